@@ -1,4 +1,4 @@
-//! What one element costs where it is written and where it is read, whatever its size, beside the yardsticks.
+//! Measures writing and reading one element, at every size, beside the yardsticks.
 
 mod yardstick;
 

@@ -1,4 +1,5 @@
-//! What the credit account costs a pack, and a round of grants over many tasks, beside the yardsticks.
+//! Measures the credit account: its cost for one pack, and for one round of grants over many tasks, beside
+//! the yardsticks.
 
 mod yardstick;
 

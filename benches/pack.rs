@@ -1,4 +1,4 @@
-//! What a pack costs on its way, beside the yardsticks: built, divided, framed, put together.
+//! Measures each step of a pack's way beside the yardsticks: building, dividing, framing, putting together.
 
 mod yardstick;
 

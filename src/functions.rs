@@ -8,7 +8,8 @@ use crate::local::LocalWorkers;
 use crate::python;
 use crate::service_reader::{self, Hooks};
 
-/// What is registered without a user's doing. With a key, datasets may read from the services that it opens.
+/// Returns the functions that every worker registers. With a key, datasets may read from services that it
+/// opens.
 ///
 /// Python's code is run by the interpreter that the environment names: see [`Interpreter::from_environment`].
 ///

@@ -32,7 +32,8 @@ impl Default for LocalWorkers {
 }
 
 impl LocalWorkers {
-    /// Where they are, as the dispatcher is told: the process by a number drawn with these, the host by its running kernel's.
+    /// Returns the whereabouts for the dispatcher: a random number names the process, and the kernel's boot
+    /// id names the host.
     pub fn whereabouts(&self) -> Whereabouts {
         self.whereabouts
     }

@@ -125,7 +125,7 @@ fn to_control(plan: &plan::SplitPlan, seed: u64) -> SplitPlan {
     }
 }
 
-/// The same as the pipeline reads it.
+/// Converts a plan to the pipeline's type.
 pub(crate) fn to_pipeline(plan: &SplitPlan) -> plan::SplitPlan {
     let sources = plan.sources.iter().map(|source| match source {
         SourcePlan::Counted { splits } => plan::SourcePlan::Counted { splits: *splits },

@@ -1,8 +1,8 @@
-//! What a trainer asks to read. Refuses to know how it is read.
+//! A trainer's request to read. Refuses to know how it is read.
 
 use millstream_control::{Abandoned, DatasetId, JobParameters, Policy, TargetWorkers};
 
-/// What to read, and how. Those who read one named job must ask for the same.
+/// Dataset and settings of a read. Readers of one named job must request the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadRequest {
     /// A registered dataset.

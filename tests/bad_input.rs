@@ -219,7 +219,7 @@ fn a_forged_ticket_is_refused_and_others_read_on() {
     });
 }
 
-/// What a worker answers to who asks for task 4000 with this ticket.
+/// Returns a worker's answer to a subscription to task 4000 with this ticket.
 async fn subscribe(cluster: &Cluster, worker: &Worker, ticket: Vec<u8>) -> ToClient {
     let credentials = cluster.key.credentials(Role::Read).expect("a cluster key");
     let endpoint = Endpoint::client(credentials, EndpointConfig::default()).expect("a free port");

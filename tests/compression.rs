@@ -159,14 +159,14 @@ fn a_consumer_that_is_waited_for_is_sent_plain_packs() {
     watched("a slow consumer", || run(paced(Slow::Consumer, 600)));
 }
 
-/// What takes its time.
+/// The slowest step of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slow {
     Link,
     Consumer,
 }
 
-/// What packs go through one after the other.
+/// Steps that packs go through in sequence.
 #[derive(Debug)]
 struct Stage {
     bytes_per_s: f64,
@@ -270,7 +270,7 @@ fn granting(limit: u64, received: u64, waiting: u64) -> ToWorker {
     })
 }
 
-/// What a client says that wants everything.
+/// Returns the opening messages of a client that requests everything.
 fn opening(key: &TicketKey) -> [ToWorker; 3] {
     let ticket = key.mint(&Claims {
         client: 1,

@@ -51,7 +51,7 @@ fn workers_that_come_and_go_at_any_time_leave_all_in_step() {
     });
 }
 
-/// What each consumer has had stays behind it when its links break.
+/// Consumers stay in step when their links break, because each keeps the groups that it has.
 #[test]
 fn a_cut_network_holds_all_up_and_puts_nobody_out_of_step() {
     watched("a cut", || {

@@ -148,7 +148,7 @@ fn a_stuck_worker_leaves_the_others_flowing(mechanism: Mechanism) {
     }
 }
 
-/// What a function waits for.
+/// A gate that a function waits for.
 #[derive(Debug, Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 

@@ -432,7 +432,7 @@ fn a_worker_keeps_no_more_for_trainers_than_half_of_its_memory() {
     assert!(parts.iter().all(|part| error.contains(part)), "{error}");
 }
 
-/// As a user does it.
+/// Runs the commands as a user would.
 #[test]
 fn two_commands_that_read_as_trainers_print_one_digest() {
     watched("commands", || {

@@ -144,7 +144,7 @@ impl Victim {
         Self { child, ledger }
     }
 
-    /// What it was handed, as far as it has written it down whole.
+    /// Returns the elements that the process handed over and has written to its ledger in full.
     fn ledger(&self) -> Vec<i64> {
         let text = std::fs::read_to_string(&self.ledger).expect("a ledger");
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -209,7 +209,7 @@ fn reader(service: &Service) -> Reader {
     service.read(job, 0, &config).expect("a reader")
 }
 
-/// So many elements, or all that there are.
+/// Reads up to `elements` elements.
 fn take(reader: &mut Reader, elements: usize) -> Vec<i64> {
     let elements = (0..elements).map_while(|_| next_or_lost(reader));
     elements.flat_map(|element| numbers(&element)).collect()

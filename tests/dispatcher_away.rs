@@ -19,7 +19,7 @@ use crate::support::watched;
 const WORKERS: usize = 2;
 /// Each is a split.
 const ELEMENTS: i64 = 1000;
-/// What the trainer does with an element.
+/// Time that the trainer spends on an element.
 const STEP: Duration = Duration::from_millis(10);
 
 /// C7.4: everybody falls silent for the dispatcher, and it for them, while readers and workers see each other.

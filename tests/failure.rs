@@ -57,7 +57,7 @@ fn a_killed_worker_is_missed_without_its_silence() {
     });
 }
 
-/// Whoever reads of a worker that says goodbye must not take that for the end of the data.
+/// A reader must not take a worker's goodbye for the end of the data.
 #[test]
 fn a_worker_that_leaves_in_the_middle_of_a_read_repeats_nothing_and_ends_nothing() {
     watched("SIGINT", || a_worker_ends_in_the_middle(Mechanism::Quic, "INT"));
@@ -401,7 +401,7 @@ fn impatient() -> SessionConfig {
     }
 }
 
-/// So many elements, or all that there are.
+/// Reads up to `elements` elements.
 fn take(reader: &mut Reader, elements: usize) -> Vec<i64> {
     let elements = (0..elements).map_while(|_| next_or_lost(reader));
     elements.flat_map(|element| numbers(&element)).collect()

@@ -29,7 +29,7 @@ use crate::support::{run, watched};
 /// Far longer than a close takes to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where an element's header begins, with the row of its first component: offset, size, rank.
+/// Offset of an element's header, and the row of its first component: offset, size, rank.
 const FIRST_ROW: usize = 2 * PAYLOAD_BYTES as usize;
 const SECOND_ROW: usize = FIRST_ROW + 24;
 /// Bytes of the header's fixed part, which ends the element; its version is first, its size next.
@@ -219,7 +219,7 @@ fn a_client_that_breaks_the_protocol_is_told_why_and_others_are_served_on() {
     });
 }
 
-/// What a client sends and nobody reads would stay in the worker's memory.
+/// A stream that nobody reads would keep the client's bytes in the worker's memory.
 #[test]
 fn a_client_of_a_worker_has_one_stream_for_its_messages_and_no_other() {
     watched("streams", || {

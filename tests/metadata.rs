@@ -1,4 +1,4 @@
-//! What is known of a dataset by its id, and what ids and names mean.
+//! Tests of a dataset's metadata by its id, and of the meaning of ids and names.
 
 use millstream::client::{MaxOutstanding, ReaderConfig};
 use millstream::control::{Cardinality, Code, DatasetId, DispatcherConfig, Policy};

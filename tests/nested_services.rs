@@ -52,12 +52,12 @@ impl Level {
         self.service.register(dataset, None).expect("registered")
     }
 
-    /// What this service makes of `dataset`, as a dataset.
+    /// Returns the dataset that reads `dataset` through this service.
     fn distributed(&self, dataset: Dataset) -> Dataset {
         self.distributed_as(dataset, None)
     }
 
-    /// The same in a job of this name.
+    /// Returns the dataset that reads `dataset` through this service in a job of this name.
     fn distributed_as(&self, dataset: Dataset, job_name: Option<&str>) -> Dataset {
         let request = ReadRequest {
             job_name: job_name.map(str::to_owned),

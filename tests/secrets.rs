@@ -7,7 +7,7 @@ use millstream::link::{ClusterKey, Role};
 use crate::support::process::{Process, finish, millstream};
 use crate::support::watched;
 
-/// What a cloud's credential could look like.
+/// Text in the form of a cloud credential.
 const CREDENTIAL: &str = "planted+credential/of+a+cloud";
 
 /// Texts that tell a secret, with what they are.
@@ -35,7 +35,7 @@ fn server(key: &str, log: &Path, arguments: &[&str]) -> Process {
     Process::start_logging(&environment, key, arguments, &log)
 }
 
-/// What a process shows to everybody on its machine.
+/// Returns everything that a process shows to others on its machine.
 fn shown(process: &Process) -> String {
     let read = |name: &str| std::fs::read(format!("/proc/{}/{name}", process.id())).expect("it lives");
     String::from_utf8_lossy(&[read("cmdline"), read("status"), read("limits")].concat()).into_owned()

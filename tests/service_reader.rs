@@ -196,7 +196,7 @@ fn failures_keep_their_kind_and_cause() {
     });
 }
 
-/// What the workers make of a dataset, to go on in the trainer.
+/// Returns the dataset that workers compute, for further operations in the trainer.
 fn distributed(cluster: &Cluster, dataset: Dataset, job_name: Option<&str>) -> Dataset {
     let request = ReadRequest {
         job_name: job_name.map(str::to_owned),

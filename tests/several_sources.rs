@@ -38,7 +38,7 @@ fn tens() -> Functions {
     })
 }
 
-/// What a service of so many workers makes of the dataset.
+/// Reads the dataset through a service of `workers` workers.
 fn read<T: Send + 'static>(
     workers: usize,
     dataset: Dataset,

@@ -13,7 +13,7 @@ use crate::support::cluster::{Cluster, drain, number};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// What the slow function takes for an element.
+/// Time that the slow function takes for an element.
 const WORK: Duration = Duration::from_millis(2);
 
 /// D4.7: the workers are slower than their readers.

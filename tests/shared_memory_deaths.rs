@@ -178,14 +178,14 @@ fn rounds(count: u64) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Which entries of a directory are ours.
+/// Returns the entries of a directory that belong to Millstream.
 fn named_in(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.contains("millstream")).collect()
 }
 
-/// What a process has open and mapped.
+/// Files that a process has open, and memory that it maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Held {
     /// Descriptors, by what they are for.
@@ -220,7 +220,7 @@ impl Held {
         self.mapped.get(name).copied().unwrap_or_default()
     }
 
-    /// What of it belongs to links: sockets, and what carries their rings, which is kept as long as anything is lent.
+    /// Counts the sockets of links, and the memory of their rings, which lives as long as a loan.
     fn of_links(&self) -> (usize, usize) {
         let sockets = self.open.get("socket").copied().unwrap_or_default();
         (sockets, self.mapped("millstream-link"))

@@ -431,7 +431,7 @@ fn how_many_elements_there_are_is_known_where_the_policy_leaves_it_so() {
     });
 }
 
-/// Of a named job, which two readers share.
+/// Runs two readers of one named job.
 #[test]
 fn two_readers_of_one_job_share_the_shares() {
     watched("two readers", || {

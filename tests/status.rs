@@ -1,4 +1,5 @@
-//! What a service says of itself: who is how fast, and how many workers that asks for, as tables, JSON and metrics.
+//! Tests of the service's reports: the speed of each process and the wanted number of workers, as tables,
+//! JSON and metrics.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::support::links::Mechanism;
 use crate::support::process::{finish, millstream};
 use crate::support::{eventually, watched};
 
-/// What the workers' function takes for an element: far more than its reader, also on a busy machine.
+/// Time that the workers' function takes for an element: far more than its reader, also on a busy machine.
 const WORK: Duration = Duration::from_millis(20);
 
 fn at_work() -> Functions {

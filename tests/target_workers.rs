@@ -1,4 +1,5 @@
-//! Which workers a reader reads: workers in this process beside workers in processes of their own, under every target.
+//! Tests of the workers that a reader chooses: workers in this process beside workers in processes of their
+//! own, for every target.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    /// So many workers of each kind, tagged like this.
+    /// Starts workers of each kind, with these tags.
     fn start(local: usize, local_tags: &[&str], remote: &[&[&str]]) -> Self {
         Self::with(prompt(), local, local_tags, remote)
     }

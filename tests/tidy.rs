@@ -56,7 +56,7 @@ const CRATES: &[CrateEdges<'_>] = &[
 /// The crates that any crate may use in its tests, and none in its product.
 const TEST_TOOLS: &[&str] = &["millstream-testkit"];
 
-/// Where the sources may name QUIC's implementation. The last is `raw-quic`, the yardstick that must not be ours.
+/// Files that may name QUIC's implementation. The last is `raw-quic`, the yardstick that must not be ours.
 const QUINN: &[&str] = &[
     "link",
     "dataplane/src/transport/quic",
@@ -65,10 +65,10 @@ const QUINN: &[&str] = &[
     "benches/transfer",
 ];
 
-/// Where the sources may name Python.
+/// Files that may name Python.
 const PYO3: &[&str] = &["python"];
 
-/// What the modules inside a crate keep out.
+/// Paths that modules inside a crate must not name.
 const WALLS: &[Wall] = &[
     Wall {
         around: "element/src",

@@ -1,4 +1,4 @@
-//! What every transport must do: one suite, run for each mechanism.
+//! The conformance suite of transports, run for each mechanism.
 
 use std::future::poll_fn;
 use std::sync::Arc;

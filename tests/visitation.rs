@@ -26,7 +26,7 @@ const NUMBERS_MAX: u64 = 1_000_000;
 #[derive(Debug, Clone)]
 struct Service {
     workers: usize,
-    /// What a task holds ready: a pack is never larger.
+    /// Limits of a task's buffer; a pack is never larger.
     buffer: BufferLimits,
     shapes: Vec<Shape>,
 }

@@ -1,4 +1,4 @@
-//! What is waited for: said while it lasts, counted while others are read, and named when it ends.
+//! Tests of waits: each is reported while it lasts, counted while others are read, and named when it ends.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What the dispatcher costs and keeps up with, as processes of the real program over QUIC on loopback.
+//! Measures what the dispatcher costs and how many peers it keeps up with, as processes of the real program
+//! over QUIC on loopback.
 //!
 //! - [`splits`]: a dataset read under DYNAMIC, in splits of several sizes, with and without a work directory
 //! - [`peers`]: workers and readers that do nothing but live
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Scale {
-    /// What the figures are of; else just enough to see that it works.
+    /// Whether the run is long enough for figures; a short run only shows that the benchmark works.
     is_full: bool,
     /// Elements of the dataset that is read, if they are to be others.
     elements: Option<u64>,

@@ -17,10 +17,10 @@ use super::table;
 /// Workers, and as many readers.
 const PEERS: &[usize] = &[100, 300, 1000];
 const PEERS_SMALL: &[usize] = &[2, 4];
-/// What is not measured: connecting and joining end in this.
+/// Time before the measurement, in which peers connect and join.
 const SETTLING: Duration = Duration::from_secs(10);
 const SETTLING_SMALL: Duration = Duration::from_millis(10);
-/// What is measured, in steps of the system's clock of 10 ms.
+/// Time that is measured; the system's clock counts processor time in steps of 10 ms.
 const MEASURED: Duration = Duration::from_secs(30);
 const MEASURED_SMALL: Duration = Duration::from_millis(100);
 /// Connections of one socket and one certificate: the dispatcher takes 64 of one peer.

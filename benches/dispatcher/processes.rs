@@ -28,7 +28,7 @@ impl Key {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    /// Where it listens.
+    /// Address that the dispatcher listens on.
     pub(crate) address: String,
 }
 

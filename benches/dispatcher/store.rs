@@ -139,7 +139,7 @@ struct Deployment {
     /// How long each record is that is stored.
     stored: BTreeMap<Key, usize>,
     replies: Vec<Result<Reply, millstream::control::Error>>,
-    /// What is decided and waits for the commit.
+    /// Changes that are decided and wait for the commit.
     changes: Vec<Change>,
 }
 

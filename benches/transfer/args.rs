@@ -57,7 +57,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Scenario {
-    /// What to measure, comma-separated: the service over quic, shm or memory, or a yardstick.
+    /// Things to measure, comma-separated: the service over quic, shm or memory, or a yardstick.
     #[arg(
         long,
         value_delimiter = ',',
@@ -75,7 +75,7 @@ pub(crate) struct Scenario {
     pub(crate) json: bool,
 }
 
-/// What travels, and how.
+/// The elements of a run, and how they travel.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Load {
     /// Sizes of one element's payload, in bytes, comma-separated; k, M and G stand for powers of 1024.
@@ -90,7 +90,7 @@ pub(crate) struct Load {
     /// Compression on the network: none, lz4 or auto.
     #[arg(long, value_name = "CODEC", default_value = "none")]
     pub(crate) compression: Compression,
-    /// What is between an element's stamps.
+    /// Content of an element between its stamps.
     #[arg(long, value_enum, default_value_t = Payload::Zeros)]
     pub(crate) payload: Payload,
     /// Workers, each a process (memory: all in this one).
@@ -115,7 +115,8 @@ pub(crate) struct Load {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Serve {
-    /// Where the dispatcher listens; beyond loopback only with an explicit key (MILLSTREAM_KEY or --key).
+    /// Address that the dispatcher listens on; beyond loopback only with an explicit key (MILLSTREAM_KEY or
+    /// --key).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5060")]
     pub(crate) bind: SocketAddr,
     /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key itself.
@@ -157,7 +158,7 @@ pub(crate) struct Child {
     /// A file of counters shared with the reader.
     #[arg(long)]
     pub(crate) gauge: Option<std::path::PathBuf>,
-    /// Where a yardstick's two processes meet: a socket, the reader's memory, or a name.
+    /// Meeting point of a yardstick's two processes: a socket, the reader's memory, or a name.
     #[arg(long)]
     pub(crate) meet: Option<String>,
     #[command(flatten)]
@@ -176,18 +177,18 @@ pub(crate) enum ChildRole {
     Iceoryx2,
 }
 
-/// What can be measured.
+/// Things that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     /// The service over QUIC: dispatcher, workers, tickets, the public client.
     Quic,
-    /// The same through memory that the processes share.
+    /// The service through memory that the processes share.
     Shm,
     /// The service within this process.
     Memory,
     /// Bare quinn, same configuration, no elements, each chunk copied into a pooled contiguous buffer.
     RawQuic,
-    /// The same without the copy.
+    /// Bare quinn without the reader's copy.
     RawQuicNocopy,
     /// Plaintext TCP with large buffers and one read into memory of its own.
     RawTcp,
@@ -197,7 +198,7 @@ pub(crate) enum Transport {
     Ring,
     /// Wake-ups of a sleeping process by a bare futex, 1000 a second without --rate; no bytes.
     Futex,
-    /// The same stamped slots by iceoryx2; needs a build with --features iceoryx2.
+    /// Stamped slots passed by iceoryx2; needs a build with --features iceoryx2.
     Iceoryx2,
     /// Every byte written and read in one process, two threads: the yardstick of --touch.
     TouchLoop,

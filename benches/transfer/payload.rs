@@ -1,4 +1,4 @@
-//! What is between the stamps of an element, for what compressing comes to: nothing, noise, or words.
+//! Contents of elements between their stamps, for measuring compression: nothing, noise, or words.
 //!
 //! It is written once a slot, not once an element, so that it costs the producer nothing: elements are of one size, so each
 //! finds what an earlier one left at its place, which two marks behind and before the stamps show.
@@ -22,7 +22,7 @@ const MARK: u64 = 0x6d69_6c6c_7374_7265;
 /// Bytes of a stamp, and of a mark.
 const WORD: usize = 8;
 
-/// What is between the stamps.
+/// Content of an element between its stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Payload {
     /// Nothing is written: fresh memory, which is zeroes.
@@ -42,7 +42,7 @@ impl Payload {
         }
     }
 
-    /// What payloads are cut from; `None` where nothing is written.
+    /// Returns the block that payloads are cut from; `None` if nothing is written.
     pub(crate) fn block(self) -> Option<Arc<[u8]>> {
         let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
         let mut block = Vec::with_capacity(BLOCK_BYTES + WORD);

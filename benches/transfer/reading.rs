@@ -30,7 +30,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(1);
 /// How long `--pause-at` pauses: ample for every credit to be used up.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Where elements come from.
+/// The source of a run's elements.
 pub(crate) struct Producers<'a> {
     pub(crate) key: &'a LoadedKey,
     pub(crate) dispatcher: &'a str,
@@ -40,7 +40,7 @@ pub(crate) struct Producers<'a> {
     pub(crate) workers: Workers<'a>,
 }
 
-/// What the reader's side knows of the workers.
+/// The workers, as the reader's side sees them.
 pub(crate) enum Workers<'a> {
     /// They run in this process.
     Here(&'a [Worker]),
@@ -175,7 +175,7 @@ fn check_links(links: &BTreeMap<String, LinkReport>, transport: Transport) -> Re
     first.ok_or_else(|| "no worker has a link at the end".to_owned())
 }
 
-/// What the reader saw.
+/// Counts and times of the elements that the reader received.
 struct Taken {
     tallied: Tallied,
     paused_outstanding: Option<u64>,

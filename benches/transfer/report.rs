@@ -1,4 +1,4 @@
-//! What was measured: one record, shown as a table for people or as a line of JSON.
+//! The record of one measurement, shown as a table for people or as a line of JSON.
 
 use std::io::Write;
 
@@ -42,7 +42,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Of a histogram of nanoseconds; `None` when it is empty.
+    /// Summarises a histogram of nanoseconds; `None` if it is empty.
     pub(crate) fn of(histogram: &Histogram<u64>) -> Option<Self> {
         let us = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
         (!histogram.is_empty()).then(|| Self {

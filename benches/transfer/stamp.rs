@@ -19,7 +19,7 @@ use crate::payload;
 const NAME: &str = "bench.stamped";
 const WORKER_SHIFT: u32 = 48;
 
-/// What one worker makes.
+/// The producer of one worker's elements.
 #[derive(Debug, Clone)]
 pub(crate) struct Stamper {
     /// Its number.
@@ -28,7 +28,7 @@ pub(crate) struct Stamper {
     pub(crate) element_bytes: u64,
     /// Whether every byte is written.
     pub(crate) touch: bool,
-    /// What payloads are cut from, if they are written.
+    /// Block that payloads are cut from, if payloads are written.
     pub(crate) block: Option<Arc<[u8]>>,
     /// Whether it never makes anything.
     pub(crate) is_stuck: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// So many elements a second from now on; `None` for as many as go.
+    /// Returns a pace of `rate` elements a second from now on; `None` does not limit it.
     pub(crate) fn new(rate: Option<u64>) -> Self {
         Self {
             rate,
@@ -222,7 +222,7 @@ impl Checker {
         self.check_bytes(view.bytes())
     }
 
-    /// The same of its bytes.
+    /// Checks an element by its bytes.
     pub(crate) fn check_bytes(&mut self, bytes: &[u8]) -> Result<u64, String> {
         let word = |range: &[u8]| range.try_into().map(u64::from_le_bytes).unwrap_or_default();
         let (first, last) = (word(&bytes[..8]), word(&bytes[bytes.len() - 8..]));
@@ -236,7 +236,7 @@ impl Checker {
         Ok(produced_ns)
     }
 
-    /// The same of its stamps alone.
+    /// Checks an element by its two stamps alone.
     pub(crate) fn check_words(&mut self, first: u64, last: u64) -> Result<u64, String> {
         let (worker, place) = (
             (first >> WORKER_SHIFT) as usize,

@@ -1,4 +1,5 @@
-//! What every figure stands beside: a copy of as many bytes, and bare quinn carrying them from one lane to another.
+//! The two yardsticks of every figure: a copy of as many bytes, and bare quinn that carries them between two
+//! threads.
 //!
 //! Refuses to know elements. `bench-transfer` has the same yardsticks between processes and at full length.
 

@@ -153,7 +153,7 @@ async fn a_full_store_is_waited_for() {
     );
 }
 
-/// Whoever is left talking to a dispatcher that decides nothing would wait for ever.
+/// A dispatcher that decides nothing must not keep its peers waiting for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dispatcher_that_dies_within_disconnects_everybody() {
     let cluster = Cluster::new();

@@ -1,5 +1,5 @@
-//! Whoever has a key of the cluster and means harm: each message is answered by what is wrong with it, what is kept of it is
-//! bounded, and an honest process is served all the while.
+//! Tests of a hostile process that has a key of the cluster. Each of its messages gets the matching error,
+//! its effect is bounded, and an honest process is served meanwhile.
 
 use millstream_control::rpc::{Server, ServerConfig};
 use millstream_control::{
@@ -140,7 +140,7 @@ async fn what_does_not_exist_or_is_anothers_is_refused_or_changes_nothing() {
     assert_eq!(honest.counts().await, more);
 }
 
-/// What a client says of a task.
+/// Returns the reports that a client may send about a task.
 fn reports(client: u64, task: u64) -> [Value; 3] {
     [
         list![7, list![client, task, list![list![0, NOBODY]]]],

@@ -1,4 +1,4 @@
-//! What nobody uses goes; whoever comes back to it gets it anew.
+//! Tests that unused entries are removed, and created again for clients that come back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who may not, or speaks nonsense, is refused and harms nobody.
+//! Tests that unauthorised and malformed requests are refused and harm nobody.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

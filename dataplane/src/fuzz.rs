@@ -16,7 +16,7 @@ use crate::transport::quic::frame::Assembler;
 /// Random inputs beside the corpus, for each target of a test run.
 const RANDOM_INPUTS: usize = 200;
 
-/// What an honest reader admits at a time, small enough that a lie of a peer is noticed as memory.
+/// Bytes that an honest reader admits at a time: few, so that a peer's lie shows up as memory.
 const ADMITTED_BYTES_MAX: u64 = 1 << 20;
 
 fn round_trip<M: for<'b> Decode<'b, ()> + Encode<()>>(bytes: &[u8]) {

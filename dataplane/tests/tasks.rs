@@ -1,4 +1,5 @@
-//! Which tasks a worker takes, what it makes of elements that nobody could send, and what it keeps for them.
+//! Tests of the tasks that a worker accepts, of elements that cannot be sent, and of the memory that tasks
+//! keep.
 
 use std::sync::Arc;
 

@@ -136,7 +136,7 @@ pub enum TicketError {
     /// No ticket has this size.
     #[error("a ticket has {TICKET_BYTES} bytes, not {found_bytes}")]
     WrongSize {
-        /// What was received.
+        /// Bytes that were received.
         found_bytes: usize,
     },
     /// The code is not this key's: altered, invented, or minted for a worker that has since restarted.

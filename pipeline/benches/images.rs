@@ -13,7 +13,7 @@ use millstream_element::{Dtype, ElementSpec, Layout, PackWriter, Pool as SlotPoo
 use millstream_pipeline::exec::{ExecContext, Executor, Functions, Pool, PreparedMap, Tensor, Value};
 use millstream_pipeline::graph::{Dataset, Graph, Params};
 
-/// As in the binary: the system's allocator hands large blocks back.
+/// The allocator of the binary; the system's returns large blocks to the kernel.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,6 +1,9 @@
-//! What reading files through the pipeline costs beside the bare readers: TFRecord files beside a loop over a buffered file that
-//! checks the same checksums, Parquet files in batches beside the reader of the crate `parquet`. Both go through the same files,
-//! from the system's cache, by turns; the medians of the rounds are compared, the lowest and the highest stand beside them.
+//! Measures reading files through the pipeline beside the bare readers. TFRecord files stand beside a loop
+//! over a buffered file that checks the same checksums, Parquet files in batches beside the reader of the
+//! crate `parquet`.
+//!
+//! Both read the same files from the system's cache, in turn. The medians of the rounds are compared; the
+//! lowest and the highest stand beside them.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::expect_used, reason = "a benchmark ends where it cannot go on")]
 

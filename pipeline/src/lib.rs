@@ -1,4 +1,4 @@
-//! What is computed: the definition of a dataset and its execution. Knows elements, and nobody who moves them.
+//! The definition of datasets and their execution. Knows elements, and nothing of how they travel.
 //!
 //! - [`graph`]: the pure half. A dataset is a graph of operations; here it is built, encoded and analysed.
 //! - [`plan`]: what an iteration fixes before it starts: how many splits each source has, and which files

@@ -15,7 +15,7 @@ const ROLE: &str = "MILLSTREAM_BOMBS";
 /// Memory that reading one of the files may take: buffers, and the libraries' tables.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 
-/// What reads a file.
+/// Reads a file.
 type Reader = fn(Dataset) -> Dataset;
 
 /// The files: each claims a tebibyte, or pictures of gigapixels.

@@ -1,5 +1,5 @@
-//! What is computed ahead: it withholds nothing that is ready, hides nothing that went well before a failure,
-//! and stays within the byte budget.
+//! Tests of prefetched elements: ready elements are not withheld, elements before a failure are delivered,
+//! and the byte budget holds.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

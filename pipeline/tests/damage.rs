@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::support::files::{damaged, survives};
 use crate::support::{context, scalar};
 
-/// What reads files whose paths are given.
+/// Reads files whose paths are given.
 type Reader = Box<dyn Fn(Dataset) -> Dataset>;
 
 /// A file of each of these formats, and what reads it.

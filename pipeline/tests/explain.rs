@@ -1,4 +1,4 @@
-//! What is told of the stages of a pipeline: their counts are exact, and the busiest is named.
+//! Tests of stage statistics: the counts are exact, and the busiest stage is named.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
-//! What becomes of what a source fails at: a registered source's elements, files that cannot be opened; left out, tried again, or the
-//! end; exactly that, counted, also across a save and where positions come in splits.
+//! Tests of failing sources: a registered source's elements, and files that cannot be opened.
+//!
+//! Failures are omitted, retried, or the end; they are counted exactly, also across a save and where
+//! positions come in splits.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -19,7 +19,7 @@ fn numbers(executor: &mut Executor) -> Vec<i64> {
     std::iter::from_fn(|| executor.next().unwrap().map(|item| number(&item))).collect()
 }
 
-/// What each of `workers` yields that are fed from one dealer and asked by turns.
+/// Returns the elements of each of `workers` workers, which one dealer feeds and which are asked in turn.
 fn shares(graph: &Graph, workers: u64) -> Vec<Vec<i64>> {
     let dealer = dealer(graph);
     let mut executors: Vec<Executor> = (0..workers).map(|task| fed(graph, &dealer, task)).collect();

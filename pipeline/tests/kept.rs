@@ -45,7 +45,7 @@ fn counted(count: i64) -> Dataset {
     Dataset::range(0, count, 1).map("counted", Params::none())
 }
 
-/// What `dataset` yields, and how often `counted` was called for it.
+/// Returns the elements of `dataset`, and how often `counted` was called for them.
 fn run(dataset: Dataset) -> (Vec<i64>, u64) {
     let (context, calls) = counting();
     let mut executor = Executor::open(&dataset.graph().unwrap(), context).unwrap();

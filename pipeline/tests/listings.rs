@@ -1,4 +1,4 @@
-//! Which files there are and in which order: fixed when an iteration is planned, whatever happens on disk.
+//! Tests of lists of files: fixed when an iteration is planned, whatever happens on disk.
 
 use std::path::Path;
 

@@ -47,7 +47,7 @@
 //! - `written_by_others`: files of the libraries that users write such files with
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-/// As in the programs of the service: what a process holds is what they would hold.
+/// The allocator of the service's programs, so that memory figures agree with theirs.
 #[cfg(not(fuzzing))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

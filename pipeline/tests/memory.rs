@@ -1,5 +1,7 @@
-//! What the kernel says of the memory of a process whose pipeline computes ahead of a slow consumer: the most it ever had, less
-//! what it had before, stays within the byte budget and a quarter of it. Each case runs in a process of its own.
+//! Tests of a pipeline's memory, by the kernel's account, while it prefetches for a slow consumer.
+//!
+//! The peak, less the memory before, stays within the byte budget and a quarter of it. Each case runs in a
+//! process of its own.
 //!
 //! The consumer is as slow as can be: it takes an element once the pipeline has come to rest, because everything that may be made
 //! ahead is made.

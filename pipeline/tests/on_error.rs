@@ -1,4 +1,4 @@
-//! What becomes of elements that fail: left out, tried again, or the end; exactly them, counted, also across a save.
+//! Tests of failing elements: omitted, retried, or the end; exactly them, counted, also across a save.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,7 +18,7 @@ fn sequences(lengths: &[i64]) -> Dataset {
     Dataset::tensor_slices(spec, vec![ConstantTensor::fixed(bytes)]).map("up_to", Params::none())
 }
 
-/// What the rows should be, token by token.
+/// Packs rows naively, token by token.
 fn naive(lengths: &[i64], pack: &PackSequences) -> Vec<Row> {
     let length = pack.length as usize;
     let mut rows: Vec<Row> = vec![Default::default()];

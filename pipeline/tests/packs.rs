@@ -144,7 +144,7 @@ fn opens<S: Source + 'static>(open: impl Fn() -> Result<S, ExecError> + Send + S
     .unwrap()
 }
 
-/// What comes of writing up to `limit` elements into a new pack.
+/// Writes up to `limit` elements into a new pack.
 fn write(executor: &mut Executor, limit: usize) -> Result<Filled, ExecError> {
     let layout = Layout::new(executor.spec().clone()).unwrap();
     let (mut pack, _taken) = PackWriter::open(&HeapAlloc, 4096, 100).unwrap();

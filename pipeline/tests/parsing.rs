@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::support::{context, rendered};
 
-/// What a feature holds, as the naive encoder writes it.
+/// Values of a feature, as the naive encoder writes them.
 #[derive(Debug, Clone)]
 enum List {
     Bytes(Vec<Vec<u8>>),

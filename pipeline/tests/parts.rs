@@ -41,7 +41,7 @@ fn executor(graph: &Graph, plan: &SplitPlan) -> Executor {
     Executor::open(graph, context).unwrap()
 }
 
-/// What the executor yields, with where each record begins.
+/// Returns the executor's records with their starts.
 fn records(executor: &mut Executor) -> Vec<(u64, Vec<u8>)> {
     let mut found = Vec::new();
     while let Some(item) = executor.next().unwrap() {

@@ -11,7 +11,7 @@ use millstream_pipeline::graph::{
 use crate::support::samples::{Sample, samples};
 use crate::support::{functions, open, rendered};
 
-/// What cannot be saved, and why; what it yields is the root's tests' business.
+/// Operations that cannot be saved, with reasons; the root's tests check their elements.
 const UNSAVED: &[&str] = &[
     "service", // its position is the other service's
 ];
@@ -38,8 +38,8 @@ fn names_in(nodes: &[Node], into: &mut BTreeSet<&'static str>) {
     }
 }
 
-/// Where an operation is held against naive code over random data: a file, and a property in it. Whoever adds an operation is led
-/// here: what is not in the tables of names would be missed by all other tests.
+/// Returns the property test that compares an operation with naive code: a file, and a name in it. A new
+/// operation must be added here, because other tests miss operations that are not in the tables of names.
 fn property_of(op: &Op) -> (&'static str, &'static str) {
     const CHAINS: (&str, &str) = ("model.rs", "a_chain_yields_what_the_model_yields");
     const SHUFFLED: (&str, &str) = (

@@ -1,4 +1,5 @@
-//! What is drawn differs from pass to pass and from task to task, and with a seed is everybody's.
+//! Tests of random draws: they differ from pass to pass and from task to task, and with a seed agree
+//! everywhere.
 
 use std::sync::Arc;
 

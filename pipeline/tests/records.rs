@@ -112,7 +112,7 @@ fn interrupted(graph: &Graph, cut: usize) -> Vec<Vec<u8>> {
     found
 }
 
-/// What reading one TFRecord file of these bytes fails with.
+/// Returns the error of reading one TFRecord file of these bytes.
 fn failure(file: Vec<u8>, compression: Compression) -> String {
     let directory = files(&[file]);
     let mut executor = open(&all(directory.path()).tfrecord(compression).graph().unwrap());

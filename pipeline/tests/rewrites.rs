@@ -14,7 +14,7 @@ const EVERYTHING: Allowed = Allowed {
     repeat: true,
 };
 
-/// What rewrites find something to do about.
+/// Steps that rewrites act on.
 #[derive(Debug, Clone)]
 enum Extra {
     Take(u64),

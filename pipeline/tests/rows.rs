@@ -15,7 +15,7 @@ use crate::support::{functions, pool};
 
 const ROW_BYTES: usize = 1000;
 
-/// Where rows were computed: the number, and the address.
+/// Numbers and addresses at which rows were computed.
 type Trace = Arc<Mutex<Vec<(i64, usize)>>>;
 
 /// A row of bytes that are all the number, and whether computing it may fail and does.
@@ -47,7 +47,7 @@ impl Fill for Row {
     }
 }
 
-/// What `row` makes of a number: the name is the parameter's.
+/// Kinds of rows that `row` computes from a number, named by the parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// At once.
@@ -56,7 +56,7 @@ enum Kind {
     Certain,
     /// When it is written.
     Uncertain,
-    /// As above, and fails.
+    /// Fails after it has written a part of the row.
     FailsLate,
     /// Fails at once.
     Fails,

@@ -1,4 +1,4 @@
-//! What a shard of a dataset holds, and when it is refused.
+//! Tests of a dataset's shards: their elements, and when they are refused.
 
 use millstream_pipeline::exec::{ErrorKind, ExecError, Executor, OpenError};
 use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Node, Shard};

@@ -9,7 +9,7 @@ use millstream_pipeline::graph::{Dataset, Params, ServiceReader, SpecField};
 
 use crate::support::{context, number, scalar};
 
-/// What this reader gets of a pass.
+/// This reader's part of a pass.
 struct Pass {
     left: Vec<i64>,
     is_shared: bool,

@@ -24,7 +24,7 @@ const UNCOUNTED: Allowed = Allowed {
     repeat: true,
 };
 
-/// What a dispatcher does about splits, in one process: one pass at a time, as upstream.
+/// A dispatcher's handling of splits in one process: one pass at a time, as upstream.
 #[derive(Clone)]
 pub(crate) struct Dealer {
     shared: Arc<parking_lot::Mutex<Dealt>>,
@@ -342,7 +342,7 @@ fn one_worker_pairs_elements_of_the_same_position_and_states_the_splits_of_both(
     assert!(executor.next().unwrap().is_none());
 }
 
-/// As a worker's feed: leases a few splits ahead of whoever asks.
+/// A worker's feed: leases a few splits ahead of its caller.
 struct Ahead {
     dealer: Dealer,
     ready: BTreeMap<u32, VecDeque<Split>>,

@@ -35,7 +35,7 @@ fn lines_of(graph: &Graph) -> Vec<String> {
     lines(&mut open(graph))
 }
 
-/// What a file's lines are, by another route: the pieces between newlines, without an empty last one.
+/// Returns a file's lines by another route: the pieces between newlines, without an empty last one.
 fn model(content: &str) -> Vec<String> {
     let mut pieces: Vec<&str> = content.split('\n').collect();
     let last = pieces.pop().filter(|last| !last.is_empty());

@@ -1,4 +1,4 @@
-//! What is chosen by measurement, and what a dataset's options say of threads and memory.
+//! Tests of tuning by measurement, and of options for threads and memory.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::support::{Allowed, Chain, Model, chain, context, functions, model_of, scalar, step};
 
-/// What each of `workers` yields of `graph`, which is divided by `by`; an error is the first one.
+/// Returns the elements of each of `workers` workers when `by` divides `graph`; an error is the first one.
 fn shares(graph: &Graph, by: ShardBy, workers: u64) -> Result<Vec<Vec<Model>>, ExecError> {
     let share = |index| {
         let share = Share {
@@ -39,7 +39,7 @@ fn sorted(models: impl IntoIterator<Item = Vec<Model>>) -> Vec<Model> {
     all
 }
 
-/// The same graph without seeds, and with calls in no particular order.
+/// Returns the graph without seeds, and with calls in no particular order.
 fn unsteady(graph: &Graph) -> Graph {
     let mut nodes = graph.nodes().to_vec();
     for node in &mut nodes {
@@ -78,7 +78,8 @@ const SHUFFLED: Allowed = Allowed {
     counting: false,
     repeat: true,
 };
-/// What may follow a shard without looking at how many elements a worker has, or at their order.
+/// Steps that may follow a shard because they depend neither on the number of a worker's elements nor on
+/// their order.
 const EACH_BY_ITSELF: Allowed = Allowed {
     shuffle: true,
     counting: false,
@@ -264,7 +265,7 @@ mod files {
     use super::*;
     use crate::support::{Step, text};
 
-    /// As many shards of WebDataset, of three samples each, whose numbers are `10 * shard` and on.
+    /// Writes `shards` shards of WebDataset, of three samples each, whose numbers start at `10 * shard`.
     fn directory(shards: usize) -> (TempDir, String) {
         let directory = tempfile::tempdir().unwrap();
         for shard in 0..shards {
@@ -327,7 +328,7 @@ mod files {
         }
     }
 
-    /// What stands between the listing and its reader.
+    /// Steps between the listing and its reader.
     #[derive(Debug, Clone)]
     struct Before {
         listing_shuffled: bool,

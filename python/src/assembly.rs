@@ -40,9 +40,10 @@ pub(crate) struct Taker {
 }
 
 impl Output {
-    /// What `take` makes of capsules of DLPack, or numpy's without. If it has an attribute `exchange`, that holds the
-    /// framework's functions of C; if it has one `is_versioned` that is false, it takes capsules of old only; if one `lists_text`
-    /// that is true, vectors of text are lists.
+    /// Returns an output that passes DLPack capsules to `take`, or numpy arrays without it.
+    ///
+    /// Attributes of `take` choose more: `exchange` holds the framework's C functions; `is_versioned`, if
+    /// false, asks for unversioned capsules; `lists_text`, if true, turns vectors of text into lists.
     pub(crate) fn new(py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<Output> {
         let Some(take) = take else {
             return Ok(Output::Numpy);

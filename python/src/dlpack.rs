@@ -264,8 +264,8 @@ impl Exported {
         made
     }
 
-    /// What a framework's function makes of it. To be used only where the framework took such a tensor before: the function
-    /// keeps what it does not like.
+    /// Converts the tensor by the framework's own function. Callers use it only after the framework accepted
+    /// such a tensor, because the function leaks a tensor that it rejects.
     pub(crate) fn into_object(self, py: Python<'_>, exchange: Exchange) -> PyResult<Bound<'_, PyAny>> {
         let owned = self.into_raw();
         let mut object = std::ptr::null_mut();
@@ -288,7 +288,7 @@ unsafe extern "C" fn delete(managed: *mut Managed) {
     }
 }
 
-/// The same of a tensor without a version, whose context is the `Owned`.
+/// Deletes a tensor without a version, whose context is the `Owned`.
 unsafe extern "C" fn delete_unversioned(unversioned: *mut Unversioned) {
     if !unversioned.is_null() {
         // SAFETY: both were given away in `into_unversioned_capsule`, once.
@@ -299,7 +299,7 @@ unsafe extern "C" fn delete_unversioned(unversioned: *mut Unversioned) {
     }
 }
 
-/// The same as [`release`] without a version.
+/// Releases a capsule as [`release`] does, for a tensor without a version.
 unsafe extern "C" fn release_unversioned(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls this with the capsule; the name tells whether the tensor is still its own.
     unsafe {

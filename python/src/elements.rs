@@ -65,7 +65,7 @@ pub(crate) struct Elements {
 #[derive(Debug)]
 struct State {
     supply: Supply,
-    /// What opened it, and with that the connection that it comes by: gone after it.
+    /// The object that opened this reader; it owns the connection, and is dropped after the reader.
     _opener: Option<Py<PyAny>>,
     /// The dataset of which it is a pass, if there is one.
     dataset: Option<Py<PyAny>>,

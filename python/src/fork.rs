@@ -1,4 +1,4 @@
-//! What a forked child must not touch: threads, sockets and locks that stayed with its parent.
+//! Guards for a forked child, whose threads, sockets and locks stayed with its parent.
 //!
 //! A child handler of `fork` does nothing but count, and so runs for every fork, also those that Python does not make.
 #![expect(unsafe_code, reason = "the system's hook of fork takes a function of C")]

@@ -1,4 +1,4 @@
-//! What users should hear of while they wait: told on native threads, and said by Python on the user's own.
+//! Notices for users who wait: native threads queue them, and Python emits them on the user's own thread.
 //!
 //! Native threads leave notices here; whoever waits under the interpreter's lock says them. So no native thread ever waits for
 //! that lock. Refuses to know what notices are about.
@@ -47,7 +47,7 @@ pub(crate) fn of_readers() -> OnNotice {
     })
 }
 
-/// What pipelines of this process tell of the services that they read.
+/// Returns the hooks by which pipelines of this process report on the services that they read.
 ///
 /// # Errors
 /// As [`session`].

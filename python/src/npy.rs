@@ -30,7 +30,7 @@ type NewFromDescr = unsafe extern "C" fn(
 type SetBaseObject = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
 type Scalar = unsafe extern "C" fn(*mut c_void, *mut PyObject, *mut PyObject) -> *mut PyObject;
 
-/// Where they stand in the table; places are never given away again.
+/// Offset of numpy's array type in its table; numpy never reuses an offset.
 const ARRAY_TYPE: usize = 2;
 const SCALAR: usize = 60;
 const NEW_FROM_DESCR: usize = 94;
@@ -135,7 +135,7 @@ pub(crate) fn keep(array: &Bound<'_, PyAny>, base: &Bound<'_, PyAny>) -> PyResul
     }
 }
 
-/// Where the items of a new array are.
+/// Returns the address of a new array's items.
 #[inline]
 pub(crate) fn data(array: &Bound<'_, PyAny>) -> *mut c_char {
     let head: *mut ArrayHead = array.as_ptr().cast();

@@ -128,7 +128,7 @@ impl Dispatcher {
         })
     }
 
-    /// Where it listens, as `host:port`.
+    /// Returns the address that the server listens on, as `host:port`.
     #[getter]
     fn address(&self) -> String {
         self.address.to_string()

@@ -1,4 +1,4 @@
-//! What a trainer holds of a service: it registers datasets, asks for jobs and reads them.
+//! A trainer's handle of a service: it registers datasets, creates jobs and reads them.
 
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ pub(crate) struct Service {
     dispatcher: String,
 }
 
-/// What to read: see [`ReadRequest`].
+/// Arguments of a read: see [`ReadRequest`].
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 struct Request {
@@ -185,7 +185,8 @@ impl Service {
         Ok(id.to_string())
     }
 
-    /// What is known of a dataset: its spec as plain tuples, how many elements (-1 without end, -2 unknown), and how it travels.
+    /// Returns the metadata of a dataset: its spec as plain tuples, its cardinality (-1 infinite, -2
+    /// unknown), and its compression.
     fn dataset<'py>(&self, py: Python<'py>, dataset_id: &str) -> PyResult<Bound<'py, PyDict>> {
         let id = DatasetId::new(dataset_id).map_err(|error| raise("InvalidArgumentError", error))?;
         let metadata = self.ask(py, |service| service.dataset(&id))?;

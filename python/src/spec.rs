@@ -1,4 +1,4 @@
-//! What elements are, to Python and back: plain tuples, which the package dresses as specs.
+//! Element specs in Python: plain tuples, which the package wraps in its own classes.
 //!
 //! A tensor is `("tensor", dtype, dims)`, where `dims` is `None` or has `None` for what varies; containers are
 //! `("tuple", items)`, `("list", items)` and `("dict", [(name, item), …])`; composites `("ragged", parts)` and

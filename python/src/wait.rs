@@ -1,4 +1,4 @@
-//! What blocks for long hears Ctrl-C, and lets other threads of Python run.
+//! Long waits that react to Ctrl-C and let other threads of Python run.
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;

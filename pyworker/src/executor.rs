@@ -43,7 +43,7 @@ pub(super) struct Executor {
     expected_bytes: u64,
     /// Calls with an element.
     calls: u64,
-    /// The same, and those for what an iterable yields next.
+    /// Calls with an element, and requests for the next elements of iterables.
     requests: u64,
 }
 

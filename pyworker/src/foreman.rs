@@ -29,9 +29,11 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Between looks whether it has.
 const GRACE_STEP: Duration = Duration::from_millis(2);
 
-/// What libraries read when they are imported, where nobody has said otherwise. Executors are as many as the processors: more
-/// threads in each would only get in each other's way. Nor may imports leave a thread behind, which would be the end of
-/// forking: that of pyarrow, which TensorFlow and Hugging Face's datasets import, is one of its allocator's.
+/// Environment variables that libraries read at import, set unless the user set them.
+///
+/// There are as many executors as processors, so more threads in each would only compete. An import must not
+/// leave a thread behind either, because that prevents forking; the allocator of pyarrow, which TensorFlow
+/// and Hugging Face's datasets import, would start one.
 const QUIET: [(&str, &str); 5] = [
     ("OMP_NUM_THREADS", "1"),
     ("OPENBLAS_NUM_THREADS", "1"),

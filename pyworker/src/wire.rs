@@ -1,6 +1,6 @@
-//! What is said to an executor and what it answers. Little-endian; `millstream/_wire.py` is the other side. An executor runs the
-//! user's code: what comes from it is held against its own lengths before anything is made of it. Refuses to know sockets
-//! and memory.
+//! Messages to an executor and its answers, little-endian; `millstream/_wire.py` is the other side. An
+//! executor runs the user's code, so its answers are checked against their own lengths before use. Refuses to
+//! know sockets and memory.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use bytes::Bytes;
@@ -59,7 +59,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Of an element.
+    /// Describes an element as an input.
     ///
     /// # Errors
     /// What a deferred computation fails with.

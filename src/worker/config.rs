@@ -63,8 +63,9 @@ pub struct WorkerConfig {
     pub shm_bytes_per_task: Option<usize>,
     /// Whether that memory is of huge pages where the system has some set aside, taken by each task as a whole; default no.
     pub huge_pages: bool,
-    /// Where the socket is that readers of this host come in by, for readers in containers that share this directory but no network
-    /// namespace; by default it has a name without a file. A directory of mode 0700 of this user, made if it is missing.
+    /// Directory of the socket for readers of this host, for containers that share this directory but no
+    /// network namespace. By default the socket has a name without a file. The directory has mode 0700 and is
+    /// created if it is missing.
     pub shm_dir: Option<PathBuf>,
     /// The workers among which readers in this process look. Workers and readers with the same value are in
     /// one process.
@@ -107,7 +108,7 @@ impl WorkerConfig {
         self.buffers_bytes.unwrap_or(self.pool_bytes.saturating_mul(2))
     }
 
-    /// What tasks may keep for the trainers of a cross-trainer cache.
+    /// Returns the limits on the memory that tasks keep for the trainers of a cross-trainer cache.
     ///
     /// # Errors
     /// More than the worker can give, in words for the caller.
@@ -127,7 +128,8 @@ impl WorkerConfig {
         })
     }
 
-    /// What tasks may share with readers of the host; `pool` is the worker's own memory, of whose budget it is a part.
+    /// Returns the limits on the memory that tasks share with readers of the host, which is part of the
+    /// budget of `pool`.
     ///
     /// # Errors
     /// More than the worker can give, in words for the caller.

@@ -132,7 +132,7 @@ impl Worker {
         Self::start_stoppable(key, config, WorkerStopper::new())
     }
 
-    /// The same; `stopper` also ends a worker that still waits for its dispatcher.
+    /// Starts a worker that `stopper` also ends while it still waits for its dispatcher.
     ///
     /// # Errors
     /// As there, and [`WorkerError::GivenUp`].

@@ -1,4 +1,5 @@
-//! What a task reads of its dataset under static sharding: the control plane's policy in the pipeline's words.
+//! The part of a dataset that a task reads under static sharding: the control plane's policy as the
+//! pipeline's type.
 //!
 //! Owns no state. Which share it is was decided by the dispatcher, and where the dataset is divided is the pipeline's.
 

@@ -65,7 +65,7 @@ fn files_row(what: &str, files: usize, test: impl FnOnce(Cluster, RecordFiles) +
     });
 }
 
-/// What the trainer reads of its own worker.
+/// Returns a reader of the trainer's own worker.
 fn read(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Reader {
     distribute(cluster.service(), dataset, policy)
         .target(TargetWorkers::Local)

@@ -15,12 +15,12 @@ use crate::support::links::Mechanism;
 use crate::support::mortal::Mortal;
 use crate::support::watched;
 
-/// What all trainers read.
+/// Returns the dataset that all trainers read.
 fn endless() -> Dataset {
     range(10_000_000).repeat(None)
 }
 
-/// What a trainer reads of the job "job" through the cache.
+/// Makes a trainer read the job "job" through the cache.
 fn cached<'a>(distributed: Distributed<'a>, trainer: Option<&str>) -> Distributed<'a> {
     let mut cached = distributed.named("job");
     cached.request.cross_trainer_cache = true;
@@ -48,7 +48,7 @@ fn set(numbers: Vec<i64>) -> BTreeSet<i64> {
     numbers.into_iter().collect()
 }
 
-/// It was refused for what is wrong with the request, which `part` is of.
+/// Checks that the outcome is a refusal that blames `part` of the request.
 fn invalid<T>(outcome: Result<T, ServiceError>, part: &str) {
     let error = refusal(outcome);
     assert_eq!(error.code, Code::InvalidArgument, "{error}");

@@ -371,7 +371,7 @@ fn add_reading_worker(cluster: &mut Cluster, key: &LoadedKey) {
     cluster.workers.push(worker);
 }
 
-/// What a service makes of a dataset, as a dataset.
+/// Returns the dataset that reads `dataset` through the service.
 fn distributed(cluster: &Cluster, dataset: Dataset) -> Dataset {
     let id = cluster.service().register(dataset, None).expect("registered");
     let request = ReadRequest::new(id, Policy::Off);

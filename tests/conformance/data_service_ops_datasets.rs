@@ -138,7 +138,7 @@ struct Table {
 }
 
 impl Table {
-    /// What is looked up: scalars or vectors.
+    /// Returns the spec of the values that are looked up: scalars or vectors.
     fn output(&self) -> ElementSpec {
         if self.default.len() == 1 {
             number()
@@ -172,7 +172,7 @@ fn looking_up() -> Functions {
     })
 }
 
-/// What the table has for each of these numbers, looked up by a worker.
+/// Returns the table's values for these keys, looked up by a worker.
 fn looked_up(cluster: &Cluster, keys: Dataset, table: &Table) -> Vec<Vec<i64>> {
     let dataset = keys.map_declared("look_up", table.params(), table.output());
     let found = elements(cluster, dataset);
@@ -230,7 +230,7 @@ fn data_service_ops_test__distribute_mutable_hash_table() {
     });
 }
 
-/// What upstream keeps in a variable is a parameter of the function.
+/// A parameter of the function replaces upstream's variable.
 #[test]
 fn data_service_ops_test__variables() {
     watched("a captured value", || {

@@ -24,7 +24,7 @@ use crate::support::{eventually, watched};
 /// Longer than anybody who lives is silent on a busy machine.
 const LIVENESS: Duration = Duration::from_secs(5);
 
-/// What a reader takes ahead: less than is left when something happens.
+/// Elements that a reader prefetches: fewer than remain when something happens.
 const AHEAD: MaxOutstanding = MaxOutstanding::Elements(5);
 
 /// 0 to `count`, in order.
@@ -32,11 +32,11 @@ fn once(count: i64) -> Vec<i64> {
     (0..count).collect()
 }
 
-/// Where a dispatcher is, in every life.
+/// A dispatcher's address and records, which survive restarts.
 struct Place {
     key: LoadedKey,
     address: String,
-    /// What it keeps its records in, if it does.
+    /// Folder of the dispatcher's records, if it keeps any.
     folder: Option<TempDir>,
 }
 
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// What `start` yields as soon as the one before has let go of the address.
+/// Calls `start` until the previous process has released the address, and returns its result.
 fn begun<T, E: Display>(what: &str, start: impl Fn() -> Result<T, E>) -> T {
     let mut server = None;
     eventually(what, &Ok(()), || match start() {

@@ -9,7 +9,8 @@ use millstream::{ReadRequest, Service, ServiceError};
 
 use crate::support::cluster::{drain, numbers};
 
-/// What `distribute` and `from_dataset_id` give upstream: what to read, and how often it was read.
+/// A distributed dataset, as upstream's `distribute` and `from_dataset_id` return it, with the number of its
+/// reads.
 pub(super) struct Distributed<'a> {
     service: &'a Service,
     pub(super) request: ReadRequest,
@@ -35,13 +36,13 @@ pub(super) fn from_id(service: &Service, dataset: DatasetId, policy: Policy) -> 
 }
 
 impl Distributed<'_> {
-    /// The same under a job's name.
+    /// Sets the job's name.
     pub(super) fn named(mut self, name: &str) -> Self {
         self.request = self.request.named(name);
         self
     }
 
-    /// The same from these workers.
+    /// Sets the workers to read from.
     pub(super) fn target(mut self, workers: TargetWorkers) -> Self {
         self.request = self.request.from_workers(workers);
         self
@@ -91,7 +92,7 @@ pub(super) fn range(count: i64) -> Dataset {
     Dataset::range(0, count, 1)
 }
 
-/// So many numbers of a reader, in the order in which they come.
+/// Reads `count` numbers, in the order in which they come.
 pub(super) fn take(reader: &mut Reader, count: usize) -> Vec<i64> {
     let elements = reader.take(count);
     elements
@@ -99,7 +100,7 @@ pub(super) fn take(reader: &mut Reader, count: usize) -> Vec<i64> {
         .collect()
 }
 
-/// What the dispatcher, or who asks it, says against something.
+/// Returns the error of an outcome that must be a refusal.
 pub(super) fn refusal<T>(outcome: Result<T, ServiceError>) -> Error {
     match outcome {
         Err(ServiceError::Dispatcher(error)) => error,

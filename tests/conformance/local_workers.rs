@@ -184,7 +184,7 @@ fn local_workers_test__read_from_deleted_task() {
     });
 }
 
-/// What a session is there, a connection is here.
+/// A connection here takes the part of upstream's session.
 #[test]
 fn local_workers_test__read_from_deleted_task_graph_mode() {
     watched("deleted task, two connections", || {

@@ -13,7 +13,7 @@ use crate::support::cluster::{Cluster, numbers};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// What becomes of the cardinality of a dataset that is distributed: without end, empty, finite.
+/// Returns datasets with the cardinality that distribution must give them: infinite, empty, finite.
 fn cardinalities() -> Vec<(Dataset, Policy, Cardinality)> {
     let endless = || range(10).repeat(None);
     let mut table = Vec::new();
@@ -97,7 +97,7 @@ fn text(element: &Element) -> String {
     strings.iter_str().map(|text| text.expect("UTF-8")).collect()
 }
 
-/// What a trainer finds that knows no more than the id, and what it reads.
+/// Returns the metadata and the elements that a trainer finds by the id alone.
 fn by_id(travel: Option<Travel>) -> (DatasetMetadata, Vec<String>) {
     let cluster = Cluster::start(Mechanism::Quic, vec![upper()]);
     let id = DatasetId::new("letters").expect("an id");
@@ -122,7 +122,8 @@ fn capitals() -> Vec<String> {
     ('A'..='Z').map(|letter| letter.to_string()).collect()
 }
 
-/// What datasets say of how they travel, and how it is found again; nothing: as each worker is set.
+/// Compression that datasets declare, with the compression found by their id; `None` leaves it to each
+/// worker.
 const COMPRESSIONS: [(Option<Travel>, Option<Compression>); 4] = [
     (None, None),
     (Some(Travel::Plain), Some(Compression::None)),

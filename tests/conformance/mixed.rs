@@ -19,12 +19,13 @@ pub(super) struct Mixed {
 }
 
 impl Mixed {
-    /// So many of each, all tagged alike. Nobody here waits for a death, so their dispatcher may be patient on a busy machine.
+    /// Starts a service with workers of both kinds and the same tags. No test here waits for a death, so the
+    /// dispatcher is patient.
     pub(super) fn start(local: usize, remote: usize, tags: &[&str]) -> Self {
         Self::with(DispatcherConfig::default(), local, remote, tags)
     }
 
-    /// The same with a dispatcher of these settings.
+    /// Starts a service whose dispatcher has these settings.
     pub(super) fn with(config: DispatcherConfig, local: usize, remote: usize, tags: &[&str]) -> Self {
         let mut mixed = Self {
             cluster: Cluster::plain_with(Mechanism::Memory, config, 0),
@@ -83,7 +84,7 @@ impl Mixed {
             .numbers()
     }
 
-    /// The same, sorted.
+    /// Reads the elements, and sorts them.
     pub(super) fn sorted(&self, count: i64, policy: Policy, target: TargetWorkers) -> Vec<i64> {
         sorted(self.numbers(count, policy, target))
     }

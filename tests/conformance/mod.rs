@@ -1,4 +1,5 @@
-//! What the tf.data service's own tests demand, row by row: one test for each row that applies, named `<file>__<row>`.
+//! Requirements of the tf.data service's own tests: one test for each row that applies, named
+//! `<file>__<row>`.
 //!
 //! `rows.txt` names all rows; README.md lists those that are left out, each with its reason, and the rows of upstream's unit
 //! tests with ours. `complete` sees to it that no row is forgotten.

@@ -19,7 +19,7 @@ pub(super) struct RecordFiles {
 }
 
 impl RecordFiles {
-    /// So many files, at most 10, whose sorted names number them.
+    /// Writes `count` files, at most 10, whose sorted names number them.
     pub(super) fn write(count: usize) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         for file in 0..count {
@@ -34,7 +34,7 @@ impl RecordFiles {
         Self { directory, count }
     }
 
-    /// What matches them all.
+    /// Returns the pattern that matches all files.
     pub(super) fn pattern(&self) -> String {
         format!("{}/*.tfrecord", self.directory.path().display())
     }
@@ -49,7 +49,7 @@ impl RecordFiles {
         flat(self.files())
     }
 
-    /// What all their records say, sorted.
+    /// Returns the text of all records, sorted.
     pub(super) fn all(&self) -> Vec<String> {
         let files: Vec<usize> = (0..self.count).collect();
         let mut all = one_after_the_other(&files);
@@ -63,12 +63,12 @@ pub(super) fn flat(files: Dataset) -> Dataset {
     files.flat_map(|path| path.tfrecord(Compression::None))
 }
 
-/// What a record says.
+/// Returns the text of a record.
 pub(super) fn record(file: usize, number: usize) -> String {
     format!("Record {number} of file {file}")
 }
 
-/// What the records of these files say, one file after the other.
+/// Returns the text of the records of these files, file by file.
 pub(super) fn one_after_the_other(files: &[usize]) -> Vec<String> {
     let of = |file: &usize| {
         (0..RECORDS)
@@ -78,7 +78,7 @@ pub(super) fn one_after_the_other(files: &[usize]) -> Vec<String> {
     files.iter().flat_map(of).collect()
 }
 
-/// The same, a record of each file by turns.
+/// Returns the text of the records of these files, one record of each file in turn.
 pub(super) fn by_turns(files: &[usize]) -> Vec<String> {
     let of = |number| files.iter().map(move |file| record(*file, number));
     (0..RECORDS).flat_map(of).collect()

@@ -100,7 +100,7 @@ fn server_lib_test__stop_start_dispatcher() {
     });
 }
 
-/// As [`server_lib_test__stop_start_dispatcher`].
+/// The counterpart of [`server_lib_test__stop_start_dispatcher`] for workers.
 #[test]
 fn server_lib_test__stop_start_worker() {
     watched("start after stop", || {

@@ -11,7 +11,7 @@ use super::tree::{File, Finding, root};
 /// The folder of corpora, beside the targets.
 pub(crate) const FOLDER: &str = "__fuzz__";
 
-/// What makes a function a fuzz target.
+/// Macro that marks a function as a fuzz target.
 const CHECK: &str = concat!("bolero::", "check!");
 
 /// Targets without inputs, and inputs without a target.

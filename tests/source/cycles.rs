@@ -65,7 +65,7 @@ pub(crate) fn circles(files: &[File], root: &str) -> Vec<Circle> {
 struct Crate<'f> {
     /// Files by the paths of their modules.
     modules: BTreeMap<String, &'f File>,
-    /// What each file names, from the crate's root.
+    /// Paths that each file names, from the crate's root.
     names: BTreeMap<&'f str, Vec<String>>,
 }
 

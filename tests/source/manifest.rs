@@ -1,4 +1,4 @@
-//! Which crates of the workspace depend on which, as Cargo itself reads the manifests.
+//! Dependencies between the workspace's crates, as Cargo itself reads the manifests.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(crate) struct Package {
     pub(crate) dev_uses: Vec<String>,
 }
 
-/// What a crate of the workspace may depend on within it: exactly this, no more and no less.
+/// The crates of the workspace that a crate depends on: exactly these.
 pub(crate) type CrateEdges<'a> = (&'a str, &'a [&'a str]);
 
 /// The workspace's packages.

@@ -1,4 +1,4 @@
-//! What the house rules are checked with: reading the tree, the sources and the manifests. The rules themselves, with
+//! Tools of the house rules: reading the tree, the sources and the manifests. The rules themselves, with
 //! their tables, are in `tidy.rs`; nothing here knows this project's crates.
 //!
 //! - [`corpora`]: fuzz targets and their inputs

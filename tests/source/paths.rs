@@ -21,7 +21,7 @@ pub(crate) struct Wall {
     pub(crate) keeps_out: &'static [&'static str],
 }
 
-/// What a file names through a wall that it stands behind.
+/// Returns the paths by which a file breaks through a wall.
 pub(crate) fn breaches(file: &File, wall: &Wall) -> Vec<Finding> {
     if !file.is_rust() || !file.is_in(wall.around) {
         return Vec::new();

@@ -12,7 +12,7 @@ pub(crate) const FUNCTION_LINES_MAX: usize = 70;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     pub(crate) name: String,
-    /// Where `fn` stands, from 1.
+    /// Line of `fn`, from 1.
     pub(crate) line: usize,
     /// From `fn` to the closing brace.
     pub(crate) lines: usize,
@@ -118,7 +118,8 @@ pub(crate) fn functions(lexed: &Lexed) -> Vec<Function> {
     found
 }
 
-/// Where a function's body opens, counted from `fn`; nothing for a declaration that ends in `;`.
+/// Returns the token where a function's body opens, counted from `fn`; `None` for a declaration that ends in
+/// `;`.
 fn body(tokens: &[Token<'_>]) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate() {

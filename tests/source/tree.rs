@@ -15,7 +15,7 @@ pub(crate) struct Finding {
     pub(crate) line: usize,
     /// The rule's short name.
     pub(crate) rule: &'static str,
-    /// What is wrong and what to do about it.
+    /// Fault and remedy.
     pub(crate) what: String,
 }
 
@@ -64,7 +64,7 @@ impl File {
     }
 }
 
-/// Where the project lies.
+/// Returns the project's root directory.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

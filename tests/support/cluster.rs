@@ -33,7 +33,8 @@ impl Cluster {
         Self::start_with(mechanism, functions, &EndpointConfig::default(), |_| {})
     }
 
-    /// The same on other networks: every endpoint is as `endpoint` says, and `adjust` sees each worker's settings.
+    /// Starts a cluster on other networks: `endpoint` makes every endpoint, and `adjust` changes each
+    /// worker's settings.
     pub(crate) fn start_with(
         mechanism: Mechanism,
         functions: Vec<Functions>,
@@ -96,7 +97,7 @@ impl Cluster {
         Self::plain_with(mechanism, prompt(), workers)
     }
 
-    /// The same with a dispatcher of these settings.
+    /// Starts a plain cluster whose dispatcher has these settings.
     pub(crate) fn plain_with(mechanism: Mechanism, config: DispatcherConfig, workers: usize) -> Self {
         let functions = vec![Functions::new(); workers];
         Self::configured(mechanism, config, functions, &EndpointConfig::default(), |_| {})
@@ -115,7 +116,7 @@ impl Cluster {
         self.read_with(dataset, policy, &config)
     }
 
-    /// The same with other settings.
+    /// Reads with these settings.
     pub(crate) fn read_with(&self, dataset: Dataset, policy: Policy, config: &ReaderConfig) -> Reader {
         let dataset = self.service().register(dataset, None).expect("registered");
         let request = ReadRequest::new(dataset, policy);
@@ -163,7 +164,7 @@ pub(crate) fn prompt() -> DispatcherConfig {
     }
 }
 
-/// What `Dataset::range` yields.
+/// Returns the spec of the elements of `Dataset::range`.
 pub(crate) fn number() -> ElementSpec {
     ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[])).expect("a scalar")
 }

@@ -18,12 +18,12 @@ pub(crate) const TASK: TaskId = TaskId(12);
 /// Bytes of each of an element's two payloads.
 pub(crate) const PAYLOAD_BYTES: u64 = 64;
 
-/// What a worker does that it should not.
+/// Wrongs that a worker may do.
 #[derive(Debug, Clone)]
 pub(crate) enum Lie {
     /// Nothing: it serves for as long as it is read.
     None,
-    /// It opens its messages with these bytes.
+    /// The worker opens its messages with these bytes.
     Opening(Vec<u8>),
     /// Its first pack is these bytes.
     FirstPack(Vec<u8>),
@@ -32,7 +32,7 @@ pub(crate) enum Lie {
 /// A worker that ends with its lane.
 pub(crate) struct HandWritten {
     pub(crate) address: String,
-    /// What it was told when its link was closed.
+    /// Reason that the worker received when its link was closed.
     pub(crate) farewell: mpsc::Receiver<String>,
     _serving: LaneTask<()>,
 }
@@ -118,7 +118,7 @@ pub(crate) fn element(sequence: u64) -> Vec<u8> {
     pack.region().to_vec()
 }
 
-/// What the header of a pack says, and what follows it (D2.2).
+/// Header of a pack, and the bytes after it (D2.2).
 #[derive(Debug, Clone)]
 pub(crate) struct RawPack {
     pub(crate) version: u8,

@@ -1,4 +1,4 @@
-//! What several tests need: elements to send, links to send them over, whole services, a watchdog.
+//! Support for several tests: elements to send, links to send them over, whole services, a watchdog.
 //!
 //! - `elements`: packs whose bytes can be recognised
 //! - `hand_written`: workers that say what no correct worker says

@@ -16,7 +16,7 @@ pub(crate) struct Mortal {
     running: Arc<Mutex<Option<Process>>>,
     key: String,
     arguments: Vec<String>,
-    /// Where it listens, in every life.
+    /// Address of the process, the same after each restart.
     pub(crate) address: String,
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn finish(command: Command) -> Finished {
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens.
+    /// Address that the process listens on.
     pub(crate) address: String,
 }
 
@@ -128,12 +128,12 @@ impl Process {
         Self::start_in(&[], key, arguments)
     }
 
-    /// The same with this in its environment.
+    /// Starts the process with additions to its environment.
     pub(crate) fn start_in(environment: &[(&str, String)], key: &str, arguments: &[&str]) -> Self {
         Self::start_with(environment, key, arguments, Stdio::inherit())
     }
 
-    /// The same, which writes its log to a file.
+    /// Starts the process with a log that goes to a file.
     pub(crate) fn start_logging(
         environment: &[(&str, String)],
         key: &str,

@@ -38,7 +38,7 @@ impl Proxy {
         }
     }
 
-    /// Where readers are to send.
+    /// Returns the address that readers send to.
     pub(crate) fn address(&self) -> SocketAddr {
         self.front.local_addr().expect("bound")
     }

@@ -59,7 +59,7 @@ impl S3 {
         self.directory.path().join("bucket")
     }
 
-    /// What a process needs in its environment to reach it.
+    /// Returns the environment by which a process reaches this server.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),

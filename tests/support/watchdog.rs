@@ -29,7 +29,7 @@ pub(crate) fn watched<T: Send + 'static>(what: &str, test: impl FnOnce() -> T + 
     watched_for(WATCHDOG, what, test)
 }
 
-/// The same for a test that takes longer.
+/// Runs a test under a watchdog of another duration.
 pub(crate) fn watched_for<T: Send + 'static>(
     watchdog: Duration,
     what: &str,

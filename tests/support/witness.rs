@@ -17,7 +17,7 @@ use super::cluster::numbers;
 use super::process::signal;
 use super::watchdog::WATCHDOG;
 
-/// What the process is told: the key, the dispatcher's address, and whether elements come in order.
+/// Orders for the process: the key, the dispatcher's address, and whether elements come in order.
 const TOLD: &str = "MILLSTREAM_TEST_WITNESS";
 
 /// Precedes what it says.
@@ -133,7 +133,7 @@ impl Drop for Witness {
     }
 }
 
-/// What the process does: reads until its standard input ends. Nothing in a process that was not told to.
+/// Runs the process: reads until its standard input ends. Does nothing in a process without orders.
 #[expect(clippy::print_stderr, reason = "it answers over a pipe")]
 pub(crate) fn testify() {
     let Ok(told) = std::env::var(TOLD) else { return };

@@ -1,4 +1,5 @@
-//! The same hand-over by iceoryx2: publish-subscribe between two processes, one loaned slot an element, stamped as ours.
+//! The shared-memory yardstick on iceoryx2: publish-subscribe between two processes, one loaned slot an
+//! element, with our stamps.
 //!
 //! The publisher waits where the subscriber's buffer is full, so that nothing is lost; it begins when the subscriber has
 //! connected to it, until when it would drop what the buffer does not take. The subscriber looks again and again for what has

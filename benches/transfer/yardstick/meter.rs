@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::report::cpu_seconds;
 
-/// What a reader counts between the end of the warm-up and the end.
+/// Counts of a reader between the end of the warm-up and the end of the run.
 #[derive(Debug)]
 pub(crate) struct Meter {
     warm_up: Duration,

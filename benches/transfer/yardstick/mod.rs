@@ -1,4 +1,4 @@
-//! What the service is compared with: the same machine, the same run, less work.
+//! Yardsticks to compare the service with: the same machine and the same run, with less work.
 //!
 //! - [`raw_quic`]: bare quinn with the same configuration
 //! - [`raw_tcp`]: plaintext TCP

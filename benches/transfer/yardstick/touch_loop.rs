@@ -1,4 +1,5 @@
-//! What `--touch` costs without a service: one process, one thread that writes every byte, one that reads every byte.
+//! Measures `--touch` without a service: one process, one thread that writes every byte, one that reads every
+//! byte.
 //!
 //! Buffers of one unit go from one to the other and back through channels, so that what is handed over is counted in units,
 //! as packs are, and what is written and read is the same loop as in the service.

@@ -1,4 +1,4 @@
-//! What travels as one, and the memory that an end goes through.
+//! The unit that a yardstick sends, and the memory that passes through one end.
 //!
 //! Ends use their buffers in turn, since memory that holds data is not the memory of the data before: one buffer sent and
 //! filled again and again would stay in the core's own cache, and measure that.

@@ -1,4 +1,4 @@
-//! Who gets the credits that are free: a fixed number of them over all tasks of an iteration.
+//! Distribution of the free credits: a fixed number of them over all tasks of an iteration.
 //!
 //! Pure arithmetic: it is shown where each task stands and answers with grants. Refuses to know links and elements.
 //!
@@ -14,9 +14,10 @@ pub const CREDIT_BYTES_UNKNOWN: u64 = 4096;
 /// The number of elements that may be outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxOutstanding {
-    /// As many as keep the path busy, by the rate and the round-trip time; for each task at least two, or
-    /// [`AUTO_ELEMENTS_LOCAL`] where nothing is copied. Where others share the job, no more beyond those than were handed over
-    /// within the last second.
+    /// Enough to keep the path busy, by the rate and the round-trip time: at least two a task, or
+    /// [`AUTO_ELEMENTS_LOCAL`] where nothing is copied.
+    ///
+    /// A reader that shares the job keeps no more beyond those than it handed over within the last second.
     #[default]
     Auto,
     /// Exactly so many.
@@ -60,8 +61,8 @@ pub struct Bounds {
     pub max_outstanding: MaxOutstanding,
     /// The bytes that `Auto` keeps outstanding.
     pub auto_bytes: u64,
-    /// Where other readers share the job: how many elements were handed over of late. `Auto` keeps no more outstanding, but for
-    /// the least, so that a reader leaves the others what it does not use (D4.8). `None`: it need not.
+    /// Elements handed over of late, if other readers share the job; `None` if this reader is alone. `Auto`
+    /// keeps at most this many outstanding beyond its minimum, and leaves others what it does not use (D4.8).
     pub shared: Option<u64>,
     /// Bytes reserved for them.
     pub max_outstanding_bytes: u64,
@@ -173,9 +174,11 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     grants
 }
 
-/// The same in a coordinated read, whose elements are handed over in turn. `tasks` ascend; `window` says, in that order, how many of the
-/// turns that may be outstanding are each task's. So what is outstanding is always what is needed next, and a task that has
-/// nothing ready keeps its place (D7.6); another's elements could not be handed over before it anyway.
+/// Distributes credits in a coordinated read, whose elements are handed over in turn. `tasks` ascend;
+/// `window` gives, in that order, how many of the allowed turns belong to each task.
+///
+/// The reader asks only for what it hands over next, and a task that has nothing ready keeps its place
+/// (D7.6). Another task's elements could not be handed over before it anyway.
 ///
 /// The task whose turn it is gets a credit if it has none, however much the others hold: they wait for it, and what they hold may be
 /// more than the bounds allow by now.

@@ -159,8 +159,9 @@ impl Entry {
         }
     }
 
-    /// What arrived since the worker was last told of any. It keeps all that until it hears of it, and the ends of
-    /// splits from others (D6.5). Also that the user is done with `used` elements, which others wait for (D5.6).
+    /// Acknowledges the elements and the ends of splits that arrived since the last acknowledgement, which
+    /// the worker keeps until then (D6.5). It also reports `used` elements that the user is done with, which
+    /// others wait for (D5.6).
     pub(super) fn acknowledgement(&mut self, used: u64) -> Option<Grant> {
         let is_behind = self.half.is_unacknowledged() || used > self.used_told;
         let is_due = self.is_subscribed && self.is_wanted() && is_behind;

@@ -1,4 +1,4 @@
-//! What a consumer waits for, from the reader's events.
+//! Tests of a consumer's waits, driven by the reader's events.
 #![allow(clippy::disallowed_methods, reason = "the start of a test's time is any time")]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the dispatcher is still to be told, joined while it waits.
+//! Reports that the dispatcher has not received yet, merged while they wait.
 //!
 //! Pure. Bounded by what was leased: the leases of a task join to few ranges, and ends and removals are one for each task.
 //! Refuses to know how reports travel.

@@ -47,7 +47,7 @@ pub(super) enum Bug {
 /// A row of the table: the defect, and in its words the promise that finds it.
 pub(super) struct Row {
     pub(super) bug: Bug,
-    /// What the broken promise says, one of these.
+    /// Texts of the broken promises that may reveal the defect.
     pub(super) found_by: &'static [&'static str],
 }
 

@@ -15,7 +15,7 @@ use super::bugs::Bug;
 use super::session::{ConnId, Down, Envelope};
 use super::world::{Event, World};
 
-/// What connections tell the dispatcher's loop.
+/// Events that connections pass to the dispatcher's loop.
 #[derive(Debug)]
 pub(super) enum Input {
     Asked {
@@ -45,11 +45,11 @@ pub(super) enum Input {
 pub(super) struct Center {
     pub(super) machine: Option<Dispatcher>,
     pub(super) config: DispatcherConfig,
-    /// What a crash leaves: records as they are stored.
+    /// Records that survive a crash, as they are stored.
     durable: BTreeMap<Key, Vec<u8>>,
     /// Whether it has a work directory.
     pub(super) remembers: bool,
-    /// Which process this is.
+    /// Number of the dispatcher's process.
     pub(super) epoch: u64,
     boots: u64,
     began: Duration,
@@ -63,13 +63,13 @@ pub(super) struct Center {
     greeted: Vec<ConnId>,
     beats: Vec<(ConnId, u64)>,
     numbers_seen: BTreeSet<(SessionId, RequestNumber)>,
-    /// It dies when it has next something to store.
+    /// Whether the dispatcher crashes at its next commit.
     pub(super) dies_storing: bool,
     /// The disk hangs until then.
     pub(super) hangs_until: Duration,
 }
 
-/// What an answer must be looked at for.
+/// A request whose answer the simulation checks.
 #[derive(Clone, Debug)]
 struct Asked {
     session: SessionId,
@@ -104,7 +104,7 @@ impl Center {
         self.machine.as_ref().map(Dispatcher::boot)
     }
 
-    /// What is on the disk.
+    /// Returns the records on the disk.
     pub(super) fn stored(&self) -> impl Iterator<Item = Record> + '_ {
         let records = self.durable.values();
         records.map(|bytes| Record::from_bytes(bytes).expect("a record that was stored can be read"))
@@ -145,7 +145,7 @@ impl World {
         self.at(self.now, Event::Woken(epoch));
     }
 
-    /// It dies: what is not committed, every answer under way and every connection go with it.
+    /// Crashes the dispatcher: uncommitted changes, answers under way and all connections are lost.
     pub(super) fn crash_center(&mut self) {
         let epoch = self.center.epoch;
         self.note(format_args!("dispatcher {epoch} dies"));
@@ -392,7 +392,7 @@ impl World {
         }
     }
 
-    /// What was decided is done, in order; then whoever gave a sign of life has it answered (C1.9).
+    /// Carries out decisions in order, then answers the heartbeats (C1.9).
     fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
             self.perform(action);

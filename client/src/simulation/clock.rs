@@ -15,7 +15,7 @@ use super::world::Pid;
 /// Polls in one moment beyond which somebody goes round in circles.
 const POLLS_MAX: usize = 100_000;
 
-/// Who wants to be woken when.
+/// Times at which actors want to be woken.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Alarms(Arc<Mutex<AlarmsState>>);
 

@@ -1,4 +1,4 @@
-//! What goes wrong in a run: drawn once, some kinds of faults and not others, so that each run is another world.
+//! Faults of a run. Each run draws some kinds of faults and omits others, so that runs differ in kind.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::world::{Event, Job, Pid, World};
 pub(super) enum Fault {
     KillWorker,
     LeaveWorker,
-    /// It leaves in good order.
+    /// A worker shuts down gracefully.
     DrainWorker,
     /// Nothing passes between it and the dispatcher for a while.
     CutWorker,
-    /// It does not run for a while.
+    /// A worker stands still for a while.
     PauseWorker,
     AddWorker,
     KillTrainer,

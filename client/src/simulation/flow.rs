@@ -1,4 +1,4 @@
-//! What tasks compute: a model of pipelines, small but with everything that matters to splits.
+//! The computation of tasks: a small model of pipelines with everything that matters to splits.
 //!
 //! Splits of several elements or none, several sources, several passes, elements made of several splits, pipelines that
 //! stop early and that fail. The splits come from the books that workers use.
@@ -37,11 +37,11 @@ pub(super) enum Shape {
     Concatenate,
     /// One element of each source; ends with the shortest.
     Zip,
-    /// So many elements of the only source in each task.
+    /// Takes this many elements of the only source in each task.
     Take(u64),
     /// A window of so many elements, of which any is next.
     Shuffle(usize),
-    /// So many elements at a time.
+    /// Batches this many elements.
     Batch(usize),
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Dataset {
     pub(super) fails: Option<u64>,
 }
 
-/// What the next step of a task brings.
+/// Outcome of a task's next step.
 #[derive(Debug)]
 pub(super) enum Step {
     Row(Row),
@@ -125,10 +125,10 @@ pub(super) struct Flow {
     pub(super) now: Duration,
     /// Its worker is being drained: there are no more splits for it (C10.2).
     pub(super) is_draining: bool,
-    /// It was told of an end that the draining made.
+    /// Whether the task was told of an end that the shutdown of its worker made.
     pub(super) is_cut_short: bool,
     chance: Chance,
-    /// What was read of each source and not passed on.
+    /// Elements that were read from each source and not passed on.
     ahead: Vec<VecDeque<(Item, u64, u32)>>,
     window: Vec<(Item, u64, u32)>,
     /// Items of a split that were not passed on, by lease.

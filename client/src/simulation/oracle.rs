@@ -1,4 +1,4 @@
-//! What was promised, held against what really happened: who had which split, and what was handed to users.
+//! Promises compared with the events of a run: the owner of each split, and the elements that users received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) type Reading = (u64, usize, u64);
 /// Splits by source, pass and index.
 type Splits = BTreeSet<(u64, u64, u64)>;
 
-/// What a reader that came to the end was told.
+/// Losses that a reader heard of by the end of its read.
 #[derive(Debug)]
 struct Named {
     reading: Reading,
@@ -32,7 +32,7 @@ struct Named {
     at_end: u64,
 }
 
-/// Who has a split.
+/// The owner of a split.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     task: TaskId,
@@ -40,7 +40,7 @@ struct Holder {
     attempt: u32,
 }
 
-/// What happened in an iteration.
+/// Events of one iteration.
 #[derive(Debug, Default)]
 struct Seen {
     /// By the task that they came from.
@@ -62,7 +62,7 @@ pub(super) struct Oracle {
     iterations: BTreeMap<IterationKey, Seen>,
     /// Elements that readers may have taken with them, by life, job and repetition.
     taken_along: BTreeMap<Reading, u64>,
-    /// What readers that came to the end say was lost.
+    /// Losses that finished readers reported.
     named_lost: Vec<Named>,
     /// Leases of splits that readers said to wait for their users.
     waited: BTreeSet<(TaskId, u64)>,
@@ -73,7 +73,7 @@ pub(super) struct Oracle {
     pub(super) tally: Tally,
 }
 
-/// What happened in a run, in numbers.
+/// Counts of a run's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) delivered: u64,

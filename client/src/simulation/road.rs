@@ -40,7 +40,7 @@ struct RoadsState {
     slowest: u64,
     servers: BTreeMap<String, (Pid, Server)>,
     wires: Vec<Arc<Mutex<Wire>>>,
-    /// What subscriptions were granted last, by their tickets: what a defect remembers.
+    /// Last grants of subscriptions, by ticket, for a defect that repeats them.
     granted: Granted,
     /// Worker's ends that nobody serves yet.
     fresh: Vec<(Pid, Server, Box<WorkerLink>)>,
@@ -196,7 +196,7 @@ impl Roads {
         }
     }
 
-    /// Who serves at an address from now on.
+    /// Assigns an address to a server.
     pub(super) fn open(&self, address: &str, pid: Pid, server: Server) {
         self.state
             .lock()
@@ -319,7 +319,7 @@ impl ClientEnd {
     }
 }
 
-/// What the other end hears when one closes.
+/// Returns the error that the other end sees when one end closes.
 fn heard(why: &LinkLost) -> LinkLost {
     match why {
         LinkLost::Misbehaved(reason) => LinkLost::Blamed(reason.clone()),

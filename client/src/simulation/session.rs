@@ -36,12 +36,12 @@ pub(super) struct Conn {
     /// When the latest ordered message arrives, in each direction.
     up: Duration,
     down: Duration,
-    /// What waits while the process is cut off or does not run, in its order.
+    /// Messages that wait while the process is cut off or paused, in order.
     held_up: VecDeque<Up>,
     held_down: VecDeque<Down>,
 }
 
-/// What the dispatcher is told.
+/// Messages to the dispatcher.
 #[derive(Debug)]
 pub(super) enum Up {
     Hello,
@@ -49,7 +49,7 @@ pub(super) enum Up {
     Beat(u64, Vec<ClientId>),
 }
 
-/// What a process is told.
+/// Messages to a process.
 #[derive(Debug)]
 pub(super) enum Down {
     Welcome(BootId),
@@ -68,7 +68,7 @@ pub(super) struct Envelope {
     pub(super) request: Request,
 }
 
-/// What an answer is for.
+/// Reason why a process sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Register,
@@ -79,7 +79,7 @@ pub(super) enum Purpose {
         repetition: u64,
     },
     Return(TaskId),
-    /// Of a task that is stopped, and may begin again meanwhile.
+    /// Returns the splits of a stopped task, which may begin again meanwhile.
     ReturnStopped,
     Finish {
         task: TaskId,
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// What waits is heard, once the way is free and the process runs.
+    /// Delivers the waiting messages once the way is free and the process runs.
     pub(super) fn release(&mut self, conn: ConnId) {
         let Some(pid) = self.conns.get(&conn).map(|row| row.pid) else {
             return;

@@ -34,7 +34,7 @@ pub(super) struct Task {
     pub(super) flow: Flow,
     /// Answers to requests for splits that are under way.
     pub(super) asking: usize,
-    /// What it asked for last.
+    /// Last demand that the task made.
     pub(super) demand: FeedDemand,
     /// Leases to give back once all answers are here.
     pub(super) unstarted: Vec<LeaseRange>,
@@ -44,13 +44,13 @@ pub(super) struct Task {
     pub(super) exhausted: bool,
 }
 
-/// What the dispatcher was told of its end.
+/// State of the report that tells the dispatcher of the task's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// It waits for what it gives back.
+    /// The task waits until its returned splits are accepted.
     Ended,
     Finishing,
-    /// It waits for its readers.
+    /// The task waits for its readers.
     Settling,
     Telling,
     Done,

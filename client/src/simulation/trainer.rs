@@ -45,13 +45,13 @@ pub(super) struct Trainer {
     pub(super) leaves_after: Option<u64>,
 }
 
-/// Where a trainer stands.
+/// Phase of a trainer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It asks for its dataset, job and iteration.
+    /// The trainer requests its dataset, job and iteration.
     Opening,
     Reading,
-    /// It reports what it read last.
+    /// The trainer sends its last report.
     Leaving(Duration),
     Releasing,
     Done,
@@ -72,7 +72,7 @@ struct Reading {
     cursor: Cursor,
     max_outstanding: u64,
     handed: u64,
-    /// What is being reported.
+    /// Report that is under way.
     report: Option<Report>,
     /// How many splits were lost when the iteration ended, as it was told.
     lost_at_end: u64,
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// What was on its way to a reader is nobody's.
+    /// Marks the elements that were on their way to this reader as owned by nobody.
     fn trainer_gave_up(&mut self, trainer: &Trainer) {
         let boot = trainer.boot();
         let most = trainer
@@ -395,7 +395,7 @@ impl World {
         self.call(pid, Purpose::Report, request);
     }
 
-    /// What a trainer does from time to time.
+    /// Performs a trainer's periodic work.
     pub(super) fn trainer_tick(&mut self, pid: Pid) {
         let appetite = if self.is_healed {
             8
@@ -462,7 +462,7 @@ impl World {
         }
     }
 
-    /// It is allowed to fail only for what really happened.
+    /// Accepts a failed read only if the run contains its cause.
     fn read_failed(&mut self, pid: Pid, error: &ReadError) {
         let Some(trainer) = self.trainers.get(&pid) else {
             return;

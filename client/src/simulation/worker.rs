@@ -35,7 +35,7 @@ pub(super) struct Worker {
     pub(super) session: Option<Session>,
     /// Its incarnation was registered.
     begun: bool,
-    /// It waits for an answer before the next order.
+    /// Whether an answer must come before the next order.
     is_busy: bool,
     orders: VecDeque<Order>,
     pub(super) tasks: BTreeMap<TaskId, Task>,
@@ -43,11 +43,11 @@ pub(super) struct Worker {
     /// When the next incarnation begins.
     begins_at: Option<Duration>,
     pub(super) is_leaving: bool,
-    /// It has said goodbye.
+    /// Whether the worker has said goodbye.
     is_gone: bool,
     /// The dispatcher knows that it leaves once its tasks are over.
     pub(super) is_draining: bool,
-    /// What the dispatcher is being told of readers that are gone.
+    /// Dead readers that the worker is reporting to the dispatcher.
     missed: BTreeMap<(TaskId, u64), Vec<u64>>,
     /// Splits that it says to be shared, each message after the one before.
     shared: VecDeque<SharedSplits>,
@@ -367,7 +367,7 @@ impl World {
         }
     }
 
-    /// What a worker does from time to time.
+    /// Performs a worker's periodic work.
     pub(super) fn worker_tick(&mut self, pid: Pid) {
         let now = self.now;
         let Some(worker) = self.workers.get_mut(&pid) else {

@@ -43,7 +43,7 @@ pub(super) struct Job {
     pub(super) repetitions: u64,
 }
 
-/// What happens next.
+/// Events of the simulation's queue.
 #[derive(Debug)]
 pub(super) enum Event {
     Turn(u64),
@@ -87,7 +87,7 @@ pub(super) struct World {
     pub(super) workers: BTreeMap<Pid, Worker>,
     pub(super) trainers: BTreeMap<Pid, Trainer>,
     next_pid: u64,
-    /// Who is cut off from the dispatcher, and who does not run, until when.
+    /// Processes that are cut off from the dispatcher or paused, with the time when that ends.
     pub(super) cut: BTreeMap<Pid, Duration>,
     pub(super) asleep: BTreeMap<Pid, Duration>,
     pub(super) oracle: Oracle,
@@ -98,7 +98,7 @@ pub(super) struct World {
     log: Log,
 }
 
-/// What a run said, as a number and, if asked for, in words.
+/// Digest of a run's log and, on request, its text.
 struct Log {
     hash: u64,
     speaks: bool,
@@ -119,7 +119,7 @@ impl fmt::Write for Log {
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Of everything that was noted.
+    /// Digest of all log entries.
     pub(super) log: u64,
     /// How often each fault was inflicted, in the order of [`ALL`].
     pub(super) faults: [u64; ALL.len()],

@@ -20,7 +20,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 struct Party {
     workers: Arc<Workers>,
     reads: Vec<Read>,
-    /// What all consumers handed over: tasks and their groups, in order.
+    /// Tasks and groups that all consumers handed over, in order.
     handed: Vec<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What arrives, and under which bound.
+//! Tests of delivered elements and of the bounds on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

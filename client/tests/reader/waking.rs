@@ -1,4 +1,4 @@
-//! Whoever waits is woken by what it waits for: here nobody looks up by itself.
+//! Tests that each waiting call is woken by the event that it waits for; no call polls here.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{Read, Workers, identity, read, watched, write};
 
-/// What the reader gets: the number of an element, the end, or an error.
+/// Outcome of a read: the number of an element, the end, or an error.
 type Outcome = Result<Option<u64>, ReadError>;
 
 /// The worlds around a reader that waits.
@@ -28,7 +28,7 @@ impl Around {
     }
 }
 
-/// What ends a wait, and how.
+/// An event that ends a wait, and the outcome that it brings.
 type Cause = (fn(&mut Around), Outcome);
 
 fn causes() -> [Cause; 4] {

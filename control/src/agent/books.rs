@@ -12,7 +12,7 @@ use super::demand::{FeedDemand, SplitRate};
 use crate::dispatcher::Run;
 use crate::split::{LeaseRange, Split};
 
-/// What a task was given and has not begun, source by source.
+/// Splits that a task has received and not begun, by source.
 ///
 /// Ask [`next`](FeedBooks::next); where it says so, ask the dispatcher, and say [`asked`](FeedBooks::asked) then and
 /// [`answered`](FeedBooks::answered) later.

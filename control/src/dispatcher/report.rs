@@ -128,7 +128,7 @@ fn iteration_status(state: &ServiceState, row: &IterationRecord) -> IterationSta
     }
 }
 
-/// Whom a coordinated read waits for.
+/// Returns the consumers that a coordinated read waits for.
 fn missing_among(state: &ServiceState, row: &IterationRecord) -> Vec<u32> {
     if row.phase != Phase::Running {
         return Vec::new();

@@ -81,7 +81,7 @@ impl Honest {
     }
 }
 
-/// What the dispatcher has when only the honest one was served.
+/// Counts of a dispatcher that served only the honest process.
 pub(crate) const HONEST: Counts = Counts {
     workers: 1,
     datasets: 1,

@@ -1,4 +1,4 @@
-//! What is logged on one thread. Refuses to know what the lines mean.
+//! Capture of one thread's log lines. Refuses to know what the lines mean.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};

@@ -41,7 +41,7 @@ impl Consumers {
         self.check();
     }
 
-    /// What a worker's buffer and sessions do with acknowledgements.
+    /// Releases acknowledged groups, as a worker's buffer and sessions do.
     fn release(&mut self) {
         for (consumer, world) in (0..).zip(&self.worlds) {
             self.release.acknowledge(consumer, world.worker.acknowledged());

@@ -13,17 +13,17 @@ const TASK: TaskId = TaskId(7);
 enum Step {
     /// The client grants credits of so many bytes.
     Grant(u64, u64),
-    /// It takes what is in order.
+    /// The peer reads valid messages.
     Read,
     /// The link breaks.
     Cut,
     /// The worker announces elements from here on, so many, in a region of so many bytes.
     Pack(u64, u64, u64),
-    /// It says something.
+    /// The peer sends a message.
     Say(ToClient),
 }
 
-/// What a number in a lie may be: one that could be true, or one at the edge of what there is.
+/// Draws a number for a lie: a plausible one, or one at the edge of the range.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![6 => 0u64..24, 1 => any::<u64>(), 1 => u64::MAX - 3..=u64::MAX]
 }

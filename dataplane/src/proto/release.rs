@@ -1,4 +1,4 @@
-//! Which groups of a coordinated read every consumer has: those, and no others, may be handed over (D7.3).
+//! Groups of a coordinated read that every consumer has: only those may be handed over (D7.3).
 //!
 //! Element `k` of such a task goes to consumer `k mod n`; group `g` is what the consumers get as their `g`-th element. Owns
 //! the counts that consumers acknowledged. Refuses to know elements, links and clients.

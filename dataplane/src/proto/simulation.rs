@@ -89,7 +89,7 @@ pub(super) struct World {
     /// The sizes of the elements produced.
     pub(super) produced: Vec<u64>,
     taken: usize,
-    /// Where splits end, not yet told to the worker's half.
+    /// Ends of splits that the worker's half has not been told.
     marks: VecDeque<usize>,
     splits: u64,
     splits_seen: u64,

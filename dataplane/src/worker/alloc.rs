@@ -1,5 +1,5 @@
-//! Where a task's elements are written: to the worker's own memory until a reader of its host wants them, from then on to an
-//! arena that the reader has mapped too.
+//! The choice of memory for a task's elements: the worker's own until a reader of its host wants them, from
+//! then on an arena that the reader maps too.
 //!
 //! Owns the switch, and what all arenas of a worker may take. Refuses to know readers: a session says that there is one.
 

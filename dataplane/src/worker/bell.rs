@@ -1,4 +1,5 @@
-//! What a session is called with when something of its tasks is ready: by waking it, or by stepping it where one stands.
+//! Notification of a session that its tasks have something ready: wakes it, or steps it on the calling
+//! thread.
 //!
 //! Owns the choice between the two. Refuses to know what a step does.
 

@@ -1,4 +1,4 @@
-//! Which splits each client has elements of that its user is not done with (D5.6).
+//! Splits of which each client holds elements that its user is not done with (D5.6).
 //!
 //! Acknowledged elements may still wait in a reader that is killed, so an acknowledgement does not end a split. Owns leases
 //! alone; refuses to know positions in the task, which `owed` keeps.

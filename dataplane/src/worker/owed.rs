@@ -1,4 +1,4 @@
-//! Who took which of a task's elements and has not acknowledged them.
+//! Elements of a task that clients have taken and not acknowledged.
 //!
 //! A split is done only when all its elements have reached somebody, and its clients acknowledge each for themselves: a
 //! split's end that one client reports must not stand for elements that are still on their way to another. Owns the

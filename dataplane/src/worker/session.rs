@@ -76,7 +76,7 @@ struct Session {
     turn_due: Option<Instant>,
 }
 
-/// Where a session sits while it is served: its own thread steps it, and those of producers.
+/// The state of a served session, which its own thread and threads of producers step.
 #[derive(Default)]
 struct Chair {
     session: Mutex<Option<Session>>,
@@ -237,8 +237,8 @@ impl Session {
         exchanged
     }
 
-    /// The same in a producer's thread. What the client says next wakes the session's own thread, unless the producer is back
-    /// before that matters.
+    /// Exchanges messages on a producer's thread. The client's next message wakes the session's own thread,
+    /// unless the producer is back before that matters.
     fn exchange_here(&mut self, cx: &mut Context<'_>, back: Back) -> Result<(), LinkLost> {
         let mut exchanged = self.receive_and_send(cx, |session, _| session.receive_what_came());
         let is_back_in_time = back == Back::Soon || self.is_hungry;

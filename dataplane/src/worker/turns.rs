@@ -1,4 +1,4 @@
-//! Whose turn it is when several clients wait for the elements of one task.
+//! The order in which clients that wait for one task's elements are served.
 //!
 //! Elements are scarce when a client has credits and finds nothing. Then the client that has had the fewest goes first, and
 //! leaves to each other that waits its share of what is ready. Where nobody waits, each client takes whatever is ready.

@@ -107,9 +107,11 @@ impl Window {
         self.packs.push_back(Stretch { first, pack });
     }
 
-    /// What a client is given next: up to `elements` of its trainer's, in order, none larger than `element_bytes`, all
-    /// from one slot. The first trainer who has an element takes it into the window, and the oldest leave until what is
-    /// kept takes at most `capacity_bytes` (D8.2, D8.3).
+    /// Takes the client's next elements: up to `elements` of its trainer's, in order, none larger than
+    /// `element_bytes`, all from one slot.
+    ///
+    /// The first trainer that takes an element brings it into the window; the oldest leave until the window
+    /// holds at most `capacity_bytes` (D8.2, D8.3).
     pub(super) fn take(
         &mut self,
         client: u64,

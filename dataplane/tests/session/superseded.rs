@@ -1,4 +1,4 @@
-//! What becomes of a link when its client has come back on another.
+//! Tests of a link whose client has come back on another link.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -81,7 +81,7 @@ pub(crate) struct Client {
     link: Box<ClientLink>,
     session: JoinHandle<SessionEnd>,
     trainer_id: Option<&'static str>,
-    /// As it says itself.
+    /// Number of elements that the session has asked for, by its own count.
     pub(crate) asked_before: u64,
 }
 

@@ -99,7 +99,7 @@ async fn a_task_that_is_removed_gives_its_memory_back() {
     assert_eq!(alloc.stats().in_use_bytes, 0);
 }
 
-/// What the window keeps lies in memory that readers of the host share, and goes back with the task.
+/// The window's memory is shared with readers of the host, and is freed with the task.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_task_with_an_arena_keeps_its_elements_there_and_gives_it_back() {

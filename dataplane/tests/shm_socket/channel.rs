@@ -1,4 +1,4 @@
-//! What a link's socket makes of what comes, and of its end.
+//! Tests of a link's socket: its handling of messages and of the peer's end.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! Who gets a link, and what those are told who do not.
+//! Tests of admission to a link, and of the messages to peers that are refused.
 
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -20,7 +20,7 @@ use rustix::net::{
 /// Far beyond what anything here takes.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// What tells a test that it is alone in its process.
+/// Variable that tells a test that it is alone in its process.
 const ALONE: &str = "MILLSTREAM_TEST_IS_ALONE";
 
 pub(crate) const SIZES: ControlSizes = ControlSizes {

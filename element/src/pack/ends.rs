@@ -1,5 +1,5 @@
-//! Where each element of a pack ends: a table of fixed capacity that one writer fills while others read what is there.
-//! Refuses to know the bytes between.
+//! The ends of a pack's elements: a table of fixed capacity that one writer fills while others read its
+//! filled part. Refuses to know the bytes between.
 //!
 //! Invariant: an element starts at the next 64-byte boundary after the end of the one before it.
 

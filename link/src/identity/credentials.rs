@@ -22,7 +22,7 @@ pub struct Credentials {
     trust: Trust,
     /// Whether the key was given on purpose, which a server beyond loopback needs.
     explicitly_given: bool,
-    /// Whom to refuse all the same.
+    /// Certificates and keys to refuse although they are otherwise valid.
     revocations: Option<Arc<Revocations>>,
 }
 

@@ -54,7 +54,8 @@ pub struct LoadedKey {
 }
 
 impl LoadedKey {
-    /// The same keys, which refuse the certificates and keys that the file at `path` names; it is read again when it changes.
+    /// Returns these keys with the refusals that the file at `path` names; the file is read again when it
+    /// changes.
     ///
     /// # Errors
     /// [`RevocationsError`]: the file cannot be read, or is not a list.

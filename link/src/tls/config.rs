@@ -1,4 +1,4 @@
-//! What rustls and quinn are told.
+//! The configurations of rustls and quinn.
 
 use std::fmt;
 use std::sync::Arc;

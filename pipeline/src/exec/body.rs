@@ -20,7 +20,7 @@ use crate::exec::token::{self, Marks};
 
 use crate::exec::yielded::check;
 
-/// What makes a dataset of an element.
+/// Constructor of a dataset from an element.
 pub(crate) enum Body {
     Program {
         program: Arc<Program>,
@@ -35,13 +35,13 @@ pub(crate) enum Body {
     },
 }
 
-/// What a dataset is made of.
+/// Arguments that a dataset is made of.
 pub(crate) struct Given {
     /// The elements, without marks: those of the dataset get theirs from here and not below.
     items: Arc<[Item]>,
     /// The splits that all of them stand for.
     marks: Marks,
-    /// Where the first of them is.
+    /// Position of the first argument.
     position: u64,
     /// The record that it was made of, if it is the only one.
     origin: Option<Origin>,
@@ -60,7 +60,7 @@ pub(crate) struct Opened {
 enum Inner {
     Tree(Input),
     Source(Box<dyn Source>),
-    /// It failed, and is not read any more.
+    /// Opening failed, and the dataset is not read any more.
     Unopened,
 }
 
@@ -115,7 +115,7 @@ impl Given {
 }
 
 impl Body {
-    /// What executes `program` anew for each dataset.
+    /// Returns a body that executes `program` for each dataset.
     pub(crate) fn program(program: &Arc<Program>, shared: &Shared) -> Body {
         Body::Program {
             program: Arc::clone(program),
@@ -175,7 +175,7 @@ impl Body {
         }
     }
 
-    /// What [`Body::save`] saved in pass `pass`.
+    /// Restores a dataset that [`Body::save`] saved in pass `pass`.
     pub(crate) fn restore(&self, state: &mut StateReader<'_>, pass: u64) -> Result<Opened, StateError> {
         let given = Given::restored(state)?;
         let (read, is_over) = (state.number()?, state.flag()?);
@@ -247,7 +247,7 @@ impl Body {
         shared.faults().leave_out(error.stand_within(shared.node), marks)
     }
 
-    /// Whom to name when a source fails; a body's operations name themselves.
+    /// Returns the name for errors of a source; a body's operations name themselves.
     fn name(&self) -> &str {
         match self {
             Body::Program { .. } => "body",

@@ -26,7 +26,7 @@ const IN_HAND_SHARE: usize = 1024;
 pub struct Budget {
     count: Arc<Count>,
     limit_bytes: usize,
-    /// Where pipelines share a limit: this one's share.
+    /// Share of this pipeline, if several share a limit.
     share: Option<Arc<Share>>,
 }
 
@@ -71,8 +71,8 @@ pub(crate) struct InHand {
     least_bytes: usize,
 }
 
-/// What is counted. A waiter counts itself before it looks at `held_bytes`, and who gives bytes back looks for waiters after: both
-/// in one order of all, so that none is missed.
+/// Bytes held and waiters. A waiter counts itself before it looks at `held_bytes`, and a releasing thread
+/// looks for waiters afterwards. Both use one total order, so no waiter is missed.
 #[derive(Debug, Default)]
 struct Count {
     held_bytes: AtomicUsize,

@@ -120,12 +120,12 @@ impl Opening<'_> {
         inputs.map(|input| self.program.keeps(*input as usize)).collect()
     }
 
-    /// What the operation shares with others, with a stage of its own.
+    /// Returns the shared context with a stage of the operation's own.
     pub(crate) fn own_shared(&self) -> Shared {
         self.shared.at(self.node, self.program.graph.origin(self.node))
     }
 
-    /// What its draws follow from.
+    /// Returns the number that the operation's random draws depend on.
     pub(crate) fn drawn(&self) -> usize {
         self.program.drawn(self.node)
     }

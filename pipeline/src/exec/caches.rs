@@ -1,4 +1,4 @@
-//! What caches in memory keep from one execution of a dataset to the next.
+//! The contents of memory caches, kept from one execution of a dataset to the next.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -21,7 +21,7 @@ pub(crate) trait Call: Send + Sync {
     fn call(&self, value: Value, at: &Place<'_>) -> Result<Option<Value>, ExecError>;
 }
 
-/// Where an element is, as its functions see it.
+/// Position of an element, as its functions see it.
 #[cfg_attr(
     not(feature = "images"),
     expect(dead_code, reason = "only image functions ask where they are")

@@ -25,7 +25,7 @@ struct Shared {
     hooks: Mutex<Hooks>,
 }
 
-/// What is done when the flag is raised.
+/// Actions to run when the flag is raised.
 #[derive(Default)]
 struct Hooks {
     next: u64,

@@ -68,7 +68,7 @@ impl Program {
         Ok(None)
     }
 
-    /// Where the picture is of which `function` at `node` is.
+    /// Returns the component that holds the image of `function` at `node`.
     #[cfg(feature = "images")]
     fn image_component(
         &self,

@@ -1,4 +1,4 @@
-//! What an executor is given beside its graph, and what its operations share.
+//! The context of an executor beside its graph, and the parts of it that operations share.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::statistics::Statistics;
 use super::token::Ledger;
 use super::tune::Tuner;
 
-/// What an executor is given: who runs it and with what.
+/// The context of an executor: its splits, functions, files, threads and memory.
 pub struct ExecContext {
     /// The task. Decides the draws of operations without a seed, so tasks that should differ have different
     /// ids.
@@ -35,17 +35,17 @@ pub struct ExecContext {
     /// The iteration's plan, which says what files there are. Without one, and without splits, which bring their
     /// own, the executor lists them.
     pub plan: Option<SplitPlan>,
-    /// Where splits come from; without it every source is read whole.
+    /// Source of splits; without it, every source is read whole.
     pub splits: Option<Box<dyn SplitSource>>,
     /// The registered names.
     pub functions: Arc<Functions>,
-    /// Where files are.
+    /// Storage that files are read from.
     pub storage: Storage,
     /// The threads of parallel maps.
     pub pool: Arc<Pool>,
-    /// What the buffers may hold together.
+    /// Limit on the bytes of all buffers together.
     pub budget: Budget,
-    /// What memory caches have kept of earlier executions, and keep for later ones; without it they begin empty.
+    /// Contents of memory caches, shared by earlier and later executions; without it, caches begin empty.
     pub caches: Option<Caches>,
     /// Stops the pipeline.
     pub cancel: Cancel,
@@ -87,8 +87,8 @@ impl std::fmt::Debug for ExecContext {
     }
 }
 
-/// What the operations of one tree share. A function's body has its own: without a feed, and with other draws
-/// for every element it is called with.
+/// Context that the operations of one tree share. The body of a function has its own, without a feed, and
+/// with other random draws for every element.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) task_id: u64,
@@ -104,31 +104,31 @@ pub(crate) struct Shared {
     pub(crate) deterministic: bool,
     pub(crate) feed: Option<Feed>,
     pub(crate) ledger: Arc<Ledger>,
-    /// Where files are; it waits for none once `cancel` is raised.
+    /// Storage whose calls stop waiting once `cancel` is raised.
     pub(crate) storage: Storage,
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Budget,
-    /// What memory caches keep beyond this execution.
+    /// Contents of memory caches that outlive this execution.
     pub(crate) caches: Option<Caches>,
     pub(crate) cancel: Cancel,
     pub(crate) skipped: Skipped,
     pub(crate) statistics: Statistics,
-    /// What becomes of elements that the operations here fail at.
+    /// Treatment of elements at which an operation fails.
     pub(crate) on_error: ErrorPolicy,
     /// The operation that this is of, as its graph was defined.
     pub(crate) node: u32,
-    /// What chooses what operations leave open; absent where nothing does.
+    /// Tuner of settings that operations leave open; absent if there are none.
     pub(crate) tuner: Option<Arc<Tuner>>,
-    /// What becomes of state outside of the dataset when it is saved.
+    /// Treatment of state outside of the dataset when its position is saved.
     pub(crate) external_state: ExternalState,
-    /// What measures the tree, if anything does.
+    /// Meter of the tree, if it is measured.
     pub(crate) meter: Option<Arc<Meter>>,
-    /// Where the operation that is handed this counts what its threads do.
+    /// Stage in which the receiving operation counts the work of its threads.
     pub(crate) stage: Option<Arc<Stage>>,
 }
 
 impl Shared {
-    /// What decides the draws of the operation at `node`, whose own seed is `seed`.
+    /// Returns the seeds of the operation at `node`, whose own seed is `seed`.
     pub(crate) fn seeds(&self, node: usize, seed: Option<u64>) -> Seeds {
         Seeds {
             seed: seed.or(self.seed),
@@ -139,7 +139,8 @@ impl Shared {
         }
     }
 
-    /// The same of an operation that permutes a whole source: where splits are dealt out, all tasks read one order.
+    /// Returns the seeds of an operation that permutes a whole source: where splits are dealt out, all tasks
+    /// read one order.
     pub(crate) fn order_seeds(&self, node: usize, seed: Option<u64>, fixed: bool) -> Seeds {
         let seeds = self.seeds(node, seed).fixed_if(fixed);
         match self.feed {
@@ -162,7 +163,7 @@ impl Shared {
         shared
     }
 
-    /// What the operation does about failures.
+    /// Returns the operation's treatment of failures.
     pub(crate) fn faults(&self) -> Faults {
         Faults::new(self.on_error, &self.skipped, &self.cancel)
     }

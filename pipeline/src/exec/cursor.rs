@@ -19,7 +19,7 @@ pub(crate) struct Cursor {
     op: String,
     /// The positions of a whole pass.
     positions: u64,
-    /// What is left of the current split, or of the pass when nothing is split.
+    /// Rest of the current split, or of the pass if nothing is split.
     left: Range<u64>,
     ended: bool,
     /// How often the source was restarted: the repetition of its splits.
@@ -27,7 +27,7 @@ pub(crate) struct Cursor {
     fed: Option<Fed>,
 }
 
-/// What a cursor needs when positions come in splits.
+/// State of a cursor whose positions come in splits.
 #[derive(Debug)]
 struct Fed {
     feed: Feed,
@@ -118,7 +118,7 @@ impl Cursor {
         self.left.is_empty()
     }
 
-    /// What the plan says of the split being read.
+    /// Returns the plan's payload of the split being read.
     pub(crate) fn payload(&self) -> Option<&[u8]> {
         let current = self.fed.as_ref().and_then(|fed| fed.current.as_ref());
         current.map(|current| current.payload.as_slice())
@@ -175,7 +175,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// What is known of the passes after this one.
+    /// Returns the passes that may follow this one.
     pub(crate) fn further(&self) -> Further {
         let is_draining = || self.fed.as_ref().is_some_and(|fed| fed.feed.is_draining());
         if self.positions == 0 || is_draining() {

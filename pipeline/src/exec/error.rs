@@ -1,4 +1,4 @@
-//! What can go wrong while a pipeline runs, and who is to blame.
+//! Errors of a running pipeline, and the party to blame for each.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ pub struct ExecError(Box<Failure>);
 /// The content of an [`ExecError`].
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Who is to blame.
+    /// Party to blame.
     pub kind: ErrorKind,
     /// The operation or function that failed.
     pub op: String,
-    /// What was wrong and, where it can be said, what to do.
+    /// Description of the fault and, if possible, of the remedy.
     pub message: String,
     /// The record it was working on.
     pub origin: Option<Origin>,
     /// The position of the element in its source's order, where one is known.
     pub position: Option<u64>,
-    /// Where the operation stands: the nodes of those whose bodies it is in, from the outside, and its own, in the graphs as
-    /// they were defined. Empty where nobody knows.
+    /// Position of the operation: the nodes whose bodies contain it, from the outside, then its own node, in
+    /// the graphs as they were defined. Empty if unknown.
     pub place: SmallVec<[u32; 2]>,
     /// The user function's own account of how it got there.
     pub traceback: Option<String>,
@@ -38,10 +38,10 @@ pub struct Failure {
     pub cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// Who is to blame for a failure.
+/// Party to blame for a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Whoever wrote or configured the dataset.
+    /// The author or the configuration of the dataset.
     Caller,
     /// A registered function: it returned an error or panicked.
     UserFunction,
@@ -59,11 +59,11 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// Where a record came from. Cheap to make and to clone: what the records of a file have in common they share, and what it is
-/// called is written out where somebody reads it, since few are ever read.
+/// Origin of a record. It is cheap to make and to clone: records of a file share what they have in common,
+/// and the text is written only when it is read, which is rare.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// Where in the file it starts, in bytes.
+    /// Offset of the record in the file, in bytes.
     pub offset_bytes: u64,
     common: Arc<Common>,
     /// Its number, if that is what it is called by.
@@ -76,7 +76,7 @@ struct Common {
     key: Key,
 }
 
-/// What records are called in their file.
+/// Names of records within their file.
 #[derive(Debug)]
 enum Key {
     /// The one there is, by a text.
@@ -90,7 +90,7 @@ enum Key {
 pub(crate) struct Origins(Arc<Common>);
 
 impl Origins {
-    /// Of records of `file`, of which each is a `what`.
+    /// Returns the origins of the records of `file`, each of which is a `what`.
     pub(crate) fn new(file: &Arc<str>, what: &'static str) -> Origins {
         Origins(Arc::new(Common {
             file: Arc::clone(file),
@@ -103,7 +103,7 @@ impl Origins {
         &self.0.file
     }
 
-    /// Of the record of this number, which begins at `offset_bytes`.
+    /// Returns the origin of record `number`, which begins at `offset_bytes`.
     pub(crate) fn at(&self, offset_bytes: u64, number: u64) -> Origin {
         Origin {
             offset_bytes,
@@ -132,7 +132,7 @@ impl Origin {
         &self.common.file
     }
 
-    /// What it is called in its file.
+    /// Returns the name of the record within its file.
     pub fn key(&self) -> String {
         match &self.common.key {
             Key::Named(name) => name.clone(),
@@ -228,7 +228,7 @@ impl ExecError {
             )
     }
 
-    /// Who is to blame.
+    /// Returns the party to blame.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }

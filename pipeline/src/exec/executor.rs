@@ -34,7 +34,8 @@ use super::write::{Written, write_element};
 pub struct Executor {
     root: Input,
     spec: ElementSpec,
-    /// What a saved state is held against; absent when splits are dealt out, and nothing can be saved.
+    /// Identity that a saved state must match; absent when splits are dealt out, because then nothing can be
+    /// saved.
     identity: Option<Identity>,
     ledger: Arc<Ledger>,
     skipped: Skipped,
@@ -44,7 +45,7 @@ pub struct Executor {
     /// Elements handed out.
     handed: u64,
     finished: Vec<FinishedSplit>,
-    /// What [`Executor::next`] handed out last, until it hands out another.
+    /// Element that [`Executor::next`] returned last, kept until the next call.
     in_hand: InHand,
     /// An element that found no room in the last pack.
     held: Option<Item>,
@@ -121,7 +122,7 @@ impl Executor {
         })
     }
 
-    /// What it yields.
+    /// Returns the spec of the elements.
     pub fn spec(&self) -> &ElementSpec {
         &self.spec
     }
@@ -137,18 +138,18 @@ impl Executor {
         self.skipped.count()
     }
 
-    /// What its `statistics` operations have measured so far. The same is seen through clones of it while the executor runs,
-    /// and by whoever holds one when it is gone; nothing of it is saved.
+    /// Returns the measurements of the `statistics` operations. Clones show the same values while the
+    /// executor runs, and the last values after it is dropped; a saved state has none of them.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// What failed so far without ending the pipeline, by operation, and the latest of it.
+    /// Returns the failures that did not end the pipeline, by operation, with the latest of each.
     pub fn failures(&self) -> Failures {
         self.skipped.failures()
     }
 
-    /// What each stage did since the executor was opened, and which of them holds the others up. `None` unless the
+    /// Returns the work of each stage since the executor was opened, and the bottleneck. `None` unless the
     /// context asked for it ([`ExecContext::measured`]).
     pub fn stats(&self) -> Option<Stats> {
         self.measuring.stats()

@@ -1,5 +1,5 @@
-//! What an element of a stage is expected to hold before it is made: as much as its spec says, or else as the largest of the latest
-//! ones did.
+//! The expected size of a stage's next element: the size that its spec gives, or else that of the largest
+//! recent element.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ const UNKNOWN_FITTING: usize = 4;
 const FORGOTTEN: usize = 16;
 
 impl Expected {
-    /// Of elements of `spec`.
+    /// Returns the expectation for elements of `spec`.
     pub(crate) fn of(spec: &ElementSpec) -> Expected {
         let payload = |component: &TensorSpec| usize::try_from(component.payload_bytes()?).ok();
         let sizes = spec.components().iter().map(payload);
@@ -37,7 +37,7 @@ impl Expected {
         }
     }
 
-    /// Of elements of which nothing is known.
+    /// Returns the expectation for elements of unknown size.
     pub(crate) fn unknown() -> Expected {
         Expected {
             bytes: Arc::new(AtomicUsize::new(UNKNOWN)),
@@ -50,7 +50,7 @@ impl Expected {
         self.bytes.load(Ordering::Relaxed) != UNKNOWN
     }
 
-    /// What is set aside for the next element.
+    /// Returns the bytes to reserve for the next element.
     pub(crate) fn bytes(&self, budget: &Budget) -> usize {
         match self.bytes.load(Ordering::Relaxed) {
             UNKNOWN => budget.limit_bytes() / UNKNOWN_FITTING,

@@ -1,4 +1,4 @@
-//! What is done about an element that fails: tried again, left out, or passed on as the end of the pipeline.
+//! The treatment of an element that fails: a retry, its omission, or the end of the pipeline.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The longest.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// What an operation does about failures.
+/// An operation's treatment of failures.
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
     policy: ErrorPolicy,
@@ -30,13 +30,13 @@ impl Faults {
         }
     }
 
-    /// The same, but what fails is left out if `skips`, whatever the dataset says.
+    /// Omits failing elements if `skips`, whatever the dataset says.
     pub(crate) fn skipping_if(mut self, skips: bool) -> Faults {
         self.policy.skips |= skips;
         self
     }
 
-    /// The same, but nothing is left out.
+    /// Omits no element.
     pub(crate) fn raising(&self) -> Faults {
         let mut faults = self.clone();
         faults.policy.skips = false;

@@ -1,5 +1,5 @@
-//! What is registered by name in this process: map functions, predicates, flat_map functions, sources, and
-//! the factory of the service reader. Signature and call come from one closure, so that they cannot disagree.
+//! The registry of this process: map functions, predicates, flat_map functions, sources, and the factory of
+//! the service reader, by name. Signature and call come from one closure, so they cannot disagree.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub type SitedFlatMapCall = Arc<dyn Fn(Value, &Site<'_>) -> Result<Box<dyn Sourc
 /// A map function prepared for its parameters and input.
 #[derive(Clone)]
 pub struct PreparedMap {
-    /// What it yields.
+    /// Spec of the function's output.
     pub output: ElementSpec,
     /// The function.
     pub call: MapCall,
@@ -43,7 +43,7 @@ pub struct PreparedMap {
 /// A map function prepared for its parameters and input, which asks where it is called.
 #[derive(Clone)]
 pub struct PreparedSitedMap {
-    /// What it yields.
+    /// Spec of the function's output.
     pub output: ElementSpec,
     /// The function.
     pub call: SitedMapCall,
@@ -52,7 +52,7 @@ pub struct PreparedSitedMap {
 /// A flat_map function prepared for its parameters and input.
 #[derive(Clone)]
 pub struct PreparedFlatMap {
-    /// What its datasets yield.
+    /// Spec of the elements of its datasets.
     pub output: ElementSpec,
     /// The function.
     pub call: FlatMapCall,
@@ -61,7 +61,7 @@ pub struct PreparedFlatMap {
 /// A flat_map function prepared for its parameters and input, which asks where it is called.
 #[derive(Clone)]
 pub struct PreparedSitedFlatMap {
-    /// What its datasets yield.
+    /// Spec of the elements of its datasets.
     pub output: ElementSpec,
     /// The function.
     pub call: SitedFlatMapCall,
@@ -86,7 +86,7 @@ pub type OpenService = dyn Fn(&Params, &Cancel) -> Result<OpenPass, ExecError> +
 
 /// A source that can be registered.
 pub trait SourceFactory: Send + Sync {
-    /// What the source yields with these parameters.
+    /// Returns the signature of the source for these parameters.
     ///
     /// # Errors
     /// Why it refuses them.
@@ -99,8 +99,8 @@ pub trait SourceFactory: Send + Sync {
     /// [`ExecError`] when it cannot be opened.
     fn open(&self, params: &Params, positions: Range<u64>) -> Result<Box<dyn Source>, ExecError>;
 
-    /// As [`SourceFactory::open`], for a source that asks where it is opened. What it opens ends soon, with an error of kind
-    /// `Cancelled`, when the flag is raised.
+    /// Opens the source as [`SourceFactory::open`] does, for a source that depends on its site. The opened
+    /// source ends soon, with an error of kind `Cancelled`, when the flag is raised.
     ///
     /// # Errors
     /// As there.

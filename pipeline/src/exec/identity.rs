@@ -1,5 +1,5 @@
-//! What a saved state belongs to: a position means something only in the same graph, over the same files, and
-//! with the same draws.
+//! The identity that a saved state belongs to: a position is valid only in the same graph, over the same
+//! files, with the same random draws.
 
 use super::program::Program;
 use super::random::mix;

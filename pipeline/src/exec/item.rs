@@ -1,4 +1,4 @@
-//! What travels between operations: an element's value and what is known of where it came from.
+//! The item that travels between operations: an element's value and its origin.
 
 use super::error::Origin;
 use super::token::Marks;

@@ -24,7 +24,7 @@ pub trait Iterate: Send {
     /// [`ExecError`] when a source cannot be opened again.
     fn restart(&mut self) -> Result<(), ExecError>;
 
-    /// What is known of the passes after this one, when it has ended.
+    /// Returns the passes that may follow this one, after it has ended.
     fn further(&self) -> Further;
 
     /// Writes everything needed to go on from here in a new tree of the same graph, waiting for calls under
@@ -54,7 +54,7 @@ pub trait Iterate: Send {
     }
 }
 
-/// What is known of a dataset's further passes before they are made.
+/// Passes of a dataset that may follow, as far as is known before they begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Further {
     /// They may yield elements.
@@ -67,12 +67,12 @@ pub enum Further {
     Nothing,
 }
 
-/// What a bulk write achieved.
+/// Outcome of a bulk write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filled {
     /// Elements written.
     pub count: usize,
-    /// What stopped it.
+    /// Reason why the write stopped.
     pub stop: Stop,
 }
 

@@ -1,5 +1,5 @@
-//! What the operations that keep elements in files share: a directory, begun, gone on with, finished or given up, and what
-//! its failures say.
+//! The shared part of operations that keep elements in files: a directory that is begun, continued, finished
+//! or abandoned, and the messages of its failures.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::saved::{Begun, Folder, Sink};
 /// A directory of elements as an operation sees it.
 pub(crate) struct Keeping {
     op: &'static str,
-    /// As users may see it.
+    /// Path without secrets, for messages.
     path: String,
     folder: Folder,
     spec: ElementSpec,
@@ -81,7 +81,8 @@ impl Keeping {
         Ok(())
     }
 
-    /// What became of what [`Keeping::save`] saved, and how many elements it had. `None` when it is not there any more.
+    /// Restores the state that [`Keeping::save`] saved, and returns its number of elements. `None` if the
+    /// files are gone.
     pub(crate) fn restore(&self, state: &mut StateReader<'_>) -> Result<(Option<Begun>, u64), StateError> {
         let mut written = Vec::new();
         let mut elements = 0u64;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::measure::{Meter, Placed, Sampler, Stage, StageStats, Stats};
 use crate::graph::{Drawing, Graph};
 
-/// What [`Measuring::drawing`] says of a stage.
+/// Columns of [`Measuring::drawing`].
 const COLUMNS: [&str; 7] = [
     "elements",
     "per second",
@@ -17,7 +17,7 @@ const COLUMNS: [&str; 7] = [
     "ready",
 ];
 
-/// What an executor knows of its stages.
+/// Measurements of an executor's stages.
 #[derive(Debug)]
 pub(crate) struct Measuring {
     graph: Graph,
@@ -34,7 +34,7 @@ struct Running {
 }
 
 impl Measuring {
-    /// Of an executor of `graph`.
+    /// Returns the measurements of an executor of `graph`.
     pub(crate) fn new(graph: &Graph, measured: bool) -> Measuring {
         let running = measured.then(|| Running {
             meter: Arc::new(Meter::new(graph)),

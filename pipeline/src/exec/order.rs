@@ -3,7 +3,8 @@
 use super::permutation::Permutation;
 use super::random::Seeds;
 
-/// Where the positions of each pass lie in the source. A function of seeds, pass and position: there is no state to save.
+/// Order of a source's positions in each pass: a function of seeds, pass and position, so there is no state
+/// to save.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// The positions that are permuted.

@@ -11,11 +11,11 @@ use crate::graph::{self, own_shapes, padded_shapes};
 
 use crate::exec::rows::joined;
 
-/// What each component is padded to, and with what.
+/// Shape and value that each component is padded to.
 pub(crate) struct Padding {
-    /// Where a dimension is absent, to the longest of those that are stacked.
+    /// Padded dimensions; `None` for the longest of the stacked elements.
     shapes: Vec<Vec<Option<u64>>>,
-    /// Of an item each; empty = zeros and empty strings.
+    /// Padding values, an item each; empty for zeros and empty strings.
     values: Vec<Vec<u8>>,
 }
 

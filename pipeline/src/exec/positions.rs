@@ -13,7 +13,7 @@ pub(crate) struct Positions<F> {
     /// The element at a position; every position of the cursor has one.
     value: F,
     cursor: Cursor,
-    /// Which of them comes when.
+    /// Order of the positions.
     order: Order,
 }
 

@@ -22,7 +22,7 @@ use super::iterate::Input;
 /// Why a graph cannot be executed.
 #[derive(Debug, Clone, Error)]
 pub enum OpenError {
-    /// It cannot be analysed: a function is unknown, or an operation does not fit its input.
+    /// The graph cannot be analysed: a function is unknown, or an operation does not fit its input.
     #[error(transparent)]
     Analysis(#[from] AnalysisError),
     /// Its files cannot be listed.
@@ -31,7 +31,7 @@ pub enum OpenError {
     /// A source or a function's body cannot be opened.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// It is to be fed splits, and cannot be.
+    /// The graph is to be fed splits, and cannot be.
     #[error("the dataset cannot be split: {0}")]
     NotSplittable(String),
     /// The plan was made for another graph.
@@ -42,7 +42,7 @@ pub enum OpenError {
         /// Sources of the plan.
         found: usize,
     },
-    /// It needs a feature this build does not have.
+    /// The graph needs a feature that this build does not have.
     #[error("operation {op:?} is not built in: build with the feature {feature:?}")]
     Feature {
         /// The operation.
@@ -50,18 +50,18 @@ pub enum OpenError {
         /// The feature.
         feature: &'static str,
     },
-    /// It has a `shard` without numbers, and nobody has put any there.
+    /// The graph has a `shard` whose numbers no policy has supplied.
     #[error(
         "the dataset has a shard hint, which only the sharding policy `hint` gives its numbers: read it under that policy, \
          or say which shard with shard(count, index)"
     )]
     ShardHint,
-    /// It reads a service, and this process has no reader for one.
+    /// The graph reads a service, and this process has no reader for one.
     #[error("the dataset reads a service, and no service reader is provided here")]
     NoServiceReader,
 }
 
-/// Where the files of a graph's own sources are known from.
+/// Source of the files of a graph's own sources.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FilesOf<'p> {
     /// The iteration's plan.
@@ -72,7 +72,7 @@ pub(crate) enum FilesOf<'p> {
     Disk,
 }
 
-/// What a graph is prepared with: the functions, and where files are.
+/// Means of preparing a graph: the functions, and the storage of files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Means<'m> {
     pub(crate) functions: &'m Functions,
@@ -158,7 +158,7 @@ impl<'p> Preparing<'p> {
         self.input.ok_or_else(|| unprepared(self.op().name()).into())
     }
 
-    /// What comes into the operation, for its inference.
+    /// Returns the operation's inputs, for the inference of its spec.
     pub(crate) fn given(&self) -> Result<Given<'p>, OpenError> {
         Ok(Given {
             op: self.op().name(),
@@ -184,7 +184,7 @@ pub(crate) struct Opening<'o> {
     /// Its node.
     pub(crate) node: usize,
     pub(crate) shared: &'o Shared,
-    /// What a function's body is called with.
+    /// Argument of a function's body.
     pub(crate) argument: Option<&'o Arc<[Item]>>,
     /// The full shuffle right above a source, and how many positions it permutes.
     pub(crate) shuffled: Option<(usize, u64)>,
@@ -194,7 +194,7 @@ pub(crate) struct Opening<'o> {
 pub(crate) struct Program {
     pub(crate) graph: Graph,
     pub(crate) specs: Vec<ElementSpec>,
-    /// What was prepared for each node.
+    /// Prepared operation of each node.
     pub(crate) parts: Vec<Box<dyn Prepared>>,
 }
 
@@ -245,17 +245,18 @@ impl Program {
         Box::new(self.parts.iter().flat_map(|part| part.listings()))
     }
 
-    /// What the graph yields.
+    /// Returns the spec of the graph's elements.
     pub(crate) fn spec(&self) -> &ElementSpec {
         &self.specs[self.graph.output()]
     }
 
-    /// What `node` yields.
+    /// Returns the spec of the elements of `node`.
     pub(crate) fn spec_of(&self, node: usize) -> &ElementSpec {
         &self.specs[node]
     }
 
-    /// What the draws of `node` follow from: where it was defined, whatever is left of what stood around it.
+    /// Returns the number that the draws of `node` depend on: its place in the graph as defined, whatever
+    /// rewrites left around it.
     pub(crate) fn drawn(&self, node: usize) -> usize {
         self.graph.origin(node) as usize
     }
@@ -286,7 +287,7 @@ pub(crate) fn unprepared(op: &str) -> ExecError {
     ExecError::new(ErrorKind::Internal, op, "was not prepared")
 }
 
-/// What a graph declares of a function must be what the function says.
+/// Checks that a graph's declaration of a function agrees with the function.
 pub(crate) fn check_declared(
     name: &str,
     declared: &ElementSpec,

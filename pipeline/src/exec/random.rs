@@ -12,7 +12,7 @@ pub(crate) struct Draws {
     key: u64,
 }
 
-/// What decides an operation's draws beside the position.
+/// Seeds of an operation's draws, beside the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seeds {
     /// The operation's own seed, else the dataset's.
@@ -28,7 +28,7 @@ pub(crate) struct Seeds {
 }
 
 impl Seeds {
-    /// The same, drawn alike in every pass and epoch if `fixed`, and with a seed in every place of a graph.
+    /// Draws the same in every pass and epoch if `fixed`; with a seed, also in every place of a graph.
     pub(crate) fn fixed_if(self, fixed: bool) -> Seeds {
         Seeds { fixed, ..self }
     }

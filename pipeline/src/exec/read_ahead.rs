@@ -38,17 +38,17 @@ pub(crate) struct ReadAhead {
     /// Absent while the thread has it.
     input: Option<Input>,
     running: Option<Running>,
-    /// What a stopped thread left.
+    /// Elements that a stopped thread left.
     ready: VecDeque<Held>,
     /// Elements that were made and taken.
     taken: u64,
     /// How the input ended; `ready` comes before it.
     end: Option<Result<(), ExecError>>,
-    /// What the input said of further passes when it was last here.
+    /// Further passes, as the input last reported them.
     further: Further,
 }
 
-/// What there is without waiting.
+/// Result of a poll that does not wait.
 #[derive(Debug)]
 pub(crate) enum Polled {
     /// The next element, charged until whoever takes it has charged it.
@@ -69,7 +69,7 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
-/// What a thread hands back when it stops.
+/// State that a stopping thread returns.
 struct Handback {
     input: Input,
     in_hand: Option<Held>,
@@ -220,8 +220,8 @@ impl ReadAhead {
         }
     }
 
-    /// Where elements arrive after [`Polled::Pending`]; it disconnects at the input's end. Who receives one says so
-    /// ([`ReadAhead::took`]).
+    /// Returns the channel of elements that arrive after [`Polled::Pending`]; it disconnects at the input's
+    /// end. A caller that receives an element must call [`ReadAhead::took`].
     pub(crate) fn arrivals(&self) -> Option<&Receiver<Held>> {
         self.running.as_ref().map(|running| &running.items)
     }
@@ -326,7 +326,7 @@ impl Drop for ReadAhead {
     }
 }
 
-/// What the thread may make ahead.
+/// Limit on the elements that the thread may prefetch.
 #[derive(Clone)]
 struct Allowance {
     budget: Budget,

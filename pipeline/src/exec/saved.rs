@@ -22,7 +22,7 @@ pub(crate) const SHARDS: u64 = 8;
 /// Why a dataset cannot be saved.
 #[derive(Debug, Clone, Error)]
 pub enum SaveError {
-    /// It cannot be executed.
+    /// The saved dataset cannot be executed.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Its elements cannot be made or written.
@@ -61,7 +61,7 @@ pub fn save(graph: &Graph, context: ExecContext, path: &Path, packing: Packing) 
     Ok(executor.handed())
 }
 
-/// What was saved in the directory `path`; `None` when that is a dataset without elements.
+/// Returns the spec of the dataset saved in the directory `path`; `None` if it has no elements.
 ///
 /// # Errors
 /// [`ExecError`] of kind `Data` when nothing was, or it is damaged.

@@ -1,4 +1,4 @@
-//! What a dataset's options make of the threads and the memory that its executor is given.
+//! The effect of a dataset's options on the threads and the memory of its executor.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::pool::Pool;
 use super::tune::Tuner;
 use crate::graph::{ExternalState, Graph};
 
-/// What an executor works with.
+/// Threads and memory of an executor.
 pub(crate) struct Settings {
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Budget,
@@ -18,8 +18,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Of an executor of `graph` that is given `pool` and `budget`: a dataset can ask for a pool of its own, and for less
-    /// memory.
+    /// Returns the settings of an executor of `graph` with `pool` and `budget`; a dataset can ask for a pool
+    /// of its own, and for less memory.
     ///
     /// # Errors
     /// [`ExecError`] of kind `Resource` when the system refuses a thread.

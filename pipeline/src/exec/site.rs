@@ -1,9 +1,9 @@
-//! What a registered function or source is told of where it is called, beside the element. Refuses to know what it does with it.
+//! The site of a registered function's or source's call, passed beside the element. Refuses to know its use.
 
 use super::cancel::Cancel;
 use super::random::{Seeds, mix};
 
-/// Where a function is called, or a source opened.
+/// Site at which a function is called or a source is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Site<'s> {
     /// A number to draw from: it follows from seed, epoch and position, so that workers with one seed draw the same; where there
@@ -17,7 +17,7 @@ pub struct Site<'s> {
 }
 
 impl<'s> Site<'s> {
-    /// Of the element at `position` in pass `pass` of an operation with these seeds.
+    /// Returns the site of the element at `position` in pass `pass` of an operation with these seeds.
     pub(crate) fn new(seeds: &Seeds, pass: u64, position: u64, cancel: &'s Cancel) -> Site<'s> {
         Site {
             draw: seeds.draws(pass).number(position),
@@ -26,7 +26,8 @@ impl<'s> Site<'s> {
         }
     }
 
-    /// The same site for code with a seed of its own, which draws from the pass: its elements are told apart by the code itself.
+    /// Returns a site for code with a seed of its own, which draws by the pass and distinguishes its elements
+    /// itself.
     #[must_use]
     pub fn drawing_by_pass(&self) -> Site<'s> {
         Site {

@@ -16,10 +16,10 @@ const LOGGED_EACH: u64 = 10;
 const RECENT_MAX: usize = 64;
 /// Operations counted apart: names can come from registered sources. What is beyond counts as [`OTHERS`].
 const OPERATIONS_MAX: usize = 4096;
-/// What operations beyond the limit count as.
+/// Name that counts the operations beyond the limit.
 const OTHERS: &str = "others";
 
-/// What was gone on after.
+/// Failures that did not end the pipeline.
 #[derive(Debug, Clone, Default)]
 pub struct Failures {
     /// By the operation or function that failed.

@@ -1,4 +1,4 @@
-//! Where the splits of a task come from.
+//! The source of a task's splits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ pub struct Split {
     pub source: u32,
     /// The pass over the source it belongs to, from 0.
     pub repetition: u64,
-    /// Which split of the source: the positions follow from it.
+    /// Number of the split in its source, which determines the positions.
     pub index: u64,
     /// The lease under which the task has it.
     pub lease: u64,
     /// How many times it was leased before.
     pub attempt: u32,
-    /// What the plan says of it: for `files`, the path.
+    /// Payload of the split in the plan: for `files`, the path.
     pub payload: Vec<u8>,
 }
 

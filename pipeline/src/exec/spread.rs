@@ -25,7 +25,8 @@ pub(crate) struct Spread {
 struct Writing {
     rows: Arc<[Tensor]>,
     cancel: Cancel,
-    /// Where the first row begins. Whoever has taken a number below that of the rows may write that row, and nobody else.
+    /// Address of the first row. A thread that has taken a row's number may write that row; no other thread
+    /// may.
     place: *mut u8,
     row_bytes: usize,
     /// The next row to be taken.

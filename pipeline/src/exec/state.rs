@@ -20,7 +20,7 @@ pub const STATE_BYTES_MAX: usize = 1 << 30;
 /// Why a state cannot be saved or restored.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// It would be too large.
+    /// The state would be too large.
     #[error(
         "the state of the pipeline exceeds {STATE_BYTES_MAX} bytes; use smaller shuffle and prefetch buffers"
     )]
@@ -39,15 +39,15 @@ pub enum StateError {
     /// The state was saved by another graph.
     #[error("the state is of another dataset: it has {found:?} where {expected:?} is expected")]
     Mismatch {
-        /// What the graph has.
+        /// Part of the graph at this place.
         expected: &'static str,
-        /// What the state has.
+        /// Part of the state at this place.
         found: String,
     },
     /// The state was saved by an executor that was opened otherwise.
     #[error("the state is of {what}: open the executor as the one that saved it was opened")]
     Foreign {
-        /// What differs.
+        /// Part that differs.
         what: &'static str,
     },
     /// The bytes are not a state.

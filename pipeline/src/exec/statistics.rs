@@ -1,5 +1,5 @@
-//! What the `statistics` operations of a pipeline have measured, by name: counts and histograms, read while it runs.
-//! What is measured and when is the operations' business.
+//! Measurements of a pipeline's `statistics` operations by name: counts and histograms, readable while it
+//! runs. The operations choose what to measure and when.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct Counts {
     element_bytes: Histogram<u64>,
 }
 
-/// What was measured under one name.
+/// Measurements under one name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// Elements that passed.
@@ -52,11 +52,11 @@ pub struct Measured {
 pub struct Quantiles {
     /// The smallest.
     pub min: u64,
-    /// What half of them do not exceed.
+    /// Median.
     pub p50: u64,
-    /// What nine of ten do not exceed.
+    /// 90th percentile.
     pub p90: u64,
-    /// What 99 of 100 do not exceed.
+    /// 99th percentile.
     pub p99: u64,
     /// The largest.
     pub max: u64,
@@ -65,14 +65,14 @@ pub struct Quantiles {
 }
 
 impl Statistics {
-    /// What was measured so far under each name.
+    /// Returns the measurements so far, by name.
     pub fn measured(&self) -> BTreeMap<String, Measured> {
         let stages = self.stages.lock();
         let measured = |(name, stage): (&String, &Stage)| (name.clone(), stage.measured());
         stages.iter().map(measured).collect()
     }
 
-    /// Where to measure under `name`.
+    /// Returns the stage that measures under `name`.
     pub(crate) fn stage(&self, name: &str) -> Stage {
         let mut stages = self.stages.lock();
         stages.entry(name.to_owned()).or_insert_with(Stage::new).clone()

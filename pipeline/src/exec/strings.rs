@@ -91,7 +91,7 @@ impl Strings {
         }))
     }
 
-    /// What they keep alive, roughly: what a byte budget counts.
+    /// Returns the bytes that the strings keep alive, roughly, for a byte budget.
     pub fn held_bytes(&self) -> usize {
         match &self.0 {
             Form::Each(items) => items.iter().map(|item| item.len() + size_of::<Bytes>()).sum(),
@@ -115,13 +115,13 @@ impl From<Vec<Bytes>> for Strings {
 }
 
 impl Packed {
-    /// Where the string `index` lies, if it lies within the bytes.
+    /// Returns the range of the string `index`, if it lies within the bytes.
     fn range(&self, index: usize) -> Option<Range<usize>> {
         let range = self.begin(index)?..self.begin(index.checked_add(1)?)?;
         (range.start <= range.end && range.end <= self.bytes.len()).then_some(range)
     }
 
-    /// Where all of them lie.
+    /// Returns the range of all strings.
     fn span(&self) -> Range<usize> {
         let last = self.begins.len() / self.width - 1;
         let end = self.begin(last).unwrap_or(0).min(self.bytes.len());

@@ -1,5 +1,5 @@
-//! Which splits an element stands for, and when a split is finished: when its source has read it to the end
-//! and the last element made of it was handed out or dropped for good.
+//! The splits that an element belongs to, and the end of each split: its source is read to the end, and the
+//! last element from it was handed out or dropped.
 //!
 //! Every element carries marks, each a share of its split's token. The token is one reference count:
 //! whichever operation lets go of the last share finishes the split, whatever chain of operations lies
@@ -45,7 +45,7 @@ pub struct FinishedSplit {
     pub upto: u64,
 }
 
-/// Where finished splits wait for the last stage. Holds at most as many as are leased to the task.
+/// Finished splits on their way to the last stage. There are at most as many as are leased to the task.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// How many wait: lets the last stage look without taking the lock.

@@ -1,5 +1,5 @@
-//! Whose turn it is among the datasets of an `interleave`. There is a slot for each that is open; where one has ended, the
-//! next element's takes its slot when it is that slot's turn. Knows nothing of how a dataset is read.
+//! The turns of the datasets in an `interleave`. Each open dataset has a slot; after one ends, the next
+//! element's dataset takes the slot at that slot's turn. Knows nothing of how a dataset is read.
 
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::Cycle;
@@ -8,7 +8,7 @@ pub(crate) struct Turns<T> {
     cycle: Cycle,
     /// At most as many as the cycle is long; none of them is empty once the input has ended.
     slots: Vec<Option<T>>,
-    /// Whose turn it is; one beyond the slots for one that is not there yet.
+    /// Slot whose turn it is; one beyond the last for a slot that is not there yet.
     turn: usize,
     /// Elements of this turn.
     taken: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Turns<T> {
     input_ended: bool,
 }
 
-/// What is in the slot whose turn it is.
+/// Content of the slot whose turn it is.
 pub(crate) enum Turn<'t, T> {
     /// A dataset.
     Open(&'t mut T),
@@ -62,7 +62,7 @@ impl<T> Turns<T> {
         self.slots.iter().flatten()
     }
 
-    /// The same, to be changed.
+    /// Returns the open datasets, to be changed.
     pub(crate) fn open_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().flatten()
     }

@@ -9,10 +9,10 @@ use super::item::Item;
 use super::token::Marks;
 use super::value::Tensor;
 
-/// What became of an element.
+/// Outcome of writing an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// It is in the pack.
+    /// The element is in the pack.
     Done,
     /// There was no room; nothing of it is in the pack.
     Full {

@@ -6,8 +6,10 @@ use minicbor::{Decode, Encode};
 /// The largest number of times that an element is tried again.
 pub const RETRIES_MAX: u32 = 100;
 
-/// What becomes of an element that a function or an operation fails at: it is tried again so often, and then it ends the
-/// pipeline, which is the default, or is left out. (`tf.data`'s `ignore_errors` leaves out; it has no retries.)
+/// The treatment of an element at which a function or an operation fails: a number of retries, then the end
+/// of the pipeline, which is the default, or the omission of the element.
+///
+/// `tf.data`'s `ignore_errors` omits; it has no retries.
 ///
 /// Left out is what bad data and user functions are to blame for: an element whose map or predicate fails, an element that has no rows
 /// for `unbatch`, a batch whose elements do not stack, the rest of a dataset that `flat_map` or `interleave` was reading, a record that

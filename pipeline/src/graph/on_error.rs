@@ -1,9 +1,9 @@
-//! What becomes of what cannot be read, a parameter of several operations.
+//! The treatment of unreadable data, a parameter of several operations.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 
-/// What becomes of a record that cannot be read.
+/// Treatment of a record that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum OnError {

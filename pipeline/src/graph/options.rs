@@ -19,20 +19,20 @@ pub struct Options {
     /// part of another dataset travels nowhere.
     #[n(1)]
     pub compression: Option<Travel>,
-    /// What becomes of elements that an operation fails at, of the operations up to here for which no options further up say
-    /// it; [`ErrorPolicy::RAISE`] by default.
+    /// Treatment of elements at which an operation fails, for all operations up to here that no option
+    /// further up covers; [`ErrorPolicy::RAISE`] by default.
     #[n(2)]
     pub on_error: Option<ErrorPolicy>,
-    /// What of the graph is changed before it is executed; everything that never changes an element by default.
+    /// Rewrites of the graph before execution; by default all that never change an element.
     #[n(3)]
     pub rewrites: Option<Rewrites>,
-    /// Which threads it uses.
+    /// Threads that the dataset uses.
     #[n(4)]
     pub threading: Option<Threading>,
-    /// What is chosen by measurement.
+    /// Settings that are tuned by measurement.
     #[n(5)]
     pub autotune: Option<Autotune>,
-    /// What becomes of state outside of the dataset when it is saved.
+    /// Treatment of state outside of the dataset when its position is saved.
     #[n(6)]
     pub external_state: Option<ExternalState>,
 }
@@ -50,13 +50,14 @@ impl Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Travel {
-    /// As they are.
+    /// Elements travel uncompressed.
     #[n(0)]
     Plain,
-    /// As LZ4 blocks, where that is shorter.
+    /// Elements travel as LZ4 blocks, where that is shorter.
     #[n(1)]
     Lz4,
-    /// As LZ4 blocks to readers that get them sooner so, by measurement; to others as they are.
+    /// Elements travel as LZ4 blocks to readers that measurably receive them sooner that way, and
+    /// uncompressed to others.
     #[n(2)]
     Auto,
 }

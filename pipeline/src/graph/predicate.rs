@@ -1,4 +1,4 @@
-//! What `filter` and `take_while` ask of every element: a registered function, or an expression.
+//! The condition of `filter` and `take_while`: a registered function, or an expression.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -11,7 +11,7 @@ use super::expr::{Expr, Typed, typed};
 use super::params::Params;
 use super::registry::Registry;
 
-/// What is asked of every element.
+/// Condition that is evaluated for every element.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
     /// A registered predicate.
@@ -27,7 +27,7 @@ pub struct RegisteredPredicate {
     /// The registered predicate.
     #[n(0)]
     pub function: String,
-    /// What it receives beside the element.
+    /// Parameters that the function receives beside the element.
     #[n(1)]
     pub params: Params,
 }
@@ -41,7 +41,8 @@ impl Predicate {
         })
     }
 
-    /// Which of its names an operation has on the wire: with a registered predicate, or with an expression.
+    /// Returns an operation's name on the wire: one name for a registered predicate, another for an
+    /// expression.
     pub(crate) fn op_name(&self, registered: &'static str, expr: &'static str) -> &'static str {
         match self {
             Predicate::Registered(_) => registered,

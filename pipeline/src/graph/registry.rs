@@ -1,5 +1,4 @@
-//! What the analysis asks about names it does not know by itself: the signatures of registered functions and
-//! sources.
+//! Lookup of names that the analysis does not know: the signatures of registered functions and sources.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::any::Any;
@@ -13,7 +12,7 @@ use super::params::Params;
 /// The signatures of registered functions. The executor's `Functions` is one; a dispatcher that runs no
 /// functions uses [`NoFunctions`] and relies on what graphs declare.
 pub trait Registry: Send + Sync {
-    /// What the map function `name` yields for elements of `input`.
+    /// Returns the output spec of the map function `name` for elements of `input`.
     ///
     /// # Errors
     /// [`AnalysisError::Unknown`] listing the known names; [`AnalysisError::Mismatch`] when it cannot take
@@ -26,7 +25,7 @@ pub trait Registry: Send + Sync {
     /// As [`Registry::map`].
     fn filter(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<(), AnalysisError>;
 
-    /// What the datasets that `name` makes of elements of `input` yield.
+    /// Returns the spec of the elements of the datasets that `name` returns for elements of `input`.
     ///
     /// # Errors
     /// As [`Registry::map`].
@@ -43,8 +42,8 @@ pub trait Registry: Send + Sync {
     /// As [`Registry::map`].
     fn source(&self, name: &str, params: &Params) -> Result<SourceSignature, AnalysisError>;
 
-    /// What files of `format` yield that does not say so itself: as the first file does that its
-    /// [`Columns::example`](super::Columns::example) matches.
+    /// Returns the spec of files whose `format` does not state it: that of the first file that matches
+    /// [`Columns::example`](super::Columns::example).
     ///
     /// # Errors
     /// [`AnalysisError::Mismatch`] when nobody can tell here, or that file cannot be read.
@@ -63,10 +62,10 @@ pub trait FileFormat: Any {
     fn op_name(&self) -> &'static str;
 }
 
-/// What a registered source says of itself.
+/// Signature of a registered source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceSignature {
-    /// What it yields.
+    /// Spec of the source's elements.
     pub spec: ElementSpec,
     /// How many elements.
     pub cardinality: Cardinality,

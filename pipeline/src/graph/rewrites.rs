@@ -1,10 +1,10 @@
-//! Which rewrites are allowed.
+//! The rewrites that options allow.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 
-/// Which changes of a graph that never change its elements are made before it is executed. All of them unless said otherwise;
-/// switching one off is for finding out what it does.
+/// Rewrites to apply before execution; none of them ever changes an element. All are on by default; switching
+/// one off shows its effect.
 ///
 /// `tf.data`'s `Options.experimental_optimization` has more: those that change what a seed draws, or that only help where
 /// operations are dispatched one by one, are not here. Its `map_and_batch_fusion` is what `batch` always does.

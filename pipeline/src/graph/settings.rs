@@ -1,4 +1,4 @@
-//! What options say of threads, of what is chosen by measurement, and of what cannot be saved.
+//! Options for threads, for tuning by measurement, and for state that cannot be saved.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -6,7 +6,8 @@ use minicbor::{Decode, Encode};
 /// Threads of a pool of a dataset's own at most.
 pub const PRIVATE_THREADS_MAX: u32 = 4096;
 
-/// Which threads a dataset uses (`tf.data`'s `Options.threading`). Of a whole dataset: within a function it says nothing.
+/// Threads of a dataset (`tf.data`'s `Options.threading`). The options of a whole dataset count; within a
+/// function they have no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct Threading {
@@ -20,7 +21,8 @@ pub struct Threading {
     pub max_intra_op: Option<u32>,
 }
 
-/// What is chosen by measurement where operations leave it open (`tf.data`'s `Options.autotune`). Of a whole dataset.
+/// Settings that are tuned by measurement where operations leave them open (`tf.data`'s `Options.autotune`).
+/// They cover a whole dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct Autotune {
@@ -37,8 +39,11 @@ pub struct Autotune {
     pub ram_bytes: Option<u64>,
 }
 
-/// What becomes of state outside of a dataset when its position is saved (`tf.data`'s `Options.experimental_external_state_policy`): of a
-/// service that it reads, whose workers decide what comes next. Seeds are no such state: they are part of what is saved.
+/// Treatment of state outside of a dataset when its position is saved (`tf.data`'s
+/// `Options.experimental_external_state_policy`).
+///
+/// A dataset that reads a service has such state: the service's workers decide what comes next. Seeds are
+/// part of the saved position instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum ExternalState {
@@ -46,10 +51,10 @@ pub enum ExternalState {
     #[n(0)]
     #[default]
     Fail,
-    /// It is left out, with a warning: restored, the pass that was under way begins anew.
+    /// Leaves the state out, with a warning; after a restore, the interrupted pass begins again.
     #[n(1)]
     Warn,
-    /// The same without a warning.
+    /// Leaves the state out without a warning.
     #[n(2)]
     Ignore,
 }

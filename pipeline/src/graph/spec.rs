@@ -34,7 +34,7 @@ pub fn node_specs(
     Ok(specs)
 }
 
-/// What `node` is given, of a graph whose nodes up to it yield `specs`.
+/// Returns the inputs of `node` in a graph whose nodes up to it yield `specs`.
 fn given<'s>(
     node: &Node,
     specs: &'s [ElementSpec],
@@ -70,7 +70,8 @@ pub(crate) fn without_leading(spec: &ElementSpec) -> Result<ElementSpec, String>
     ElementSpec::new(spec.structure().clone(), components).map_err(|error| error.to_string())
 }
 
-/// What describes the elements of all inputs, which have one structure: dimensions that differ are unknown.
+/// Returns one spec for the elements of all inputs, which share a structure: dimensions that differ become
+/// unknown.
 pub(crate) fn alike(given: &[&ElementSpec]) -> Result<ElementSpec, String> {
     let Some((first, others)) = given.split_first() else {
         return Err("it has no inputs".to_owned());

@@ -12,7 +12,7 @@ use super::units::WITHOUT_SPLITS;
 pub struct SourceFacts {
     /// The index of its node.
     pub node: usize,
-    /// What it is called: the operation, or the registered name.
+    /// Name of the source: the operation, or the registered name.
     pub name: String,
     /// How it is dealt out.
     pub splitting: Splitting,

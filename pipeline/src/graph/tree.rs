@@ -23,7 +23,7 @@ use super::units::Splitting;
 /// One operation and the nodes it reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// What it does.
+    /// Operation of the node.
     pub op: Op,
     /// Indices of the nodes it reads, each below its own.
     pub inputs: Vec<u32>,
@@ -253,7 +253,8 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
     }
 }
 
-/// What an operation is compared and copied by, without its type being known. Every type that can be has it.
+/// Comparison and copying of an operation whose type is erased. A blanket implementation covers every
+/// operation.
 pub trait Comparable: Any {
     /// Returns whether `other` is of the same type and equal.
     fn equals(&self, other: &dyn Any) -> bool;
@@ -344,7 +345,7 @@ impl<T: Operation> From<T> for Op {
     }
 }
 
-/// What a graph is.
+/// Role of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A dataset of its own.
@@ -355,7 +356,7 @@ pub enum Role {
     Value,
 }
 
-/// What comes into an operation that is being analysed.
+/// Inputs of an operation under analysis.
 pub struct Given<'a> {
     /// The name of the operation.
     pub(crate) op: &'static str,
@@ -423,7 +424,7 @@ impl Given<'_> {
     }
 }
 
-/// What is known of an operation into which signatures are written.
+/// Context of an operation into which signatures are written.
 pub struct Resolution<'a> {
     pub(crate) registry: &'a dyn Registry,
     pub(crate) input: Option<&'a ElementSpec>,

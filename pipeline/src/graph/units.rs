@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// What to do with a source that cannot be dealt out.
+/// Advice for a source that cannot be divided.
 pub(crate) const WITHOUT_SPLITS: &str =
     "use the sharding policy `off`, under which every worker reads all of it";
 
@@ -14,7 +14,7 @@ pub enum Splitting {
     Counted(Units),
     /// One file a split, or a part of one where the reader can; which files there are is found out when an iteration is planned.
     Listed,
-    /// It cannot be: the reason.
+    /// The source cannot be divided, for this reason.
     Whole(String),
 }
 

@@ -87,7 +87,7 @@ impl<'b> Encoded<'b> {
     }
 }
 
-/// What the bytes are that are no picture known here.
+/// Describes bytes that are no supported image.
 fn unknown(bytes: &[u8]) -> String {
     let format = match bytes {
         [] => return "the image is empty".to_owned(),

@@ -1,4 +1,4 @@
-//! Where the channels of a pixel lie.
+//! The order of channels in memory.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 /// Puts channels of `item_bytes`, `channels` a pixel in `pixels`, into planes one after the other.
@@ -13,7 +13,8 @@ pub(crate) fn planes(pixels: &[u8], channels: usize, item_bytes: usize, destinat
     }
 }
 
-/// As many channels and bytes as the compiler knows, so that it can turn loops into vectors.
+/// Splits pixels with numbers of channels and bytes that the compiler knows, so that it can vectorise the
+/// loops.
 fn split<const BYTES: usize, const CHANNELS: usize>(pixels: &[u8], destination: &mut [u8]) {
     let items = pixels.as_chunks::<BYTES>().0.as_chunks::<CHANNELS>().0;
     let planes = destination.as_chunks_mut::<BYTES>().0;

@@ -5,14 +5,14 @@ use std::io;
 use crate::exec::ErrorKind;
 use crate::storage::blame;
 
-/// Where in the uncompressed bytes of a file its reader gave up, and why.
+/// The reason and the place, in a file's uncompressed bytes, at which its reader stopped.
 #[derive(Debug)]
 pub(crate) struct RecordError {
-    /// Who is to blame: the data, unless it cannot even be read.
+    /// Party to blame: the data, unless the bytes cannot even be read.
     pub(crate) kind: ErrorKind,
-    /// Where the record begins that cannot be read.
+    /// Start of the record that cannot be read.
     pub(crate) offset_bytes: u64,
-    /// What is wrong with it.
+    /// Reason why the record cannot be read.
     pub(crate) reason: String,
 }
 
@@ -26,7 +26,7 @@ impl RecordError {
         }
     }
 
-    /// What reading failed with. Decompressors report the end of a file that was cut off as an error of its own.
+    /// Converts an error of reading. Decompressors report the end of a truncated file as an error of its own.
     pub(super) fn unreadable(offset_bytes: u64, error: &io::Error) -> RecordError {
         let kind = error.kind();
         let reason = if kind == io::ErrorKind::UnexpectedEof {

@@ -11,7 +11,7 @@ use super::stream::read_more;
 pub(crate) struct FixedLengthReader<R> {
     stream: R,
     layout: FixedLength,
-    /// Where the next record begins.
+    /// Start of the next record.
     offset_bytes: u64,
     /// Bytes read from there on: as many as stand behind the records, since only what follows them tells whether they do.
     ahead: Vec<u8>,
@@ -31,12 +31,12 @@ impl<R: Read> FixedLengthReader<R> {
         }
     }
 
-    /// Where the next record begins.
+    /// Returns the start of the next record.
     pub(crate) fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
 
-    /// Where the next record begins and what it is; `None` at the end of the file.
+    /// Reads the next record and returns its start and its bytes; `None` at the end of the file.
     pub(crate) fn record(&mut self) -> Result<Option<(u64, Vec<u8>)>, RecordError> {
         if self.is_at_start {
             self.pass_header()?;

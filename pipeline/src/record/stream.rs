@@ -12,11 +12,11 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file whose compression is undone as it is read.
 pub(crate) enum Stream {
-    /// As the file has them.
+    /// The file's own bytes.
     Plain(BufReader<Object>),
     /// Boxed: a decompressor's tables are large.
     Gzip(Box<BufReader<MultiGzDecoder<BufReader<Object>>>>),
-    /// As gzip, in the container of zlib.
+    /// Compressed by DEFLATE, in the container of zlib.
     Zlib(Box<BufReader<ZlibDecoder<BufReader<Object>>>>),
 }
 

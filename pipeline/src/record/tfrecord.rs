@@ -29,12 +29,13 @@ impl<R: BufRead> TfRecordReader<R> {
         TfRecordReader { stream, offset_bytes }
     }
 
-    /// Where the next record begins.
+    /// Returns the start of the next record.
     pub(crate) fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
 
-    /// Where the next record begins and what it is, both checksums checked; `None` at the end of the file.
+    /// Reads the next record, checks both checksums, and returns its start and its bytes; `None` at the end
+    /// of the file.
     pub(crate) fn record(&mut self) -> Result<Option<(u64, Vec<u8>)>, RecordError> {
         // An error is told by a decompressor once only.
         match self.stream.fill_buf() {

@@ -13,7 +13,7 @@ static BEGUN: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(super) struct WholeFile {
     file: File,
-    /// Where it is written.
+    /// Temporary file that is written.
     beside: PathBuf,
     path: PathBuf,
     is_finished: bool,

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::graph::{Columns, Dataset, Rewrites, col};
 
-    /// What of `a`, `b` and `c` is looked at.
+    /// Returns which of the components `a`, `b` and `c` are still read.
     fn left(then: impl Fn(Dataset) -> Dataset) -> Vec<&'static str> {
         let table = Table::rows(Columns::named(["a", "b", "c"]).like("none"));
         let graph = then(Dataset::files("none").parquet(table)).graph().unwrap();

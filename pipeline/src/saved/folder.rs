@@ -25,12 +25,12 @@ pub(crate) struct Folder {
     partial: PathBuf,
 }
 
-/// What became of the wish to write.
+/// Outcome of an attempt to begin writing.
 #[derive(Debug)]
 pub(crate) enum Begun {
-    /// It is there whole: its shards, in order.
+    /// The folder is complete: its shards, in order.
     Whole(Vec<PathBuf>),
-    /// It is to be written.
+    /// The caller is to write it.
     Writing(Sink),
     /// Another is writing it.
     Taken,

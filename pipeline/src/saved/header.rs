@@ -1,4 +1,5 @@
-//! What a file of elements says of itself: `MSELEMNT`, the length of the header, the header as a CBOR map, its checksum.
+//! The header of a file of elements: `MSELEMNT`, the length of the header, the header as a CBOR map, its
+//! checksum.
 
 use std::io::{self, Read, Write};
 

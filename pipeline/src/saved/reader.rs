@@ -10,9 +10,9 @@ use super::header::{Header, damaged};
 pub(crate) struct ElementReader<R> {
     reader: R,
     header: Header,
-    /// Where the block in hand begins.
+    /// Start of the current block.
     block_at: u64,
-    /// Where the next block begins.
+    /// Start of the next block.
     next_at: u64,
     block: Block,
     /// Bytes and elements of the block that were passed.
@@ -23,12 +23,12 @@ pub(crate) struct ElementReader<R> {
     ended: bool,
 }
 
-/// Where a reader goes on: the block, and the element in it.
+/// The position at which a reader continues: the block, and the element in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// As one number, which is 0 for the beginning.
+    /// Returns the position as one number, which is 0 for the beginning.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
@@ -82,13 +82,13 @@ impl<R: Read + Seek> ElementReader<R> {
         &self.header
     }
 
-    /// Where the next element is.
+    /// Returns the position of the next element.
     pub(crate) fn place(&self) -> Place {
         // Files have fewer than 2^51 bytes.
         Place(self.block_at * 2 * u64::from(BLOCK_ELEMENTS_MAX) + u64::from(self.index))
     }
 
-    /// Where the block of the latest element begins, in bytes.
+    /// Returns the start of the latest element's block, in bytes.
     pub(crate) fn offset_bytes(&self) -> u64 {
         self.block_at
     }

@@ -1,4 +1,5 @@
-//! Which files may be read: an operator's list of folders, buckets and servers, and the addresses that nobody means.
+//! The files that may be read: an operator's list of folders, buckets and servers, without the addresses that
+//! only attackers use.
 //!
 //! Whoever submits datasets names paths that workers and the dispatcher open with their own rights. Knows paths and hosts, and opens
 //! nothing.
@@ -16,7 +17,7 @@ const METADATA_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// What may be read.
+/// Rule that says which paths may be read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Access {
     /// Empty: everything but what serves a machine's credentials.

@@ -1,4 +1,4 @@
-//! What storage is set to. The same settings whatever is built in.
+//! The settings of storage, the same for every set of built-in stores.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,13 +36,15 @@ pub struct StorageConfig {
     pub allowed: Vec<String>,
 }
 
-/// Where bytes of files are kept that were read before. Processes may share a directory.
+/// Settings of the cache of bytes that were read. Processes may share a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheConfig {
     /// A directory of its own, made if it is missing, with mode 0700. What lies in it may be deleted at any time.
     pub directory: PathBuf,
-    /// What the files in it may occupy, by their length: at least 64 MiB. What was used least recently goes first. A process
-    /// that shares the directory may pass the limit by a sixteenth of it before it notices what the others wrote.
+    /// Limit on the length of all files in the directory: at least 64 MiB. The least recently used go first.
+    ///
+    /// A process that shares the directory may exceed the limit by a sixteenth before it notices the writes
+    /// of others.
     pub limit_bytes: u64,
 }
 
@@ -68,7 +70,7 @@ impl Default for StorageConfig {
 }
 
 impl StorageConfig {
-    /// What no storage can be set to, in words for the caller.
+    /// Checks the settings; the error tells the caller what is wrong.
     pub(super) fn check(&self) -> Result<(), String> {
         if !(64 << 10..=1 << 30).contains(&self.block_bytes) {
             return Err(format!(

@@ -15,7 +15,7 @@ pub struct StorageError {
     reason: String,
 }
 
-/// What was tried.
+/// Action that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Tried {
     Open,
@@ -65,8 +65,8 @@ impl StorageError {
         }
     }
 
-    /// Who is to blame: the caller for a path that can be none and for missing rights, the data, as `NotFound`, for a file that
-    /// is not there, a peer for a server that fails, a resource for a limit of this machine.
+    /// Returns the party to blame: the caller for an invalid path or missing rights, the data, as `NotFound`,
+    /// for a missing file, a peer for a failing server, a resource for a limit of this machine.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -76,7 +76,7 @@ impl StorageError {
         &self.path
     }
 
-    /// What was wrong, without the path.
+    /// Returns the reason, without the path.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -98,15 +98,15 @@ impl fmt::Display for StorageError {
 
 impl std::error::Error for StorageError {}
 
-/// As what `Read` and `Seek` fail with. The kind is one that no decoder takes for damage in what it decodes.
+/// Converts to the error of `Read` and `Seek`. No decoder takes its kind for damaged data.
 impl From<StorageError> for io::Error {
     fn from(error: StorageError) -> io::Error {
         io::Error::other(error)
     }
 }
 
-/// Who is to blame for what reading an [`Object`](super::Object) failed with: storage says so itself, and for everything
-/// else it is the data.
+/// Returns the party to blame for a failed read of an [`Object`](super::Object): storage names it itself, and
+/// for other errors it is the data.
 pub(crate) fn blame(error: &io::Error) -> ErrorKind {
     let inner = error.get_ref();
     inner

@@ -91,7 +91,7 @@ impl Storage {
         permitted.map_err(|reason| StorageError::open(ErrorKind::Caller, path, reason))
     }
 
-    /// The same storage, for somebody who stops waiting when `cancel` is raised.
+    /// Returns a handle whose calls stop waiting when `cancel` is raised.
     #[must_use]
     pub fn until(&self, cancel: &Cancel) -> Storage {
         Storage {
@@ -135,7 +135,7 @@ impl Storage {
         }
     }
 
-    /// Where a path leads, if that may be looked at.
+    /// Resolves a path, if reading it is allowed.
     fn located(&self, path: &str) -> Result<Location, String> {
         let location = Location::of(path)?;
         self.shared.access.check(&location)?;
@@ -169,7 +169,7 @@ impl Storage {
         remote.list(location, self.cancel.as_ref())
     }
 
-    /// What opens and lists files of stores, started if it is the first time.
+    /// Returns the client of stores, which the first call starts.
     #[cfg(feature = "storage")]
     fn remote(&self) -> Result<Arc<Remote>, String> {
         let mut remote = self.shared.remote.lock();

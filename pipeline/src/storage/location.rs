@@ -1,8 +1,8 @@
-//! What a path says: a file of this machine, or an object of a store.
+//! The meaning of a path: a file of this machine, or an object of a store.
 
 use std::fmt;
 
-/// Where a path leads.
+/// Place that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Location {
     /// To a file system of this machine.
@@ -15,17 +15,17 @@ pub(super) enum Location {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RemoteLocation {
     pub(super) scheme: Scheme,
-    /// What the caller wrote as the scheme.
+    /// Scheme, as the caller wrote it.
     written: String,
     /// Bucket, container or host.
     pub(super) authority: String,
     /// The object's name in the store; of a server, the path of its URL.
     pub(super) key: String,
-    /// What follows the `?` of a server's URL.
+    /// Text after the `?` of a server's URL.
     pub(super) query: Option<String>,
 }
 
-/// Which kind of store.
+/// Kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Scheme {
     S3,
@@ -99,7 +99,7 @@ impl RemoteLocation {
         format!("{}://{}", self.written, self.authority)
     }
 
-    /// What the object is opened by.
+    /// Returns the URL by which the object is opened.
     #[cfg(feature = "storage")]
     pub(super) fn written(&self) -> String {
         let query = self.query.as_ref().map(|query| format!("?{query}"));
@@ -116,7 +116,7 @@ impl RemoteLocation {
     }
 }
 
-/// As the caller wrote it, but for what follows a `?`, which may be a signature.
+/// Displays the caller's text without what follows a `?`, which may be a signature.
 impl fmt::Display for RemoteLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.store(), self.key)?;

@@ -1,4 +1,4 @@
-//! Where the bytes of files come from: this machine's file systems, the clouds' stores, HTTP servers.
+//! Sources of files' bytes: this machine's file systems, the clouds' stores, HTTP servers.
 //!
 //! - [`Storage`] opens files and lists patterns; every operation that reads files is given one;
 //! - [`Object`] is an open file: [`Read`](std::io::Read), [`Seek`](std::io::Seek), and reads at a position;

@@ -20,7 +20,7 @@ pub struct Object {
     position: u64,
 }
 
-/// Where the bytes are.
+/// Source of the bytes.
 #[derive(Clone)]
 enum Source {
     Local(LocalFile),
@@ -46,7 +46,8 @@ impl Object {
         }
     }
 
-    /// What it was opened by, without what a URL has behind its `?`, which may be a signature.
+    /// Returns the path by which the object was opened, without the text after a URL's `?`, which may be a
+    /// signature.
     pub fn path(&self) -> &Arc<str> {
         &self.path
     }
@@ -120,7 +121,8 @@ impl Object {
 }
 
 impl Object {
-    /// Where a seek leads in a file that has positions; `None` if that is before its start.
+    /// Returns the position that a seek leads to in a file that has positions; `None` if that is before its
+    /// start.
     fn target(&self, to: SeekFrom) -> Option<u64> {
         match to {
             SeekFrom::Start(offset) => Some(offset),

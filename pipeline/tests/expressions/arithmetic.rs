@@ -244,7 +244,7 @@ fn bounds(dtype: Dtype) -> (i128, i128) {
     }
 }
 
-/// What a float becomes as an integer of `to`, as the bits of an `i64`.
+/// Converts a float to an integer of `to`, as the bits of an `i64`.
 fn saturated(float: f64, to: Dtype) -> i64 {
     if matches!(to, Dtype::Bool | Dtype::F32 | Dtype::F64) {
         return 0;

@@ -92,7 +92,7 @@ pub(super) fn array() -> impl Strategy<Value = Array> {
     prop::collection::vec(0u64..4, 0..4).prop_flat_map(filled)
 }
 
-/// As `array`, with as many dimensions.
+/// Draws an array as `array` does, with this many dimensions.
 pub(super) fn array_of_rank(rank: usize) -> impl Strategy<Value = Array> {
     prop::collection::vec(0u64..4, rank).prop_flat_map(filled)
 }
@@ -105,8 +105,8 @@ pub(super) fn filled(dims: Vec<u64>) -> impl Strategy<Value = Array> {
     })
 }
 
-/// What `expr` makes of an element of these components. It must be what the analysis promises, however much of the shapes the
-/// analysis knows.
+/// Evaluates `expr` for an element of these components. The result must be what the analysis promises,
+/// however much of the shapes the analysis knows.
 pub(super) fn computed(
     columns: &[(&str, (TensorSpec, ConstantTensor))],
     expr: Expr,
@@ -138,7 +138,7 @@ pub(super) fn array_of(tensor: &Tensor) -> Array {
     }
 }
 
-/// What `expr` makes of `i64` arrays called "a", "b", …
+/// Evaluates `expr` for `i64` arrays named "a", "b", …
 pub(super) fn of_arrays(arrays: &[&Array], expr: Expr) -> Result<Array, ExecError> {
     let names = ["a", "b", "c"];
     let columns: Vec<_> = names

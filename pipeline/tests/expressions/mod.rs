@@ -1,4 +1,4 @@
-//! What expressions compute, against naive code; what they are refused for; predicates.
+//! Tests of expressions against naive code, of their errors, and of predicates.
 
 mod arithmetic;
 mod arrays;

@@ -1,4 +1,4 @@
-//! What expressions are refused for, and by which words.
+//! Tests of rejected expressions and of the messages.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{ErrorKind, Executor};

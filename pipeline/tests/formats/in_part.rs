@@ -72,7 +72,7 @@ fn batch(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
-/// What it yields, with where each element is from, and what it ends with.
+/// Returns all elements with their origins, then the end or the error.
 fn drained(executor: &mut Executor) -> Vec<String> {
     let mut found = Vec::new();
     loop {

@@ -104,7 +104,7 @@ fn numbers<T: Copy, const N: usize>(items: &[T], bytes: fn(T) -> [u8; N]) -> Vec
     items.iter().map(|item| bytes(*item).to_vec()).collect()
 }
 
-/// Where lists of these lengths begin and end.
+/// Returns the row splits of lists of these lengths.
 fn splits(lengths: impl Iterator<Item = usize>) -> Flat {
     let mut splits = vec![0i64];
     splits.extend(lengths.scan(0, |end, length| {
@@ -126,7 +126,7 @@ fn ints(items: &[i32]) -> Flat {
     )
 }
 
-/// What a row is.
+/// Returns the element of a row.
 fn element(row: &Row) -> Vec<Flat> {
     let text = |text: &str| (Dtype::String, vec![], vec![text.as_bytes().to_vec()]);
     vec![
@@ -141,7 +141,7 @@ fn element(row: &Row) -> Vec<Flat> {
     ]
 }
 
-/// What several rows are.
+/// Returns the element of several rows.
 fn elements_of(rows: &[Row]) -> Vec<Flat> {
     let count = rows.len() as u64;
     let text = |texts: Vec<&String>| {

@@ -1,4 +1,4 @@
-//! What was read is kept on a disk, and never given for what it is not.
+//! Tests of the cache on disk: what was read is kept, and never returned for anything else.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What servers do wrong becomes an error that says what, and where; what passes is not noticed.
+//! Tests of faulty servers: errors say what is wrong and where, and transient failures go unnoticed.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! What is read of a store is what there is.
+//! Tests that reading a store returns its bytes.
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::s3::S3;
 use super::server::{Reply, Server, answer};
 use super::{config, noise, read, storage};
 
-/// What a reader does.
+/// Calls of a reader.
 #[derive(Debug, Clone)]
 enum Move {
     Read(usize),
@@ -137,7 +137,7 @@ fn a_dataset_yields_from_a_store_what_it_yields_from_a_disk() {
     assert!(found[0] == found[1]);
 }
 
-/// What a dataset of one component yields, saved and restored half-way.
+/// Returns the elements of a dataset of one component, saved and restored half-way.
 fn elements(storage: &Storage, dataset: Dataset) -> Vec<Vec<u8>> {
     let graph = dataset.graph().unwrap();
     let context = || ExecContext {

@@ -16,7 +16,7 @@ pub(super) struct Request {
     headers: Vec<(String, String)>,
 }
 
-/// What is done about one.
+/// Answer to a request.
 #[derive(Debug, Clone)]
 pub(super) enum Reply {
     /// An answer, with these headers beside its length.
@@ -112,7 +112,7 @@ impl Drop for Server {
     }
 }
 
-/// What a server of `content` answers.
+/// Answers as a server of `content` does.
 pub(super) fn answer(request: &Request, content: &[u8], mark: &str) -> Reply {
     let headers = || vec![("etag", mark.to_owned()), ("accept-ranges", "bytes".to_owned())];
     if request.header("if-none-match") == Some(mark) {

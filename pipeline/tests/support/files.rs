@@ -73,7 +73,7 @@ pub(crate) fn elements(graph: &Graph) -> Vec<Vec<Flat>> {
     found
 }
 
-/// What reading fails with, and how many elements came before.
+/// Returns the error of reading, and the number of elements before it.
 pub(crate) fn failure(dataset: Dataset) -> (usize, String) {
     let mut executor = open(&dataset.graph().unwrap());
     for count in 0.. {

@@ -1,4 +1,4 @@
-//! What the tests share: registered functions, random chains of operations, and their naive model.
+//! Support for the tests: registered functions, random chains of operations, and their naive model.
 
 #[cfg(feature = "images")]
 pub(crate) mod jpeg;
@@ -63,9 +63,9 @@ pub(crate) enum Step {
         modulus: i64,
         rest: i64,
     },
-    /// As `Add`, by an expression.
+    /// `Add` by an expression.
     AddExpr(i64),
-    /// As `KeepIfSumModulo`, by an expression.
+    /// `KeepIfSumModulo` by an expression.
     KeepExpr {
         modulus: i64,
         rest: i64,
@@ -125,7 +125,7 @@ pub(crate) enum Step {
         steps: Vec<Step>,
     },
     TakeWhileSumBelow(i64),
-    /// As `TakeWhileSumBelow`, by an expression.
+    /// `TakeWhileSumBelow` by an expression.
     TakeWhileExpr(i64),
     Interleave {
         length: u64,
@@ -260,7 +260,7 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
     }
 }
 
-/// The same for steps that have other steps or chains within them.
+/// Rewrites steps, also those that contain other steps or chains.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the caller names every step that comes here"
@@ -310,7 +310,7 @@ fn picks(count: i64) -> Dataset {
         .map("modulo", modulo(2))
 }
 
-/// Which chains a test can use.
+/// Chains that a test can use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowed {
     /// Operations that shuffle.
@@ -453,7 +453,8 @@ fn combining_step(allowed: Allowed) -> BoxedStrategy<Step> {
     prop::strategy::Union::new(steps).boxed()
 }
 
-/// What is read beside a chain: nothing in it depends on the order or the number of elements of a task.
+/// Draws a chain to read beside another: nothing in it depends on the order or the number of a task's
+/// elements.
 fn side() -> BoxedStrategy<Chain> {
     let step = prop_oneof![
         (-5i64..5).prop_map(|amount| Step::Add {

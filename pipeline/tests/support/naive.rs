@@ -6,7 +6,7 @@ use millstream_pipeline::graph::Window;
 
 use super::{Model, Step, sum};
 
-/// What `step` makes of `input`, with shuffles left out.
+/// Applies `step` to `input`, shuffles left out.
 pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
     match step {
         Step::Add { amount, .. } | Step::AddExpr(amount) => {
@@ -198,7 +198,7 @@ fn numbers(choices: i64, repeat: Option<u64>) -> impl Iterator<Item = usize> {
     (0..passes).flat_map(move |_| (0..choices).map(|number| (number % 3 % 2) as usize))
 }
 
-/// What the steps make of each of these, one after the other.
+/// Applies the steps to each of these parts in turn.
 fn each_reduced(parts: impl IntoIterator<Item = Vec<Model>>, steps: &[Step]) -> Vec<Model> {
     let reduced = |part| steps.iter().fold(part, model_step);
     parts.into_iter().flat_map(reduced).collect()

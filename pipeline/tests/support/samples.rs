@@ -13,7 +13,7 @@ use super::{Chain, Model, Step, context, scalar};
 
 /// A dataset and what it yields.
 pub(crate) struct Sample {
-    /// What to call it in messages.
+    /// Name for messages.
     pub(crate) name: String,
     pub(crate) dataset: Dataset,
     /// Its elements, rendered; absent where other tests hold the values against a model.
@@ -57,7 +57,7 @@ fn rendered_model(model: &Model) -> String {
     }
 }
 
-/// What the naive model of chains knows.
+/// Returns samples of all that the naive model of chains knows.
 fn chains() -> Vec<Sample> {
     let steps = [elementwise(), counting(), expanding(), combining()];
     let mut samples: Vec<Sample> = steps.into_iter().flatten().map(chain_sample).collect();
@@ -264,7 +264,7 @@ fn sources() -> Vec<Sample> {
     ]
 }
 
-/// What is made of texts and tokens. Other tests hold more of it against models.
+/// Returns samples of texts and tokens. Other tests compare more of them with models.
 fn texts() -> Vec<Sample> {
     use millstream_pipeline::graph::{CsvField, DecodeCsv, Feature, JsonField, PackSequences};
 
@@ -488,7 +488,7 @@ fn pictures(directory: &Path) -> Vec<Sample> {
     all
 }
 
-/// Of pictures of 8, 16 and 24 rows of 16 pixels.
+/// Returns samples over pictures of 8, 16 and 24 rows of 16 pixels.
 fn changed_pictures(picture: &dyn Fn() -> Dataset) -> Vec<Sample> {
     use millstream_pipeline::graph::ColorJitter;
 

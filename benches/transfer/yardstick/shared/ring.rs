@@ -29,7 +29,7 @@ const SPINS: u32 = 256;
 /// Parts of the ring that are emptied before a sleeping producer is woken.
 const WAKE_PARTS: usize = 4;
 
-/// What lies where.
+/// Offsets of everything in the shared memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     element_bytes: u64,

@@ -1,4 +1,4 @@
-//! Whose turn it is in a coordinated read: the same sequence for every consumer, whatever it hears when.
+//! The order of turns in a coordinated read: the same for every consumer, no matter when messages arrive.
 //!
 //! Consumers go through rounds, and in each round through the tasks that take part in it, by number. A task takes part from
 //! its start on, in as many rounds as it gives groups. Pure: told of starts and ends, answers with turns. Refuses to know

@@ -51,7 +51,7 @@ struct Consumer {
     starts_known: BTreeSet<TaskId>,
     /// Tasks of which nothing more is heard from the worker, and what may be handed over of them.
     frozen: BTreeMap<TaskId, u64>,
-    /// What the worker last said that all have.
+    /// Number of groups that all consumers have, by the worker's last word.
     released: BTreeMap<TaskId, u64>,
     handed: Vec<Turn>,
 }

@@ -72,7 +72,7 @@ pub(crate) struct Workers {
     links: Mutex<BTreeMap<String, Vec<tokio::task::AbortHandle>>>,
     logs: Mutex<BTreeMap<String, Arc<Log>>>,
     strangers: Mutex<BTreeMap<String, std_mpsc::Sender<LinkLost>>>,
-    /// Where links were made to, one after the other.
+    /// Places that links were made to, in order.
     pub(crate) dialled: Mutex<Vec<WorkerPlace>>,
 }
 
@@ -140,7 +140,7 @@ impl Workers {
         self.cut(name);
     }
 
-    /// What crosses the links of a worker.
+    /// Returns the log of the messages that cross a worker's links.
     pub(crate) fn log(&self, name: &str) -> Arc<Log> {
         self.logs.lock().entry(name.to_owned()).or_default().clone()
     }

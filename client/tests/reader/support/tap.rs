@@ -12,7 +12,7 @@ use millstream_dataplane::transport::{
 use millstream_element::{HeapAlloc, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
-/// What crossed the links of one worker. What was heard counts once the reader is done with it.
+/// Messages that crossed the links of one worker. A received message counts once the reader is done with it.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) subscribes: u64,
@@ -28,16 +28,16 @@ pub(crate) struct Traffic {
     pub(crate) released: u64,
     /// The pack to spoil, by its number from 0, and how.
     pub(crate) spoil: Option<(u64, Spoil)>,
-    /// What a round trip is said to take.
+    /// Round-trip time that the link claims.
     pub(crate) round_trip: Option<Duration>,
 }
 
 /// How a pack arrives.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Spoil {
-    /// As a block that nothing can be restored from.
+    /// A compressed block that cannot be decompressed.
     Block,
-    /// As elements without headers.
+    /// Elements without headers.
     Elements,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Element {
     pub(super) position: u64,
 }
 
-/// What is on its way from a worker to a client.
+/// Messages on their way from a worker to a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sent {
     Element(Element),
@@ -38,7 +38,7 @@ pub(super) struct SimWorker {
     pub(super) alive: bool,
     /// Nothing passes between it and the dispatcher; clients still reach it.
     pub(super) cut_off: bool,
-    /// It is about to leave.
+    /// Whether the worker is shutting down gracefully.
     pub(super) draining: bool,
     pub(super) tasks: BTreeMap<TaskId, SimTask>,
 }
@@ -124,7 +124,7 @@ impl SimTask {
         }
     }
 
-    /// What arrives next at a client.
+    /// Takes the next message that arrives at a client.
     pub(super) fn arrive(&mut self, at: ClientId) -> Option<Sent> {
         let next = self.in_flight.iter().position(|(client, _)| *client == at)?;
         self.in_flight.remove(next).map(|(_, sent)| sent)

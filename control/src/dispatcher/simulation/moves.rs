@@ -1,4 +1,4 @@
-//! What may happen in the world, one step at a time.
+//! Possible steps of the simulated world, one at a time.
 
 use std::time::Duration;
 
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// What a worker has sent arrives at a client, which drops it if the task was removed.
+    /// Delivers a worker's message to a client, which drops it if the task was removed.
     pub(super) fn arrive(&mut self, pick: usize, choice: u64) {
         let Some(worker) = picked(&mut self.workers, pick) else {
             return;
@@ -331,7 +331,7 @@ impl World {
         }
     }
 
-    /// Who hears of a removal answers before its deadline, 8 s.
+    /// Lets every client that heard of a removal answer before its deadline of 8 s.
     pub(super) fn acknowledge_in_time(&mut self) {
         let waiting = |client: &SimClient| client.alive && !client.to_acknowledge.is_empty();
         if !self.clients.iter().any(waiting) {

@@ -1,4 +1,4 @@
-//! What was really delivered, element by element, and what must be true of it.
+//! Record of every element that was delivered, and the promises that it must keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -238,7 +238,7 @@ fn iteration(rig: &Rig) -> IterationStatus {
     rig.machine.status().iterations[0].clone()
 }
 
-/// What a worker was told to stop.
+/// Returns the tasks that a worker was told to stop, with the reasons.
 fn stops(rig: &Rig, worker: SessionId) -> Vec<(TaskId, StopReason)> {
     let mine = rig.worker_pushes.iter().filter(|(to, _)| *to == worker);
     mine.filter_map(|(_, push)| match push {

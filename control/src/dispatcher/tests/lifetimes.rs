@@ -1,4 +1,4 @@
-//! What nobody uses goes after its lifetime, not before, and does not come back.
+//! Tests of lifetimes: unused entries are removed after their lifetime, not before, and do not come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -321,7 +321,7 @@ struct ModelIteration {
     finished: bool,
 }
 
-/// What there must be: plain lists, looked through from end to end at every tick.
+/// The naive model: plain lists, scanned from end to end at every tick.
 #[derive(Debug, Default)]
 struct Model {
     iterations: BTreeMap<IterationId, ModelIteration>,
@@ -399,7 +399,7 @@ fn ticks(rig: &Rig) -> u64 {
     u64::try_from(rig.now.as_millis()).unwrap() / 500
 }
 
-/// What may happen. Time passes by the half second.
+/// Performs one random step. Time passes in half seconds.
 fn happen(rig: &mut Rig, model: &mut Model, op: u8, choice: u64) {
     match op {
         0 => somebody_registers(rig, model, choice),

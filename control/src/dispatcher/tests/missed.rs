@@ -1,4 +1,4 @@
-//! What readers have in hand, and what becomes of it when they are gone.
+//! Tests of elements that readers held when they died.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What one process asks for too much is refused to it alone (C15).
+//! Tests of quotas: a process that asks for too much is refused, and no other process is (C15).
 
 use millstream_link::Role;
 

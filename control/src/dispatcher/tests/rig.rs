@@ -24,7 +24,7 @@ pub(super) const LIVENESS: Duration = Duration::from_millis(1900);
 
 pub(super) struct Rig {
     pub(super) machine: Dispatcher,
-    /// What a store would hold.
+    /// Records that a store would hold.
     pub(super) store: BTreeMap<Key, Record>,
     pub(super) now: Moment,
     pub(super) plan: Result<SplitPlan, PlanError>,

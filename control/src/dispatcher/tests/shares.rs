@@ -262,7 +262,7 @@ fn clients_are_told_which_worker_is_missed_with_its_share() {
     assert_eq!(rig.told(&lost), 1, "the third was never there");
 }
 
-/// What happens to the worker at a port of the one host.
+/// Events of the worker at one port of the only host.
 #[derive(Clone, Copy, Debug)]
 enum Move {
     Comes(u64),

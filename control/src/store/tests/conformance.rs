@@ -32,7 +32,7 @@ impl Subject for Memory {
         &mut self.0
     }
 
-    /// It lives as long as somebody has it.
+    /// Opens the store again; it lives as long as a handle does.
     fn reopened(self) -> Memory {
         self
     }

@@ -50,7 +50,7 @@ fn a_start_that_was_interrupted_is_begun_again() {
     assert!(!folder.path().join(FRESH).exists());
 }
 
-/// It holds the keys that tickets are minted with.
+/// Checks the mode of the folder, which holds the keys that sign tickets.
 #[test]
 fn only_its_user_reads_what_is_stored() {
     let above = tempfile::tempdir().unwrap();

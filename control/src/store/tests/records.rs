@@ -107,7 +107,7 @@ fn dataset(id: u64, seed: u64) -> DatasetRecord {
     }
 }
 
-/// As an earlier version wrote them, without what came later.
+/// Returns facts without the fields that later versions added.
 fn facts(seed: u64) -> DatasetFacts {
     let cardinality = match seed % 3 {
         0 => Cardinality::Infinite,

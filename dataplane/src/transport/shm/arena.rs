@@ -161,8 +161,8 @@ impl Arena {
 }
 
 impl SlotAlloc for Arena {
-    /// As the trait says. [`AllocError::TooLarge`] when the slot fits neither an empty arena nor the worker's budget;
-    /// [`AllocError::Exhausted`] when there is no room now, here or in the budget.
+    /// Reserves a slot, as [`Arena::alloc`] promises: [`AllocError::TooLarge`] if it fits neither an empty
+    /// arena nor the worker's budget, [`AllocError::Exhausted`] if the arena or the budget has no room now.
     ///
     /// Fresh pages are taken from the system here and not when they are first written, where the same would come as one fault
     /// a page, and a system without memory as a signal. They are dear, 2.6 µs each on a virtual machine of two cores, which is

@@ -1,4 +1,4 @@
-//! What all arenas of a worker hold together.
+//! The limit on the memory that all arenas of a worker hold together.
 //!
 //! Invariant: pages that hold memory, in use or idle, never come to more than the limit, nor, with the heap pool's memory, to
 //! more than the pool's budget. Idle ones go back to the system before anybody is refused. Refuses to know what is allocated.

@@ -110,7 +110,8 @@ impl Channel {
         }
     }
 
-    /// What waits to be received, whatever the runtime has heard of the socket. Pending wakes nobody.
+    /// Receives a waiting message, even if the runtime has not seen the socket become ready. A pending result
+    /// registers no waker.
     ///
     /// # Errors
     /// As of [`Channel::poll_recv`].

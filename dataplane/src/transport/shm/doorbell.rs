@@ -1,4 +1,4 @@
-//! Where a thread sleeps until the other process wakes it: the word by which it says so.
+//! The word on which a thread sleeps until the other process wakes it.
 //!
 //! Owns the view of that word as a futex. Refuses to know what one sleeps for; [`Nap`](crate::transport::Nap) sleeps at
 //! several.

@@ -1,4 +1,4 @@
-//! What crosses a ring: messages, descriptors of packs, word of arenas; in words of 64 bits (D10.5).
+//! Frames of a ring: messages, descriptors of packs, and notices of arenas, in words of 64 bits (D10.5).
 //!
 //! Pure. Decoding reads a copy that nobody else can write, and believes none of it. Refuses to know rings and arenas.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

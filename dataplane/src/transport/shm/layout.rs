@@ -1,4 +1,5 @@
-//! What lies where in the memory that carries the rings of one link: a table of places, the same for both ends (D10.1).
+//! The layout of the memory that carries the rings of one link: a table of offsets, the same for both ends
+//! (D10.1).
 //!
 //! All in words of 64 bits from the start of the area. Fresh memory is zero, and a zeroed area is an empty one. Invariant:
 //! no two words that different sides write often share a line.

@@ -1,4 +1,4 @@
-//! What a worker lent to one reader, until it comes back or the reader's process is no more.
+//! Memory that a worker lent to one reader, until it is returned or the reader's process has ended.
 //!
 //! Packs of a link stay here beyond its end: elements must not change under a reader that still looks at them (D10.7). Refuses to
 //! know how packs are announced.

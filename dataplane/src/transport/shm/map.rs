@@ -66,9 +66,9 @@ pub enum MapError {
     /// The system refused.
     #[error("shared memory cannot be {doing}: {source}")]
     System {
-        /// What was tried.
+        /// Call that failed.
         doing: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -110,7 +110,8 @@ impl Mapping {
         Self::create_with(name, size_bytes, MemfdFlags::empty())
     }
 
-    /// As [`Mapping::create`], of huge pages of the system's default size, all of which are taken at once.
+    /// Creates a mapping, as [`Mapping::create`] does, of huge pages of the system's default size; all of
+    /// them are reserved at once.
     ///
     /// # Errors
     /// As there; most systems have no huge pages set aside, and `size_bytes` must be a multiple of theirs.

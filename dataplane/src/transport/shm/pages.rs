@@ -1,4 +1,4 @@
-//! Which pages of an arena are in use, and which of them hold memory of the system.
+//! Pages of an arena: which are in use, and which hold memory of the system.
 //!
 //! Owns the numbers only: nothing is kept in the pages themselves, which other processes can write. Runs that were used are
 //! handed out before those that never were, since a fresh page is dear, and only once they have rested: what a reader was done

@@ -143,7 +143,8 @@ impl<W: Words> RingSender<W> {
         wait::needs_wake(self.words.words(), self.place.receiver_waits)
     }
 
-    /// The same, where a thread may sleep too: it does so at the word `receiver_dozes` of its place.
+    /// Returns the sleepers of a ring whose receiver may also be a thread, which sleeps on the word
+    /// `receiver_dozes`.
     pub fn sleepers(&self) -> Sleepers {
         let flags = [self.place.receiver_waits, self.place.receiver_dozes];
         let [task, thread] = wait::need_wake(self.words.words(), flags);
@@ -274,7 +275,7 @@ impl<W: Words> RingReceiver<W> {
         self.looks_again()
     }
 
-    /// The same for a thread that sleeps at the word `receiver_dozes` of its place.
+    /// Prepares to sleep, for a thread that sleeps on the word `receiver_dozes`.
     pub fn prepare_doze(&mut self) -> Result<bool, RingError> {
         self.dozes.raise(self.words.words());
         self.looks_again()

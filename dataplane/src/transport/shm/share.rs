@@ -1,5 +1,5 @@
-//! What one reader may keep of an arena before it copies: half of the arena, divided by the readers there are. The other half is for
-//! elements on their way (D10.6). Refuses to know who they are.
+//! The part of an arena that one reader may keep before it must copy: half of the arena, divided by the
+//! number of readers. The other half is for elements on their way (D10.6). Refuses to know the readers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! Who sleeps: a flag for each thing that one side may wait for, so that the other makes a system call only then.
+//! Flags of sleeping threads: one for each thing that a side may wait for, so that the other makes a system
+//! call only then.
 //!
 //! Owns the order of steps that loses no wake-up (D10.3). Refuses to know how one sleeps: the bell of a task is whatever
 //! keeps a ring until it is heard, such as a socket; a thread sleeps at its flag itself, as long as it is raised. So each has a flag of
@@ -53,7 +54,7 @@ pub(super) fn needs_wake<W: Word>(words: &[W], at: usize) -> bool {
     needs_wake
 }
 
-/// The same of several flags.
+/// Checks several flags at once, each as [`need_wake`] would.
 #[inline]
 pub(super) fn need_wake<W: Word, const N: usize>(words: &[W], flags: [usize; N]) -> [bool; N] {
     W::fence();

@@ -1,4 +1,5 @@
-//! Where the credits of one task are, and so what holds it up; what the link delivers meanwhile.
+//! Measurement of one task's credits, which shows what holds the task up, and of the link's delivery
+//! meanwhile.
 //!
 //! A link's speed is what it delivers while it is the one that is waited for, and only then. Neither quinn's congestion
 //! window nor its bytes in flight tell that: with credits as the limiter a window is rarely full, and a queue in the network

@@ -34,7 +34,7 @@ struct World {
     round_trip: f64,
     consumer: f64,
     ratio: f64,
-    /// Of one thread.
+    /// Rate of one thread.
     compressing: f64,
     restoring: f64,
     threads: usize,
@@ -290,7 +290,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What AUTO hands over between these times, in parts of the better of always and never compressing.
+/// Returns AUTO's throughput between two times as a fraction of the better one of always and never
+/// compressing.
 fn compared(world: &World, from: f64, to: f64) -> f64 {
     let handed = |habit| Run::new(world, habit).handed_between(from, to) as f64;
     let better = handed(Habit::Never).max(handed(Habit::Always));

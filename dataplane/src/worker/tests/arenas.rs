@@ -1,4 +1,5 @@
-//! Where a task's elements are written: which memory, when, and what happens when there is too little of it.
+//! Tests of the memory that a task's elements are written to: which memory, when, and what happens when there
+//! is too little of it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the cross-trainer cache of a task promises its trainers: against a naive model, and with threads that race.
+//! Tests of the cross-trainer cache: against a naive model, and with threads that race.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::worker::producer::{ProduceError, Producer};
 use crate::worker::queue::Found;
 use crate::worker::window::{TRAINER_ID_BYTES_MAX, TRAINERS_MAX, Window};
 
-/// What an element of one number takes, with the gap behind it.
+/// Bytes from the start of an element of one number to the start of the next.
 const STRIDE: u64 = 128;
 
 /// A task that is read through the cache, and what writes it.
@@ -183,7 +183,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// The cache as one would write it down: lists of everything.
 #[derive(Default)]
 struct Model {
-    /// Of each element: its bytes, and the number of its pack.
+    /// Length in bytes and number of the pack, for each element.
     written: Vec<(u64, usize)>,
     packs: usize,
     start: usize,
@@ -206,7 +206,7 @@ impl Model {
         }
     }
 
-    /// Where the client is given elements from, and how many.
+    /// Takes elements for a client; returns their start and their number.
     fn take(
         &mut self,
         client: u64,

@@ -233,7 +233,7 @@ struct Float8 {
     bias: i32,
     /// The largest finite one.
     largest: u8,
-    /// What infinity and overflow become.
+    /// Bits of the result for infinity and for overflow.
     infinity: u8,
     nan: u8,
 }
@@ -246,7 +246,7 @@ const E4M3: Float8 = Float8 {
     infinity: 0x7f,
     nan: 0x7f,
 };
-/// As IEEE 754 has it.
+/// The format E5M2, with the special values of IEEE 754.
 const E5M2: Float8 = Float8 {
     mantissa_bits: 2,
     bias: 15,

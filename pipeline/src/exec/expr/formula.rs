@@ -18,9 +18,9 @@ const HELD_BYTES_MAX: usize = 4 << 30;
 /// Expressions over elements of one spec.
 pub(crate) struct Formula {
     steps: Vec<Step>,
-    /// Where each result is.
+    /// Place of each result.
     results: Vec<Place>,
-    /// What does not depend on the element.
+    /// Values that do not depend on the element.
     constants: Vec<Tensor>,
     /// The components that are read, for which is seen to that they are computed.
     columns: Vec<usize>,
@@ -30,18 +30,18 @@ pub(crate) struct Formula {
 struct Step {
     kernel: Kernel,
     operands: SmallVec<[Place; 3]>,
-    /// What it is called in messages, with what it is given.
+    /// Text for messages: the function with its operands.
     name: String,
-    /// What it yields.
+    /// Spec of the step's result.
     spec: TensorSpec,
 }
 
-/// Where an operand or a result is.
+/// Place of an operand or a result.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Column(usize),
     Constant(usize),
-    /// What a step yields.
+    /// The result of a step.
     Step(usize),
 }
 
@@ -105,7 +105,7 @@ impl Formula {
         Ok(Place::Step(self.steps.len() - 1))
     }
 
-    /// What the expressions make of `value`, handed to `each` one after the other.
+    /// Evaluates the expressions for `value`, and passes the results to `each`, one after the other.
     ///
     /// # Errors
     /// The reason, as text: what cannot be computed of this element.
@@ -200,11 +200,11 @@ fn is_small(spec: &TensorSpec) -> bool {
 /// Why expressions cannot be computed of an element.
 #[derive(Debug)]
 pub(crate) enum FormulaError {
-    /// What a component was still to be computed with.
+    /// A deferred computation of a component failed.
     Deferred(ExecError),
-    /// What its data are like.
+    /// The data do not allow the computation.
     Data(String),
-    /// What it should have, by its spec.
+    /// A component of the spec is missing.
     Missing,
 }
 
@@ -213,7 +213,7 @@ fn missing() -> FormulaError {
 }
 
 impl FormulaError {
-    /// As a failure of `op`.
+    /// Converts to a failure of the operation `op`.
     pub(crate) fn of(self, op: &str) -> ExecError {
         match self {
             FormulaError::Deferred(error) => error,

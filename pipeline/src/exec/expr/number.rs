@@ -6,7 +6,7 @@ use super::items::Item;
 
 /// An integer or a float.
 pub(crate) trait Number: Item + PartialOrd {
-    /// What sums are kept in.
+    /// Type of sums.
     type Sum: Copy + Default;
 
     fn plus(self, other: Self) -> Self;
@@ -297,7 +297,7 @@ macro_rules! with_number {
     };
 }
 
-/// As `with_number`, of floats alone.
+/// Expands code for each float type, as `with_number` does for all numbers.
 macro_rules! with_float {
     ($dtype:expr, $item:ident => $body:expr, $other:expr) => {
         match $dtype {

@@ -44,7 +44,7 @@ pub(crate) fn reduced(of: &Tensor, reduce: &Reduce) -> Result<Tensor, String> {
     })
 }
 
-/// Which items are reduced to which result.
+/// Map from the operand's items to the results that they are reduced to.
 struct Plan {
     /// The shape of the result.
     dims: Dims,

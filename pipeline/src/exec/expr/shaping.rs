@@ -29,7 +29,7 @@ pub(crate) fn shape(of: &Tensor) -> Result<Tensor, String> {
     })
 }
 
-/// The same items in other dimensions.
+/// Returns the items of a tensor in other dimensions.
 pub(crate) fn with_dims(of: &Tensor, dims: Dims) -> Result<Tensor, String> {
     if count(&dims)? != count(of.dims())? {
         return Err(format!(
@@ -106,7 +106,7 @@ pub(crate) fn transposed(of: &Tensor, axes: &[u64]) -> Result<Tensor, String> {
     strided_view(of, dims, 0, &moved)
 }
 
-/// What `of` is broadcast to these dimensions.
+/// Broadcasts a tensor to these dimensions.
 pub(crate) fn broadcast_to(of: &Tensor, wanted: &[u64]) -> Result<Tensor, String> {
     let from = of.dims();
     let refused = || format!("{from:?} does not broadcast to {wanted:?}");

@@ -17,7 +17,7 @@ pub(crate) struct Run {
     pub(crate) from: usize,
     /// How far its next one is.
     pub(crate) stride: isize,
-    /// Where the first comes to lie.
+    /// Destination of the first item.
     pub(crate) to: usize,
     /// How many there are.
     pub(crate) items: usize,

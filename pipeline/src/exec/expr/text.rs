@@ -185,7 +185,7 @@ fn stripped_front(item: &Bytes, is_text: bool) -> Bytes {
     }
 }
 
-/// Where the first white space is.
+/// Returns the position of the first white space.
 fn word_end(item: &[u8], is_text: bool) -> usize {
     let end = match std::str::from_utf8(item) {
         Ok(text) if is_text => text.find(char::is_whitespace),

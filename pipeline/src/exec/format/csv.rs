@@ -178,9 +178,9 @@ struct Rows {
     ends: Vec<usize>,
     /// How many fields it has.
     count: usize,
-    /// Where the last row began.
+    /// Start of the last row.
     begin_bytes: u64,
-    /// Where the next one begins.
+    /// Start of the next row.
     offset_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What files hold that say it themselves: what the analysis asks for where a dataset does not declare it.
+//! The specs of self-describing files, which the analysis requests where a dataset does not declare one.
 
 use millstream_element::ElementSpec;
 
@@ -8,7 +8,7 @@ use crate::storage::Storage;
 use super::feature::missing_feature;
 use super::reader::{Fault, Opened};
 
-/// What the files are that the example of `format` matches, as the first of them says.
+/// Returns the spec that the first file states, of those that the example of `format` matches.
 pub(crate) fn described(format: &Format, storage: &Storage) -> Result<ElementSpec, AnalysisError> {
     describe(format, storage).map_err(|reason| AnalysisError::Mismatch {
         op: format.op_name().to_owned(),

@@ -63,7 +63,7 @@ impl FileReader for ElementsFile {
     }
 }
 
-/// What an error of reading is to say.
+/// Returns the message for an error of reading.
 fn reason(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         "the file of elements is cut off".to_owned()

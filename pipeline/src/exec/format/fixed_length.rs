@@ -38,7 +38,8 @@ impl OpenFile for FixedLength {
 }
 
 impl FixedLength {
-    /// Where to begin with what `start` says of a file of `size` bytes, and how many records that is; `None`: all.
+    /// Returns the start position for `start` in a file of `size` bytes, and the number of records to read;
+    /// `None` for all.
     fn part(&self, start: Start, size: u64) -> (u64, Option<u64>) {
         let Some(end) = start.end else {
             return (start.place, None);

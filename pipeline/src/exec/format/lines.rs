@@ -20,13 +20,13 @@ pub(crate) struct Line {
 pub(crate) struct Lines<R> {
     origins: Origins,
     stream: R,
-    /// Where the next line begins.
+    /// Start of the next line.
     offset_bytes: u64,
     /// Lines read.
     passed: u64,
-    /// Where the part begins that is read.
+    /// Start of the part to read.
     begin: u64,
-    /// Where no line of it begins any more.
+    /// Position from which on no line of the part begins.
     end: Option<u64>,
 }
 
@@ -43,7 +43,8 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Where a stream is to be: where a line begins, or at the byte before a part, which tells whether one begins with it.
+    /// Returns the position that a stream must start at: the start of a line, or the byte before a part,
+    /// which tells whether a line begins with the part.
     pub(crate) fn place(start: Start) -> u64 {
         if start.place == 0 {
             start.begin.saturating_sub(1)
@@ -69,7 +70,7 @@ impl<R: BufRead> Lines<R> {
         Ok(())
     }
 
-    /// Where the next line begins.
+    /// Returns the start of the next line.
     pub(crate) fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }

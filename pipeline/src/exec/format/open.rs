@@ -1,4 +1,4 @@
-//! Which reader a format has.
+//! The choice of a format's reader.
 
 use millstream_element::ElementSpec;
 

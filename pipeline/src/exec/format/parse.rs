@@ -14,7 +14,7 @@ pub(crate) fn inline(dtype: Dtype, bytes: &[u8]) -> Result<Tensor, String> {
     }
 }
 
-/// What `text` says, read as `dtype`. Around numbers white space means nothing.
+/// Parses `text` as a scalar of `dtype`. White space around numbers is ignored.
 pub(crate) fn scalar(dtype: Dtype, text: &[u8]) -> Result<Tensor, String> {
     if dtype == Dtype::Bytes {
         return Ok(Tensor::bytes(text.to_vec()));
@@ -97,7 +97,7 @@ fn utf8(text: &[u8]) -> Result<&str, String> {
     })
 }
 
-/// As much of a text as a message has room for.
+/// Shortens a text for a message.
 pub(crate) fn shown(text: &str) -> String {
     const SHOWN: usize = 40;
     let mut shown: String = text.chars().take(SHOWN).collect();

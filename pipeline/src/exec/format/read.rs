@@ -59,7 +59,7 @@ impl Read {
         self.faults.tried(|_| self.opened(outer, place, passed))
     }
 
-    /// The same, tried once.
+    /// Opens the file with one attempt.
     fn opened(&self, outer: &Item, place: u64, passed: u64) -> Result<Box<dyn FileReader>, ExecError> {
         let FilePart { path, range } = FilePart::of(path_of(self.op, outer)?);
         if range.is_some() && !self.is_divisible {
@@ -77,8 +77,8 @@ impl Read {
         reader.map_err(|error| error.into_exec(self.op))
     }
 
-    /// What comes where the next record of `file` failed with `error`; where storage did, it is read again by a reader that begins
-    /// there, as often as the dataset says.
+    /// Handles `error` at the next record of `file`. If storage failed, a new reader starts there, as many
+    /// times as the dataset allows.
     #[cold]
     fn again(&self, file: &mut OneFile, error: ReadError, at: Option<At>) -> Result<Option<Item>, Failed> {
         let mut goes_on = error.is_record;
@@ -119,7 +119,7 @@ impl Read {
         Ok(true)
     }
 
-    /// What comes after a failure: an element where there is one after all.
+    /// Handles a failure; returns an element if a retry brings one.
     #[cold]
     fn failed(
         &mut self,
@@ -143,7 +143,7 @@ impl Read {
     }
 }
 
-/// Where a record begins.
+/// Start of a record.
 struct At {
     place: u64,
     passed: u64,

@@ -16,7 +16,8 @@ pub(crate) trait FileReader: Send {
     /// any other error nothing.
     fn record(&mut self) -> Result<Option<Record>, ReadError>;
 
-    /// Where the next record is, in a measure of the format's own: what [`Start::place`] is to be to go on there.
+    /// Returns the place of the next record, in a measure of the format's own: a [`Start::place`] from which
+    /// another reader continues.
     fn place(&self) -> u64;
 
     /// The memory it holds while it is open.
@@ -47,7 +48,7 @@ where
 
 /// A file to be read.
 pub(crate) struct Opened {
-    /// As users may see it.
+    /// Path without secrets, for messages.
     pub(crate) path: Arc<str>,
     pub(crate) file: Object,
 }
@@ -61,17 +62,17 @@ impl Opened {
     }
 }
 
-/// Where a file is gone on with.
+/// Place at which a file is continued.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// What [`FileReader::place`] was.
+    /// Value of [`FileReader::place`] at that record.
     pub(crate) place: u64,
     /// Records that were passed, read or not.
     pub(crate) passed: u64,
     /// Only records that begin at this byte or behind it, and before `end`, are wanted. Of formats that are not
     /// [divisible](crate::graph::Format::is_divisible) all are.
     pub(crate) begin: u64,
-    /// Where no wanted record begins any more; `None`: where the file ends.
+    /// Position from which on no wanted record begins; `None` for the end of the file.
     pub(crate) end: Option<u64>,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Record {
     pub(crate) origin: Origin,
 }
 
-/// What is wrong, and whose fault it is: the data's, unless storage says otherwise.
+/// The fault, and the party to blame: the data, unless storage says otherwise.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
@@ -90,7 +91,7 @@ pub(crate) struct Fault {
 
 #[cfg(feature = "numpy")]
 impl Fault {
-    /// The same, of a part of the file.
+    /// Adds the part of the file that the fault is in.
     pub(crate) fn within(self, part: &str) -> Fault {
         Fault {
             reason: format!("{part}: {}", self.reason),
@@ -127,7 +128,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// What cannot be read.
+/// Error at a file or at one of its records.
 #[derive(Debug)]
 pub(crate) struct ReadError {
     /// Whether it is one record, so that the ones behind it can be read; else it is all that is left of the file.
@@ -147,7 +148,8 @@ impl From<StorageError> for ReadError {
 }
 
 impl ReadError {
-    /// The same, if `cause`, which it is made of, is not the data's fault: then it is not of one record either.
+    /// Blames `cause` instead of the data if the data are not at fault; then the error is not about one
+    /// record either.
     pub(crate) fn blaming(self, cause: &io::Error) -> ReadError {
         let kind = blame(cause);
         ReadError {

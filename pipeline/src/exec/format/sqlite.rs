@@ -41,7 +41,7 @@ struct SqliteFile {
     _hook: CancelHook,
 }
 
-/// What the thread says.
+/// Answers of the thread.
 enum Answer {
     Row(Value, usize),
     /// A row that cannot be read.
@@ -230,7 +230,7 @@ fn tensor(field: ValueRef<'_>, column: &SqlColumn) -> Result<Tensor, String> {
     }
 }
 
-/// Who is to blame: whoever wrote a query that is none, else the database.
+/// Blames the author of an invalid query, or else the database.
 fn fault(error: &rusqlite::Error) -> Fault {
     use rusqlite::ErrorCode::{OperationInterrupted, Unknown};
     let kind = match error.sqlite_error_code() {

@@ -22,15 +22,15 @@ const SPARSE: &str = "has a sparse file, which is not supported: pack it without
 #[derive(Debug)]
 pub(crate) struct TarEntry {
     pub(crate) path: String,
-    /// Where its header begins.
+    /// Offset of the member's header.
     pub(crate) offset_bytes: u64,
     pub(crate) size_bytes: u64,
 }
 
-/// Where and why an archive cannot be read on.
+/// The reason and the place at which an archive cannot be read further.
 #[derive(Debug)]
 pub(crate) struct TarError {
-    /// Who is to blame: the data, unless it cannot even be read.
+    /// Party to blame: the data, unless the bytes cannot even be read.
     pub(crate) kind: ErrorKind,
     pub(crate) offset_bytes: u64,
     pub(crate) reason: String,

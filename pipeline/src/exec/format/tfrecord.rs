@@ -40,7 +40,7 @@ impl FileReader for TfRecordFile {
     }
 }
 
-/// What was read of a record file, with its place.
+/// Returns the outcome of reading a record file, with the record's origin.
 #[inline]
 pub(crate) fn record_of(
     origins: &Origins,

@@ -1,5 +1,5 @@
-//! Which part of a picture a function takes: fixed, around the centre, or drawn. What is drawn is a function of seed,
-//! epoch, pass and the element's position.
+//! The part of an image that a function takes: fixed, centred, or random. A random part depends on the seed,
+//! the epoch, the pass and the element's position.
 
 use rand::Rng;
 
@@ -9,7 +9,7 @@ use crate::image::Area;
 /// Draws before a random area falls back to the centre.
 const ATTEMPTS: usize = 10;
 
-/// What says which part is taken.
+/// Rule that selects the part.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Rule {
     /// All of it.
@@ -17,9 +17,9 @@ pub(crate) enum Rule {
     Fixed(Area),
     /// A share of both sides, around the centre.
     Central(f64),
-    /// So many rows and columns around the centre.
+    /// Rows and columns around the centre.
     Center(u32, u32),
-    /// So many rows and columns anywhere.
+    /// Rows and columns at a random place.
     Random(u32, u32),
     /// An area and an aspect ratio that are drawn.
     RandomResized(RandomResizedCrop),

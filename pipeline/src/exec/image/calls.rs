@@ -29,7 +29,7 @@ pub(crate) struct ImageCall {
     action: Action,
 }
 
-/// What is made of every picture.
+/// Action on every image.
 pub(crate) enum Action {
     /// A part of it.
     Crop(Rule),
@@ -60,7 +60,7 @@ impl Sizing {
 }
 
 impl Action {
-    /// What `function` does; `None` for decoding, which makes pictures of what are none.
+    /// Returns the action of `function`; `None` for decoding, whose input is no image yet.
     pub(crate) fn of(function: &ImageFunction) -> Option<Action> {
         Some(match function {
             ImageFunction::Decode(_) => return None,
@@ -84,7 +84,7 @@ impl Action {
         })
     }
 
-    /// Which part of a picture is taken and what size it gets, if that is all that is done.
+    /// Returns the part of the image and its new size, if the action does nothing else.
     pub(crate) fn part(self) -> Option<(Rule, Option<Sizing>)> {
         match self {
             Action::Crop(rule) => Some((rule, None)),

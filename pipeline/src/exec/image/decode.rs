@@ -47,8 +47,8 @@ impl DecodeCall {
         tensor_of(decoded).map_err(Failed::Ours)
     }
 
-    /// What becomes of the element whose picture was to be decoded: `decoded` in its place, or what this was told to do with
-    /// broken ones.
+    /// Settles the element of an image that was to be decoded: puts `decoded` in its place, or treats a
+    /// broken image as configured.
     pub(crate) fn settle(
         &self,
         mut value: Value,
@@ -71,7 +71,7 @@ impl DecodeCall {
 
 /// Why there is no picture.
 pub(crate) enum Failed {
-    /// It is broken, and the element can be left out.
+    /// The image is broken, and the element can be omitted.
     Broken(ExecError),
     /// Something else.
     Ours(ExecError),

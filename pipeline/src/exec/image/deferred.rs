@@ -17,7 +17,7 @@ use super::picture::Shape;
 /// Bytes of working memory that a thread keeps from one picture to the next.
 const SCRATCH_BYTES_MAX: usize = 16 << 20;
 
-/// What is made of a picture.
+/// Step of an image's processing.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// An area at another size.
@@ -34,7 +34,7 @@ pub(crate) enum Step {
     Jitter(Vec<Adjustment>),
     /// Scaled values.
     Normalise(Normaliser),
-    /// As many equal channels.
+    /// Repeats the only channel this many times.
     Grey(u8),
     /// Its channels one after the other.
     Planes,

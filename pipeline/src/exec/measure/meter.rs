@@ -10,12 +10,12 @@ use crate::graph::Graph;
 #[derive(Debug)]
 pub(crate) struct Meter {
     stages: Vec<Arc<Stage>>,
-    /// Of the operations that execute a body, by node.
+    /// Meters of the operations that execute a body, by node.
     bodies: BTreeMap<usize, Arc<Meter>>,
 }
 
 impl Meter {
-    /// Of a dataset.
+    /// Returns the meter of a dataset.
     pub(crate) fn new(graph: &Graph) -> Meter {
         Meter::of(graph, false)
     }
@@ -38,7 +38,7 @@ impl Meter {
         self.stages.get(node)
     }
 
-    /// What measures the body of `node`.
+    /// Returns the meter of the body of `node`.
     pub(crate) fn body(&self, node: usize) -> Option<&Arc<Meter>> {
         self.bodies.get(&node)
     }

@@ -1,5 +1,5 @@
-//! What the stages of a running pipeline cost: counted always, timed in samples, so that measuring takes a few
-//! hundredths of the time of even the cheapest elements.
+//! The costs of a running pipeline's stages: always counted, and timed in samples, so that measuring takes a
+//! few hundredths of the time of even the cheapest elements.
 //!
 //! - [`Meter`]: the stages of a program, and of the bodies of its functions;
 //! - [`Stage`]: the counts of one operation;

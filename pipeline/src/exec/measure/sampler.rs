@@ -16,14 +16,14 @@ const SKIPPED_MAX: u64 = 4096;
 /// The part of all calls so far that may be skipped in a row: early calls differ, and each of a few slow ones matters.
 const SKIPPED_SHARE: u64 = 4;
 
-/// What the calls of this thread do.
+/// State of this thread's sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// No measured call is under way.
     Outside,
     /// The call under way is no sample.
     Skipping,
-    /// It is one.
+    /// The current call is a sample.
     Sampling,
 }
 
@@ -59,14 +59,14 @@ pub(crate) struct Sampler {
     draws: u64,
 }
 
-/// What a sample found.
+/// Result of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// How many calls it stands for, itself included.
     pub(crate) calls: u64,
-    /// What the call took without the measured calls within it, in nanoseconds.
+    /// Duration of the call without the measured calls within it, in nanoseconds.
     pub(crate) own_ns: u64,
-    /// What it took.
+    /// Duration of the whole call, in nanoseconds.
     pub(crate) whole_ns: u64,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Sample {
 #[must_use = "what began is to be finished"]
 pub(crate) struct Begun {
     is_outermost: bool,
-    /// Of a sample, when it began, and what the calls beside it had taken.
+    /// Start of the sample, and the time that measured calls had taken until then.
     sample: Option<(Instant, u64)>,
 }
 
@@ -126,7 +126,7 @@ impl Sampler {
         }
     }
 
-    /// It has ended: what it took, if it was a sample.
+    /// Ends a call, and returns its times if it was a sample.
     #[inline]
     pub(crate) fn finish(&mut self, begun: Begun) -> Option<Sample> {
         let (at, around_ns) = begun.sample?;

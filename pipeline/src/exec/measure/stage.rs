@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::sampler::Sample;
 
-/// What is known of one operation. All counts are sums since the executor was opened; nothing is ordered by them, so that
-/// every access is relaxed.
+/// Counts of one operation: sums since the executor was opened. Nothing is ordered by them, so every access
+/// is relaxed.
 #[derive(Debug)]
 pub(crate) struct Stage {
     /// Whether several trees share it: that of a function's body.
@@ -60,31 +60,31 @@ impl Stage {
         }
     }
 
-    /// So many elements more.
+    /// Counts elements.
     #[inline]
     pub(crate) fn count(&self, elements: u64) {
         self.add(&self.elements, elements);
     }
 
-    /// What a sample of its calls found.
+    /// Adds the result of a sample.
     pub(crate) fn note(&self, sample: Sample) {
         self.add(&self.own_ns, sample.own_ns.saturating_mul(sample.calls));
         self.add(&self.whole_ns, sample.whole_ns.saturating_mul(sample.calls));
     }
 
-    /// So much work of a thread of the pool.
+    /// Adds time that a thread of the pool worked.
     pub(crate) fn note_pool(&self, nanoseconds: u64) {
         self.pool_ns.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// It works on so many threads, while its calls wait.
+    /// Sets the number of threads that the operation works on, while its calls wait.
     pub(crate) fn set_threads(&self, threads: usize) {
         self.is_ahead.store(true, Ordering::Relaxed);
         self.threads
             .store(u32::try_from(threads).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// So many elements lie ready, of so many that may.
+    /// Sets the number of elements that are ready, and the number that may be.
     pub(crate) fn note_ready(&self, ready: usize, of: usize) {
         self.add(&self.ready, ready as u64);
         self.add(&self.ready_samples, 1);
@@ -107,8 +107,8 @@ impl Stage {
         }
     }
 
-    /// Of a stage that is in one tree, one thread at a time writes; what it wrote is handed on with the tree. That
-    /// saves the locked instruction, which costs as much as a stage.
+    /// Adds to a sum. A stage in one tree has one writer at a time, and its writes move on with the tree.
+    /// This avoids a locked instruction, which costs as much as a cheap stage.
     #[inline]
     fn add(&self, sum: &AtomicU64, more: u64) {
         if self.is_shared {

@@ -1,10 +1,10 @@
-//! What is known of a running pipeline at one moment, in figures for people: pure arithmetic on counts.
+//! Statistics of a running pipeline at one moment, for people: pure arithmetic on counts.
 
 use std::time::Duration;
 
 use super::stage::Counts;
 
-/// What the stages of a pipeline did since it was opened. Times are estimates from samples of the calls.
+/// Work of a pipeline's stages since it was opened. Times are estimates from samples of the calls.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
     /// Since it was opened.
@@ -15,15 +15,15 @@ pub struct Stats {
     pub written: Duration,
     /// The operations as they are executed, the output first. Maps that run in one step are one stage.
     pub stages: Vec<StageStats>,
-    /// What holds the others up.
+    /// The part that limits the rate.
     pub bottleneck: Bottleneck,
 }
 
-/// What one operation did.
+/// Work of one operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageStats {
-    /// Where it stands: the nodes of the operations whose bodies it is in, from the outside, and its own, numbered as in
-    /// the executed graph.
+    /// Position of the operation: the nodes whose bodies contain it, from the outside, then its own node,
+    /// numbered as in the executed graph.
     pub path: Vec<usize>,
     /// The operation and its parameters.
     pub label: String,
@@ -43,12 +43,12 @@ pub struct StageStats {
     pub load: f64,
 }
 
-/// What holds a pipeline up: whatever of it, or of whoever reads it, is busiest.
+/// The busiest part of a pipeline, its reader included, which limits the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
     /// Nothing is known yet.
     Unknown,
-    /// Whoever pulls.
+    /// The caller that pulls elements.
     Consumer,
     /// Writing elements where they stay.
     Writing,

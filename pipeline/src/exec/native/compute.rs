@@ -12,7 +12,7 @@ const OP: &str = "compute";
 
 pub(crate) struct ComputeCall {
     formula: Formula,
-    /// Which component each result takes the place of.
+    /// Component that each result replaces.
     places: Vec<Option<usize>>,
     /// Whether other components stay.
     keeps: bool,

@@ -79,7 +79,7 @@ impl Call for JsonCall {
     }
 }
 
-/// What is at `path`. A key with dots in it is found as it is written.
+/// Returns the value at `path`. A key that contains dots is found by its exact text.
 fn at<'j>(json: &'j Json, path: &str) -> Option<&'j Json> {
     if path.is_empty() {
         return Some(json);

@@ -1,4 +1,4 @@
-//! What is left to be chosen (`AUTO`), chosen by measurement.
+//! Tuning by measurement of settings that are left open (`AUTO`).
 //!
 //! - [`threads`]: how many calls each map makes at once: pure;
 //! - [`Buffer`]: how many elements a prefetch holds: pure;

@@ -26,7 +26,7 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Of which there are never more than `most`.
+    /// Returns a tuner that never chooses more than `most` readers.
     pub(crate) fn new(most: usize) -> Readers {
         let most = most.clamp(1, READERS_MAX);
         Readers {

@@ -6,7 +6,7 @@
 //! consumer is slow holds few elements, and one that speeds up doubles from look to look.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// What a stage did since the last look.
+/// Work of a stage since the last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Load {
     /// Work of all its threads.

@@ -78,7 +78,7 @@ impl Expr {
         }
     }
 
-    /// What no expression can be like, whatever it is computed of.
+    /// Checks the errors of an expression that no input can avoid.
     ///
     /// # Errors
     /// The reason, as text.

@@ -189,7 +189,8 @@ impl Expr {
         self.converted(dtype, false)
     }
 
-    /// As [`Expr::cast`], except that integers that do not fit become the nearest that does, as `tf.saturate_cast`.
+    /// Casts as [`Expr::cast`] does, but replaces integers that do not fit by the nearest that do, as
+    /// `tf.saturate_cast` does.
     #[must_use]
     pub fn saturating_cast(self, dtype: Dtype) -> Expr {
         self.converted(dtype, true)

@@ -49,7 +49,7 @@ impl Tensor {
         TensorSpec::fixed(self.dtype.0, &self.dims)
     }
 
-    /// As a constant by itself.
+    /// Converts to a constant of its own dtype.
     ///
     /// # Errors
     /// The reason, as text, when dtype, dimensions and data do not belong together.

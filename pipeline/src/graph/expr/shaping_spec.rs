@@ -6,7 +6,7 @@ use super::kinds::{is_integer, is_text, wants};
 use super::op::{DecodeRaw, PadTo, Shaping, Span};
 use super::shapes::{Known, axis_of, broadcast_all, tensor};
 
-/// What `shaping` yields of such operands.
+/// Returns the spec of the result of `shaping` for these operands.
 ///
 /// # Errors
 /// The reason, as text.
@@ -306,7 +306,7 @@ fn padded_to(pad: PadTo, dims: &[Option<u64>]) -> Result<Known, String> {
 mod tests {
     use super::*;
 
-    /// What Python makes of `range(dim)[start:stop:step]`, place by place.
+    /// Computes Python's `range(dim)[start:stop:step]`, item by item.
     fn naive(dim: i64, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<i64> {
         let places: Vec<i64> = (0..dim).collect();
         let bound = |place: Option<i64>, default: i64| match place {

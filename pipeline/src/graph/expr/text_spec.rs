@@ -6,7 +6,7 @@ use super::kinds::{is_float, is_integer, is_number, is_text, wants, with_dtype};
 use super::shapes::{broadcast_all, tensor};
 use super::text_op::{Text, TextUnit};
 
-/// What `text` yields of such operands.
+/// Returns the spec of the result of `text` for these operands.
 ///
 /// # Errors
 /// The reason, as text.

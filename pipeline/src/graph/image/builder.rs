@@ -48,7 +48,7 @@ impl Dataset {
         }))
     }
 
-    /// So much of both sides, around the centre.
+    /// Crops to this fraction of both sides, around the centre.
     ///
     /// Works as `tf.image.central_crop`. A fraction outside of 0 to 1 is refused.
     pub fn central_crop(self, component: impl Into<String>, fraction: f64) -> Dataset {

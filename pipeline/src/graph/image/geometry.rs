@@ -147,7 +147,7 @@ pub struct RandomResizedCrop {
     /// The method; absent = [`ResizeMethod::Bilinear`].
     #[n(8)]
     pub method: Option<ResizeMethod>,
-    /// As [`Resize::antialias`].
+    /// Whether to filter when shrinking: see [`Resize::antialias`].
     #[n(9)]
     pub antialias: Option<bool>,
 }

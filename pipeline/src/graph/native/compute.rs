@@ -52,7 +52,7 @@ pub struct Named {
     /// The name of the component; of a tuple or a single result there is none.
     #[n(0)]
     pub name: String,
-    /// What it is.
+    /// Expression that computes the component.
     #[n(1)]
     pub expr: Expr,
 }
@@ -66,7 +66,7 @@ impl Compute {
         typed(self.exprs.iter().map(|named| &named.expr), input)
     }
 
-    /// Which component each result takes the place of; `None` = a further one.
+    /// Returns the component that each result replaces; `None` for a result that is a further component.
     ///
     /// # Errors
     /// The reason, as text, when a name is of no use in elements of `input`.

@@ -26,7 +26,7 @@ pub struct DecodeCsv {
     /// Whether values may stand in quotation marks, which then may hold delimiters.
     #[n(3)]
     pub quoted: bool,
-    /// What stands for a missing value, beside nothing.
+    /// Text that marks a missing value, beside the empty text.
     #[n(4)]
     pub missing: String,
 }
@@ -35,13 +35,14 @@ pub struct DecodeCsv {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct CsvField {
-    /// What the component is called.
+    /// Name of the component.
     #[n(0)]
     pub name: String,
-    /// What its values are: integers, floats, `string`, `bytes`.
+    /// Dtype of the values: integers, floats, `string`, `bytes`.
     #[n(1)]
     pub dtype: DtypeField,
-    /// What a missing value is, a scalar; without, that is an error. A missing string without default is empty.
+    /// Scalar that replaces a missing value; without it, a missing value is an error, and a missing string is
+    /// empty.
     #[n(2)]
     pub default: Option<ConstantTensor>,
     /// Whether it becomes a component; a column that does not is not parsed.

@@ -59,7 +59,7 @@ macro_rules! family {
 }
 
 family! {
-    /// What expressions make of the components.
+    /// Computes components by expressions.
     Compute = "compute",
     /// Reads a component of decimal text as an `i64`.
     ParseInt = "parse_int",
@@ -86,12 +86,12 @@ impl Native {
             .map_err(|error| GraphError::Malformed(error.to_string()))
     }
 
-    /// What its parameters cannot be like, whatever comes in.
+    /// Checks the errors of the parameters that no input can avoid.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.function().checked()
     }
 
-    /// What it yields of elements of `input`.
+    /// Returns the spec of the output for elements of `input`.
     pub(crate) fn output(&self, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
         let refused = |reason| AnalysisError::Mismatch {
             op: self.op_name().to_owned(),

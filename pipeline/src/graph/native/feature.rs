@@ -15,15 +15,15 @@ pub struct Feature {
     /// The name.
     #[n(0)]
     pub name: String,
-    /// What its values are: `i64`, `f32`, `bytes`, or `string`, which are checked to be UTF-8.
+    /// Dtype of the values: `i64`, `f32`, `bytes`, or `string`, which is checked to be UTF-8.
     #[n(1)]
     pub dtype: DtypeField,
-    /// What they become.
+    /// Layout of the resulting component.
     #[n(2)]
     pub layout: FeatureLayout,
 }
 
-/// What the values of a feature become.
+/// Layout of the component that a feature's values become.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum FeatureLayout {
     /// A tensor of these dimensions, as `tf.io.FixedLenFeature`; where it is missing a default, of so many values or one for
@@ -33,11 +33,13 @@ pub enum FeatureLayout {
     /// A sparse tensor of as many values as there are, as `tf.io.VarLenFeature`.
     #[n(1)]
     Sparse,
-    /// As many values as there are: a vector of one example, a ragged tensor of several, as `tf.io.RaggedFeature`.
+    /// All values that are present: a vector for one example, a ragged tensor for several, as
+    /// `tf.io.RaggedFeature`.
     #[n(2)]
     Ragged,
-    /// As many tensors of these dimensions as there are values for, none if it is missing, as
-    /// `tf.io.FixedLenSequenceFeature`; examples of a batch are padded with the default, one value, or zeros.
+    /// One tensor of these dimensions for each group of values, none if the feature is missing, as
+    /// `tf.io.FixedLenSequenceFeature`. Examples of a batch are padded with the default, which is one value,
+    /// or with zeros.
     #[n(3)]
     Padded(#[n(0)] Vec<u64>, #[n(1)] Option<ConstantTensor>),
 }
@@ -161,7 +163,7 @@ impl Feature {
     }
 }
 
-/// What features cannot be like.
+/// Checks the errors of features that no input can avoid.
 pub(crate) fn check_features(features: &[Feature], others: &[Feature]) -> Result<(), String> {
     if features.is_empty() && others.is_empty() {
         return Err("names no features".to_owned());
@@ -221,7 +223,8 @@ pub(crate) fn unpacked(
     ElementSpec::new(Structure::Dict(entries), components).map_err(|error| error.to_string())
 }
 
-/// Which examples the component `name` holds: `None` = one; else so many, if that is known.
+/// Returns the number of examples that the component `name` holds: `None` for a single example, `Some(None)`
+/// for an unknown number.
 pub(crate) fn rows_of(input: &ElementSpec, name: &str) -> Result<Option<Option<u64>>, String> {
     let spec = &input.components()[column_of(name, input)?];
     let is_text = matches!(spec.dtype(), Dtype::Bytes | Dtype::String);

@@ -1,14 +1,14 @@
-//! What a native function says of itself.
+//! The definition of a native function.
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 
-/// What a native function says of itself.
+/// The definition of a native function.
 pub(crate) trait NativeFunction: Encode<()> + for<'b> Decode<'b, ()> {
-    /// What parameters cannot be like, whatever comes in.
+    /// Checks the errors of the parameters that no input can avoid.
     fn check(&self) -> Result<(), String>;
 
-    /// What it yields of elements of `input`; the reason, as text, why it takes none such.
+    /// Returns the spec of the output for elements of `input`, or the reason, as text, why it rejects them.
     fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String>;
 
     /// The cargo feature that its calls need.

@@ -26,19 +26,20 @@ pub struct ParseJson {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct JsonField {
-    /// What the component is called.
+    /// Name of the component.
     #[n(0)]
     pub name: String,
-    /// Where it is: keys, and places in arrays, joined by dots. The empty path is the whole text.
+    /// Path of the value: keys, and indices of arrays, joined by dots. The empty path is the whole text.
     #[n(1)]
     pub path: String,
-    /// What its items are: integers, `f32`, `f64`, `bool`, `string`.
+    /// Dtype of the items: integers, `f32`, `f64`, `bool`, `string`.
     #[n(2)]
     pub dtype: DtypeField,
     /// The lengths of the arrays in arrays that it is; absent = of any length, the same for all arrays of this depth.
     #[n(3)]
     pub dims: Vec<Option<u64>>,
-    /// What it is where it is absent or null; without, that is an error. All dimensions have to be known.
+    /// Value that replaces an absent one or a null; without it, both are errors. All dimensions must be
+    /// known.
     #[n(4)]
     pub default: Option<ConstantTensor>,
 }
@@ -67,7 +68,7 @@ impl JsonField {
         self
     }
 
-    /// What it becomes.
+    /// Returns the spec of the component.
     pub(crate) fn spec(&self) -> TensorSpec {
         TensorSpec::with_dims(self.dtype.0, &self.dims)
     }

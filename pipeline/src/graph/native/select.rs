@@ -20,10 +20,10 @@ pub struct Select {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Selected {
-    /// Where it is in the input.
+    /// Name of the component in the input.
     #[n(0)]
     pub from: String,
-    /// What it is called in the output.
+    /// Name of the component in the output.
     #[n(1)]
     pub name: String,
 }

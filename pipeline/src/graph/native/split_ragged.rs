@@ -14,7 +14,7 @@ pub struct SplitRagged {
     /// The component that holds the strings, and then their parts.
     #[n(0)]
     pub component: String,
-    /// Where they are cut.
+    /// Rule that says where texts are cut.
     #[n(1)]
     pub split: Split,
 }

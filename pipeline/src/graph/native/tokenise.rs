@@ -19,10 +19,10 @@ pub struct Tokenise {
     /// The component that holds the text: a string, or bytes that are UTF-8.
     #[n(0)]
     pub component: String,
-    /// What cuts texts into tokens.
+    /// Tokeniser that cuts texts into tokens.
     #[n(1)]
     pub tokeniser: Tokeniser,
-    /// What ids are: `i32` or `i64`.
+    /// Dtype of the ids: `i32` or `i64`.
     #[n(2)]
     pub dtype: DtypeField,
     /// Whether what the tokeniser's template puts around a text is put there, such as a token for its beginning.
@@ -39,7 +39,7 @@ pub enum Tokeniser {
     /// The bytes of that file, which travel with the dataset.
     #[n(0)]
     Given(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>),
-    /// Where that file is. Each worker reads it when it opens the dataset.
+    /// Path of the tokeniser's file. Each worker reads it when it opens the dataset.
     #[n(1)]
     File(#[n(0)] String),
 }

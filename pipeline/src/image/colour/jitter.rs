@@ -13,7 +13,7 @@ pub(crate) enum Adjustment {
     Contrast(f64),
     /// Distances from the pixel's grey times a factor.
     Saturation(f64),
-    /// So many turns of the colour circle.
+    /// Turns of the colour circle.
     Hue(f64),
 }
 

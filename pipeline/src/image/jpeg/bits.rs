@@ -7,10 +7,11 @@ const PADDING: usize = 8;
 /// Bytes that are looked through at once.
 const CHUNK: usize = 32;
 
-/// What follows a header up to the marker that ends it, in stretches between restarts.
+/// The bytes between a header and the marker that ends them, divided into stretches by restarts.
 pub(super) struct Scan {
     bytes: Vec<u8>,
-    /// Where each stretch ends in `bytes`, in front of its padding, and the number of the restart behind it; the last has none.
+    /// End of each stretch in `bytes`, before its padding, and the number of the restart after it; the last
+    /// has none.
     ends: Vec<(usize, Option<u8>)>,
     /// Whether a marker ends the last one: a picture that is cut short has none.
     is_complete: bool,

@@ -1,4 +1,4 @@
-//! What stands in front of the scan of a baseline JPEG. A picture of another kind, or a corrupt header, is nothing here.
+//! The header of a baseline JPEG, before its scan. Other kinds of JPEG and corrupt headers yield `None` here.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub(in crate::image) struct Header<'b> {
     pub(super) components: Vec<Component>,
     /// MCUs from one restart to the next; 0 = there are none.
     pub(super) restart_interval: u32,
-    /// What follows the header.
+    /// Bytes after the header.
     pub(super) scan: &'b [u8],
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Component {
     pub(super) ac: Rc<Table>,
 }
 
-/// What a frame says of a component.
+/// Entry of a component in the frame header.
 struct Listed {
     id: u8,
     across: u32,
@@ -51,7 +51,7 @@ struct Tables {
     dc: [Option<Rc<Table>>; 4],
     ac: [Option<Rc<Table>>; 4],
     restart_interval: u32,
-    /// What the marker of JFIF or Adobe says of the colours; `Some(true)` = YCbCr.
+    /// Colour space by the JFIF or Adobe marker; `Some(true)` is YCbCr.
     is_ycc: Option<bool>,
 }
 

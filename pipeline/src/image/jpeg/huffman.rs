@@ -9,14 +9,15 @@ const LOOKUP_BITS: u32 = 11;
 /// The codes of one table.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// What the next bits begin with.
+    /// Table of codes by the next bits.
     lookup: Box<[Found; 1 << LOOKUP_BITS]>,
     /// Codes of each length from 1 on are below this, aligned to 16 bits; what is added to one for its symbol's place.
     limits: [(u32, i32); 16],
     symbols: Vec<u8>,
 }
 
-/// What is found by the bits that come next: a coefficient where code and value fit in them, else the symbol, or nothing.
+/// Entry of the table for the next bits: a coefficient if code and value fit in them, else the symbol, or
+/// nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Found {
     /// The coefficient; 0 = it does not fit, or the symbol stands for none.
@@ -77,7 +78,7 @@ impl Table {
         }
     }
 
-    /// What comes next, and stays there. At least 11 bits are there.
+    /// Looks up the next bits without consuming them. At least 11 bits must be there.
     #[inline(always)]
     pub(super) fn find(&self, bits: &Bits<'_>) -> Found {
         // Never out of bounds: so many bits are no more.

@@ -99,7 +99,7 @@ fn saturated(value: i32) -> i32 {
     value.clamp(i16::MIN.into(), i16::MAX.into())
 }
 
-/// The same of a block that has its first coefficient only: one brightness.
+/// Transforms a block that has only its first coefficient, which is one brightness.
 #[inline(always)]
 pub(super) fn flat(first: i16, factor: i16, out: &mut [u8], stride: usize) {
     let value = i32::from(first.wrapping_mul(factor));

@@ -23,7 +23,7 @@ pub(super) struct Plane {
     pixels: Spare,
 }
 
-/// Which blocks of a component are needed.
+/// Blocks of a component that are needed.
 struct Wanted {
     down: Range<u32>,
     across: Range<u32>,
@@ -38,7 +38,8 @@ impl Plane {
 }
 
 impl Wanted {
-    /// Of a component whose pixels are `each` of the picture's across and down, all that the pixels of `area` are made of.
+    /// Returns the blocks that the pixels of `area` depend on, for a component with one value for `each`
+    /// pixels across and down.
     fn of(area: Area, size: (u32, u32), each: (u32, u32)) -> Wanted {
         let blocks = |from: u32, length: u32, side: u32, each: u32| {
             let last = side.div_ceil(each) - 1;

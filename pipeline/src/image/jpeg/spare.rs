@@ -15,7 +15,7 @@ thread_local! {
 /// Bytes that are kept when they are dropped.
 pub(super) struct Spare(Vec<u8>);
 
-/// So many bytes, with anything in them.
+/// Takes a buffer of `count` bytes of arbitrary content.
 pub(super) fn take(count: usize) -> Spare {
     let mut bytes = KEPT.with_borrow_mut(Vec::pop).unwrap_or_default();
     bytes.resize(count, 0);

@@ -207,7 +207,7 @@ fn colours(luma: &[u8; 16], blue: &[u8; 16], red: &[u8; 16]) -> [[u8; 16]; 3] {
     all
 }
 
-/// Where the bytes of each channel come from, for each third of sixteen pixels; beyond 127: from nowhere.
+/// Source of each channel's bytes, for each third of sixteen pixels; a value beyond 127 selects none.
 const PLACES: [[[u8; 16]; 3]; 3] = {
     let mut places = [[[0x80; 16]; 3]; 3];
     let mut at = 0;
@@ -218,7 +218,7 @@ const PLACES: [[[u8; 16]; 3]; 3] = {
     places
 };
 
-/// As `colours::high`.
+/// Multiplies lanes and keeps the high halves, as `colours::high` does.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn high(lanes: __m256i, factor: i16) -> __m256i {

@@ -87,7 +87,7 @@ impl Operation for Choosing {
         Some("picks by how many elements a task has had")
     }
 
-    /// What says where it reads yields no elements.
+    /// Returns false: the input that chooses yields no elements.
     fn reads_files(&self) -> bool {
         false
     }

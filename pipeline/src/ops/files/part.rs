@@ -39,8 +39,8 @@ impl<'p> FilePart<'p> {
         })
     }
 
-    /// As text that no path of a file is, and that stands behind its file's path, and parts of a file by their bytes, where texts
-    /// are in order.
+    /// Returns a text that sorts directly after the path of its file and equals no path of a file. Parts of
+    /// one file sort by their bytes.
     pub fn written(&self) -> String {
         match &self.range {
             None => self.path.to_owned(),
@@ -74,7 +74,8 @@ impl Graph {
         op.passes_files() && self.reads_parts(consumer)
     }
 
-    /// Of the body of a function: whether it reads the file that is its argument, and treats each record for itself.
+    /// Returns whether the body of a function reads the file that is its argument, and treats each record by
+    /// itself.
     fn is_read_by_the_record(&self) -> bool {
         let mut arguments = self.nodes().iter().enumerate();
         let Some((argument, _)) = arguments.find(|(_, node)| node.op.is::<Argument>()) else {

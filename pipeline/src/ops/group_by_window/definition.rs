@@ -32,7 +32,7 @@ pub struct Grouping {
 /// The number of elements of a window, at least 1.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WindowSize {
-    /// The same number for every key.
+    /// One size for all keys.
     Fixed(u64),
     /// The number that maps make of the key, an `i64`.
     ByKey(Graph),
@@ -139,8 +139,8 @@ impl Dataset {
         self.grouped(key, Ok(WindowSize::Fixed(size)), reduce)
     }
 
-    /// As [`Dataset::group_by_window`], with windows of as many elements as `size` makes of the key: a chain of maps from
-    /// `i64` to `i64`, asked at the first element of each window.
+    /// Groups as [`Dataset::group_by_window`] does, with windows whose sizes depend on the key. `size` is a
+    /// chain of maps from the key to the size, both `i64`, called at the first element of each window.
     pub fn group_by_window_sized(
         self,
         key: impl FnOnce(Dataset) -> Dataset,

@@ -108,7 +108,8 @@ impl Dataset {
         })
     }
 
-    /// As [`Dataset::interleave`], with the datasets that the registered function `name` makes of the elements.
+    /// Interleaves as [`Dataset::interleave`] does, with datasets that the registered function `name` returns
+    /// for the elements.
     pub fn interleave_registered(
         self,
         length: u64,
@@ -127,8 +128,8 @@ impl Dataset {
         })
     }
 
-    /// As [`Dataset::interleave_registered`], stating what the datasets yield, for whoever does not have the function
-    /// registered.
+    /// Interleaves as [`Dataset::interleave_registered`] does, with a stated spec of the datasets' elements,
+    /// for a caller that does not have the function.
     pub fn interleave_declared(
         self,
         length: u64,

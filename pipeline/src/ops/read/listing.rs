@@ -11,7 +11,7 @@ use crate::ops::files::Files;
 use super::definition::Read;
 
 impl Dataset {
-    /// The same, but where files below are indexes of shards, they are the shards.
+    /// Lists the shards that the found files are indexes of, where they are such.
     pub(crate) fn of_indexes(mut self) -> Dataset {
         if let Some(node) = self.listing()
             && let Some(files) = self

@@ -18,16 +18,16 @@ pub(crate) trait Picks: Send {
     /// The index of the input, of which those that have ended are told; `None` when there are no more elements.
     fn pick(&mut self, ended: &[bool]) -> Result<Option<usize>, ExecError>;
 
-    /// As [`Iterate::restart`].
+    /// Starts again, as [`Iterate::restart`] does.
     fn restart(&mut self) -> Result<(), ExecError>;
 
-    /// As [`Iterate::further`].
+    /// Returns the elements that are left, as [`Iterate::further`] does.
     fn further(&self) -> Further;
 
-    /// As [`Iterate::save`].
+    /// Saves the position, as [`Iterate::save`] does.
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError>;
 
-    /// As [`Iterate::restore`].
+    /// Restores the position, as [`Iterate::restore`] does.
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError>;
 }
 

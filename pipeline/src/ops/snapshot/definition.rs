@@ -224,9 +224,11 @@ impl Dataset {
         })
     }
 
-    /// As [`Dataset::snapshot`], with functions. `shard` is handed an element and is a chain of maps that ends in the number of
-    /// its shard, an `i64` from 0 on, of up to 512. `reader` is handed the dataset of the paths of the shards, in order, and
-    /// makes the elements of them again, by [`Dataset::elements`].
+    /// Saves a snapshot as [`Dataset::snapshot`] does, with user functions.
+    ///
+    /// `shard` is a chain of maps from an element to the number of its shard, an `i64` from 0 to 511.
+    /// `reader` receives the dataset of the shards' paths, in order, and turns them into elements by
+    /// [`Dataset::elements`].
     pub fn snapshot_with(
         self,
         path: impl Into<String>,

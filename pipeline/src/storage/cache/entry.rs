@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// What every file begins with.
+/// First bytes of every file.
 const MAGIC: [u8; 8] = *b"MSCACHE1";
 /// Bytes in front of the description: the magic, two lengths and the checksum.
 const HEADER_BYTES: usize = 8 + 4 + 8 + 4;

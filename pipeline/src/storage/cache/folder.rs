@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::entry;
 
-/// What a file is counted as at least: it occupies a block of the disk.
+/// Least size that a file is counted with: it occupies a block of the disk.
 const FILE_BYTES_MIN: u64 = 4096;
 /// Files kept, whatever their length: so many are remembered while they are looked through.
 const FILES_MAX: usize = 1 << 20;
@@ -25,9 +25,9 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 pub(super) struct Folder {
     path: PathBuf,
     limit_bytes: u64,
-    /// What lay in it when it was looked through last, and what was written here since.
+    /// Bytes in the folder by the last scan, plus the bytes written since.
     known_bytes: AtomicU64,
-    /// What was written here since.
+    /// Bytes that this process wrote since the last scan.
     written_bytes: AtomicU64,
     has_complained: AtomicBool,
 }
@@ -218,7 +218,7 @@ fn digest_in(name: &std::ffi::OsStr) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Of this user alone: what is kept may be nobody else's to read.
+/// Creates a directory that only this user may enter, because the cached data may be private.
 fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -1,4 +1,4 @@
-//! What a kept block is known by.
+//! The key of a cached block.
 
 use minicbor::{Decode, Encode};
 
@@ -17,7 +17,7 @@ pub(in crate::storage) struct Key {
     pub(in crate::storage) block_bytes: u64,
 }
 
-/// What tells the versions of an object apart.
+/// Marks that distinguish the versions of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(in crate::storage) struct KeptVersion {

@@ -1,5 +1,7 @@
-//! What was read of stores, kept on a local disk: blocks of objects, each under what tells it from every other, the object's
-//! version included. Bounded, the least recently used goes first; shared by processes; believed only when its checksum agrees.
+//! The cache of stores on a local disk: blocks of objects, by a key that includes the object's version.
+//!
+//! Its size is limited and the least recently used blocks go first. Processes share it, and a block counts
+//! only when its checksum agrees.
 
 mod entry;
 mod folder;

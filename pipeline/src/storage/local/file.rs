@@ -34,7 +34,8 @@ pub(in crate::storage) fn open(path: &str) -> Result<LocalFile, StorageError> {
     opened(file).map_err(failed)
 }
 
-/// Who is to blame where a file cannot be opened. What is passed over as the data's fault must not be for want of something else.
+/// Returns the party to blame for a file that cannot be opened. Only faults of the data may be skipped, so
+/// nothing else may count as one.
 fn to_blame(error: &io::Error) -> ErrorKind {
     let is_one_of = |kinds: &[io::ErrorKind]| kinds.contains(&error.kind());
     let is_limit = error

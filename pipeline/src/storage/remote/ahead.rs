@@ -10,7 +10,7 @@ const GAP_BYTES: u64 = 64 << 10;
 /// one block, and twice as many each time that the reader had to wait all the same.
 #[derive(Debug, Clone)]
 pub(super) struct ReadAhead {
-    /// Where a reader that goes straight on reads next.
+    /// Position at which a sequential reader reads next.
     next: Option<u64>,
     blocks: u64,
     blocks_max: u64,

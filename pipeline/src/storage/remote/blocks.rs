@@ -32,7 +32,7 @@ struct State {
 #[derive(Debug)]
 struct Block {
     content: Content,
-    /// Whose duty it is, or was, to bring it.
+    /// Number of the fetch that brings, or brought, the block.
     duty: u64,
     used: u64,
     /// Readers that wait for it.

@@ -1,4 +1,4 @@
-//! What a store's client fails with, in words for the user.
+//! Messages for the errors of a store's client.
 
 use std::fmt;
 
@@ -102,7 +102,8 @@ fn general(said: String) -> Failure {
     Failure::peer(said)
 }
 
-/// What `error` says and what it rests on, without what a URL has behind its `?`, which may be a signature.
+/// Returns the text of `error` and of its causes, without the text after a URL's `?`, which may be a
+/// signature.
 fn said(error: &Error) -> String {
     let mut whole = error.to_string();
     let mut cause = std::error::Error::source(error);

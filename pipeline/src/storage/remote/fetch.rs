@@ -21,7 +21,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Bytes allocated before any came.
 const FIRST_ALLOCATION_BYTES: u64 = 1 << 20;
 
-/// Which bytes an object has.
+/// Version of an object's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) size_bytes: u64,
@@ -36,7 +36,7 @@ pub(super) struct Version {
 pub(super) enum Begin {
     /// With these bytes, which are all if there are fewer than were asked for.
     Bytes(Version, Bytes),
-    /// As it did when it had the mark it is known by.
+    /// Requires the version that carries the recorded mark.
     Unchanged,
     /// The server answers no ranges.
     NoRanges,
@@ -75,7 +75,7 @@ pub(super) enum Attempt {
 }
 
 impl From<Error> for Attempt {
-    /// What passes, the client has tried again already.
+    /// Converts an error; the client has already retried what may pass.
     fn from(error: Error) -> Attempt {
         Attempt::Final(error.into())
     }
@@ -120,7 +120,7 @@ async fn begin_once(
     Ok(Begin::Bytes(version, all_of(result, wanted).await?))
 }
 
-/// Of an object without bytes no range can be had, which is an error as any other.
+/// Begins without a range, because servers answer a range of an empty object with an ordinary error.
 async fn begin_without_range(store: &dyn ObjectStore, key: &Path, error: Error) -> Result<Begin, Attempt> {
     if let Error::Generic { .. } = &error
         && error.to_string().contains(" 416 ")

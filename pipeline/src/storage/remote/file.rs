@@ -24,24 +24,24 @@ pub(in crate::storage) struct RemoteFile {
     ahead: ReadAhead,
 }
 
-/// What the clones share.
+/// State that the clones share.
 #[derive(Debug)]
 struct Open {
     remote: Arc<Remote>,
     source: Arc<Source>,
     blocks: Arc<Blocks>,
-    /// As users may see it.
+    /// Path without secrets, for messages.
     shown: Arc<str>,
     cancel: Option<Cancel>,
 }
 
-/// Where the blocks are brought from.
+/// Source of the blocks.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) store: Store,
     pub(super) key: Path,
     pub(super) version: Version,
-    /// What its blocks are kept by, if they are.
+    /// Key of its blocks in the cache, if they are cached.
     pub(super) kept_as: Option<Key>,
     pub(super) block_bytes: u64,
 }

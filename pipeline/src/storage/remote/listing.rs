@@ -17,7 +17,7 @@ use super::stores::{Pages, Store};
 
 /// Names looked at before a pattern is refused: more than anybody waits for.
 const NAMES_MAX: usize = 1 << 24;
-/// What a name must be like, as the file systems of this machine have it.
+/// Rules for matching names, the same as for this machine's file systems.
 const AS_LOCAL: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,

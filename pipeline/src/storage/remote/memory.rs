@@ -1,4 +1,4 @@
-//! What the blocks of all open files may hold together.
+//! The limit on the memory that the blocks of all open files hold together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -19,11 +19,11 @@ use super::runtime::Unanswered;
 use super::shared::{Parts, Remote};
 use super::stores::Store;
 
-/// What opening an object comes to.
+/// Outcome of opening an object.
 pub(in crate::storage) enum Opened {
-    /// It is read in blocks.
+    /// The object is read in blocks.
     Blocks(RemoteFile),
-    /// It was fetched whole.
+    /// The object was fetched whole.
     Whole(File),
 }
 

@@ -15,7 +15,7 @@ use crate::storage::location::Location;
 /// Redirects that are followed one after the other.
 const REDIRECTS_MAX: usize = 10;
 
-/// What clients of servers are told.
+/// HTTP client for servers, with its rules for redirects.
 #[derive(Debug, Clone)]
 pub(super) struct ServerClient {
     pub(super) access: Access,

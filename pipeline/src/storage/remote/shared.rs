@@ -21,7 +21,7 @@ pub(in crate::storage) struct Remote {
     parts: Parts,
 }
 
-/// What requests take with them.
+/// Parts that requests take with them.
 #[derive(Debug, Clone)]
 pub(super) struct Parts {
     pub(super) bounds: Bounds,

@@ -26,13 +26,13 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 #[derive(Debug, Clone)]
 pub(super) struct Store {
     pub(super) objects: Arc<dyn ObjectStore>,
-    /// What lists it, if anything does.
+    /// Lister of the store, if it can be listed.
     pub(super) pages: Option<Pages>,
     /// Tells it from others of the same name elsewhere.
     pub(super) identity: Arc<str>,
 }
 
-/// What lists a store page by page.
+/// Lister that returns a store's objects page by page.
 #[derive(Clone)]
 pub(super) struct Pages(pub(super) Arc<dyn PaginatedListStore>);
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Pages {
     }
 }
 
-/// Whose certificates of authorities are believed.
+/// Authorities whose certificates a client trusts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certificates {
     OfSystem,

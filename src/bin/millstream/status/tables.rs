@@ -74,7 +74,7 @@ fn tables(status: &Status) -> [Vec<String>; 7] {
     ]
 }
 
-/// What is told of an iteration: the last four count splits.
+/// Columns of an iteration; the last four count splits.
 const ITERATION: [&str; 9] = [
     "ITERATION",
     "JOB",
@@ -177,7 +177,8 @@ fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
     ]
 }
 
-/// What is told of a task: ELEMENT is what one takes it when it need not wait for its readers, BOTTLENECK which stage that is of.
+/// Columns of a task: ELEMENT is the time for one element without waiting for readers, BOTTLENECK the stage
+/// that takes the most of it.
 const TASK: [&str; 9] = [
     "TASK",
     "ITERATION",
@@ -207,7 +208,7 @@ fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 9]> + '_ 
     iteration.tasks.iter().map(row)
 }
 
-/// What is told of a client: ELEMENT is what its user takes for one when it need not wait.
+/// Columns of a client: ELEMENT is the time that its user takes for one element without waiting.
 const CLIENT: [&str; 7] = [
     "CLIENT",
     "ITERATION",

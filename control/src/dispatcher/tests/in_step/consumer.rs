@@ -11,15 +11,15 @@ const AHEAD: u64 = 4;
 /// A group that was handed over: its round, its task, its number there.
 pub(super) type Handed = (u64, TaskId, u64);
 
-/// What a consumer makes of a task.
+/// A consumer's view of one task.
 #[derive(Debug, Default)]
 pub(super) struct View {
     pub(super) start: Option<u64>,
     pub(super) received: u64,
-    /// What every consumer has received, as this one was told.
+    /// Number of groups that every consumer has received, as this one was told.
     pub(super) released: u64,
     handed: u64,
-    /// It was removed.
+    /// Whether the task was removed.
     pub(super) frozen: bool,
     /// The verdict.
     end: Option<u64>,
@@ -31,12 +31,12 @@ pub(super) struct Consumer {
     pub(super) session: SessionId,
     pub(super) id: ClientId,
     pub(super) alive: bool,
-    /// What the dispatcher says is lost: it is reconnecting.
+    /// Whether the dispatcher's messages are lost, because this consumer is reconnecting.
     pub(super) deaf: bool,
     pub(super) tasks: BTreeMap<TaskId, View>,
     pub(super) to_acknowledge: BTreeSet<TaskId>,
     pub(super) to_confirm: BTreeSet<TaskId>,
-    /// Who is missing, as it was told.
+    /// Missing consumers, as this one was told.
     pub(super) missing: Option<Vec<u32>>,
     pub(super) handed: Vec<Handed>,
     round: u64,

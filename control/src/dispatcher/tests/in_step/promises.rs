@@ -1,4 +1,4 @@
-//! What holds whatever happens.
+//! Promises that hold in every run.
 
 use millstream_testkit::rounds;
 use proptest::prelude::*;

@@ -408,7 +408,7 @@ impl World {
         false
     }
 
-    /// So much time passes that whoever is missing is missed.
+    /// Advances the clock until the dispatcher counts absent consumers as missing.
     pub(super) fn wait_for_the_missing(&mut self) {
         self.pass(Duration::from_secs(60));
     }

@@ -1,4 +1,5 @@
-//! What an arena promises: slots that never overlap, offsets that are right, a budget that is kept, memory that comes back.
+//! Tests of an arena's promises: slots that never overlap, correct offsets, a budget that holds, and memory
+//! that is returned.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

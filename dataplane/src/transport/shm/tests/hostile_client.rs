@@ -93,7 +93,7 @@ impl Worker {
         (worker, villain)
     }
 
-    /// What a session does when it is woken: hears all that there is, and sends where there is room.
+    /// Performs a session's step after a wake-up: receives all messages, and sends where there is room.
     fn step(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         // Nothing is written meanwhile, so that what is there ends.
         while let Poll::Ready(message) = self.to_villain.poll_recv(cx) {
@@ -189,7 +189,7 @@ impl Villain {
 /// One thing that no client does.
 type Deed = fn(&mut Villain, u64);
 
-/// What it does with the lease of a pack, and what is said of it.
+/// Things that a hostile client does with the lease of a pack, each with the expected error.
 const DEEDS: [(Deed, &str); 17] = [
     (
         |villain, lease| villain.set(LAYOUT.returns.first, lease + 40),
@@ -316,7 +316,7 @@ fn a_client_is_told_what_it_did_wrong_and_others_are_served() {
     }
 }
 
-/// What a hostile client does in one of its steps.
+/// Things that a hostile client does in one step.
 #[derive(Debug, Clone)]
 enum Act {
     Mischief(Mischief),

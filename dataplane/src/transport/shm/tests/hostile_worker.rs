@@ -84,7 +84,7 @@ async fn linked() -> (Client, Villain) {
 }
 
 impl Client {
-    /// What a reader does when it is woken. Nothing is written meanwhile, so that what is there ends.
+    /// Performs a reader's step after a wake-up. The worker writes nothing meanwhile, so the step ends.
     fn step(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         while let Poll::Ready(received) = self.link.poll_recv(cx) {
             if let Downstream::Pack(pack) = received? {
@@ -314,7 +314,8 @@ fn a_worker_that_shares_no_such_memory_gets_no_link() {
     }
 }
 
-/// What was announced is there when the first pack in it is, whether the client's runtime has heard of the socket or not.
+/// An announced arena is there when its first pack is, even if the client's runtime has not seen the socket
+/// become ready.
 #[test]
 fn an_arena_is_found_however_soon_its_first_pack_is_seen() {
     on_a_lane(async {
@@ -358,7 +359,7 @@ fn an_arena_is_found_however_soon_its_first_pack_is_seen() {
     });
 }
 
-/// What a hostile worker does in one of its steps.
+/// Things that a hostile worker does in one step.
 #[derive(Debug, Clone)]
 enum Act {
     Mischief(Mischief),

@@ -1,5 +1,5 @@
-//! What the two ends of a link promise beyond what every transport does: no copy, memory that stays while it is looked at and comes
-//! back when it is not, readers that keep too much.
+//! Tests of promises that only this transport makes: no copy, memory that stays while a reader uses it and
+//! returns afterwards, and limits on readers that keep too much.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -8,7 +8,8 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::transport::shm::{Arena, ArenaBudget, ArenaView, Mapping};
 
-/// What the second process is told: bytes announced, then offset and length of a slot or what an error must say.
+/// Orders for the second process: bytes announced, then offset and length of a slot or the text of the
+/// expected error.
 const TOLD: &str = "MILLSTREAM_TEST_ARENA";
 
 const SIZE_BYTES: usize = 1 << 20;

@@ -48,7 +48,7 @@ fn ends(words: &[AtomicU64]) -> (RingSender<&[AtomicU64]>, RingReceiver<&[Atomic
     (RingSender::new(words, PLACE), RingReceiver::new(words, PLACE))
 }
 
-/// What a receiver may do, read off the words one at a time.
+/// Naive model of a receiver's rights, read off the words one at a time.
 #[derive(Debug, Default)]
 struct NaiveReceiver {
     head: u64,

@@ -1,4 +1,4 @@
-//! What hostile ends of a link are made of: a socket over which anything is said, and memory in which anything is written.
+//! Parts of hostile ends of a link: a socket that sends any message, and memory that holds any bytes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use crate::transport::shm::datagram::{Close, Datagram};
 use crate::transport::shm::layout::{ControlLayout, FRAME_WORDS_MAX};
 use crate::transport::shm::words::Words;
 
-/// What either end may do that it should not, or need not.
+/// Things that either end may do although it should not, or need not.
 #[derive(Debug, Clone)]
 pub(super) enum Mischief {
     /// Writes a word of the control memory.
@@ -154,7 +154,7 @@ pub(super) fn on_a_lane<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// What this process has open, and of shared memory mapped.
+/// Counts this process's open files and its mappings of shared memory.
 pub(super) fn held_by_this_process() -> (usize, usize) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let opened = std::fs::read_dir("/proc/self/fd").unwrap().count();

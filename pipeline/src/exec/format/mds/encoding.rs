@@ -63,7 +63,7 @@ impl Encoding {
         Some(Encoding::Array(dtype, Some(shape)))
     }
 
-    /// What describes its values, of which `sample` is one.
+    /// Returns the spec of the values, of which `sample` is one.
     pub(crate) fn spec(&self, sample: Option<&Bytes>) -> Result<TensorSpec, String> {
         Ok(match self {
             Encoding::Scalar(dtype) | Encoding::Decimal(dtype) => TensorSpec::scalar(*dtype),

@@ -19,7 +19,7 @@ const SAID: &str = "#mds:";
 /// The one checksum that is checked, of those that an index can have.
 const CHECKSUM: &str = "xxh64";
 
-/// What an index says of a shard.
+/// Entry of a shard in an index.
 #[derive(Debug, PartialEq, Eq)]
 struct Said<'t> {
     path: &'t str,
@@ -105,7 +105,7 @@ fn one(shard: &Json, folder: &str) -> Result<Listed, String> {
 }
 
 impl Said<'_> {
-    /// What is written for a shard; any other path is one of which nothing is said.
+    /// Parses the path under which a shard is listed; any other path has an entry without facts.
     fn of(written: &str) -> Said<'_> {
         let nothing = Said {
             path: written,

@@ -24,7 +24,7 @@ struct MdsFile {
     next: u64,
 }
 
-/// What an element of such shards is.
+/// Returns the spec of the elements of such shards.
 pub(crate) fn describe(file: Opened, params: &graph::Mds) -> Result<ElementSpec, Fault> {
     let mut shard = Shard::open(file.file)?;
     let sample = if shard.count() > 0 {

@@ -20,7 +20,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// A shard whose samples can be read.
 pub(crate) struct Shard {
     bytes: Source,
-    /// Where each sample begins, and where the last one ends.
+    /// Start of each sample, and the end of the last.
     begins: Vec<u32>,
     pub(crate) columns: Vec<MdsColumn>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct MdsColumn {
     size: Option<u32>,
 }
 
-/// Where the bytes of a shard are.
+/// Source of a shard's bytes.
 enum Source {
     /// In its file: a block of it, which begins there, is in memory.
     File(Object, u64, Bytes),
@@ -90,7 +90,7 @@ impl Shard {
         bytes.len() + size_of_val(&self.begins[..])
     }
 
-    /// Where sample `index` begins, which is there.
+    /// Returns the start of sample `index`, which must exist.
     pub(crate) fn offset_bytes(&self, index: u64) -> u64 {
         u64::from(self.begins[index as usize])
     }
@@ -158,7 +158,7 @@ impl Source {
         }
     }
 
-    /// The same, in memory: what is compressed as a whole is read as a whole.
+    /// Decompresses the source into memory: a shard compressed as a whole is read as a whole.
     fn decompressed(self) -> Result<Source, Fault> {
         let Source::File(file, ..) = self else {
             return Ok(self);

@@ -16,7 +16,7 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Dimensions of an array that a tensor can have.
 const RANK_MAX: usize = 16;
 
-/// What an array says of itself.
+/// Header of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) items: ItemType,
@@ -31,7 +31,7 @@ pub(crate) struct Header {
 /// The type of the items of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ItemType {
-    /// Of fixed size, as tensors have them.
+    /// A dtype of fixed size, as tensors have it.
     Fixed(Dtype),
     /// Byte strings of at most so many bytes, filled up with zeros.
     Bytes(u64),
@@ -153,7 +153,7 @@ impl Header {
         }
     }
 
-    /// What describes the elements of such arrays: of whole ones the leading dimension varies.
+    /// Returns the spec of the elements; if an element is a `whole` array, its leading dimension varies.
     pub(crate) fn spec(&self, whole: bool) -> Result<TensorSpec, String> {
         let mut dims: Vec<Option<u64>> = self.dims(whole)?.iter().copied().map(Some).collect();
         if whole && let Some(leading) = dims.first_mut() {
@@ -163,7 +163,7 @@ impl Header {
     }
 }
 
-/// What follows the key `key` of a Python dict without dicts in it.
+/// Returns the text after the key `key` in a Python dict that contains no dicts.
 fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let quoted = [format!("'{key}'"), format!("\"{key}\"")];
     let after = quoted

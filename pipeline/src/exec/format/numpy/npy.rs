@@ -42,7 +42,7 @@ struct NpyFile {
     in_block: u64,
 }
 
-/// What an element of such files is.
+/// Returns the spec of the elements of such files.
 pub(crate) fn describe(file: &mut Opened, params: &graph::Numpy) -> Result<ElementSpec, Fault> {
     let spec = Header::read(&mut file.file)?.spec(params.whole)?;
     ElementSpec::single(spec).map_err(|error| Fault::from(error.to_string()))

@@ -32,7 +32,7 @@ struct NpzFile {
     next: u64,
 }
 
-/// What an element of such files is.
+/// Returns the spec of the elements of such files.
 pub(crate) fn describe(file: Opened, params: &graph::Numpy) -> Result<ElementSpec, Fault> {
     let mut archive = archive(file.file)?;
     let there = array_names(&archive);

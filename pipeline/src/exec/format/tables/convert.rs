@@ -27,7 +27,7 @@ pub(crate) struct Column {
     dims: Vec<u64>,
     /// The items of all rows, one behind the other.
     values: Tensor,
-    /// Where the lists of each level begin and end in the next one; from the outermost in.
+    /// Bounds of each level's lists in the next level, from the outermost in.
     splits: Vec<Vec<i64>>,
     /// Whether it was read: else its tensors have no items.
     is_read: bool,

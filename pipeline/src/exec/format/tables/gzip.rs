@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// So many zeros, as one member.
+    /// Returns one member of `bytes` zeros.
     fn zeros(bytes: usize) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&vec![0; bytes]).unwrap();

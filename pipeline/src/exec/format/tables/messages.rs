@@ -51,7 +51,8 @@ impl Messages {
         })
     }
 
-    /// What describes the next message; `None` at the end. [`Messages::body`] or [`Messages::pass_over`] follows.
+    /// Returns the head of the next message; `None` at the end. [`Messages::body`] or [`Messages::pass_over`]
+    /// follows.
     pub(crate) fn head(&mut self) -> Result<Option<Head>, Fault> {
         if self.offset_bytes == self.file_bytes {
             return Ok(None);
@@ -127,7 +128,7 @@ impl Head {
         message(&self.metadata)
     }
 
-    /// What describes it.
+    /// Returns the bytes that describe the message.
     pub(crate) fn described(&self) -> &[u8] {
         self.metadata.get(8..).unwrap_or_default()
     }

@@ -35,7 +35,7 @@ pub(crate) struct Parquet;
 /// A file as the decoder reads it.
 struct Chunks {
     file: Object,
-    /// Where the columns are that are under gzip.
+    /// Ranges of the columns that are compressed by gzip.
     gzip: Vec<Range<u64>>,
 }
 
@@ -203,7 +203,7 @@ impl Read for PageHeader {
     }
 }
 
-/// What the file says of its columns and row groups, at its end.
+/// Reads the index of columns and row groups at the end of the file.
 fn index(file: &Object) -> Result<ArrowReaderMetadata, Fault> {
     let no_parquet = || Fault::from("the file is cut off, or no Parquet: it does not end as one");
     let footer_at = file

@@ -32,7 +32,7 @@ pub(crate) trait TableFile: Send {
 
 /// An open table.
 pub(crate) trait Table {
-    /// What its columns are.
+    /// Returns the columns.
     fn schema(&self) -> Arc<Schema>;
 
     /// Returns whether it is certain, without reading it, that nothing in this column is null.
@@ -42,7 +42,7 @@ pub(crate) trait Table {
     fn batches(self: Box<Self>, wanted: &WantedRows) -> Result<(Batches, u64), Fault>;
 }
 
-/// Which rows of a table are wanted. With their batches comes the number of the first row of the part.
+/// Rows of a table that are wanted. Their batches come with the number of the first row of the part.
 pub(crate) struct WantedRows {
     /// The indices of the columns.
     pub(crate) columns: Vec<usize>,
@@ -70,10 +70,10 @@ struct TableReader {
     columns: Vec<Column>,
     params: graph::Table,
     spec: ElementSpec,
-    /// Of the last batch, what is not yielded yet.
+    /// Rest of the last batch.
     batch: Option<RecordBatch>,
     converted: Option<Current>,
-    /// What the latest batch holds.
+    /// Bytes of the latest batch.
     batch_bytes: usize,
     /// The number in the file of the first row that is wanted.
     first: u64,
@@ -97,7 +97,7 @@ struct Current {
     origin: Origin,
 }
 
-/// What an element of such files is.
+/// Returns the spec of the elements of such files.
 pub(crate) fn describe(
     format: &impl TableFile,
     file: &Opened,
@@ -286,7 +286,7 @@ impl TableReader {
         Ok(converted)
     }
 
-    /// Where the next `rows` rows are. Where in the file their bytes lie is spread over its columns.
+    /// Returns the origin of the next `rows` rows. Their bytes are spread over the columns of the file.
     fn rows_origin(&self, rows: usize) -> Origin {
         let next = self.first.saturating_add(self.passed);
         let last = next.saturating_add(rows.saturating_sub(1) as u64);
@@ -333,7 +333,7 @@ fn is_within(found: &ElementSpec, declared: &ElementSpec) -> bool {
         })
 }
 
-/// What a decoder makes of a file.
+/// Runs a decoder on a file, and turns its panics into errors.
 fn decoded<T>(decode: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(decode))
         .unwrap_or_else(|_| Err(Fault::from("the file is corrupt: its decoder gave up on it")))

@@ -1,4 +1,4 @@
-//! What becomes of a column, by its type.
+//! The component that a column becomes, by its type.
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "there are more types than are read"
@@ -10,7 +10,7 @@ use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 /// Dimensions of a tensor, and levels of what lies within each other.
 const DEPTH_MAX: usize = 16;
 
-/// What becomes of a column.
+/// Component that a column becomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A tensor.
@@ -30,7 +30,7 @@ pub(crate) struct Leaf {
 }
 
 impl Shape {
-    /// What becomes of the column `field`.
+    /// Returns the component for the column `field`.
     pub(crate) fn of(field: &Field) -> Result<Shape, String> {
         Shape::of_type(field.data_type(), 0).map_err(|reason| format!("column {:?} {reason}", field.name()))
     }

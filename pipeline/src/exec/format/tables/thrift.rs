@@ -1,6 +1,7 @@
-//! What a Parquet file says of itself before its decoder believes it: a few numbers in Thrift's compact protocol, and nothing
-//! else of it. A decoder takes memory and stack for as many things as a file says that there are; here that is held against
-//! limits.
+//! A check of a Parquet file's own counts before its decoder believes them.
+//!
+//! A decoder takes memory and stack for as many things as a file claims; this check holds a few numbers in
+//! Thrift's compact protocol against limits, and reads nothing else.
 
 /// Structs within each other that are passed over.
 const DEPTH_MAX: usize = 16;
@@ -72,7 +73,7 @@ pub(crate) fn check_page(header: &[u8]) -> Result<(), String> {
 struct Skim<'a>(&'a [u8]);
 
 impl Skim<'_> {
-    /// Of each element of the schema, field 2 of the metadata, how many children it has: its field 5.
+    /// Reads the number of children of each element of the schema: its field 5, in field 2 of the metadata.
     fn schema(&mut self) -> Option<Vec<i64>> {
         let mut id = 0;
         while let Some(kind) = self.field(&mut id)? {

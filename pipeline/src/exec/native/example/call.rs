@@ -46,7 +46,7 @@ impl Wanted {
         }
     }
 
-    /// What `message` has of each of them in the map that is field `within`.
+    /// Finds each feature of `message` in the map that is field `within`.
     fn find<'b>(&self, message: &'b [u8], within: u64) -> Result<Vec<Option<&'b [u8]>>, String> {
         let mut found = vec![None; self.features.len()];
         message::entries(message, within, |key, value| {

@@ -31,7 +31,7 @@ impl<'b> Column<'b> {
         }
     }
 
-    /// Which field of a `Feature` holds its values.
+    /// Returns the field of a `Feature` that holds the values.
     pub(crate) fn kind(&self) -> u64 {
         let dtype = self.feature.dtype.0;
         if dtype == Dtype::F32 {
@@ -231,7 +231,7 @@ fn total(lengths: &[u64]) -> Dims {
     Dims::from_slice(&[lengths.iter().sum()])
 }
 
-/// Where the rows of a ragged tensor begin and end.
+/// Returns the row splits of a ragged tensor.
 fn splits(lengths: &[u64]) -> Result<Tensor, String> {
     let mut end = 0u64;
     let mut bytes = Vec::with_capacity(8 * (lengths.len() + 1));

@@ -6,7 +6,7 @@ pub(crate) struct Fields<'b> {
     rest: &'b [u8],
 }
 
-/// What a field holds.
+/// Content of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Content<'b> {
     Varint(u64),
