@@ -1,7 +1,8 @@
-//! A worker of your own, which knows a Rust function by name. Datasets apply it with
-//! `.map_declared("scale", Params::encode(&3i64), spec)`, where `spec` is what it yields, as the dispatcher does not know it.
+//! A worker of your own, which knows a Rust function by name. Datasets apply it with `.map_declared("scale",
+//! Params::encode(&3i64), spec)`, where `spec` is what it yields, as the dispatcher does not know it.
 //!
-//! Beside `millstream dispatcher`: `cargo run --example functions`, with the dispatcher's address if it is not this machine's.
+//! Beside `millstream dispatcher`: `cargo run --example functions`, with the dispatcher's address if it is
+//! not this machine's.
 
 use std::env::{args, var_os};
 use std::error::Error;

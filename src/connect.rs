@@ -29,13 +29,15 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Attempts whose deadlines grow.
 const DOUBLINGS_MAX: u32 = 2;
 
-/// Attempts of one process that begin at a time. Hundreds of handshakes at once would take longer together than each may.
+/// Attempts of one process that begin at a time. Hundreds of handshakes at once would take longer together
+/// than each may.
 const ATTEMPTS_MAX: usize = 16;
 
 /// An attempt that takes longer leaves its turn to another: a worker that does not answer holds nobody up.
 const TURN_MAX: Duration = Duration::from_secs(3);
 
-/// Local sockets that are remembered because a link by them broke; a reader of more workers tries the first again.
+/// Local sockets that are remembered because a link by them broke; a reader of more workers tries the first
+/// again.
 const FAILED_MAX: usize = 1024;
 
 /// Connects to workers by the best transport there is.
@@ -89,8 +91,8 @@ impl AutoConnector {
         &self.local
     }
 
-    /// A link through shared memory to the worker that listens at this local socket, unless one broke before: the network then
-    /// carries on where it stopped.
+    /// A link through shared memory to the worker that listens at this local socket, unless one broke before:
+    /// the network then carries on where it stopped.
     #[cfg(target_os = "linux")]
     async fn connect_shared(
         &self,

@@ -61,8 +61,8 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Binds and serves. Its records are kept in [`DispatcherConfig::work_dir`], and it goes on where they end; without one
-    /// they are in memory, and it begins anew each time. Blocks while they are read.
+    /// Binds and serves. Its records are kept in [`DispatcherConfig::work_dir`], and it goes on where they
+    /// end; without one they are in memory, and it begins anew each time. Blocks while they are read.
     ///
     /// # Errors
     /// [`DispatcherError`] names the address or the file, and what to do.
@@ -163,8 +163,9 @@ fn open_audit(path: &Path) -> Result<AuditLog, DispatcherError> {
     })
 }
 
-/// Has the calling thread run before others of a crowded host, where the process may ask for it. The dispatcher needs little time, but
-/// hundreds of workers and readers wait for it: without its turn, heartbeats are dropped that their senders sent in time.
+/// Has the calling thread run before others of a crowded host, where the process may ask for it. The
+/// dispatcher needs little time, but hundreds of workers and readers wait for it: without its turn,
+/// heartbeats are dropped that their senders sent in time.
 fn raise_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {

@@ -18,8 +18,8 @@ pub fn builtin(key: Option<&LoadedKey>) -> Functions {
     builtin_beside(key, LocalWorkers::default(), Hooks::default())
 }
 
-/// Returns the functions of [`builtin`], where datasets that read a service find the workers `local` in this process and tell
-/// `hooks` what their readers say.
+/// Returns the functions of [`builtin`], where datasets that read a service find the workers `local` in this
+/// process and tell `hooks` what their readers say.
 pub fn builtin_beside(key: Option<&LoadedKey>, local: LocalWorkers, hooks: Hooks) -> Functions {
     let functions = native(key, local, hooks);
     // Its processes share memory with a worker as only Linux lets them; elsewhere the name is unknown.

@@ -1,13 +1,15 @@
-//! Millstream feeds trainers: preprocessing on a pool of CPU workers, tensors over QUIC or within the process.
+//! Millstream feeds trainers: preprocessing on a pool of CPU workers, tensors over QUIC or within the
+//! process.
 //!
 //! This crate composes the planes into a service:
 //!
 //! - [`Dispatcher`] = the control plane and the pipeline's planner
 //! - [`Worker`] = a control agent, the pipeline and the data plane
-//! - [`Service`] = what a trainer holds: register a [`Dataset`](pipeline::graph::Dataset), get a [`Reader`](client::Reader)
+//! - [`Service`] = what a trainer holds: register a [`Dataset`](pipeline::graph::Dataset), get a
+//!   [`Reader`](client::Reader)
 //! - [`python`] = users' code of Python, run by processes that a worker supervises
-//! - [`service_reader`] and [`LocalReader`] = a dataset of what a service yields, which goes on in the trainer; [`LocalElements`]
-//!   is one that runs ahead on a thread of its own
+//! - [`service_reader`] and [`LocalReader`] = a dataset of what a service yields, which goes on in the
+//!   trainer; [`LocalElements`] is one that runs ahead on a thread of its own
 //!
 //! The parts are re-exported under the names of their crates.
 

@@ -10,8 +10,8 @@ use millstream_control::Whereabouts;
 use millstream_dataplane::worker::Server;
 use parking_lot::RwLock;
 
-/// The workers of one process. Shared by whoever should see each other: workers and readers with different ones are as far
-/// apart as in two processes.
+/// The workers of one process. Shared by whoever should see each other: workers and readers with different
+/// ones are as far apart as in two processes.
 #[derive(Debug, Clone)]
 pub struct LocalWorkers {
     servers: Arc<RwLock<BTreeMap<String, Server>>>,
@@ -58,8 +58,8 @@ impl LocalWorkers {
     }
 }
 
-/// The number of this host: of its running kernel, which is the same in every container of a machine, whatever network and
-/// files each has, and another in every virtual machine. It tells nothing else, and any user may read it.
+/// The number of this host: its running kernel's boot id. It is the same in every container of a machine, and
+/// another in every virtual machine. It tells nothing else, and any user may read it.
 fn host() -> Option<u64> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = boot.chars().filter(char::is_ascii_hexdigit).collect();

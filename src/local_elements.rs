@@ -1,8 +1,9 @@
 //! Executes a dataset in this process on a thread of its own, for callers that must not block for long.
 //!
-//! Elements are written once, into packs, as a worker writes them. At most [`PACKS_AHEAD`] packs wait, the first of one
-//! element, so that nothing is computed long before it is asked for; where others share what is read, only the next pack is
-//! computed ahead, which is no larger than what was taken before. Refuses to know who asks.
+//! Elements are written once, into packs, as a worker writes them. At most [`PACKS_AHEAD`] packs wait, the
+//! first of one element, so that nothing is computed long before it is asked for; where others share what is
+//! read, only the next pack is computed ahead, which is no larger than what was taken before. Refuses to know
+//! who asks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -115,7 +116,8 @@ impl LocalElements {
         self.at_hand.pop_front()
     }
 
-    /// The next element, `None` at the end and again whenever asked; blocks for `patience` at most, and may be asked again.
+    /// The next element, `None` at the end and again whenever asked; blocks for `patience` at most, and may
+    /// be asked again.
     ///
     /// # Errors
     /// Why there are no more, and the same again whenever asked.

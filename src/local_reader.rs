@@ -24,15 +24,16 @@ pub enum LocalReaderError {
     Pool(ExecError),
 }
 
-/// Yields the elements of one pass over a dataset, on the thread that asks. What is parallel runs on threads of its own.
+/// Yields the elements of one pass over a dataset, on the thread that asks. What is parallel runs on threads
+/// of its own.
 #[derive(Debug)]
 pub struct LocalReader {
     executor: Executor,
 }
 
 impl LocalReader {
-    /// Opens a dataset for its pass number `epoch`, with `threads` for parallel maps. What is drawn without a seed is drawn
-    /// anew by every reader.
+    /// Opens a dataset for its pass number `epoch`, with `threads` for parallel maps. What is drawn without a
+    /// seed is drawn anew by every reader.
     ///
     /// # Errors
     /// [`LocalReaderError`] saying what is wrong or missing.

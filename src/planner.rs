@@ -23,7 +23,8 @@ pub struct GraphPlanner {
 }
 
 impl GraphPlanner {
-    /// A planner that knows these functions. Those it does not know must be declared in the definition, except predicates.
+    /// A planner that knows these functions. Those it does not know must be declared in the definition,
+    /// except predicates.
     pub fn new(functions: Arc<Functions>) -> Self {
         Self::with_storage(functions, Storage::default())
     }
@@ -72,8 +73,8 @@ impl Planner for GraphPlanner {
     }
 }
 
-/// The functions of this process, for datasets that are executed elsewhere. A predicate that is none of them passes, since what
-/// it yields needs no declaration: a worker that does not know it either says so.
+/// The functions of this process, for datasets that are executed elsewhere. A predicate that is none of them
+/// passes, since what it yields needs no declaration: a worker that does not know it either says so.
 struct Declared<'a>(&'a Functions);
 
 impl Registry for Declared<'_> {

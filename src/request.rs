@@ -17,11 +17,11 @@ pub struct ReadRequest {
     pub num_consumers: Option<u32>,
     /// Whether trainers share what the workers keep of it.
     pub cross_trainer_cache: bool,
-    /// The fate of a pass that all its readers have left before its end. `None`: it ends at once where the job
-    /// has no name, since no other process knows of it; else it waits.
+    /// The fate of a pass that all its readers have left before its end. `None`: it ends at once where the
+    /// job has no name, since no other process knows of it; else it waits.
     pub abandoned: Option<Abandoned>,
-    /// Whether the readers take elements in the order of their splits. The dispatcher then deals splits out so that no worker has an
-    /// earlier one after a later one (C5.9).
+    /// Whether the readers take elements in the order of their splits. The dispatcher then deals splits out
+    /// so that no worker has an earlier one after a later one (C5.9).
     pub in_order: bool,
 }
 
@@ -48,7 +48,8 @@ impl ReadRequest {
     }
 
     /// The job that has this name among those of the dataset: `dataset_id=ID/NAME`, as
-    /// `tf.data.experimental.service.from_dataset_id` has it. So readers of different datasets may use one name.
+    /// `tf.data.experimental.service.from_dataset_id` has it. So readers of different datasets may use one
+    /// name.
     #[must_use]
     pub fn named_in_dataset(self, job_name: &str) -> Self {
         // An empty name stays empty, so that it is refused.
@@ -60,8 +61,8 @@ impl ReadRequest {
         self.named(name)
     }
 
-    /// Has so many readers advance in step: in each step all of them take an element of the same group of one worker, consumer
-    /// `i` the `i`-th. They read one job, so it has a name, and each says in its
+    /// Has so many readers advance in step: in each step all of them take an element of the same group of one
+    /// worker, consumer `i` the `i`-th. They read one job, so it has a name, and each says in its
     /// [`ReaderConfig`](millstream_client::ReaderConfig) which consumer it is.
     #[must_use]
     pub fn coordinated(mut self, num_consumers: u32) -> Self {

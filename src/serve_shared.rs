@@ -1,4 +1,5 @@
-//! Serves a worker's data plane to processes of its host through shared memory: accepts links, runs a session on each.
+//! Serves a worker's data plane to processes of its host through shared memory: accepts links, runs a session
+//! on each.
 //!
 //! Where the system cannot, readers of the host use the network as others do.
 
@@ -13,8 +14,8 @@ use tokio::task::JoinSet;
 
 use crate::worker::error::WorkerError;
 
-/// Listens on a lane from then on, until it ends, unless nothing is to be shared. The text is the address that readers are
-/// told.
+/// Listens on a lane from then on, until it ends, unless nothing is to be shared. The text is the address
+/// that readers are told.
 ///
 /// # Errors
 /// The directory that was asked for does not do, or the lane has ended.

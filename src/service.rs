@@ -95,8 +95,8 @@ pub enum ServiceError {
 
 /// A connection with a service. Its methods block the thread; readers live on its lane and may outlive it.
 ///
-/// Dropping it and its readers ends them without farewell: the dispatcher counts what they hold as theirs until it misses
-/// them. [`Service::close`] says goodbye.
+/// Dropping it and its readers ends them without farewell: the dispatcher counts what they hold as theirs
+/// until it misses them. [`Service::close`] says goodbye.
 #[derive(Debug)]
 pub struct Service {
     dispatcher: String,
@@ -188,7 +188,8 @@ impl Service {
     /// The definition is wrong, the id is another dataset's, or this process may only read.
     pub fn register(&self, dataset: Dataset, id: Option<DatasetId>) -> Result<DatasetId, ServiceError> {
         let graph = dataset.graph()?;
-        // Where files say what they hold they are asked here, once; those that only servers see are left to the dispatcher.
+        // Where files say what they hold they are asked here, once; those that only servers see are left to
+        // the dispatcher.
         let described = graph.described(&Functions::new()).unwrap_or(graph);
         let definition = described.to_bytes()?;
         let client = self.client.clone();
@@ -229,7 +230,8 @@ impl Service {
     /// The job that a request is for.
     ///
     /// # Errors
-    /// The named job differs, with all differences in the message; or workers of this process are asked for, and it has none.
+    /// The named job differs, with all differences in the message; or workers of this process are asked for,
+    /// and it has none.
     pub fn job(&self, request: &ReadRequest) -> Result<JobId, ServiceError> {
         let parameters = request.parameters().deployed(self.deployment_mode());
         // The dispatcher would refuse the reading (C14.4), and leave a job that nobody can read here.
@@ -240,12 +242,12 @@ impl Service {
         self.ask(async move { Ok(client.find_or_create_job(request.job_name, &parameters).await?) })
     }
 
-    /// Reads one pass of a job, numbered from 0. Where the job has consumers that read in step, `config` says which one
-    /// this is; each begins a pass once.
+    /// Reads one pass of a job, numbered from 0. Where the job has consumers that read in step, `config` says
+    /// which one this is; each begins a pass once.
     ///
     /// # Errors
-    /// The sources of the dataset cannot be listed, for example; another reader has begun as this consumer; or the job has the
-    /// cross-trainer cache and no trainer is named.
+    /// The sources of the dataset cannot be listed, for example; another reader has begun as this consumer;
+    /// or the job has the cross-trainer cache and no trainer is named.
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
         let (client, held) = (self.client.clone(), self.farewells.held.clone());
         let closing = self.farewells.closing.subscribe();
@@ -277,9 +279,10 @@ impl Service {
         self.ask(async move { Ok(client.status().await?) })
     }
 
-    /// Ends the service: its workers and its dispatcher stop within their quiet periods, and whoever reads from it gets
-    /// [`ReadError::ShutDown`](millstream_client::ReadError::ShutDown), or the end of the data if everything was delivered. Blocks
-    /// until the dispatcher is gone; [`Service::close`] is of no use afterwards. It does not matter if somebody else does the same.
+    /// Ends the service: its workers and its dispatcher stop within their quiet periods. Its readers get
+    /// [`ReadError::ShutDown`](millstream_client::ReadError::ShutDown), or the end of the data if everything
+    /// was delivered. Blocks until the dispatcher is gone; [`Service::close`] is of no use afterwards. It
+    /// does not matter if somebody else does the same.
     ///
     /// # Errors
     /// The key is no cluster or `submit` key, or the dispatcher does not answer.
@@ -288,8 +291,8 @@ impl Service {
         self.ask(async move { Ok(client.shutdown().await?) })
     }
 
-    /// Ends it once the dispatcher knows that its readers are gone. Drop them before: one that lives on, or a dispatcher
-    /// that does not answer, is waited for no longer than a second.
+    /// Ends it once the dispatcher knows that its readers are gone. Drop them before: one that lives on, or a
+    /// dispatcher that does not answer, is waited for no longer than a second.
     pub fn close(self) {
         let Farewells {
             held,
@@ -314,7 +317,8 @@ impl Service {
     }
 }
 
-/// Checks the trainer's name before anything is asked. What this process does not know of the job the workers check (D8.1).
+/// Checks the trainer's name before anything is asked. What this process does not know of the job the workers
+/// check (D8.1).
 fn check_trainer(job: Option<&JobParameters>, trainer_id: Option<&str>) -> Result<(), Error> {
     let message = match (job.map(|job| job.cross_trainer_cache), trainer_id) {
         (_, Some(id)) if id.is_empty() || id.len() > TRAINER_ID_BYTES_MAX => {

@@ -1,7 +1,7 @@
 //! A service as the source of a dataset, so that operations behind it run in the trainer.
 //!
-//! [`dataset`] writes the node, [`opener`] opens it where the dataset is executed: in a trainer, or on the workers of
-//! another service or of the same. Refuses to know what runs on workers.
+//! [`dataset`] writes the node, [`opener`] opens it where the dataset is executed: in a trainer, or on the
+//! workers of another service or of the same. Refuses to know what runs on workers.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -72,14 +72,14 @@ impl std::fmt::Debug for Hooks {
     }
 }
 
-/// A dataset of what the workers of a service yield. What is appended to it runs where it is executed. Of `config` it takes
-/// `max_outstanding`, `consumer`, `trainer_id` and `on_lost`; of `service` how long its dispatcher may be out of reach, if that is not the
-/// default.
+/// A dataset of what the workers of a service yield. What is appended to it runs where it is executed. Of
+/// `config` it takes `max_outstanding`, `consumer`, `trainer_id` and `on_lost`; of `service` how long its
+/// dispatcher may be out of reach, if that is not the default.
 ///
-/// Every pass over it is a pass of a job, the first of an execution the one numbered by its epoch. Executions share the
-/// job only if `request` names it, and then each pass is dealt out among those that read it and is read once: a job that
-/// is repeated within one execution leaves nothing for the next epochs of others. What consumers read in step has no end, nor
-/// what trainers share.
+/// Every pass over it is a pass of a job, the first of an execution the one numbered by its epoch. Executions
+/// share the job only if `request` names it, and then each pass is dealt out among those that read it and is
+/// read once: a job that is repeated within one execution leaves nothing for the next epochs of others. What
+/// consumers read in step has no end, nor what trainers share.
 ///
 /// # Errors
 /// The dispatcher does not know the dataset, or does not answer.

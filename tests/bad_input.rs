@@ -264,7 +264,8 @@ fn pictures(shard: &Path) -> Dataset {
     Dataset::files(shard.to_str().expect("text")).webdataset(["jpg", "cls"], OnError::Raise)
 }
 
-/// That reading the dataset fails with an error that has all of `parts`, under both policies, and disturbs nobody.
+/// That reading the dataset fails with an error that has all of `parts`, under both policies, and disturbs
+/// nobody.
 fn fails_naming(
     what: &str,
     functions: Vec<Functions>,

@@ -61,7 +61,8 @@ fn a_service_that_compresses_yields_every_number_once() {
     });
 }
 
-/// D2.2, D5.1, D5.2, D5.4: ends may overtake the packs they count, which are under compression, and count them all.
+/// D2.2, D5.1, D5.2, D5.4: ends may overtake the packs they count, which are under compression, and count
+/// them all.
 #[test]
 fn what_travels_is_compressed_and_the_ends_count_what_was_sent() {
     travels(Compression::Lz4, None, true);
@@ -205,7 +206,8 @@ impl Stage {
     }
 }
 
-/// Reads as over a slow link, which ends with the first compressed pack, or as a slow consumer behind a faster one.
+/// Reads as over a slow link, which ends with the first compressed pack, or as a slow consumer behind a
+/// faster one.
 async fn paced(slow: Slow, elements: u64) {
     let key = TicketKey::generate().expect("randomness");
     let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);

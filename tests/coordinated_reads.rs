@@ -1,4 +1,5 @@
-//! Consumers that read in step: every step gives all of them elements of one group of one worker, whatever dies meanwhile.
+//! Consumers that read in step: every step gives all of them elements of one group of one worker, whatever
+//! dies meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -244,7 +245,8 @@ fn a_thousand_restarts_hang_nobody_killed() {
     });
 }
 
-/// Steps between restarts: some come while the task before them has no first round yet, others long after it has begun.
+/// Steps between restarts: some come while the task before them has no first round yet, others long after it
+/// has begun.
 const STEPS: [u64; 5] = [1, 300, 5000, 30, 1000];
 
 /// The worker says goodbye and comes back in the process of its readers.

@@ -67,7 +67,8 @@ fn first(count: i64) -> Vec<i64> {
     (0..count).collect()
 }
 
-/// `testEnableCrossTrainerCache`, `testFromDatasetId`: the second trainer knows no more than the dataset's id.
+/// `testEnableCrossTrainerCache`, `testFromDatasetId`: the second trainer knows no more than the dataset's
+/// id.
 #[test]
 fn trainers_of_one_job_get_the_same_elements() {
     watched("two trainers", || {
@@ -171,7 +172,8 @@ fn what_is_shuffled_is_shuffled_alike_for_all_trainers() {
     });
 }
 
-/// `testSameTrainerID`, `testMultipleIterationsForOneDatasetGraphMode`: readings of one trainer go on where the last was.
+/// `testSameTrainerID`, `testMultipleIterationsForOneDatasetGraphMode`: readings of one trainer go on where
+/// the last was.
 #[test]
 fn readers_of_one_trainer_share_its_place() {
     watched("one trainer", || {
@@ -312,8 +314,8 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, ServiceError>, part: &str) {
     assert!(error.message.contains(part), "{part}: {error}");
 }
 
-/// `testCompressionMismatch` has no counterpart: what travels compressed is not part of a dataset. D8.1: a process that does
-/// not know the job is refused by the workers.
+/// `testCompressionMismatch` has no counterpart: what travels compressed is not part of a dataset. D8.1: a
+/// process that does not know the job is refused by the workers.
 #[test]
 fn a_reader_that_names_no_trainer_is_refused_by_the_workers_too() {
     watched("no trainer", || {

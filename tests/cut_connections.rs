@@ -112,7 +112,8 @@ impl Network {
         Self { proxies, cluster }
     }
 
-    /// All numbers, in order, cutting where it is said. A cut behind the last of them finds the end on its way.
+    /// All numbers, in order, cutting where it is said. A cut behind the last of them finds the end on its
+    /// way.
     fn read(&self, reader: &mut Reader, cuts: &[usize], what: &str) -> Vec<i64> {
         let mut seen = Vec::new();
         loop {

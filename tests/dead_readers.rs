@@ -1,4 +1,5 @@
-//! Readers of a shared job that are killed: what they had in hand is reported lost, and the others come to their end.
+//! Readers of a shared job that are killed: what they had in hand is reported lost, and the others come to
+//! their end.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,7 +22,8 @@ use crate::support::{eventually, watched};
 /// Enough that both readers are in full swing when one dies.
 const ELEMENTS: i64 = 60_000;
 
-/// The dispatcher, the key, the ledger and whether readers do without shared memory, for the process that is killed.
+/// The dispatcher, the key, the ledger and whether readers do without shared memory, for the process that is
+/// killed.
 const VARIABLES: [&str; 4] = [
     "MILLSTREAM_TEST_DISPATCHER",
     "MILLSTREAM_TEST_KEY",

@@ -1,4 +1,5 @@
-//! Dispatchers that are away for a while: cut off from everybody, or dead. Readers go on with what their workers hold.
+//! Dispatchers that are away for a while: cut off from everybody, or dead. Readers go on with what their
+//! workers hold.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::collections::BTreeSet;
@@ -22,7 +23,8 @@ const ELEMENTS: i64 = 1000;
 /// Time that the trainer spends on an element.
 const STEP: Duration = Duration::from_millis(10);
 
-/// C7.4: everybody falls silent for the dispatcher, and it for them, while readers and workers see each other.
+/// C7.4: everybody falls silent for the dispatcher, and it for them, while readers and workers see each
+/// other.
 #[test]
 fn a_cut_off_dispatcher_loses_nothing() {
     watched("a dispatcher behind a cut network", || {
@@ -57,7 +59,8 @@ fn a_cut_off_dispatcher_loses_nothing() {
     });
 }
 
-/// C5.1: after three seconds of training there is work for seconds at the workers, which no dispatcher is needed for.
+/// C5.1: after three seconds of training there is work for seconds at the workers, which no dispatcher is
+/// needed for.
 #[test]
 fn readers_read_on_while_there_is_no_dispatcher() {
     watched("a dead dispatcher", || {

@@ -1,5 +1,5 @@
-//! Peers written by hand that break the protocol over real QUIC: each is named with what it did and hears of it, nothing
-//! of an absurd size is allocated, and the process goes on serving others.
+//! Peers written by hand that break the protocol over real QUIC: each is named with what it did and hears of
+//! it, nothing of an absurd size is allocated, and the process goes on serving others.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -276,7 +276,8 @@ fn a_client_that_never_greets_is_sent_away() {
     });
 }
 
-/// Reads from a worker for each of these lies: the error names the worker and these parts, and the worker hears them.
+/// Reads from a worker for each of these lies: the error names the worker and these parts, and the worker
+/// hears them.
 fn refuses_links(lies: &[(Lie, &[&str])]) {
     let lies: Vec<(Lie, Vec<String>)> = lies
         .iter()

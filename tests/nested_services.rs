@@ -1,5 +1,5 @@
-//! Services that read services, and functions that do: what a service yields is a source like any other, except that
-//! it cannot be dealt out.
+//! Services that read services, and functions that do: what a service yields is a source like any other,
+//! except that it cannot be dealt out.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use millstream::{
 use crate::support::cluster::{drain, fresh_key, number, prompt};
 use crate::support::watched;
 
-/// A service whose workers may read services of the same key. Ended by its owner, since one that is read outlives its reader.
+/// A service whose workers may read services of the same key. Ended by its owner, since one that is read
+/// outlives its reader.
 struct Level {
     service: Arc<Service>,
     workers: Vec<Worker>,

@@ -1,5 +1,5 @@
-//! Dispatchers that are killed and start again, as processes: with a work directory nothing is lost, without one everybody is
-//! told.
+//! Dispatchers that are killed and start again, as processes: with a work directory nothing is lost, without
+//! one everybody is told.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::path::Path;
@@ -81,7 +81,8 @@ fn every_number_comes_once(pauses: &[Duration]) {
     every_split_comes_once(numbers, SPLITS_WHOLE, pauses, numbers_of);
 }
 
-/// Reads a dataset of so many splits of one element while the dispatcher is killed after each of these pauses.
+/// Reads a dataset of so many splits of one element while the dispatcher is killed after each of these
+/// pauses.
 fn every_split_comes_once<T: Ord>(
     dataset: Dataset,
     splits: usize,
@@ -155,7 +156,8 @@ fn no_client_stays(pauses: &[Duration]) {
     assert_eq!(drain(&mut reader).len(), 1000);
 }
 
-/// C1.6, C9.4, C9.5: consumers are in step across lives, also where a worker goes or comes while nobody decides.
+/// C1.6, C9.4, C9.5: consumers are in step across lives, also where a worker goes or comes while nobody
+/// decides.
 #[test]
 fn consumers_stay_in_step_while_the_dispatcher_is_killed_and_workers_come_and_go() {
     watched("killed dispatchers", || {

@@ -1,4 +1,5 @@
-//! Datasets of several sources under the policy `dynamic`: every source is dealt out on its own, in every pass.
+//! Datasets of several sources under the policy `dynamic`: every source is dealt out on its own, in every
+//! pass.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Readers of the workers' host: through shared memory with no configuration, without a copy, and over the network when that
-//! is not to be.
+//! Readers of the workers' host: through shared memory with no configuration, without a copy, and over the
+//! network when that is not to be.
 
 use millstream::client::MaxOutstanding;
 use millstream::control::Policy;
@@ -56,8 +56,8 @@ fn a_reader_that_is_told_not_to_uses_the_network_and_says_why() {
 /// Numbers of one element that is larger than all memory that may be shared.
 const LARGE: i64 = 50_000;
 
-/// The last elements of the reading are too large to be shared: the link through shared memory breaks there, wherever the reader
-/// is, and the network carries on where it stopped.
+/// The last elements of the reading are too large to be shared: the link through shared memory breaks there,
+/// wherever the reader is, and the network carries on where it stopped.
 #[test]
 fn when_shared_memory_breaks_in_the_middle_the_network_brings_the_rest_once() {
     for small in [0, 1, 100, 5_000, 30_000] {

@@ -1,5 +1,5 @@
-//! Readers and workers of one host that are killed or stopped at any instant: the others go on, nothing of what they shared is
-//! left, and no element is ever other than it was made.
+//! Readers and workers of one host that are killed or stopped at any instant: the others go on, nothing of
+//! what they shared is left, and no element is ever other than it was made.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -159,7 +159,8 @@ fn rounds(count: u64) {
         }
         read = scene.goes_on(read);
     }
-    // Mappings of an arena last as long as anything in it is in use. The tasks of the dead go with their leases.
+    // Mappings of an arena last as long as anything in it is in use. The tasks of the dead go with their
+    // leases.
     for worker in &scene.workers {
         eventually("arenas of a worker", &1, || {
             Held::by(worker.id()).mapped("millstream-arena")

@@ -1,5 +1,5 @@
-//! Datasets divided among a fixed list of workers: the union of the shares is the whole, and what cannot be divided is
-//! refused with the reason.
+//! Datasets divided among a fixed list of workers: the union of the shares is the whole, and what cannot be
+//! divided is refused with the reason.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,7 +39,8 @@ fn service(mechanism: Mechanism, workers: usize) -> Cluster {
     Cluster::plain_with(mechanism, listing(&list), workers)
 }
 
-/// Files of one WebDataset sample each, in shards of three; sample `n` of shard `s` is the number `10 * s + n`.
+/// Files of one WebDataset sample each, in shards of three; sample `n` of shard `s` is the number `10 * s +
+/// n`.
 fn shards(count: usize) -> (TempDir, Dataset) {
     let directory = tempfile::tempdir().expect("a directory");
     for shard in 0..count {

@@ -1,8 +1,8 @@
-//! The rules of the house, with their tables: who may name whom, the shape of a file, where `unsafe` may stand, the words
-//! that stand nowhere. How sources are read is the business of `source`.
+//! The rules of the house, with their tables: who may name whom, the shape of a file, where `unsafe` may
+//! stand, the words that stand nowhere. How sources are read is the business of `source`.
 //!
-//! A rule that is broken is printed as `file:line: rule: what to do`. The tables hold in both directions: what they list
-//! must exist.
+//! A rule that is broken is printed as `file:line: rule: what to do`. The tables hold in both directions:
+//! what they list must exist.
 
 use crate::source::corpora;
 use crate::source::cycles;
@@ -292,8 +292,8 @@ fn definitions_of_operations_know_no_execution() {
     assert_clean(files.iter().filter(is_definition).flat_map(breaches));
 }
 
-/// The product files that know `shuffle`. A new operation adds its room, a line in the table and a method in Python; the others
-/// are re-exports, and the rewrites that are about shuffles.
+/// The product files that know `shuffle`. A new operation adds its room, a line in the table and a method in
+/// Python; the others are re-exports, and the rewrites that are about shuffles.
 const KNOWS_SHUFFLE: &[&str] = &[
     "pipeline/src/exec/build.rs",
     "pipeline/src/graph/mod.rs",

@@ -34,7 +34,8 @@ struct Service {
 #[derive(Debug, Clone)]
 struct Shape {
     elements: u64,
-    /// How often a number stands in its element: some fill a pack by themselves, of others it takes thousands.
+    /// How often a number stands in its element: some fill a pack by themselves, of others it takes
+    /// thousands.
     width: u64,
     max_outstanding: u64,
     batch: Option<u64>,

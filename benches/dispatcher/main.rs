@@ -7,9 +7,9 @@
 //! - [`processes`]: a dispatcher and workers that end with the bench, and the processor time that they take
 //! - [`table`]: what is printed
 //!
-//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part; `--elements=N` reads a dataset of another size,
-//! `--peers=N` measures only so many.
-//! Without `--bench`, as under `cargo test --benches`, each part runs once and small, to keep it working.
+//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part; `--elements=N` reads a dataset of
+//! another size, `--peers=N` measures only so many. Without `--bench`, as under `cargo test --benches`, each
+//! part runs once and small, to keep it working.
 
 mod peers;
 mod processes;

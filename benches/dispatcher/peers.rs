@@ -1,4 +1,5 @@
-//! Many peers: what workers and readers that do nothing but live cost the dispatcher, on connections of their own.
+//! Many peers: what workers and readers that do nothing but live cost the dispatcher, on connections of their
+//! own.
 
 use std::str::FromStr;
 use std::time::Duration;

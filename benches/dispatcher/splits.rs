@@ -1,4 +1,5 @@
-//! Splits a second, end to end: a dispatcher, workers and a counting reader, each a process, over QUIC on loopback.
+//! Splits a second, end to end: a dispatcher, workers and a counting reader, each a process, over QUIC on
+//! loopback.
 
 use std::time::Instant;
 
@@ -14,7 +15,8 @@ use super::table;
 /// Elements of the dataset, `range(0, …)`.
 const ELEMENTS: u64 = 10_000_000;
 const ELEMENTS_SMALL: u64 = 2_000;
-/// Elements of a split: what is asked for is a rate of splits of at most 1 000 elements, and of splits of one.
+/// Elements of a split: what is asked for is a rate of splits of at most 1 000 elements, and of splits of
+/// one.
 const SPLIT_SIZES: [u64; 4] = [1, 10, 100, 1000];
 const WORKERS: usize = 2;
 

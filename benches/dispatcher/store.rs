@@ -1,4 +1,5 @@
-//! The work directory: how large it is after many jobs came and went, and how long a dispatcher with many records takes to start.
+//! The work directory: how large it is after many jobs came and went, and how long a dispatcher with many
+//! records takes to start.
 //!
 //! The machine and the store of the dispatcher, without its sockets.
 
@@ -52,7 +53,8 @@ fn collected(jobs: usize) -> Result<(), String> {
     for client in clients {
         deployment.ask(Role::Submit, Request::Release { client })?;
     }
-    // Every process stays silent for longer than any of its leases. The steps are short, so that the dispatcher itself never counts as away.
+    // Every process stays silent for longer than any of its leases. The steps are short, so that the
+    // dispatcher itself never counts as away.
     let end = deployment.now + SILENCE;
     while deployment.now < end {
         deployment.now += config().sweep_interval;

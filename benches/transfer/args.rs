@@ -32,8 +32,8 @@ Examples:
 
 /// Measures how fast elements travel, beside yardsticks taken in the same run.
 ///
-/// Figures mean something as ratios within one run on one machine. Transports are measured in turn, round after round;
-/// with --rounds above 1 the medians are shown.
+/// Figures mean something as ratios within one run on one machine. Transports are measured in turn, round
+/// after round; with --rounds above 1 the medians are shown.
 #[derive(Debug, Parser)]
 #[command(name = "bench-transfer", version)]
 pub(crate) struct Cli {
@@ -119,7 +119,8 @@ pub(crate) struct Serve {
     /// --key).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5060")]
     pub(crate) bind: SocketAddr,
-    /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key itself.
+    /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key
+    /// itself.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
     #[command(flatten)]
@@ -131,7 +132,8 @@ pub(crate) struct Pull {
     /// The dispatcher that `serve` printed.
     #[arg(value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key itself.
+    /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key
+    /// itself.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
     #[command(flatten)]
@@ -194,7 +196,8 @@ pub(crate) enum Transport {
     RawTcp,
     /// A copy through a Unix stream socket with large buffers.
     UnixSocket,
-    /// Descriptors, one an element, through a bare ring in shared memory, futexes for who sleeps, stamps in the slots.
+    /// Descriptors, one an element, through a bare ring in shared memory, futexes for who sleeps, stamps in
+    /// the slots.
     Ring,
     /// Wake-ups of a sleeping process by a bare futex, 1000 a second without --rate; no bytes.
     Futex,

@@ -1,7 +1,8 @@
-//! Counters that the producing processes and the reader share: what left the task buffers, what was handed over.
+//! Counters that the producing processes and the reader share: what left the task buffers, what was handed
+//! over.
 //!
-//! One page of a file, mapped by all of them. The worker counts an element as it leaves its buffer and looks at once how
-//! many are outstanding then; the reader counts a hand-over before its credit is free.
+//! One page of a file, mapped by all of them. The worker counts an element as it leaves its buffer and looks
+//! at once how many are outstanding then; the reader counts a hand-over before its credit is free.
 #![expect(
     unsafe_code,
     reason = "a mapped file is the only memory that processes share without a library for it"
@@ -43,8 +44,8 @@ impl Gauge {
             .truncate(false)
             .open(path)?;
         file.set_len((LINE_BYTES * LINES) as u64)?;
-        // SAFETY: the file is this benchmark's own, in a directory of its own; its processes map it whole, never
-        // truncate it below this size, and touch it through atomics only.
+        // SAFETY: the file is this benchmark's own, in a directory of its own; its processes map it whole,
+        // never truncate it below this size, and touch it through atomics only.
         let map = unsafe { MmapMut::map_mut(&file)? };
         Ok(Self { map })
     }
@@ -114,8 +115,8 @@ impl Gauge {
             .as_ptr()
             .cast::<u64>()
             .cast_mut();
-        // SAFETY: the place is within the map, aligned to a cache line, lives as long as `self`, and is touched by
-        // atomics alone, here and in the other processes.
+        // SAFETY: the place is within the map and aligned to a cache line. It lives as long as `self`, and
+        // all processes access it through atomics alone.
         unsafe { AtomicU64::from_ptr(place) }
     }
 }

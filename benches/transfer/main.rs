@@ -4,7 +4,8 @@
 //! - [`local`], [`same_host`] — measurements on one host
 //! - [`child`] — the producing processes
 //! - [`service`], [`reading`] — the service itself under load, and the reading end of it
-//! - [`stamp`], [`payload`], [`gauge`] — elements that say when they were made, what is in them, and how many are outstanding
+//! - [`stamp`], [`payload`], [`gauge`] — elements that say when they were made, what is in them, and how many
+//!   are outstanding
 //! - [`yardstick`] — what it is compared with
 //! - [`tally`], [`report`] — elements counted; records, as table and JSON
 
@@ -27,8 +28,8 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-// quinn takes and frees a buffer for every packet it receives. The system's allocator gives large ones back to the
-// kernel each time, which costs a tenth of the throughput.
+// quinn takes and frees a buffer for every packet it receives. The system's allocator gives large ones back
+// to the kernel each time, which costs a tenth of the throughput.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

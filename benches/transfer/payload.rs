@@ -1,7 +1,8 @@
 //! Contents of elements between their stamps, for measuring compression: nothing, noise, or words.
 //!
-//! It is written once a slot, not once an element, so that it costs the producer nothing: elements are of one size, so each
-//! finds what an earlier one left at its place, which two marks behind and before the stamps show.
+//! It is written once a slot, not once an element, so that it costs the producer nothing: elements are of one
+//! size, so each finds what an earlier one left at its place, which two marks behind and before the stamps
+//! show.
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
-//! The reading end of the service under load: the public client, by the transport that is to be measured and no other.
+//! The reading end of the service under load: the public client, by the transport that is to be measured and
+//! no other.
 //!
-//! Owns what is counted at hand-over, and when both ends have come to rest. Refuses to know how workers are started.
+//! Owns what is counted at hand-over, and when both ends have come to rest. Refuses to know how workers are
+//! started.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +25,8 @@ use crate::yardstick::Meter;
 /// How often a worker notes what it copied, and the MTU in force.
 pub(crate) const NOTE_EVERY: Duration = Duration::from_millis(50);
 
-/// How long to wait for the workers to come to rest. With `--rate` they may take longer to use up the credits; then what
-/// left them in the last moments is not counted as copied.
+/// How long to wait for the workers to come to rest. With `--rate` they may take longer to use up the
+/// credits; then what left them in the last moments is not counted as copied.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 /// How long `--pause-at` pauses: ample for every credit to be used up.
@@ -67,8 +69,9 @@ impl Workers<'_> {
         }
     }
 
-    /// Elements that they sent; `None` where nobody says. Waits until they say that none leaves them any more, so that what
-    /// both ends copied is of the same elements: what the reader does not take uses up its credits.
+    /// Elements that they sent; `None` where nobody says. Waits until they say that none leaves them any
+    /// more, so that what both ends copied is of the same elements: what the reader does not take uses up its
+    /// credits.
     fn settle(&self, gauge: &Gauge) -> Option<u64> {
         let noted = match self {
             Self::Here(_) => 0,

@@ -191,7 +191,8 @@ fn median(values: &[f64]) -> f64 {
 
 /// Processor seconds that a process used so far, all threads, user and system; 0 when it is gone.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
-    // Fields 14 and 15 of /proc/PID/stat, in ticks of 10 ms on every Linux; the name before them may hold spaces.
+    // Fields 14 and 15 of /proc/PID/stat, in ticks of 10 ms on every Linux; the name before them may hold
+    // spaces.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat
         .rsplit_once(')')

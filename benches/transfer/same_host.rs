@@ -1,4 +1,5 @@
-//! Measurements of the yardsticks of one host: starts the other process where there is one, puts the record together.
+//! Measurements of the yardsticks of one host: starts the other process where there is one, puts the record
+//! together.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;

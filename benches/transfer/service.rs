@@ -233,7 +233,8 @@ fn worker_config(
     Ok(config)
 }
 
-/// The dispatcher and the workers as processes of their own; the dispatcher's address; the workers' process numbers.
+/// The dispatcher and the workers as processes of their own; the dispatcher's address; the workers' process
+/// numbers.
 fn start_processes(
     key: &ClusterKey,
     load: &Load,

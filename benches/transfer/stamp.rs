@@ -1,7 +1,7 @@
 //! Elements that say who made them and when: the first and the last 8 bytes of each.
 //!
-//! The first word is the worker's number and the element's place in its sequence; the last is the time of its production,
-//! mixed with the first, so that the two ends of an element must belong together.
+//! The first word is the worker's number and the element's place in its sequence; the last is the time of its
+//! production, mixed with the first, so that the two ends of an element must belong together.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,7 +1,8 @@
 //! A link that stands, and who carries frames over it: the lane, or the consumer's thread.
 //!
-//! A link within a host is carried by the consumer while it asks for elements, so that none of them wakes the lane first; the
-//! lane takes over when the consumer stays away. Owns that choice. Refuses to know what frames mean.
+//! A link within a host is carried by the consumer while it asks for elements, so that none of them wakes the
+//! lane first; the lane takes over when the consumer stays away. Owns that choice. Refuses to know what
+//! frames mean.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +22,8 @@ use crate::reader_core::Outgoing;
 /// Steps of a link between two reports on it.
 const STEPS_PER_REPORT: u64 = 64;
 
-/// The time for which a consumer may stay away before the lane carries again. Elements that come meanwhile lie
-/// in shared memory either way; only messages wait.
+/// The time for which a consumer may stay away before the lane carries again. Elements that come meanwhile
+/// lie in shared memory either way; only messages wait.
 const TAKE_OVER_AFTER: Duration = Duration::from_millis(10);
 
 /// A link.
@@ -87,7 +88,8 @@ impl Carrier {
 
     // What the lane does.
 
-    /// Carries frames both ways, or as long as the consumer does only what it does not: ready when the link is lost.
+    /// Carries frames both ways, or as long as the consumer does only what it does not: ready when the link
+    /// is lost.
     pub(crate) fn poll(&self, intake: &Intake, cx: &mut Context<'_>) -> Poll<LinkLost> {
         self.lane.register(cx.waker());
         let mut load = self.load.lock();
@@ -138,8 +140,8 @@ impl Carrier {
 
     // What the consumer does.
 
-    /// Carries frames both ways, as far as that does not need the lane. The lane is at it only for moments, which are waited
-    /// for: it leaves the link to whoever was the last to sleep there.
+    /// Carries frames both ways, as far as that does not need the lane. The lane is at it only for moments,
+    /// which are waited for: it leaves the link to whoever was the last to sleep there.
     pub(crate) fn step(&self, intake: &Intake) {
         let mut load = self.load.lock();
         let Some((load, waker)) = load.as_mut().and_then(|load| {
@@ -264,7 +266,8 @@ impl std::fmt::Debug for Carrier {
     }
 }
 
-/// Checks that a worker's first message greets in this version (D1.1). Packs travel apart and may overtake it.
+/// Checks that a worker's first message greets in this version (D1.1). Packs travel apart and may overtake
+/// it.
 fn check_greeting(frame: &Downstream<InPack>, is_greeted: &mut bool) -> Result<(), LinkLost> {
     match frame {
         Downstream::Message(ToClient::Hello(hello)) => {

@@ -1,4 +1,5 @@
-//! Payload bytes that a reader copied, by worker: its links count what they copy, its consumer what it decompresses.
+//! Payload bytes that a reader copied, by worker: its links count what they copy, its consumer what it
+//! decompresses.
 //!
 //! Outlives links, so that one that broke counts too. Refuses to know why something was copied.
 

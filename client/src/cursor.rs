@@ -1,4 +1,5 @@
-//! The consumer's place in what arrived: takes a delivery from the intake, hands over its elements one by one.
+//! The consumer's place in what arrived: takes a delivery from the intake, hands over its elements one by
+//! one.
 //!
 //! The lock of the intake is taken once a pack and once every few elements, never for each.
 

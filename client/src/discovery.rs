@@ -37,16 +37,17 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// ended.
 const LEASE_LOOK: Duration = Duration::from_millis(50);
 
-/// The longest time that the last reports of a reader that is gone may take, before its client is released (C5.8). A released client loses
-/// the splits that it has not reported as done, so a dispatcher that is away is waited for.
+/// The longest time that the last reports of a reader that is gone may take, before its client is released
+/// (C5.8). A released client loses the splits that it has not reported as done, so a dispatcher that is away
+/// is waited for.
 pub(crate) const LAST_REPORTS_MAX: Duration = Duration::from_secs(120);
 
 /// The time that they may take once the service is closed or shut down: a process that ends waits for nobody.
 const CLOSING_REPORTS_MAX: Duration = Duration::from_millis(500);
 
-/// Connects the feed of an iteration. Must be called within a tokio runtime, which then carries it; the feed ends with the reader.
-/// `closing` becomes true, or loses its sender, when the reader's process stops to use the service. `held` is dropped when the
-/// dispatcher knows that the reader is gone, or cannot be told.
+/// Connects the feed of an iteration. Must be called within a tokio runtime, which then carries it; the feed
+/// ends with the reader. `closing` becomes true, or loses its sender, when the reader's process stops to use
+/// the service. `held` is dropped when the dispatcher knows that the reader is gone, or cannot be told.
 pub fn discover(handle: IterationHandle, closing: watch::Receiver<bool>, held: impl Send + 'static) -> Feed {
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (reports, reports_queue) = mpsc::channel(REPORTS_MAX);
@@ -65,7 +66,8 @@ pub fn discover(handle: IterationHandle, closing: watch::Receiver<bool>, held: i
     }
 }
 
-/// Ends when the reader is dropped: passes on its last reports, then releases the client, which is unknown from then on.
+/// Ends when the reader is dropped: passes on its last reports, then releases the client, which is unknown
+/// from then on.
 async fn pass(
     mut handle: IterationHandle,
     (events, reports): (mpsc::Sender<TaskEvent>, mpsc::Receiver<Report>),
@@ -111,7 +113,8 @@ async fn pass_pace(to: &IterationReporter, meter: &PaceMeter) {
     }
 }
 
-/// Passes on what the dispatcher tells, until the reader is gone or the service was shut down. Returns whether the latter is known.
+/// Passes on what the dispatcher tells, until the reader is gone or the service was shut down. Returns
+/// whether the latter is known.
 async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEvent>) -> bool {
     let (mut is_caught_up, mut is_doubted) = (false, false);
     let (mut contact, reporter) = (handle.contact(), handle.reporter());
@@ -268,8 +271,8 @@ impl ReportTo for IterationReporter {
     }
 }
 
-/// One at a time, each until it was answered: the dispatcher takes splits that a removal does not name for splits that
-/// nobody has seen, unless it heard of them before (C6.1, C6.4).
+/// One at a time, each until it was answered: the dispatcher takes splits that a removal does not name for
+/// splits that nobody has seen, unless it heard of them before (C6.1, C6.4).
 async fn pass_reports(to: &impl ReportTo, mut reports: mpsc::Receiver<Report>) {
     while let Some(report) = reports.recv().await {
         let mut backoff = BACKOFF_MIN;
@@ -285,7 +288,8 @@ async fn pass_reports(to: &impl ReportTo, mut reports: mpsc::Receiver<Report>) {
     }
 }
 
-/// Returns whether asking again would end the same way. Of a session that failed the reader hears as an event.
+/// Returns whether asking again would end the same way. Of a session that failed the reader hears as an
+/// event.
 pub(crate) fn is_final(code: Code) -> bool {
     match code {
         Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted => false,

@@ -21,7 +21,8 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Longest wait between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// Keeps the link to `worker` until nothing of it is wanted. Out of reach for `give_up` it is waited for no longer than for others.
+/// Keeps the link to `worker` until nothing of it is wanted. Out of reach for `give_up` it is waited for no
+/// longer than for others.
 pub(crate) async fn drive(
     waiter: Arc<Waiter>,
     connector: Arc<dyn Connector>,
@@ -47,7 +48,8 @@ pub(crate) async fn drive(
                     }
                     LinkLost::Full(_) | LinkLost::Resource(_) => {}
                 }
-                // A link that broke at once is a failure like any other, unless the worker had answered for a task on it.
+                // A link that broke at once is a failure like any other, unless the worker had answered for a
+                // task on it.
                 if connected_at.elapsed() > BACKOFF_MAX {
                     backoff = BACKOFF_MIN;
                     intake.act(|core| core.note_stood(&worker));

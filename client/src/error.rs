@@ -5,7 +5,8 @@ use thiserror::Error;
 
 use crate::loss::DataLoss;
 
-/// Why a reader has no further elements although its iteration is not over. Once returned, it is returned again.
+/// Why a reader has no further elements although its iteration is not over. Once returned, it is returned
+/// again.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -71,8 +72,8 @@ pub enum ReadError {
         /// The reason that it gave.
         reason: String,
     },
-    /// Elements were lost with their worker. Everything else was handed over before: this stands in place of the end, unless
-    /// [`ReaderConfig::on_lost`](crate::ReaderConfig::on_lost) says otherwise.
+    /// Elements were lost with their worker. Everything else was handed over before: this stands in place of
+    /// the end, unless [`ReaderConfig::on_lost`](crate::ReaderConfig::on_lost) says otherwise.
     #[error("{0}. All others were delivered; `on_lost` set to \"warn\" or \"ignore\" ends without an error")]
     DataLost(DataLoss),
     /// No worker is left to read from, or none for a share of the data.

@@ -1,4 +1,5 @@
-//! The events of an iteration that a reader follows. Knows neither the dispatcher's messages nor what a reader does.
+//! The events of an iteration that a reader follows. Knows neither the dispatcher's messages nor what a
+//! reader does.
 
 use millstream_dataplane::TaskId;
 
@@ -10,7 +11,8 @@ use crate::place::WorkerPlace;
 pub enum TaskEvent {
     /// A worker has a task for this reader.
     Added(TaskSource),
-    /// A task is no more; nothing further comes of it. Answered with [`Report::Removed`](crate::Report::Removed).
+    /// A task is no more; nothing further comes of it. Answered with
+    /// [`Report::Removed`](crate::Report::Removed).
     Removed {
         /// The task.
         task: TaskId,
@@ -78,7 +80,8 @@ pub enum TaskEvent {
         /// The person who asked for it, in words.
         by: String,
     },
-    /// Whether the dispatcher may have ended this reader's lease without its knowledge: meanwhile nothing is handed over (C4.4).
+    /// Whether the dispatcher may have ended this reader's lease without its knowledge: meanwhile nothing is
+    /// handed over (C4.4).
     LeaseDoubted(bool),
     /// The dispatcher has ended this reader's lease (C4.3).
     Lapsed,
@@ -97,6 +100,7 @@ pub struct TaskSource {
     pub worker: WorkerPlace,
     /// The dispatcher's ticket for it.
     pub ticket: Vec<u8>,
-    /// The first round of a coordinated read that it takes part in; `None`: that is settled later. Has no meaning elsewhere.
+    /// The first round of a coordinated read that it takes part in; `None`: that is settled later. Has no
+    /// meaning elsewhere.
     pub start_round: Option<u64>,
 }

@@ -13,8 +13,9 @@ use crate::report::Report;
 pub struct Feed {
     /// Events of the iteration, in order.
     pub events: mpsc::Receiver<TaskEvent>,
-    /// Reports to the dispatcher, each to be delivered before the next: what a task's removal leaves out was reported
-    /// before. What finds no room here is joined with what follows. The last ones come when the other end of `events` is gone.
+    /// Reports to the dispatcher, each to be delivered before the next: what a task's removal leaves out was
+    /// reported before. What finds no room here is joined with what follows. The last ones come when the
+    /// other end of `events` is gone.
     pub reports: mpsc::Sender<Report>,
     /// The meter in which the reader notes its pace.
     pub pace: Arc<PaceMeter>,

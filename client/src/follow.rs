@@ -1,7 +1,9 @@
-//! Follows an iteration: starts a driver for each worker that has a task of it, and tells the dispatcher what was seen.
+//! Follows an iteration: starts a driver for each worker that has a task of it, and tells the dispatcher what
+//! was seen.
 //!
-//! Never waits for one thing alone: what cannot be reported yet stays with the intake. Refuses to know how events come in
-//! and reports go out: they are channels, which the control plane's client fills and drains, or a test.
+//! Never waits for one thing alone: what cannot be reported yet stays with the intake. Refuses to know how
+//! events come in and reports go out: they are channels, which the control plane's client fills and drains,
+//! or a test.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -25,16 +27,17 @@ use crate::waiter::Waiter;
 /// reports: short enough for the dispatcher, long enough that many splits go into one.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How often once there was nothing to book or report for a while: a reader that waits costs its trainer next to nothing. Also how
-/// often a worker is asked again for a task that it did not know: about as long as the dispatcher takes to tell it.
+/// How often once there was nothing to book or report for a while: a reader that waits costs its trainer next
+/// to nothing. Also how often a worker is asked again for a task that it did not know: about as long as the
+/// dispatcher takes to tell it.
 const IDLE_TICK: Duration = Duration::from_millis(20);
 
 /// The shortest time between two looks of `Auto` at the rate: several round trips of all but the longest
 /// paths.
 const RESIZE_EVERY: Duration = Duration::from_millis(100);
 
-/// The time for which links stay when the reader is gone, so that its workers hear that it wants nothing more.
-/// A worker that does not hear it keeps sent elements for a reader that might come back.
+/// The time for which links stay when the reader is gone, so that its workers hear that it wants nothing
+/// more. A worker that does not hear it keeps sent elements for a reader that might come back.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// The limits of waiting.
@@ -46,7 +49,8 @@ pub(crate) struct Patience {
     pub(crate) workers: Duration,
 }
 
-/// Follows until the reader is gone, which drops the other end of `gone`, and ends the drivers and the feed with itself.
+/// Follows until the reader is gone, which drops the other end of `gone`, and ends the drivers and the feed
+/// with itself.
 pub(crate) async fn follow(
     waiter: Arc<Waiter>,
     connector: Arc<dyn Connector>,

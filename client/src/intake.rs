@@ -1,7 +1,8 @@
 //! The reader's core behind its lock, shared between the reader's lane and its consumer.
 //!
-//! Owns the lock, the clock, and who is woken by what comes out of the core: links for messages, the consumer for elements. The
-//! lock is taken once a pack, and once every few elements. Refuses to know what frames and events mean.
+//! Owns the lock, the clock, and who is woken by what comes out of the core: links for messages, the consumer
+//! for elements. The lock is taken once a pack, and once every few elements. Refuses to know what frames and
+//! events mean.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use crate::notice::{Notice, Notices};
 use crate::place::WorkerPlace;
 use crate::reader_core::{Handing, Obeyed, Outgoing, ReaderCore, Reading};
 
-/// The next elements, the end of the iteration, or the reason why nothing follows; pending while there is nothing.
+/// The next elements, the end of the iteration, or the reason why nothing follows; pending while there is
+/// nothing.
 pub(crate) type Next = Poll<Result<Option<Handing>, ReadError>>;
 
 #[derive(Debug)]
@@ -111,7 +113,8 @@ impl Intake {
 
     // The calls of the lane.
 
-    /// Takes an event of the iteration, and tells the user what the event asks for. Returns the work that is left.
+    /// Takes an event of the iteration, and tells the user what the event asks for. Returns the work that is
+    /// left.
     pub(crate) fn obey(&self, event: TaskEvent) -> Obeyed {
         let (obeyed, notice) = self.act_and_wake(|core| core.obey(event));
         self.tell(notice);
@@ -161,7 +164,8 @@ impl Intake {
         Poll::Pending
     }
 
-    /// Returns the place of the worker if any task of it is still to be read. If not, a later task of it needs a new driver.
+    /// Returns the place of the worker if any task of it is still to be read. If not, a later task of it
+    /// needs a new driver.
     pub(crate) fn place_if_wanted(&self, worker: &str) -> Option<WorkerPlace> {
         let mut locked = self.locked.lock();
         let place = locked.core.place_if_wanted(worker);
@@ -196,7 +200,8 @@ impl Intake {
         }
     }
 
-    /// Notes what the consumer handed over, and tells workers what arrived. Returns false if that was nothing.
+    /// Notes what the consumer handed over, and tells workers what arrived. Returns false if that was
+    /// nothing.
     pub(crate) fn tick(&self) -> bool {
         self.act(|core| core.tick(self.handed()))
     }
@@ -209,8 +214,8 @@ impl Intake {
         self.act(|core| self.next(core))
     }
 
-    /// Tells the core of something from the consumer's thread, which then carries messages for workers of its host: the second
-    /// result says whether there are any.
+    /// Tells the core of something from the consumer's thread, which then carries messages for workers of its
+    /// host: the second result says whether there are any.
     pub(crate) fn as_consumer<R>(&self, act: impl FnOnce(&mut ReaderCore) -> R) -> (R, bool) {
         let mut locked = self.locked.lock();
         locked.core.pass(Instant::now());
@@ -238,8 +243,8 @@ impl Intake {
         self.handed.load(Ordering::Acquire)
     }
 
-    /// Notes the pack that the consumer takes in hand, and the leases that it met in the pack before. Returns how many hand-overs
-    /// may go unreported.
+    /// Notes the pack that the consumer takes in hand, and the leases that it met in the pack before. Returns
+    /// how many hand-overs may go unreported.
     pub(crate) fn note_at_hand(&self, task: TaskId, pack: &Pack, leases: &mut Vec<(TaskId, u64)>) -> u64 {
         self.act(|core| {
             core.note_at_hand(task, pack, leases);

@@ -4,12 +4,15 @@
 //! - `reader_core`: the reader as a pure state machine
 //! - `intake`: that machine behind its lock, shared between the reader's lane and its consumer
 //! - `cursor`: the consumer's place in what arrived; `waiter`: how its thread waits for more
-//! - `follow`: carries out the events of the iteration; [`TaskEvent`], [`Report`], [`Feed`]: how they come in and reports go out
+//! - `follow`: carries out the events of the iteration; [`TaskEvent`], [`Report`], [`Feed`]: how they come in
+//!   and reports go out
 //! - `discovery`: those events from the dispatcher, and the reports to it
-//! - [`Connector`], `driver`, `carrier`: links to workers, how they are kept, and who carries frames over them
+//! - [`Connector`], `driver`, `carrier`: links to workers, how they are kept, and who carries frames over
+//!   them
 //! - `guard`: what becomes of panics
 //! - [`WorkerPlace`]: where a worker is
-//! - [`DataLoss`], [`OnLost`]: lost splits, and what becomes of the end; [`Notice`]: what users hear of meanwhile
+//! - [`DataLoss`], [`OnLost`]: lost splits, and what becomes of the end; [`Notice`]: what users hear of
+//!   meanwhile
 //! - [`ReaderStats`]: what was measured; `copies`: what was copied; `pace`: what of it the dispatcher is told
 //! - `alloc`: the memory of decompressed elements
 

@@ -1,4 +1,5 @@
-//! Splits that were lost with their worker, as users see them, and the setting that says what a reader does about them.
+//! Splits that were lost with their worker, as users see them, and the setting that says what a reader does
+//! about them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,12 +23,14 @@ pub struct LostSplits {
 /// The behaviour of a reader at the end of an iteration of which splits were lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnLost {
-    /// Returns [`ReadError::DataLost`](crate::ReadError::DataLost) in place of the end, after everything that arrived.
+    /// Returns [`ReadError::DataLost`](crate::ReadError::DataLost) in place of the end, after everything that
+    /// arrived.
     #[default]
     Raise,
     /// Says so, by [`ReaderConfig::on_notice`](crate::ReaderConfig::on_notice) or in the log, and ends.
     Warn,
-    /// Ends as if nothing were missing; [`ReaderStats::lost_splits`](crate::ReaderStats::lost_splits) still names them.
+    /// Ends as if nothing were missing; [`ReaderStats::lost_splits`](crate::ReaderStats::lost_splits) still
+    /// names them.
     Ignore,
 }
 

@@ -1,7 +1,7 @@
 //! The reader of an iteration: elements as an async stream or one by one on a thread.
 //!
-//! Owns the lane on which its links live; dropping the reader ends them. Buffers at most what `max_outstanding` and
-//! `max_outstanding_bytes` allow.
+//! Owns the lane on which its links live; dropping the reader ends them. Buffers at most what
+//! `max_outstanding` and `max_outstanding_bytes` allow.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -43,21 +43,21 @@ pub struct ReaderConfig {
     /// The name of this trainer, where the job has the cross-trainer cache, and only there. Readers of one
     /// name share one place in the cache, so that each gets a part. Default none.
     pub trainer_id: Option<String>,
-    /// Whether other readers may share the job. Under `Auto` this one then takes no more ahead than it has lately used. Default no; a
-    /// service says so of jobs that have a name.
+    /// Whether other readers may share the job. Under `Auto` this one then takes no more ahead than it has
+    /// lately used. Default no; a service says so of jobs that have a name.
     pub is_shared: bool,
-    /// Whether a split is one element at most, so that a reader that has an element has all of its split. Then no split of a worker that
-    /// has gone is reported lost though its element is here; default false.
+    /// Whether a split is one element at most, so that a reader that has an element has all of its split.
+    /// Then no split of a worker that has gone is reported lost though its element is here; default false.
     pub whole_splits: bool,
-    /// How long a worker that the dispatcher holds to be alive may be out of reach before reading fails where nothing else is left to
-    /// read; default 30 s. A worker that answers and does not know its task has four times as long. Time in which the dispatcher is out
-    /// of reach does not count.
+    /// Time that a live worker may be out of reach before reading fails, if nothing else is left to read;
+    /// default 30 s. A worker that answers and does not know its task has four times as long. Time in which
+    /// the dispatcher is out of reach does not count.
     pub worker_give_up: Duration,
     /// The time for which a reader waits for a first worker. Default 1 h, since clusters that grow on demand
     /// have none at first.
     pub no_workers_give_up: Duration,
-    /// The time after which a blocked thread looks up by itself, so that nothing can keep it for ever. Default
-    /// 500 ms.
+    /// The time after which a blocked thread looks up by itself, so that nothing can keep it for ever.
+    /// Default 500 ms.
     pub look_up_every: Duration,
     /// The end of an iteration whose splits were lost with their worker. Default [`OnLost::Raise`].
     pub on_lost: OnLost,
@@ -186,8 +186,8 @@ impl Reader {
     /// The next element; blocks the thread until there is one. `None` at the end, and again whenever asked.
     ///
     /// # Errors
-    /// [`ReadError`], after everything that arrived before it; then the same again whenever asked. An end after which elements
-    /// are missing is an error, too, unless [`ReaderConfig::on_lost`] says otherwise.
+    /// [`ReadError`], after everything that arrived before it; then the same again whenever asked. An end
+    /// after which elements are missing is an error, too, unless [`ReaderConfig::on_lost`] says otherwise.
     pub fn next_element(&mut self) -> Result<Option<Element>, ReadError> {
         if let Some(handover) = self.cursor.next_at_hand() {
             return self.hand_over(handover);
@@ -242,9 +242,10 @@ impl Reader {
         Poll::Ready(self.hand_over(handover))
     }
 
-    /// Has the element that was handed over last count as outstanding still, because the consumer keeps it until others come. While any does,
-    /// no worker holds more than its share of what may be outstanding, so those that are ahead wait for the others. Returns whose it is, for
-    /// [`Reader::let_go`]; `None`: nothing was handed over.
+    /// Has the element that was handed over last count as outstanding still, because the consumer keeps it
+    /// until others come. While any does, no worker holds more than its share of what may be outstanding, so
+    /// those that are ahead wait for the others. Returns whose it is, for [`Reader::let_go`]; `None`: nothing
+    /// was handed over.
     pub fn keep(&self) -> Option<TaskId> {
         let task = self.cursor.task_at_hand()?;
         self.intake.act(|core| core.keep(task));

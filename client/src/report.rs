@@ -50,10 +50,11 @@ pub enum Report {
 /// The splits of a removed task that this reader has elements of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenSplits {
-    /// Leases of splits that it has elements of, but not all: ascending, apart from each other. More than the task ever
-    /// held counts as all of those.
+    /// Leases of splits that it has elements of, but not all: ascending, apart from each other. More than the
+    /// task ever held counts as all of those.
     pub partial: Vec<RangeInclusive<u64>>,
-    /// In coordinated reads: how many of the task's groups this reader hands over without knowing the verdict.
+    /// In coordinated reads: how many of the task's groups this reader hands over without knowing the
+    /// verdict.
     pub released: u64,
 }
 

@@ -24,7 +24,8 @@ pub enum Bottleneck {
     Trainer,
     /// The trainer waits, and workers say that they have nothing ready.
     Workers,
-    /// The trainer waits although workers have elements: the path between them, or too few of them outstanding.
+    /// The trainer waits although workers have elements: the path between them, or too few of them
+    /// outstanding.
     Network,
     /// The trainer waits for the dispatcher: it is out of reach, or has not said what is to be read next.
     Dispatcher,
@@ -65,8 +66,8 @@ pub struct ReaderStats {
     pub bottleneck: Bottleneck,
     /// Splits of which elements were lost with their worker.
     pub lost_splits: Vec<LostSplits>,
-    /// The properties of the links to the workers, by address, a moment ago: the transport, and the reason why
-    /// it is not a better one.
+    /// The properties of the links to the workers, by address, a moment ago: the transport, and the reason
+    /// why it is not a better one.
     pub links: BTreeMap<String, LinkReport>,
 }
 
@@ -121,8 +122,8 @@ impl Stopwatch {
         self.waits_us.saturating_record((time.as_micros() as u64).max(1));
     }
 
-    /// Returns the figures. `waits` is how long the wait that goes on has lasted. `looks` says what the consumer was found to wait
-    /// for, and whether all links are within this host.
+    /// Returns the figures. `waits` is how long the wait that goes on has lasted. `looks` says what the
+    /// consumer was found to wait for, and whether all links are within this host.
     pub(crate) fn stats(
         &self,
         now: Instant,

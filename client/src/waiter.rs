@@ -1,8 +1,8 @@
-//! How a consumer's thread waits for elements: it carries the links to workers of its own host itself, and sleeps at all of
-//! them.
+//! How a consumer's thread waits for elements: it carries the links to workers of its own host itself, and
+//! sleeps at all of them.
 //!
-//! An element then wakes one thread, the one that wants it. Where there are no such links, or the system cannot wait at
-//! several places, the lane carries and wakes it.
+//! An element then wakes one thread, the one that wants it. Where there are no such links, or the system
+//! cannot wait at several places, the lane carries and wakes it.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -63,7 +63,8 @@ impl Waiter {
         }
     }
 
-    /// The next elements, for a thread, which waits `timeout` at most; `Ok(None)` at the end. `Pending` when nothing came.
+    /// The next elements, for a thread, which waits `timeout` at most; `Ok(None)` at the end. `Pending` when
+    /// nothing came.
     pub(crate) fn wait_next(&self, timeout: Duration, linger: &mut Linger) -> Next {
         if let next @ Poll::Ready(_) = self.take(false) {
             return next;
@@ -99,7 +100,8 @@ impl Waiter {
                     return next;
                 }
                 let is_over = self.doze(until);
-                // Whatever woke this thread: while it was to sleep at a link, nobody else heard of what comes there.
+                // Whatever woke this thread: while it was to sleep at a link, nobody else heard of what comes
+                // there.
                 self.carry();
                 is_over
             } else {

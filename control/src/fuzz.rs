@@ -1,5 +1,5 @@
-//! Fuzz targets of the control plane: its messages, its records, and the dispatcher behind them. CONTRIBUTING.md says how to search for
-//! new inputs.
+//! Fuzz targets of the control plane: its messages, its records, and the dispatcher behind them.
+//! CONTRIBUTING.md says how to search for new inputs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -88,7 +88,8 @@ fn records() {
         });
 }
 
-/// Peers of every role say anything, one message after the other: the dispatcher's invariants hold, and each request has one answer.
+/// Peers of every role say anything, one message after the other: the dispatcher's invariants hold, and each
+/// request has one answer.
 #[test]
 fn dispatching() {
     bolero::check!()
@@ -115,7 +116,8 @@ impl Rig {
         }
     }
 
-    /// Each message follows a byte that says whose it is: two bits for the session, two for the role, the rest for what happens.
+    /// Each message follows a byte that says whose it is: two bits for the session, two for the role, the
+    /// rest for what happens.
     fn run(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while let Some(head) = bytes.get(at) {

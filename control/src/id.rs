@@ -51,8 +51,8 @@ numbered_id!(
     first = 5000
 );
 numbered_id!(
-    /// One process' relation with the dispatcher, across reconnections: a random number that the process draws. A worker's
-    /// session is its incarnation.
+    /// One process' relation with the dispatcher, across reconnections: a random number that the process
+    /// draws. A worker's session is its incarnation.
     SessionId,
     first = 0
 );
@@ -62,7 +62,8 @@ numbered_id!(
     first = 1
 );
 numbered_id!(
-    /// One life of a dispatcher's state: it changes when the dispatcher comes back having forgotten everything.
+    /// One life of a dispatcher's state: it changes when the dispatcher comes back having forgotten
+    /// everything.
     BootId,
     first = 0
 );

@@ -1,4 +1,5 @@
-//! The parameters of a job: its dataset and the way in which it is read. Two requests for one name must agree.
+//! The parameters of a job: its dataset and the way in which it is read. Two requests for one name must
+//! agree.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -287,7 +288,8 @@ pub struct JobParameters {
     /// The fate of a pass whose readers have left it.
     #[cbor(n(5), default)]
     pub abandoned: Abandoned,
-    /// Whether its readers take elements in the order of their splits, and wait for the earliest one that is missing.
+    /// Whether its readers take elements in the order of their splits, and wait for the earliest one that is
+    /// missing.
     #[cbor(n(6), default)]
     pub in_order: bool,
 }

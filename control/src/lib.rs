@@ -1,8 +1,8 @@
 //! The control plane: datasets, jobs, iterations, tasks, splits, leases, and the dispatcher.
 //!
-//! A pure core, [`Dispatcher`], decides; a thin shell carries its requests and pushes over QUIC. Definitions of datasets
-//! are opaque bytes here, element specifications too, and a worker is an address and a ticket key. The protocol is in
-//! `control/PROTOCOL.md`.
+//! A pure core, [`Dispatcher`], decides; a thin shell carries its requests and pushes over QUIC. Definitions
+//! of datasets are opaque bytes here, element specifications too, and a worker is an address and a ticket
+//! key. The protocol is in `control/PROTOCOL.md`.
 //!
 //! | module | what it owns |
 //! |---|---|

@@ -11,8 +11,8 @@ use crate::links::LinkCounts;
 /// Bytes of a bottleneck's name; of a longer one the beginning is told.
 pub const BOTTLENECK_BYTES_MAX: usize = 64;
 
-/// The progress of a task or a client, and the time that it takes for an element without waiting for the other
-/// side.
+/// The progress of a task or a client, and the time that it takes for an element without waiting for the
+/// other side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Pace {
     /// Elements that a task has produced, or that a client has handed to its user, since it began.

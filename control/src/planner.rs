@@ -1,5 +1,5 @@
-//! The planner's view of datasets: facts, and the division of sources into splits. Control does not understand
-//! definitions.
+//! The planner's view of datasets: facts, and the division of sources into splits. Control does not
+//! understand definitions.
 //!
 //! A definition is opaque bytes here. The root library implements [`Planner`] with the pipeline's analysis.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -20,8 +20,8 @@ pub trait Planner: Send + Sync {
     /// The definition cannot be read, or names a function that is not registered.
     fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError>;
 
-    /// How the sources divide in pass `repetition` over the dataset, listing files where they must be listed, in the order
-    /// in which that pass deals them out. May do I/O.
+    /// Divides the sources in pass `repetition` over the dataset, in the order in which that pass deals them
+    /// out. Lists files where they must be listed. May do I/O.
     ///
     /// # Errors
     /// A listing fails or finds nothing.

@@ -104,8 +104,8 @@ pub struct Seen {
     /// Leases of which it received some elements, not all.
     #[n(1)]
     pub partial: Vec<LeaseRange>,
-    /// In coordinated reads: how many of the task's groups every consumer has received, as far as this one was told. It hands
-    /// over no more before the verdict.
+    /// In coordinated reads: how many of the task's groups every consumer has received, as far as this one
+    /// was told. It hands over no more before the verdict.
     #[cbor(n(2), default)]
     pub released: u64,
 }

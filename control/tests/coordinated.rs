@@ -1,4 +1,5 @@
-//! Coordinated reads over real connections: consumers in processes of their own, late and lost workers, a restart.
+//! Coordinated reads over real connections: consumers in processes of their own, late and lost workers, a
+//! restart.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Processes with a key that send more than the dispatcher reads: flow control stops them, and others are served.
+//! Processes with a key that send more than the dispatcher reads: flow control stops them, and others are
+//! served.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A dispatcher that hangs or cannot store, a file system that does not answer, a process that does not listen.
+//! A dispatcher that hangs or cannot store, a file system that does not answer, a process that does not
+//! listen.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -35,7 +36,8 @@ async fn a_dispatcher_that_hangs_while_storing_counts_as_silent() {
     within("the answer", asked).await.unwrap().unwrap();
 }
 
-/// C5.5: what a finished task holds counts as read, so it is not finished while it holds what nobody has begun.
+/// C5.5: what a finished task holds counts as read, so it is not finished while it holds what nobody has
+/// begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_is_not_finished_before_its_splits_are_given_back() {
     let cluster = Cluster::new();

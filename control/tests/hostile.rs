@@ -473,8 +473,8 @@ async fn streams_never_finished_and_pushes_never_read_harm_nobody_else() {
                 open.push((send, recv));
             }
         }
-        // Of each of these it is told that it is gone. The one packet that says why it is disconnected may be lost, where pushes
-        // fill its socket faster than it is emptied: the dispatcher's log says it.
+        // Of each of these it is told that it is gone. The one packet that says why it is disconnected may be
+        // lost, where pushes fill its socket faster than it is emptied: the dispatcher's log says it.
         let clients = Value::List((0..10_000).map(Value::Number).collect());
         deaf.send.write_all(&framed(&list![1, clients])).await.unwrap();
         deaf.closed().await;

@@ -1,4 +1,5 @@
-//! Requests of a process with a key, changed at random: each is answered, nothing crashes, and memory stays as it is.
+//! Requests of a process with a key, changed at random: each is answered, nothing crashes, and memory stays
+//! as it is.
 
 use std::time::{Duration, Instant};
 

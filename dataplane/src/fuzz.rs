@@ -1,5 +1,5 @@
-//! Fuzz targets of the data plane: frames, messages, and the state machines of both sides behind them. CONTRIBUTING.md says how to
-//! search for new inputs.
+//! Fuzz targets of the data plane: frames, messages, and the state machines of both sides behind them.
+//! CONTRIBUTING.md says how to search for new inputs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

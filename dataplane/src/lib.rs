@@ -1,5 +1,5 @@
-//! How elements move from workers to clients: exactly as many as were granted, in order, without loss while both
-//! processes live. `PROTOCOL.md` beside this crate has the rules.
+//! How elements move from workers to clients: exactly as many as were granted, in order, without loss while
+//! both processes live. `PROTOCOL.md` beside this crate has the rules.
 //!
 //! - [`proto`]: the pure protocol: messages, the credit account, both halves of a subscription
 //! - [`transport`]: how frames cross: in memory, over QUIC

@@ -1,12 +1,13 @@
-//! How long a thread looks for something before it sleeps: a while where it is usually about to come, else not at all.
+//! How long a thread looks for something before it sleeps: a while where it is usually about to come, else
+//! not at all.
 //!
 //! Pure: told how long waits took. Refuses to know clocks, and what is waited for.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
 
-/// The longest time for which a thread looks: a few times the cost of putting it to sleep and waking it, so
-/// that looking in vain costs little more than the sleep that follows.
+/// The longest time for which a thread looks: a few times the cost of sleeping and waking, so that looking in
+/// vain costs little more than the sleep that follows.
 pub const LOOK_MAX: Duration = Duration::from_micros(50);
 
 /// The number of short waits among the last eight that make a thread look.

@@ -23,8 +23,8 @@ pub struct Element {
 }
 
 impl Element {
-    /// Validates the element that `slot` is, exactly. Allocates nothing for a static spec with at most one provenance
-    /// entry.
+    /// Validates the element that `slot` is, exactly. Allocates nothing for a static spec with at most one
+    /// provenance entry.
     ///
     /// # Errors
     /// [`HeaderError`] for any bytes that are not an element of this layout.
@@ -113,7 +113,8 @@ impl Element {
         Some(self.slot.slice(range))
     }
 
-    /// A copy on the heap, which keeps nothing of the pack or pool alive: for those who keep elements for long.
+    /// A copy on the heap, which keeps nothing of the pack or pool alive: for those who keep elements for
+    /// long.
     ///
     /// # Errors
     /// [`AllocError`] when the heap has no room.

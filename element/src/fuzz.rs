@@ -1,5 +1,5 @@
-//! Fuzz targets of the element's decoders. `cargo test` replays their corpora and adds random inputs; CONTRIBUTING.md says how to
-//! search for new inputs.
+//! Fuzz targets of the element's decoders. `cargo test` replays their corpora and adds random inputs;
+//! CONTRIBUTING.md says how to search for new inputs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -73,7 +73,8 @@ fn strings() {
         });
 }
 
-/// Layouts that differ in what their headers hold: nothing, a component that varies, strings, many components.
+/// Layouts that differ in what their headers hold: nothing, a component that varies, strings, many
+/// components.
 static LAYOUTS: LazyLock<[Arc<Layout>; 4]> = LazyLock::new(|| {
     let varying = TensorSpec::with_dims(Dtype::F32, &[None, Some(2)]);
     let specs = [
@@ -88,7 +89,8 @@ static LAYOUTS: LazyLock<[Arc<Layout>; 4]> = LazyLock::new(|| {
     specs.map(|spec| Layout::new(spec.unwrap()).unwrap())
 });
 
-/// Opens an element in memory of this process and of another: both say the same, and every view lies in the element.
+/// Opens an element in memory of this process and of another: both say the same, and every view lies in the
+/// element.
 fn open(layout: &Arc<Layout>, bytes: &[u8]) {
     let mut slot = HeapAlloc.alloc(bytes.len()).unwrap();
     slot.copy_from_slice(bytes);

@@ -1,7 +1,8 @@
 //! Elements and their parts: dtypes, specs, structures, slots, packs and archived headers. Knows no network,
 //! no task and no clock.
 //!
-//! - `dtype`, `spec`, `structure`, `spec_codec`: what a task promises about its elements, and its bytes on the wire
+//! - `dtype`, `spec`, `structure`, `spec_codec`: what a task promises about its elements, and its bytes on
+//!   the wire
 //! - `slot`: the aligned memory that elements live in, and who hands it out
 //! - `header`: the archive at the end of an element, where its parts lie, and the validator
 //! - `pack`: many elements side by side in one slot, taken while more are written

@@ -130,7 +130,8 @@ impl TensorSpec {
     }
 }
 
-/// The product of dimensions, `None` when one is unknown or the product exceeds `u64`. A zero anywhere makes it zero.
+/// The product of dimensions, `None` when one is unknown or the product exceeds `u64`. A zero anywhere makes
+/// it zero.
 pub(crate) fn items_in(dims: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let mut items = Some(1u64);
     let mut empty = false;
@@ -233,8 +234,8 @@ impl ElementSpec {
     /// This spec with a leading dimension on every component, as a batch has it.
     ///
     /// # Errors
-    /// [`SpecError::RankTooHigh`], or [`SpecError::Composite`]: ragged and sparse tensors do not batch by a leading
-    /// dimension.
+    /// [`SpecError::RankTooHigh`], or [`SpecError::Composite`]: ragged and sparse tensors do not batch by a
+    /// leading dimension.
     pub fn batched(&self, size: Option<u64>) -> Result<ElementSpec, SpecError> {
         if has_composite(&self.structure) {
             return Err(SpecError::Composite);

@@ -1,6 +1,6 @@
 //! Specs on the wire: CBOR with numbered fields. Unknown fields are skipped, so that versions can add some.
-//! Refuses more than [`MAX_SPEC_BYTES`], and lists or nesting beyond the bounds of `spec` and `structure`, before
-//! allocating for them.
+//! Refuses more than [`MAX_SPEC_BYTES`], and lists or nesting beyond the bounds of `spec` and `structure`,
+//! before allocating for them.
 //!
 //! `spec = {0: structure, 1: [tensor]}`; `tensor = {0: dtype code, ? 1: [uint or null]}`;
 //! `structure = {0: kind, ? 1: [structure], ? 2: [name], ? 3: ragged rank}`.
@@ -15,8 +15,8 @@ use crate::dtype::Dtype;
 use crate::spec::{ElementSpec, MAX_COMPONENTS, MAX_RANK, SpecError, TensorSpec};
 use crate::structure::{MAX_DEPTH, MAX_NAME_BYTES, MAX_NODES, Structure, StructureError};
 
-/// Bytes of an encoded spec. The other bounds keep every spec below it: 32 KiB of names, 256 nodes of at most 24 bytes,
-/// 64 tensors of at most 160.
+/// Bytes of an encoded spec. The other bounds keep every spec below it: 32 KiB of names, 256 nodes of at most
+/// 24 bytes, 64 tensors of at most 160.
 pub const MAX_SPEC_BYTES: usize = 64 << 10;
 
 /// Why bytes are not a spec. All variants blame whoever wrote the bytes.

@@ -1,5 +1,6 @@
-//! Payloads of variable-length items: n + 1 little-endian u64 offsets from the start of the data, the first 0 and none
-//! below the one before it, then the data. n is the product of the dimensions. Refuses to know dtypes and memory.
+//! Payloads of variable-length items: n + 1 little-endian u64 offsets from the start of the data, the first 0
+//! and none below the one before it, then the data. n is the product of the dimensions. Refuses to know
+//! dtypes and memory.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 /// Why a payload of variable-length items is not one, or cannot be written.
@@ -77,7 +78,8 @@ impl<'a> Strings<'a> {
         self.len() == 0
     }
 
-    /// One item. Never panics, even when another process rewrites the payload under our eyes: then it may be cut short.
+    /// One item. Never panics, even when another process rewrites the payload under our eyes: then it may be
+    /// cut short.
     #[must_use]
     pub fn bytes(&self, index: usize) -> Option<&'a [u8]> {
         let from = u64::from_le_bytes(*self.offsets.get(index)?);

@@ -1,8 +1,8 @@
 //! Structures (pytrees): how the components of an element nest. Refuses to know dtypes and shapes.
 //!
-//! Flatten order is depth first, children in the order written; a dict keeps the order of its entries and does not sort.
-//! A composite flattens to fixed parts: `Ragged` to `values`, then `row_splits.0`, `row_splits.1`, … from the
-//! outermost inward; `Sparse` to `indices`, `values`, `dense_shape`.
+//! Flatten order is depth first, children in the order written; a dict keeps the order of its entries and
+//! does not sort. A composite flattens to fixed parts: `Ragged` to `values`, then `row_splits.0`,
+//! `row_splits.1`, … from the outermost inward; `Sparse` to `indices`, `values`, `dense_shape`.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 /// The depth to which containers may nest; a bare leaf has depth 0.
@@ -98,8 +98,8 @@ impl Structure {
         Ok(())
     }
 
-    /// The flat index of the leaf at `path`: keys and indices joined by dots, as in `image` or `a.b.0`; the empty path
-    /// names a bare leaf. A key that contains dots is matched as written.
+    /// The flat index of the leaf at `path`: keys and indices joined by dots, as in `image` or `a.b.0`; the
+    /// empty path names a bare leaf. A key that contains dots is matched as written.
     #[must_use]
     pub fn position(&self, path: &str) -> Option<usize> {
         match self {

@@ -1,4 +1,5 @@
-//! `TensorView`: one component of an element, its bytes as typed items. Refuses to outlive or to change the element.
+//! `TensorView`: one component of an element, its bytes as typed items. Refuses to outlive or to change the
+//! element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use half::{bf16, f16};
@@ -29,7 +30,8 @@ impl<'a> TensorView<'a> {
         self.dims
     }
 
-    /// The payload: items side by side in row-major order, little-endian; for `string` and `bytes` offsets and data.
+    /// The payload: items side by side in row-major order, little-endian; for `string` and `bytes` offsets
+    /// and data.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
@@ -45,8 +47,8 @@ impl<'a> TensorView<'a> {
     /// The items as a slice of a Rust type, without a copy. `u8` also reads `bool` and the 8-bit floats.
     ///
     /// # Errors
-    /// [`ViewError::Dtype`] when the type does not match; [`ViewError::Unaligned`] cannot happen for a view taken from
-    /// an [`Element`](crate::Element).
+    /// [`ViewError::Dtype`] when the type does not match; [`ViewError::Unaligned`] cannot happen for a view
+    /// taken from an [`Element`](crate::Element).
     pub fn as_slice<T: Item>(&self) -> Result<&'a [T], ViewError> {
         if !T::DTYPES.contains(&self.dtype) {
             return Err(ViewError::Dtype {

@@ -1,7 +1,8 @@
 //! A congestion window that never outgrows the receiver's socket buffer.
 //!
-//! CUBIC fills the path until it loses packets. Between machines with fast links, and on loopback, what it fills last is
-//! the receiver's socket buffer, and every overflow costs a window's worth of progress. The cap stops it just before.
+//! CUBIC fills the path until it loses packets. Between machines with fast links, and on loopback, the
+//! receiver's socket buffer fills last. Every overflow costs a window's worth of progress. The cap stops it
+//! just before.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -51,8 +52,8 @@ impl Controller for CappedCubic {
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
-        // At the cap the sender is as good as limited by its application: growth beyond would be fiction, and a loss
-        // that shrinks a fictitious window slows nothing down.
+        // At the cap the sender is as good as limited by its application: growth beyond would be fiction, and
+        // a loss that shrinks a fictitious window slows nothing down.
         let capped = self.inner.window() >= self.cap();
         self.inner.on_ack(now, sent, bytes, app_limited || capped, rtt);
     }

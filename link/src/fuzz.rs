@@ -1,4 +1,5 @@
-//! Fuzz targets of what the link reads: tickets and texts of keys. CONTRIBUTING.md says how to search for new inputs.
+//! Fuzz targets of what the link reads: tickets and texts of keys. CONTRIBUTING.md says how to search for new
+//! inputs.
 
 use crate::identity::KeyRing;
 use crate::ticket::{Claims, Ticket, TicketKey};

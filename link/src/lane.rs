@@ -1,7 +1,7 @@
 //! A lane: one thread with its own single-threaded runtime, for sockets.
 //!
-//! Everything that runs on a lane ends with it, and the lane's owner joins it. Long computations do not belong here: they
-//! delay every acknowledgement.
+//! Everything that runs on a lane ends with it, and the lane's owner joins it. Long computations do not
+//! belong here: they delay every acknowledgement.
 
 use std::any::Any;
 use std::future::Future;
@@ -71,7 +71,8 @@ impl Lane {
             });
             // Every task is dropped here, on its own thread, before the lane counts as ended.
             drop(tasks);
-            // Without waiting for its blocking threads: one may be in the system's resolver, which answers when it likes.
+            // Without waiting for its blocking threads: one may be in the system's resolver, which answers
+            // when it likes.
             runtime.shutdown_background();
         };
         let join = thread::Builder::new()
@@ -144,8 +145,8 @@ impl Lane {
     /// Tasks are dropped where they wait; whoever wants them to end in good order tells them before.
     ///
     /// # Errors
-    /// A task has kept the thread busy past the deadline, in which case the thread is left to itself; or it panicked
-    /// outside of any task.
+    /// A task has kept the thread busy past the deadline, in which case the thread is left to itself; or it
+    /// panicked outside of any task.
     pub fn shutdown(mut self, deadline: Duration) -> Result<(), LaneError> {
         self.stop(deadline)
     }

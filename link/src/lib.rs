@@ -1,7 +1,8 @@
 //! Links between two processes: identity, TLS, sockets, lanes.
 //!
-//! A *link* is an authenticated, encrypted QUIC connection of two processes, each of which has proved one [`Role`].
-//! There is no plaintext mode and no way to ask for one. This crate knows nothing of datasets, elements or messages.
+//! A *link* is an authenticated, encrypted QUIC connection of two processes, each of which has proved one
+//! [`Role`]. There is no plaintext mode and no way to ask for one. This crate knows nothing of datasets,
+//! elements or messages.
 //!
 //! | module | what it owns |
 //! |---|---|

@@ -1,6 +1,8 @@
-//! The UDP socket under an endpoint: batches that the kernel accepts, few datagrams a call, buffers that hold a window.
+//! The UDP socket under an endpoint: batches that the kernel accepts, few datagrams a call, buffers that hold
+//! a window.
 //!
-//! Knows nothing of connections. One socket serves paths of different MTU, so what is too large is judged batch by batch.
+//! Knows nothing of connections. One socket serves paths of different MTU, so what is too large is judged
+//! batch by batch.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -16,8 +18,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// The most one `sendmsg` may carry over UDP and IPv4: 65 535 less 20 bytes of IP and 8 of UDP header.
 ///
-/// A larger batch is refused with `EMSGSIZE`, which quinn-udp ignores because MTU probes provoke it too: every datagram
-/// in it would be lost without a word.
+/// A larger batch is refused with `EMSGSIZE`, which quinn-udp ignores because MTU probes provoke it too:
+/// every datagram in it would be lost without a word.
 const BATCH_BYTES_MAX: usize = 65_507;
 
 /// No aggregate of received datagrams is larger than an IP packet can be.
@@ -61,14 +63,16 @@ pub(crate) struct LinkSocket {
     interrupted: Mutex<Vec<Interrupted>>,
 }
 
-/// A batch of which the socket took a part before it was full. Its sender comes back with the very same batch.
+/// A batch of which the socket took a part before it was full. Its sender comes back with the very same
+/// batch.
 #[derive(Debug, PartialEq, Eq)]
 struct Interrupted {
     batch: BatchId,
     sent_bytes: usize,
 }
 
-/// Recognises a batch: where it goes, its size, and its first bytes, which are encrypted and so as good as random.
+/// Recognises a batch: where it goes, its size, and its first bytes, which are encrypted and so as good as
+/// random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BatchId {
     destination: SocketAddr,
@@ -102,7 +106,8 @@ impl LinkSocket {
     }
 
     fn new(inner: Arc<dyn AsyncUdpSocket>, config: &SocketConfig) -> LinkSocket {
-        // quinn multiplies this by the datagram size for its receive buffers: enough for one whole aggregate each.
+        // quinn multiplies this by the datagram size for its receive buffers: enough for one whole aggregate
+        // each.
         let segments = AGGREGATE_BYTES_MAX.div_ceil(usize::from(config.payload_bytes_max));
         LinkSocket {
             receive_batch: config.receive_batch.max(1),
@@ -115,9 +120,9 @@ impl LinkSocket {
 
     /// Sends a batch of `segment_bytes` datagrams in several calls, each small enough.
     ///
-    /// When the socket is full half-way, the sender is told to come back, and what was sent already is skipped then: no
-    /// datagram is lost, none is sent twice. Should the record be gone by then (more senders wait than are
-    /// remembered), the batch goes out from its start again, which receivers discard as duplicates.
+    /// When the socket is full half-way, the sender is told to come back, and what was sent already is
+    /// skipped then: no datagram is lost, none is sent twice. If the record is gone by then (more senders
+    /// wait than are remembered), the batch is sent again from its start; receivers discard the duplicates.
     fn send_in_pieces(&self, transmit: &Transmit<'_>, segment_bytes: usize) -> io::Result<()> {
         let piece_bytes = (BATCH_BYTES_MAX / segment_bytes).max(1) * segment_bytes;
         let mut sent_bytes = self.resume_at(transmit);
@@ -141,7 +146,8 @@ impl LinkSocket {
     }
 
     fn resume_at(&self, transmit: &Transmit<'_>) -> usize {
-        // Relaxed: a sender that comes back has itself written the count, and other senders' records do not matter.
+        // Relaxed: a sender that comes back has itself written the count, and other senders' records do not
+        // matter.
         if self.interrupted_count.load(Ordering::Relaxed) == 0 {
             return 0;
         }

@@ -1,7 +1,8 @@
 //! Tickets: what one process permits another, sealed so that only the issuer's key opens it.
 //!
-//! A worker makes a [`TicketKey`] at boot and hands it to the dispatcher when it registers. The dispatcher mints tickets
-//! for readers; the worker verifies them. A ticket dies with its worker's key. Nothing here knows what a task is.
+//! A worker makes a [`TicketKey`] at boot and hands it to the dispatcher when it registers. The dispatcher
+//! mints tickets for readers; the worker verifies them. A ticket dies with its worker's key. Nothing here
+//! knows what a task is.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;

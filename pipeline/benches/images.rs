@@ -1,7 +1,8 @@
-//! Pictures a second: JPEG files through decode, random resized crop, flip and batch, into packs as a worker writes them.
+//! Pictures a second: JPEG files through decode, random resized crop, flip and batch, into packs as a worker
+//! writes them.
 //!
-//! `images PATTERN THREADS` makes a round of as many seconds as each line of its
-//! standard input says, and prints what it was as a line of JSON. `benches/peers/images.py` is what runs it beside others.
+//! `images PATTERN THREADS` runs one round for each line of its standard input, which is its length in
+//! seconds. It prints each result as a line of JSON. `benches/peers/images.py` is what runs it beside others.
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 use std::error::Error;
@@ -115,7 +116,8 @@ fn functions() -> Functions {
 /// The processor's seconds that this process has used.
 fn cpu_s() -> Result<f64, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may have anything in it: user and system time are the 12th and 13th, in hundredths.
+    // Behind the name, which may have anything in it: user and system time are the 12th and 13th, in
+    // hundredths.
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let ticks: u64 = behind
         .split_whitespace()

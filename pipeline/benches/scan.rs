@@ -1,6 +1,6 @@
 //! Measures reading files through the pipeline beside the bare readers. TFRecord files stand beside a loop
-//! over a buffered file that checks the same checksums, Parquet files in batches beside the reader of the
-//! crate `parquet`.
+//! over a buffered file that checks the same checksums. Parquet files in batches stand beside the reader of
+//! the crate `parquet`.
 //!
 //! Both read the same files from the system's cache, in turn. The medians of the rounds are compared; the
 //! lowest and the highest stand beside them.

@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 use crate::support::{pool, scalar};
 
-/// `of_length`: as many of a number as it says. `square`: that by itself. `words`: as many empty and other strings.
-/// `length`: the first dimension. `twice`: two times a number. `first`: the first component.
+/// `of_length`: as many of a number as it says. `square`: that by itself. `words`: as many empty and other
+/// strings. `length`: the first dimension. `twice`: two times a number. `first`: the first component.
 fn functions() -> Functions {
     let vector = |dtype| ElementSpec::single(TensorSpec::with_dims(dtype, &[None])).unwrap();
     let number = |value: &Value| value[0].as_i64().unwrap();

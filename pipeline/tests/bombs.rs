@@ -1,5 +1,5 @@
-//! Files that claim far more than they hold: refused for what they claim, before memory is taken. Runs in a process of its own, whose
-//! memory the kernel measures.
+//! Files that claim far more than they hold: refused for what they claim, before memory is taken. Runs in a
+//! process of its own, whose memory the kernel measures.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Files of records that are cut short or overwritten: what comes of it is an error that blames the data, or as much as is left.
-//! Formats of columns have such tests of their own.
+//! Files of records that are cut short or overwritten: what comes of it is an error that blames the data, or
+//! as much as is left. Formats of columns have such tests of their own.
 
 use std::path::Path;
 

@@ -23,7 +23,8 @@ fn measured(dataset: &Dataset, functions: Functions) -> Executor {
 /// `works`: keeps a core busy for a millisecond.
 fn working() -> Functions {
     functions().with_map("works", |_, input| {
-        // It takes time and no processor, which on a busy machine the consumer would lack: that would be the bottleneck then.
+        // It takes time and no processor, which on a busy machine the consumer would lack: that would be the
+        // bottleneck then.
         let call = |value: Value| {
             std::thread::sleep(Duration::from_millis(2));
             Ok(value)

@@ -1,6 +1,8 @@
-//! Definitions, saved states, packs and saved elements that an earlier version wrote are read as they were meant.
+//! Definitions, saved states, packs and saved elements that an earlier version wrote are read as they were
+//! meant.
 //!
-//! `MILLSTREAM_HOLD=1 cargo test -p millstream-pipeline --test main held` writes the files again, which only a new format needs.
+//! `MILLSTREAM_HOLD=1 cargo test -p millstream-pipeline --test main held` writes the files again, which only
+//! a new format needs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -76,7 +78,8 @@ fn named(directory: &Path) -> Vec<(String, Graph)> {
     samples(directory).into_iter().map(with_number).collect()
 }
 
-/// A line for each sample that reads no committed file: name, definition and, if it reads no file at all, the state after a few elements and the rest.
+/// A line for each sample that reads no committed file: name, definition and, if it reads no file at all, the
+/// state after a few elements and the rest.
 fn states() -> String {
     let directory = folder();
     let path = hex(directory.path().to_str().unwrap().as_bytes());

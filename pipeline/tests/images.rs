@@ -17,7 +17,8 @@ use crate::support::{context, open};
 const HEIGHT: u64 = 37;
 const WIDTH: u64 = 53;
 
-/// Every picture in the folder: its name, its channels, and how far its pixels may be from those of another decoder.
+/// Every picture in the folder: its name, its channels, and how far its pixels may be from those of another
+/// decoder.
 const PICTURES: &[(&str, u8, u8)] = &[
     ("baseline-420.jpg", 3, 0),
     ("baseline-422.jpg", 3, 0),
@@ -180,7 +181,8 @@ fn pictures_of_more_pixels_than_allowed_are_errors_and_can_be_left_out() {
 fn a_picture_cut_short_anywhere_is_an_error() {
     for (name, ..) in PICTURES {
         let whole = file(name);
-        // The last bytes of a WebP and of a PNG may be padding and checks; an animation's may be another picture.
+        // The last bytes of a WebP and of a PNG may be padding and checks; an animation's may be another
+        // picture.
         let end = if *name == "animated.webp" {
             3000
         } else {

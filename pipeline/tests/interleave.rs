@@ -172,7 +172,8 @@ fn a_cancelled_interleave_ends_while_its_datasets_wait() {
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
 
-/// `slow_storage`: passes numbers on after a while, as if they were read from afar; `most` is how many did so at once.
+/// `slow_storage`: passes numbers on after a while, as if they were read from afar; `most` is how many did so
+/// at once.
 fn slow_storage(most: &Arc<AtomicUsize>) -> Functions {
     let (most, now) = (Arc::clone(most), Arc::new(AtomicUsize::new(0)));
     functions().with_map("slow_storage", move |_, input| {

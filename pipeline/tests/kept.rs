@@ -1,4 +1,5 @@
-//! Elements kept in memory and in files: what is kept is what passed, whole or not at all, and never anything damaged.
+//! Elements kept in memory and in files: what is kept is what passed, whole or not at all, and never anything
+//! damaged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

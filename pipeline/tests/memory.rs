@@ -3,8 +3,8 @@
 //! The peak, less the memory before, stays within the byte budget and a quarter of it. Each case runs in a
 //! process of its own.
 //!
-//! The consumer is as slow as can be: it takes an element once the pipeline has come to rest, because everything that may be made
-//! ahead is made.
+//! The consumer is as slow as can be: it takes an element once the pipeline has come to rest, because
+//! everything that may be made ahead is made.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ const HUGE: &str = "huge elements";
 /// Elements that the consumer takes.
 const TAKEN: usize = 24;
 
-/// The cases, and how many elements of each are as large as the budget. The allocator keeps what was freed for a moment, of the huge
-/// ones several: their case is measured without that ([`KEEPS_NOTHING`]).
+/// The cases, and how many elements of each are as large as the budget. The allocator keeps what was freed
+/// for a moment, of the huge ones several: their case is measured without that ([`KEEPS_NOTHING`]).
 const CASES: &[(&str, usize)] = &[
     ("slow consumer", 64),
     ("large elements", 8),

@@ -1,5 +1,6 @@
-//! Operations and sources that the random chains of `model` do not have, each against naive code over random data, put aside at a
-//! random position and gone on with. `promises` says of every operation where it is held against such code.
+//! Operations and sources that the random chains of `model` do not have, each against naive code over random
+//! data. Each is saved at a random position and continued. `promises` says of every operation where it is
+//! held against such code.
 
 use std::path::Path;
 

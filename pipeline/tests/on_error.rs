@@ -17,8 +17,9 @@ fn modulus(modulus: i64) -> Params {
     Params::encode(&modulus).unwrap()
 }
 
-/// `refuses`: fails at multiples of its parameter. `choosy`: a predicate that does. `stumbles`: fails the first two times it
-/// is given each multiple. `grows`: `i64[n]` for n. `breaks`: a dataset that fails behind its second element.
+/// `refuses`: fails at multiples of its parameter. `choosy`: a predicate that does. `stumbles`: fails the
+/// first two times it is given each multiple. `grows`: `i64[n]` for n. `breaks`: a dataset that fails behind
+/// its second element.
 fn faulty() -> Functions {
     let fails = |value: &Value, modulus: i64| value[0].as_i64().is_some_and(|number| number % modulus == 0);
     functions()
@@ -229,7 +230,8 @@ fn the_nearest_policy_further_up_holds() {
 
 #[test]
 fn batches_that_do_not_stack_elements_without_rows_and_the_rest_of_datasets_are_left_out() {
-    // Batches of 2, 2 and 1 rows: of pairs and what is left of them, all stack; of the four of the next, the last two do not.
+    // Batches of 2, 2 and 1 rows: of pairs and what is left of them, all stack; of the four of the next, the
+    // last two do not.
     let ragged = Dataset::range(0, 5, 1)
         .batch(2, false)
         .batch(2, false)

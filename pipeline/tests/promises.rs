@@ -1,5 +1,6 @@
-//! Every operation does what is promised of all of them: it yields what its naive model yields, goes on at every position where
-//! it was put aside, survives its encoding, has as many elements as it says, and has a row in the documentation.
+//! Every operation does what is promised of all of them: it yields the elements of its naive model and
+//! continues from every saved position. It survives its encoding, has as many elements as it says, and has a
+//! row in the documentation.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +27,8 @@ fn pulled(executor: &mut Executor, count: usize) -> Vec<String> {
     all
 }
 
-/// The operations of `nodes`, those of functions too. Operations hide the graphs that they have, so these are read from what
-/// is written for people.
+/// The operations of `nodes`, those of functions too. Operations hide the graphs that they have, so these are
+/// read from what is written for people.
 fn names_in(nodes: &[Node], into: &mut BTreeSet<&'static str>) {
     for node in nodes {
         into.insert(node.op.name());

@@ -1,5 +1,5 @@
-//! The rows of batches: computed once, by threads of the pool, where they stay; and the same rows and failures as of batches that are
-//! made one after the other.
+//! The rows of batches: computed once, by threads of the pool, where they stay; and the same rows and
+//! failures as of batches that are made one after the other.
 
 use std::sync::{Arc, Mutex};
 

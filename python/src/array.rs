@@ -1,6 +1,7 @@
 //! Tensors as numpy arrays: views of a slot that the array keeps alive, or copies of what is small.
 //!
-//! Every view has as its base a capsule that holds the slot, one for each element. Refuses to know structures.
+//! Every view has as its base a capsule that holds the slot, one for each element. Refuses to know
+//! structures.
 #![expect(
     unsafe_code,
     reason = "arrays over memory that is not theirs, and capsules that hold it"
@@ -42,7 +43,8 @@ unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// A view of `bytes`, which lie in `slot`, kept alive by `keeper`. `dims` and `descr` describe exactly these bytes.
+/// A view of `bytes`, which lie in `slot`, kept alive by `keeper`. `dims` and `descr` describe exactly these
+/// bytes.
 #[inline]
 pub(crate) fn view<'py>(
     descr: &Bound<'py, PyAny>,
@@ -59,8 +61,8 @@ pub(crate) fn view<'py>(
     } else {
         npy::READ_ONLY
     };
-    // SAFETY: `bytes` is a part of the slot, so the offset is within it; components are aligned to 64 bytes; the keeper, which
-    // the array gets as its base, has the slot.
+    // SAFETY: `bytes` is a part of the slot, so the offset is within it; components are aligned to 64 bytes;
+    // the keeper, which the array gets as its base, has the slot.
     let array = unsafe {
         let start = slot.start().add(offset);
         npy::array(descr, dims, start.as_ptr().cast(), flags)?
@@ -76,8 +78,8 @@ pub(crate) fn copy<'py>(
     dims: &[u64],
     bytes: &[u8],
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: without data it is numpy's own; the copy goes to a new contiguous array of as many bytes, of which nobody else
-    // knows.
+    // SAFETY: without data it is numpy's own; the copy goes to a new contiguous array of as many bytes, of
+    // which nobody else knows.
     unsafe {
         let array = npy::array(descr, dims, std::ptr::null_mut(), 0)?;
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), npy::data(&array).cast(), bytes.len());

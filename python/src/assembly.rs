@@ -1,7 +1,8 @@
-//! Elements as Python objects: containers as the spec nests them, and in their leaves numpy arrays, scalars, text, or what a
-//! framework makes of DLPack.
+//! Elements as Python objects: containers as the spec nests them, and in their leaves numpy arrays, scalars,
+//! text, or what a framework makes of DLPack.
 //!
-//! Made once for a spec, so that an element costs its objects and nothing else. Refuses to know where elements come from.
+//! Made once for a spec, so that an element costs its objects and nothing else. Refuses to know where
+//! elements come from.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::dlpack::{Exchange, Exported};
 use crate::failure::raise;
 use crate::{array, npy};
 
-/// Components of at most so many bytes are copied: that costs no more than a view, and frees the memory at once.
+/// Components of at most so many bytes are copied: that costs no more than a view, and frees the memory at
+/// once.
 const COPY_BYTES_MAX: usize = 1024;
 
 /// The objects that leaves become.

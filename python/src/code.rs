@@ -1,8 +1,9 @@
-//! Python's own code in a pipeline: functions that a map or a flat_map calls, and iterables that are a source. Known by one
-//! name, with the code and what it yields as parameters.
+//! Python's own code in a pipeline: functions that a map or a flat_map calls, and iterables that are a
+//! source. Known by one name, with the code and what it yields as parameters.
 //!
-//! On workers processes of the user's interpreter run it (the library's `python`); here it is run in this process: in the
-//! trainer, and for debugging. What code means, and how it got there, the package's module `worker` knows.
+//! On workers processes of the user's interpreter run it (the library's `python`); here it is run in this
+//! process: in the trainer, and for debugging. What code means, and how it got there, the package's module
+//! `worker` knows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ pub(crate) fn within(functions: Functions) -> Functions {
         .with_source(NAME, Iterables)
 }
 
-/// The functions, and Python's, run by processes of `program`, else of what the environment names, else of this interpreter.
+/// The functions, and Python's, run by processes of `program`, else of what the environment names, else of
+/// this interpreter.
 #[cfg(target_os = "linux")]
 pub(crate) fn beside(functions: Functions, program: Option<&str>) -> PyResult<Functions> {
     use millstream::python::{Interpreter, registered};

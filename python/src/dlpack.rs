@@ -1,7 +1,8 @@
-//! Tensors of DLPack, the way by which torch and others take memory over without a copy: in capsules, which every framework
-//! takes, or handed to a function of C of those that have one, which costs a third.
+//! Tensors of DLPack, the way by which torch and others take memory over without a copy: in capsules, which
+//! every framework takes, or handed to a function of C of those that have one, which costs a third.
 //!
-//! Versioned (1.0); all may be written. The structures are those of `dlpack.h`. Refuses to know which framework it is.
+//! Versioned (1.0); all may be written. The structures are those of `dlpack.h`. Refuses to know which
+//! framework it is.
 #![expect(unsafe_code, reason = "DLPack is an interface of C")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -21,7 +22,8 @@ const CAPSULE: &CStr = c"dltensor_versioned";
 const UNVERSIONED: &CStr = c"dltensor";
 const CPU: i32 = 1;
 
-/// The name of the capsules in which frameworks hand out their functions, and the version of them that is known here.
+/// The name of the capsules in which frameworks hand out their functions, and the version of them that is
+/// known here.
 const EXCHANGE: &CStr = c"dlpack_exchange_api";
 const EXCHANGE_MAJOR: u32 = 1;
 
@@ -99,8 +101,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The function in a capsule of a framework's functions; `None` if they are of a version that is not known here. They are
-    /// the framework's own for as long as the program runs.
+    /// The function in a capsule of a framework's functions; `None` if they are of a version that is not
+    /// known here. They are the framework's own for as long as the program runs.
     pub(crate) fn of(capsule: &Bound<'_, PyCapsule>) -> Option<Exchange> {
         let mut head: *const TableHead = capsule
             .pointer_checked(Some(EXCHANGE))
@@ -170,7 +172,8 @@ impl Exported {
             .map_err(|error| raise("ResourceExhaustedError", error))?;
         let start = memory.as_mut_ptr();
         let offset = start.align_offset(ALIGN).min(ALIGN - 1);
-        // SAFETY: there is room for so many bytes behind the first aligned one, in memory that nobody else knows.
+        // SAFETY: there is room for so many bytes behind the first aligned one, in memory that nobody else
+        // knows.
         let data = unsafe {
             let data = start.add(offset);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
@@ -269,8 +272,8 @@ impl Exported {
     pub(crate) fn into_object(self, py: Python<'_>, exchange: Exchange) -> PyResult<Bound<'_, PyAny>> {
         let owned = self.into_raw();
         let mut object = std::ptr::null_mut();
-        // SAFETY: the function takes over what begins as its structure says, and whose deleter it calls once; the lock of the
-        // interpreter is held.
+        // SAFETY: the function takes over what begins as its structure says, and whose deleter it calls once;
+        // the lock of the interpreter is held.
         let failed = unsafe { (exchange.to_object)(owned.cast(), &raw mut object) };
         if failed != 0 {
             return Err(PyErr::fetch(py));

@@ -1,7 +1,7 @@
 //! The iterator: elements of a service's job or of a dataset in this process, one Python object each.
 //!
-//! What is at hand is handed over under the interpreter's lock; only to wait it is released, in steps short enough to hear
-//! Ctrl-C. Refuses to know what objects elements become.
+//! What is at hand is handed over under the interpreter's lock; only to wait it is released, in steps short
+//! enough to hear Ctrl-C. Refuses to know what objects elements become.
 
 use std::collections::BTreeMap;
 use std::task::Poll;
@@ -244,7 +244,8 @@ impl Elements {
 
 #[pymethods]
 impl Elements {
-    /// An iterator that calls `opener` for another one when its first element is asked for: a pass of `dataset`.
+    /// An iterator that calls `opener` for another one when its first element is asked for: a pass of
+    /// `dataset`.
     #[staticmethod]
     fn lazy(py: Python<'_>, opener: Py<PyAny>, dataset: Py<PyAny>) -> PyResult<Elements> {
         let elements = Elements::new(Supply::Later(opener), Output::Numpy, false);
@@ -301,8 +302,8 @@ impl Elements {
         }
     }
 
-    /// The next element if it comes within `timeout_s` seconds, rounded up to how often signals are looked for, else `otherwise`.
-    /// Raises `StopIteration` at the end.
+    /// The next element if it comes within `timeout_s` seconds, rounded up to how often signals are looked
+    /// for, else `otherwise`. Raises `StopIteration` at the end.
     fn within<'py>(
         &self,
         py: Python<'py>,
@@ -321,8 +322,9 @@ impl Elements {
         }
     }
 
-    /// The next element, or `otherwise` once nothing is at hand and more splits than `lost` are known to be lost: then the element that
-    /// the user waits for may be one of theirs. Raises `StopIteration` at the end.
+    /// The next element, or `otherwise` once nothing is at hand and more splits than `lost` are known to be
+    /// lost: then the element that the user waits for may be one of theirs. Raises `StopIteration` at the
+    /// end.
     fn next_unless_lost<'py>(
         &self,
         py: Python<'py>,
@@ -374,8 +376,8 @@ impl Elements {
         Ok(count)
     }
 
-    /// Has the element that was handed over last count as outstanding still, since the user keeps it until others come: workers that are
-    /// ahead wait. Returns what to say to `let_go`.
+    /// Has the element that was handed over last count as outstanding still, since the user keeps it until
+    /// others come: workers that are ahead wait. Returns what to say to `let_go`.
     fn keep(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let state = lock(py, self.state.get("iterator")?)?;
         let Supply::Service(reader) = &state.supply else {

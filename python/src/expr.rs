@@ -1,4 +1,5 @@
-//! Expressions: computations over the components of an element. The package writes them as Python's operators and functions.
+//! Expressions: computations over the components of an element. The package writes them as Python's operators
+//! and functions.
 
 use millstream::pipeline::graph::{ConstantTensor, Expr as Formula, Span, TextUnit, col, concat, stack};
 use pyo3::exceptions::PyValueError;

@@ -1,6 +1,7 @@
 //! Guards for a forked child, whose threads, sockets and locks stayed with its parent.
 //!
-//! A child handler of `fork` does nothing but count, and so runs for every fork, also those that Python does not make.
+//! A child handler of `fork` does nothing but count, and so runs for every fork, also those that Python does
+//! not make.
 #![expect(unsafe_code, reason = "the system's hook of fork takes a function of C")]
 
 use std::mem::ManuallyDrop;
@@ -21,7 +22,8 @@ extern "C" fn in_child() {
 #[pyfunction]
 pub(crate) fn generation() -> u32 {
     static HOOK: Once = Once::new();
-    // A `Once` that is done is a load; whoever forks while it runs has made nothing yet that could be inherited.
+    // A `Once` that is done is a load; whoever forks while it runs has made nothing yet that could be
+    // inherited.
     HOOK.call_once(|| {
         // SAFETY: the handler touches one atomic, which is allowed in the child of a process with threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -29,8 +31,8 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A value of the process that made it. In a forked child it is neither used nor dropped: its threads are not there, and its
-/// locks may be held for ever.
+/// A value of the process that made it. In a forked child it is neither used nor dropped: its threads are not
+/// there, and its locks may be held for ever.
 #[derive(Debug)]
 pub(crate) struct Here<T> {
     value: ManuallyDrop<T>,

@@ -1,4 +1,5 @@
-//! The key by which this process proves who it is: from the environment, else the user's own file. And the version.
+//! The key by which this process proves who it is: from the environment, else the user's own file. And the
+//! version.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ fn source() -> PyResult<KeySource> {
 /// Names a file of revoked certificates and keys.
 const REVOKED_VARIABLE: &str = "MILLSTREAM_REVOKED";
 
-/// Returns the key, which is made on first use where none was given, and the list of those whom this process refuses.
+/// Returns the key, which is made on first use where none was given, and the list of those whom this process
+/// refuses.
 pub(crate) fn load() -> PyResult<LoadedKey> {
     let loaded = source()?
         .load()
@@ -48,14 +50,15 @@ pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The functions that datasets may name where they are run in this process: the reader of services among them, and Python's.
+/// The functions that datasets may name where they are run in this process: the reader of services among
+/// them, and Python's.
 pub(crate) fn functions() -> PyResult<Arc<Functions>> {
     let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), notices::hooks()?);
     Ok(Arc::new(code::within(builtin)))
 }
 
-/// The functions that datasets may name on a server: as [`functions`], but Python's are run by processes of `python`; `inline`,
-/// in this one.
+/// The functions that datasets may name on a server: as [`functions`], but Python's are run by processes of
+/// `python`; `inline`, in this one.
 pub(crate) fn functions_of_server(python: Option<&str>) -> PyResult<Arc<Functions>> {
     if python == Some("inline") {
         return functions();
@@ -64,8 +67,8 @@ pub(crate) fn functions_of_server(python: Option<&str>) -> PyResult<Arc<Function
     Ok(Arc::new(code::beside(builtin, python)?))
 }
 
-/// The workers of this process, whom its readers reach without a network. A forked child has its own; the parent's are left
-/// alone, since their lock may be held for ever.
+/// The workers of this process, whom its readers reach without a network. A forked child has its own; the
+/// parent's are left alone, since their lock may be held for ever.
 pub(crate) fn local_workers() -> LocalWorkers {
     static LOCAL: AtomicPtr<(u32, LocalWorkers)> = AtomicPtr::new(std::ptr::null_mut());
     let generation = fork::generation();

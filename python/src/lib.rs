@@ -4,7 +4,8 @@
 //! - `code`: functions and iterables of Python in pipelines
 //! - `servers`, `service`, `key`: a dispatcher, workers, and what a trainer holds
 //! - `elements`, `assembly`, `array`, `npy`, `dlpack`: elements become Python objects that share their memory
-//! - `failure`: errors become exceptions; `wait`: what blocks hears Ctrl-C; `notices`: what is said meanwhile; `fork`: what a forked child must not touch
+//! - `failure`: errors become exceptions; `wait`: what blocks hears Ctrl-C; `notices`: what is said
+//!   meanwhile; `fork`: what a forked child must not touch
 
 mod array;
 mod assembly;

@@ -1,7 +1,7 @@
 //! Notices for users who wait: native threads queue them, and Python emits them on the user's own thread.
 //!
-//! Native threads leave notices here; whoever waits under the interpreter's lock says them. So no native thread ever waits for
-//! that lock. Refuses to know what notices are about.
+//! Native threads leave notices here; whoever waits under the interpreter's lock says them. So no native
+//! thread ever waits for that lock. Refuses to know what notices are about.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ pub(crate) fn hooks() -> PyResult<Hooks> {
     })
 }
 
-/// How patient this process is with dispatchers: `dispatcher_timeout_s`, else what the environment says, else the default. Waits are
-/// told by the log.
+/// How patient this process is with dispatchers: `dispatcher_timeout_s`, else what the environment says, else
+/// the default. Waits are told by the log.
 ///
 /// # Errors
 /// One of them is no time.

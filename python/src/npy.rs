@@ -1,4 +1,5 @@
-//! The functions of numpy's interface of C that are needed, from the table that numpy itself hands out, of any version.
+//! The functions of numpy's interface of C that are needed, from the table that numpy itself hands out, of
+//! any version.
 //!
 //! By hand, because the library for it brings types of arrays that nothing here uses.
 #![expect(unsafe_code, reason = "numpy hands out a table of functions of C")]
@@ -104,8 +105,9 @@ pub(crate) unsafe fn array<'py>(
         *size = *dim as isize;
     }
     let rank = dims.len().min(RANK_MAX) as c_int;
-    // SAFETY: the function takes a reference to the type of the items, reads so many sizes, computes the strides of contiguous
-    // items, and gives a new reference or null with an exception set; the caller answers for `data`.
+    // SAFETY: the function takes a reference to the type of the items, reads the given number of sizes and
+    // computes the strides of contiguous items. It returns a new reference, or null with an exception set;
+    // the caller answers for `data`.
     unsafe {
         let descr = descr.clone().into_ptr();
         let made = (table.new_from_descr)(
@@ -126,7 +128,8 @@ pub(crate) unsafe fn array<'py>(
 #[inline]
 pub(crate) fn keep(array: &Bound<'_, PyAny>, base: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = array.py();
-    // SAFETY: `array` is one without a base, and the reference to `base` is given away, as the function wants it.
+    // SAFETY: `array` is one without a base, and the reference to `base` is given away, as the function wants
+    // it.
     let failed = unsafe { (table(py)?.set_base_object)(array.as_ptr(), base.clone().into_ptr()) };
     if failed == 0 {
         Ok(())
@@ -148,7 +151,8 @@ pub(crate) fn data(array: &Bound<'_, PyAny>) -> *mut c_char {
 pub(crate) fn scalar<'py>(descr: &Bound<'py, PyAny>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let py = descr.py();
     let data = bytes.as_ptr().cast::<c_void>().cast_mut();
-    // SAFETY: `bytes` has one item of the type, which the function copies; it keeps no reference that it was not given.
+    // SAFETY: `bytes` has one item of the type, which the function copies; it keeps no reference that it was
+    // not given.
     unsafe {
         let made = (table(py)?.scalar)(data, descr.as_ptr(), std::ptr::null_mut());
         Bound::from_owned_ptr_or_err(py, made)

@@ -1,8 +1,8 @@
 //! Element specs in Python: plain tuples, which the package wraps in its own classes.
 //!
-//! A tensor is `("tensor", dtype, dims)`, where `dims` is `None` or has `None` for what varies; containers are
-//! `("tuple", items)`, `("list", items)` and `("dict", [(name, item), …])`; composites `("ragged", parts)` and
-//! `("sparse", parts)`; nothing is `("none",)`.
+//! A tensor is `("tensor", dtype, dims)`, where `dims` is `None` or has `None` for what varies; containers
+//! are `("tuple", items)`, `("list", items)` and `("dict", [(name, item), …])`; composites `("ragged",
+//! parts)` and `("sparse", parts)`; nothing is `("none",)`.
 
 use millstream::element::{Dtype, ElementSpec, Structure, TensorSpec};
 use pyo3::IntoPyObjectExt;

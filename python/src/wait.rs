@@ -11,8 +11,8 @@ use crate::{failure, notices};
 /// How often a blocked thread looks for signals: how late Ctrl-C may be heard.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs `work` on a thread of its own and waits for it. A signal calls `give_up`, which must make `work` end soon, and raises
-/// what Python's handler raises.
+/// Runs `work` on a thread of its own and waits for it. A signal calls `give_up`, which must make `work` end
+/// soon, and raises what Python's handler raises.
 ///
 /// # Errors
 /// What a signal's handler raises; the system gives no thread.
@@ -39,7 +39,8 @@ pub(crate) fn interruptible<T: Send>(
                 Err(RecvTimeoutError::Timeout) => {
                     if let Err(interrupt) = py.check_signals().and_then(|()| notices::say(py)) {
                         give_up();
-                        // The scope waits for the thread; the lock of the interpreter must not be held meanwhile.
+                        // The scope waits for the thread; the lock of the interpreter must not be held
+                        // meanwhile.
                         py.detach(move || drop(told.recv()));
                         return Err(interrupt);
                     }

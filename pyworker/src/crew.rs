@@ -1,5 +1,5 @@
-//! The executors of one function or iterable: started when somebody needs one and none is idle, replaced when they have died, have
-//! served long enough or grown too large. Refuses to know how an executor is talked to.
+//! The executors of one function or iterable: started when somebody needs one and none is idle, replaced when
+//! they have died, have served long enough or grown too large. Refuses to know how an executor is talked to.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -32,7 +32,8 @@ pub(super) struct Job {
     pub(super) limits: Limits,
 }
 
-/// Everybody who runs one piece of code. As many executors as calls at once: no more than the threads of the worker.
+/// Everybody who runs one piece of code. As many executors as calls at once: no more than the threads of the
+/// worker.
 #[derive(Debug)]
 pub(super) struct Crew {
     pub(super) job: Job,
@@ -86,8 +87,8 @@ impl Crew {
         answered?.ok_or_else(|| ExecError::new(ErrorKind::Internal, NAME, "the end of a function"))
     }
 
-    /// Asks an executor for what the function makes of one element, and, of an iterable, for so many more of what it yields: the
-    /// first of them, or `None` if it yields nothing, and the executor, for what follows.
+    /// Asks an executor for what the function makes of one element, and, of an iterable, for so many more of
+    /// what it yields: the first of them, or `None` if it yields nothing, and the executor, for what follows.
     ///
     /// # Errors
     /// What became of its process; what the function raised, which ends no process, is among what it answers.
@@ -110,7 +111,8 @@ impl Crew {
             let executor = hired.executor()?;
             let asked = executor.ask(Some(&input), site.draw);
             if asked.is_err() && executor.calls() > 1 {
-                // It died before it heard of the element: that is no attempt, and there are only so many idle ones.
+                // It died before it heard of the element: that is no attempt, and there are only so many idle
+                // ones.
                 attempts -= 1;
                 continue;
             }
@@ -174,7 +176,8 @@ impl Crew {
         }
     }
 
-    /// Gives back an executor that was asked for what nobody wants any more, if it answers soon; else it is ended.
+    /// Gives back an executor that was asked for what nobody wants any more, if it answers soon; else it is
+    /// ended.
     pub(super) fn part(&self, mut hired: Hired) {
         let nobody = Cancel::new();
         while let Ok(executor) = hired.executor()

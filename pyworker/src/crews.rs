@@ -1,5 +1,5 @@
-//! The crews of this process, by their code: tasks of one dataset share one, and one stays for the next epoch. Refuses to know
-//! what they do.
+//! The crews of this process, by their code: tasks of one dataset share one, and one stays for the next
+//! epoch. Refuses to know what they do.
 
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-/// Processes that code may have running at a time, itself included: more than data loading needs, and few enough for a fork bomb to be
-/// stopped while the machine still answers.
+/// Processes that code may have running at a time, itself included: more than data loading needs, and few
+/// enough for a fork bomb to be stopped while the machine still answers.
 pub(super) const PROCESSES_MAX: usize = 256;
 
 /// The processes and the memory of a process and its descendants.
@@ -42,7 +42,8 @@ pub(super) fn has_ended(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/statm")).map_or(true, |statm| statm.starts_with("0 "))
 }
 
-/// The bytes in memory that a process has for itself: without regions and libraries, which it shares with others.
+/// The bytes in memory that a process has for itself: without regions and libraries, which it shares with
+/// others.
 fn private_bytes(pid: u32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = statm

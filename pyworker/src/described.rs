@@ -45,7 +45,8 @@ pub(super) fn described(kind: Kind<'_>, output: &ElementSpec, limits: &Limits) -
     .to_string()
 }
 
-/// A structure as plain lists: `["tensor", dtype]`, `["dict", [[name, …], …]]`, `["tuple", […]]` and the like.
+/// A structure as plain lists: `["tensor", dtype]`, `["dict", [[name, …], …]]`, `["tuple", […]]` and the
+/// like.
 fn plain(structure: &Structure, specs: &mut std::slice::Iter<'_, TensorSpec>) -> Json {
     let mut all = |kind: &str, items: &[Structure]| {
         let items: Vec<Json> = items.iter().map(|item| plain(item, specs)).collect();

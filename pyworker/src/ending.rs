@@ -1,5 +1,5 @@
-//! Why a call has no result, in the words of whoever wrote the code: who is to blame, what happened, what to do. Refuses to know
-//! how it was found out.
+//! Why a call has no result, in the words of whoever wrote the code: who is to blame, what happened, what to
+//! do. Refuses to know how it was found out.
 
 use std::fmt;
 use std::time::Duration;
@@ -69,8 +69,8 @@ impl Gone {
         ExecError::new(self.kind(), NAME, message)
     }
 
-    /// Returns the failure of an iterable of which so many elements were delivered. Its position went with its
-    /// process, so it cannot be begun again without repeating or losing elements.
+    /// Returns the failure of an iterable of which so many elements were delivered. Its position went with
+    /// its process, so it cannot be begun again without repeating or losing elements.
     pub(super) fn failure_after(&self, delivered: u64) -> ExecError {
         let message = format!(
             "{self}; its iterable had yielded {delivered} elements, which are not repeated, and the rest of it is lost"

@@ -1,6 +1,7 @@
 //! The variables of a worker's environment that users' code sees. Refuses to know who submitted the code.
 //!
-//! Code of another user runs in executors, so a key or a cloud credential of the worker must not reach it by accident.
+//! Code of another user runs in executors, so a key or a cloud credential of the worker must not reach it by
+//! accident.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,6 @@
-//! One process that runs a user's code: what it is asked, and the wait for its answer, which ends at the deadline, at the
-//! limit of memory, when nobody waits any more, or with the process. Refuses to know who else there is.
+//! One process that runs a user's code: its requests, and the wait for its answer. The wait ends at the
+//! deadline, at the memory limit, when nobody waits any more, or with the process. Refuses to know who else
+//! there is.
 
 use std::collections::VecDeque;
 use std::io;
@@ -195,7 +196,8 @@ impl Executor {
     pub(super) fn ask_ahead(&mut self, ahead: usize, limits: &Limits) -> Result<(), Ending> {
         while self.unanswered() < ahead {
             self.ask(None, 0)?;
-            // What leaks a little with each element takes none of them long enough to be looked at while it is waited for.
+            // What leaks a little with each element takes none of them long enough to be looked at while it
+            // is waited for.
             if self.requests.is_multiple_of(LOOK_AFTER_REQUESTS)
                 && let Some(gone) = self.beyond(limits)
             {

@@ -1,9 +1,10 @@
-//! Python's functions that make an iterable of each element: one process runs the function, then what it made of one element until
-//! that is exhausted, a little ahead; then it is free for another element. Refuses to know in which order elements come.
+//! Python's functions that make an iterable of each element: one process runs the function, then what it made
+//! of one element until that is exhausted, a little ahead; then it is free for another element. Refuses to
+//! know in which order elements come.
 //!
-//! A process that is killed before anything of an iterable was delivered has that element begun again by another, as those of maps
-//! are. Later its death is a failure which says how much was delivered: an iterable need not yield the same again, so whoever
-//! began it anew would repeat or lose elements without a word.
+//! A process that is killed before anything of an iterable was delivered has that element begun again by
+//! another, as those of maps are. Later its death is a failure which says how much was delivered: an iterable
+//! need not yield the same again, so whoever began it anew would repeat or lose elements without a word.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! The process that imports what code needs, and starts and reaps executors: by fork while it has one thread, else anew. It runs
-//! nothing of the user's but imports, ends with the thread that watches over it, and takes its executors along. Refuses to
-//! know what executors are asked.
+//! The process that imports what code needs, and starts and reaps executors: by fork while it has one thread,
+//! else anew. It runs nothing of the user's but imports, ends with the thread that watches over it, and takes
+//! its executors along. Refuses to know what executors are asked.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -80,8 +80,8 @@ struct Talk {
 }
 
 impl Foreman {
-    /// Starts one for `code`, of which `described` says the rest, in JSON; waits until it has imported what the code needs.
-    /// `tick` is called every second or so while it lives.
+    /// Starts one for `code`, of which `described` says the rest, in JSON; waits until it has imported what
+    /// the code needs. `tick` is called every second or so while it lives.
     ///
     /// # Errors
     /// There is no such interpreter or it lacks the package (the caller's mistake), or the system refuses.
@@ -207,7 +207,8 @@ impl Foreman {
         Ok((child, hired.map_err(failed)?))
     }
 
-    /// Ends an executor and reaps it: its exit status, or less than 0 for a signal. `None` if nobody knows any more.
+    /// Ends an executor and reaps it: its exit status, or less than 0 for a signal. `None` if nobody knows
+    /// any more.
     pub(super) fn end(&self, child: ChildId, urgency: Urgency) -> Option<i32> {
         let mut datagram = vec![END];
         datagram.extend(child.0.to_le_bytes());

@@ -1,5 +1,5 @@
-//! Python's functions as maps of a pipeline. This file reads only the header of the code, so that a dispatcher learns the
-//! elements of a dataset without running anything.
+//! Python's functions as maps of a pipeline. This file reads only the header of the code, so that a
+//! dispatcher learns the elements of a dataset without running anything.
 
 use std::sync::{Arc, OnceLock};
 

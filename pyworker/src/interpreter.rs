@@ -30,8 +30,8 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// Returns an interpreter of which nothing else is known. Its code sees the variables that `MILLSTREAM_PYTHON_ENV` says, and
-    /// is isolated as `MILLSTREAM_ISOLATION` says.
+    /// Returns an interpreter of which nothing else is known. Its code sees the variables that
+    /// `MILLSTREAM_PYTHON_ENV` says, and is isolated as `MILLSTREAM_ISOLATION` says.
     pub fn new(program: impl Into<PathBuf>) -> Interpreter {
         Interpreter {
             program: program.into(),

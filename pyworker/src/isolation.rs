@@ -17,10 +17,12 @@ const READABLE_VARIABLE: &str = "MILLSTREAM_ISOLATION_READ";
 /// The isolation of users' code from the rights of its worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Code has limits of time, memory and processes, and may do what the worker's user may. This is the default.
+    /// Code has limits of time, memory and processes, and may do what the worker's user may. This is the
+    /// default.
     #[default]
     Limits,
-    /// Code also reads only Python, its libraries and these folders or files, writes only to a folder of its own, and opens no connection.
+    /// Code also reads only Python, its libraries and these folders or files, writes only to a folder of its
+    /// own, and opens no connection.
     Strict {
         /// The paths that the code may read.
         readable: Vec<PathBuf>,
@@ -45,8 +47,8 @@ impl FromStr for Isolation {
 }
 
 impl Isolation {
-    /// Returns the isolation that `MILLSTREAM_ISOLATION` names, with what `MILLSTREAM_ISOLATION_READ` lets code read. A name that is not
-    /// known is taken for `strict`.
+    /// Returns the isolation that `MILLSTREAM_ISOLATION` names, with what `MILLSTREAM_ISOLATION_READ` lets
+    /// code read. A name that is not known is taken for `strict`.
     pub fn from_environment() -> Isolation {
         let named = std::env::var_os(VARIABLE).unwrap_or_default();
         let readable = std::env::var_os(READABLE_VARIABLE).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Python's iterables as sources of a pipeline: one process each that is a little ahead, or several that read one together and take
-//! turns, as the processes of a `DataLoader` do. Refuses to know what they read.
+//! Python's iterables as sources of a pipeline: one process each that is a little ahead, or several that read
+//! one together and take turns, as the processes of a `DataLoader` do. Refuses to know what they read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,7 +15,8 @@ use super::ending::{Ending, raised};
 use super::interpreter::Interpreter;
 use super::params::{Header, Limits, NAME, PythonParams};
 
-/// Elements that an executor is asked for before the first of them is taken: one it works on while another is on its way.
+/// Elements that an executor is asked for before the first of them is taken: one it works on while another is
+/// on its way.
 pub(super) const AHEAD: usize = 2;
 
 /// The elements of iterables, as a source that is read whole.

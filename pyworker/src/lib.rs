@@ -1,5 +1,5 @@
-//! Python's own code on a worker: functions and iterables, run by processes of the user's interpreter that this one supervises. The
-//! worker itself runs no Python and is linked against none.
+//! Python's own code on a worker: functions and iterables, run by processes of the user's interpreter that
+//! this one supervises. The worker itself runs no Python and is linked against none.
 //!
 //! - `crew`: the executors of one function: who is idle, who has died, who is ended
 //! - `crews`: the crews of this process, which stay for a while between tasks

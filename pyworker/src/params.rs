@@ -1,5 +1,5 @@
-//! The parameters of Python's functions and iterables: what they yield, and the packed code, whose header says who packed it and
-//! under which limits it runs. Refuses to know what the code is.
+//! The parameters of Python's functions and iterables: what they yield, and the packed code, whose header
+//! says who packed it and under which limits it runs. Refuses to know what the code is.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ pub struct Limits {
     pub recycle_after: u64,
     /// The number of times that one element is begun at most, if its process is killed or crashes.
     pub attempts: u32,
-    /// Processes that read one iterable together, and what `get_worker_info` says; 0 = one an iterable, one a thread of the
-    /// worker for functions.
+    /// Processes that read one iterable together, and what `get_worker_info` says; 0 = one an iterable, one a
+    /// thread of the worker for functions.
     pub processes: u32,
 }
 
@@ -70,7 +70,8 @@ pub(super) struct Header {
     pub(super) python: String,
     pub(super) implementation: String,
     pub(super) limits: Limits,
-    /// Whether the code has a seed of its own: it is then told the pass, and draws from seed, pass and element.
+    /// Whether the code has a seed of its own: it is then told the pass, and draws from seed, pass and
+    /// element.
     pub(super) seeded: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Memory that this process and one executor share: one call's input, then its result, which is viewed in place until its
-//! last view is dropped. Refuses to know what it holds.
+//! Memory that this process and one executor share: one call's input, then its result, which is viewed in
+//! place until its last view is dropped. Refuses to know what it holds.
 //!
-//! Who may write alternates: this process before it sends the call, the executor until it answers. Afterwards nobody does until
-//! all views are gone and the region is free again.
+//! Who may write alternates: this process before it sends the call, the executor until it answers. Afterwards
+//! nobody does until all views are gone and the region is free again.
 #![expect(unsafe_code, reason = "memory that another process writes is viewed as bytes")]
 
 use std::io;
@@ -13,8 +13,8 @@ use bytes::Bytes;
 use millstream_dataplane::transport::shm::map::{Mapping, PAGE_BYTES};
 use parking_lot::Mutex;
 
-/// Regions of one executor that hold results which somebody still views. What comes beyond is copied, so that whoever keeps
-/// results does not keep shared memory.
+/// Regions of one executor that hold results which somebody still views. What comes beyond is copied, so that
+/// whoever keeps results does not keep shared memory.
 const VIEWED_MAX: usize = 8;
 /// Bytes of them.
 const VIEWED_BYTES_MAX: usize = 256 << 20;
@@ -108,7 +108,8 @@ impl Regions {
         books.out > VIEWED_MAX || books.out_bytes > VIEWED_BYTES_MAX
     }
 
-    /// The parts of a result: views of the region, or copies where too many are viewed. `None` if one is not in it.
+    /// The parts of a result: views of the region, or copies where too many are viewed. `None` if one is not
+    /// in it.
     pub(super) fn results(&self, lease: Lease, parts: &[(u64, u64)]) -> Option<Vec<Bytes>> {
         let copies = self.is_crowded();
         let lease = Arc::new(lease);
@@ -148,8 +149,9 @@ impl Lease {
     /// Its bytes, for the input, before the call is sent.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         match &self.region {
-            // SAFETY: the mapping has so many bytes and lives as long as the lease. The lease is borrowed mutably and not yet a
-            // result, so no view of it exists; the executor writes only between a call and its answer.
+            // SAFETY: the mapping has so many bytes and lives as long as the lease. The lease is borrowed
+            // mutably and not yet a result, so no view of it exists; the executor writes only between a call
+            // and its answer.
             Some(Region { mapping, .. }) => unsafe {
                 std::slice::from_raw_parts_mut(mapping.start().as_ptr(), mapping.size_bytes())
             },
@@ -161,9 +163,10 @@ impl Lease {
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
         match &self.lease.region {
-            // SAFETY: the part lies in the mapping, as `results` has checked, and the mapping lives as long as the lease. The
-            // executor has answered and writes no more into it; should the user's code do so nevertheless, the user's data
-            // are wrong and nothing else, since bytes of any value are valid here.
+            // SAFETY: the part lies in the mapping, as `results` has checked, and the mapping lives as long
+            // as the lease. The executor has answered and writes no more into it; should the user's code do
+            // so nevertheless, the user's data are wrong and nothing else, since bytes of any value are valid
+            // here.
             Some(Region { mapping, .. }) => unsafe {
                 std::slice::from_raw_parts(mapping.start().as_ptr().add(self.at), self.len)
             },

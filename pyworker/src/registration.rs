@@ -10,7 +10,8 @@ use super::iterable::Iterables;
 use super::params::NAME;
 use super::{flat_map, function};
 
-/// Adds Python's functions to `functions`. Processes of `interpreter` run them, and start when there is code to run.
+/// Adds Python's functions to `functions`. Processes of `interpreter` run them, and start when there is code
+/// to run.
 #[must_use]
 pub fn registered(functions: Functions, interpreter: Interpreter) -> Functions {
     let crews = Arc::new(Crews::default());

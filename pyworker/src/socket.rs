@@ -1,5 +1,5 @@
-//! A socket of whole datagrams to a process of Python: with descriptors, in steps that see a deadline. Refuses to know what
-//! is said.
+//! A socket of whole datagrams to a process of Python: with descriptors, in steps that see a deadline.
+//! Refuses to know what is said.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -34,7 +34,8 @@ impl Socket {
         Ok((Socket { fd }, other))
     }
 
-    /// Sends a datagram, with a descriptor or without. The other end has room for it: it is asked one thing at a time.
+    /// Sends a datagram, with a descriptor or without. The other end has room for it: it is asked one thing
+    /// at a time.
     pub(super) fn send(&self, datagram: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);

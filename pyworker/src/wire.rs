@@ -92,7 +92,8 @@ impl Input {
     }
 }
 
-/// A call: with its input in the datagram or in the region; or, without one, for what an iterable yields next.
+/// A call: with its input in the datagram or in the region; or, without one, for what an iterable yields
+/// next.
 pub(super) fn call(
     input: Option<&Input>,
     region: RegionName,

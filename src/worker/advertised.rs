@@ -12,8 +12,8 @@ const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2
 
 /// Returns `wanted` with the bound port for `%port%`; without it, the bound address.
 ///
-/// Nobody can reach an unspecified address such as 0.0.0.0. A worker bound to one tells the address that this machine has
-/// on the way to the dispatcher.
+/// Nobody can reach an unspecified address such as 0.0.0.0. A worker bound to one tells the address that this
+/// machine has on the way to the dispatcher.
 pub(super) async fn advertised(wanted: Option<String>, bound: SocketAddr, dispatcher: HostPort) -> String {
     if let Some(address) = wanted {
         return address.replace("%port%", &bound.port().to_string());

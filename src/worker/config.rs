@@ -21,11 +21,12 @@ pub struct WorkerConfig {
     pub dispatcher: String,
     /// The address to serve elements at; by default 127.0.0.1 and any free port.
     pub bind: Option<SocketAddr>,
-    /// The address that readers are told, in which `%port%` stands for the bound port. By default it is the bound address, or
-    /// this machine's address on the way to the dispatcher where an unspecified one such as 0.0.0.0 is bound.
+    /// The address that readers are told, in which `%port%` stands for the bound port. By default it is the
+    /// bound address. Where an unspecified one such as 0.0.0.0 is bound, it is this machine's address on the
+    /// way to the dispatcher.
     pub advertise: Option<String>,
-    /// Labels, none of them empty. One is known: readers elsewhere leave a worker that is tagged `COLOCATED`, in any case, to
-    /// those of its process, unless they ask for all.
+    /// Labels, none of them empty. One is known: readers elsewhere leave a worker that is tagged `COLOCATED`,
+    /// in any case, to those of its process, unless they ask for all.
     pub tags: Vec<String>,
     /// Threads that compute, shared by all tasks; by default one a processor.
     pub threads: Option<usize>,
@@ -41,27 +42,31 @@ pub struct WorkerConfig {
     pub session: SessionConfig,
     /// Silence towards the dispatcher after which the worker stops its tasks; default 30 s.
     pub lease: Duration,
-    /// How long a worker that is being drained waits for readers to take what it has begun; what they have not taken by then is
-    /// given up as if it had been killed. Default 25 s: most who start programs kill them 30 s after they told them to end.
+    /// How long a worker that is being drained waits for readers to take what it has begun; what they have
+    /// not taken by then is given up as if it had been killed. Default 25 s: most who start programs kill
+    /// them 30 s after they told them to end.
     pub drain_deadline: Duration,
-    /// How long a worker whose service was shut down goes on serving what it has produced, until its readers have gone. Default
-    /// 1 s: they are told when it is, and one that hangs is not waited for.
+    /// How long a worker whose service was shut down goes on serving what it has produced, until its readers
+    /// have gone. Default 1 s: they are told when it is, and one that hangs is not waited for.
     pub shutdown_quiet_period: Duration,
     /// Bytes of elements that wait, are on their way or are kept for trainers, over all tasks; default 1 GiB.
     pub pool_bytes: usize,
-    /// Bytes that the buffers of all tasks' pipelines may hold; default twice `pool_bytes`. Each task has an even share, and 256 MiB at
-    /// most.
+    /// Bytes that the buffers of all tasks' pipelines may hold; default twice `pool_bytes`. Each task has an
+    /// even share, and 256 MiB at most.
     pub buffers_bytes: Option<usize>,
-    /// Bytes of elements that a task with the cross-trainer cache keeps of those, half of `pool_bytes` at most; default a
-    /// quarter. All such tasks share that half: with three of them each has a sixth. More keeps slow trainers longer
-    /// from missing elements. Takes the place of [`ServerConfig::cache`].
+    /// Bytes of elements that a task with the cross-trainer cache keeps of those, half of `pool_bytes` at
+    /// most; default a quarter. All such tasks share that half: with three of them each has a sixth. More
+    /// keeps slow trainers longer from missing elements. Takes the place of [`ServerConfig::cache`].
     pub cross_trainer_cache_bytes: Option<u64>,
-    /// Bytes of `pool_bytes` that tasks may share with readers of this host, which then need no copy; default three quarters. 0:
-    /// nothing, and those readers are served as all others. Takes the place of [`ServerConfig::arenas`], with the two below.
+    /// Bytes of `pool_bytes` that tasks may share with readers of this host, which then need no copy; default
+    /// three quarters. 0: nothing, and those readers are served as all others. Takes the place of
+    /// [`ServerConfig::arenas`], with the two below.
     pub shm_bytes: Option<usize>,
-    /// Bytes of these that one task may share; default half of `pool_bytes`, or all of `shm_bytes` if that is less.
+    /// Bytes of these that one task may share; default half of `pool_bytes`, or all of `shm_bytes` if that is
+    /// less.
     pub shm_bytes_per_task: Option<usize>,
-    /// Whether that memory is of huge pages where the system has some set aside, taken by each task as a whole; default no.
+    /// Whether that memory is of huge pages where the system has some set aside, taken by each task as a
+    /// whole; default no.
     pub huge_pages: bool,
     /// Directory of the socket for readers of this host, for containers that share this directory but no
     /// network namespace. By default the socket has a name without a file. The directory has mode 0700 and is

@@ -63,7 +63,8 @@ impl Reports {
         }
     }
 
-    /// Says what clients took with them that are gone, and which splits clients share, as far as nothing was said of it.
+    /// Says what clients took with them that are gone, and which splits clients share, as far as nothing was
+    /// said of it.
     pub(super) fn tell_missed(&mut self) {
         for missed in self.server.take_missed() {
             self.say_missed(missed, false);

@@ -1,7 +1,8 @@
 //! A running worker: starts, follows the dispatcher, stops.
 //!
-//! Owns a lane for readers and one for the dispatcher, the pool of its computations and a thread for each task, and joins them all.
-//! A worker whose readers keep it busy is not silent: the dispatcher's lane has a thread and a socket of its own.
+//! Owns a lane for readers and one for the dispatcher, the pool of its computations and a thread for each
+//! task, and joins them all. A worker whose readers keep it busy is not silent: the dispatcher's lane has a
+//! thread and a socket of its own.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -52,8 +53,9 @@ const QUIET_LOOK: Duration = Duration::from_millis(20);
 /// Ends of tasks that wait until the worker looks.
 const ENDS_MAX: usize = 1024;
 
-/// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye, and [`Worker::drain`] loses
-/// nothing. Each waits for its tasks, and after two seconds leaves behind what is stuck in a user's function.
+/// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye, and
+/// [`Worker::drain`] loses nothing. Each waits for its tasks, and after two seconds leaves behind what is
+/// stuck in a user's function.
 #[derive(Debug)]
 pub struct Worker {
     address: String,
@@ -233,8 +235,8 @@ impl Worker {
         self.alive.is_closed()
     }
 
-    /// Says goodbye to the dispatcher and ends, within seconds. What it had begun is read from others, or reported lost where
-    /// a part of it was delivered.
+    /// Says goodbye to the dispatcher and ends, within seconds. What it had begun is read from others, or
+    /// reported lost where a part of it was delivered.
     ///
     /// # Errors
     /// What had ended it before.
@@ -243,13 +245,13 @@ impl Worker {
         self.join()
     }
 
-    /// Leaves in good order: takes no more tasks and splits, gives back those not started, brings what it has begun to its
-    /// readers under their credits, says goodbye and ends. Under `dynamic` nothing is lost and nothing read twice. Under the
-    /// other policies nobody could go on where it stops, so its tasks end at once: a share starts over with the next worker of
-    /// its number.
+    /// Leaves in good order: takes no more tasks and splits, gives back those not started, delivers what it
+    /// has begun under its readers' credits, says goodbye and ends. Under `dynamic` nothing is lost and
+    /// nothing read twice. Under the other policies nobody could go on where it stops, so its tasks end at
+    /// once: a share starts over with the next worker of its number.
     ///
-    /// Gives up what readers have not taken at [`WorkerConfig::drain_deadline`], and everything at once if the dispatcher
-    /// cannot be reached or [`WorkerStopper::stop`] is called.
+    /// Gives up what readers have not taken at [`WorkerConfig::drain_deadline`], and everything at once if
+    /// the dispatcher cannot be reached or [`WorkerStopper::stop`] is called.
     ///
     /// # Errors
     /// What had ended it before.

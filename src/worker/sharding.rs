@@ -1,7 +1,8 @@
 //! The part of a dataset that a task reads under static sharding: the control plane's policy as the
 //! pipeline's type.
 //!
-//! Owns no state. Which share it is was decided by the dispatcher, and where the dataset is divided is the pipeline's.
+//! Owns no state. Which share it is was decided by the dispatcher, and where the dataset is divided is the
+//! pipeline's.
 
 use millstream_control::{Policy, TaskDef};
 use millstream_pipeline::graph::{Graph, ShardBy, ShardingError, Share};

@@ -43,8 +43,9 @@ impl WorkerStopper {
         Self { wish }
     }
 
-    /// Has the worker leave in good order: it takes no more work, brings what it has begun to its readers, and ends. See
-    /// [`Worker::drain`](super::Worker::drain). Returns at once; has no effect on a worker that ends already.
+    /// Has the worker leave in good order: it takes no more work, brings what it has begun to its readers,
+    /// and ends. See [`Worker::drain`](super::Worker::drain). Returns at once; has no effect on a worker that
+    /// ends already.
     pub fn drain(&self) {
         self.raise(Wish::Drain);
     }

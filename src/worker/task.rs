@@ -1,5 +1,5 @@
-//! One task, on a thread of its own: computes elements and writes them to the task's buffer until a client stops wanting
-//! them, they end, or the task is stopped.
+//! One task, on a thread of its own: computes elements and writes them to the task's buffer until a client
+//! stops wanting them, they end, or the task is stopped.
 
 use std::any::Any;
 use std::num::NonZeroU32;
@@ -25,7 +25,8 @@ use super::feed::TaskFeed;
 use super::pace::{BottleneckClock, TaskMeter};
 use super::sharding;
 
-/// Elements written at most before the thread looks whether there is room for more and whether a client is hungry.
+/// Elements written at most before the thread looks whether there is room for more and whether a client is
+/// hungry.
 const RUN_ELEMENTS_MAX: usize = 64;
 
 /// A run that took longer than this is followed by a run of one element: slow elements leave one by one.
@@ -72,8 +73,8 @@ fn serve(task: TaskRun) -> Outcome {
         Err(message) => return Outcome::Failed(message),
     };
     let (server, served) = (task.server.clone(), served_as(&task.definition));
-    // Removed, it does not end: whoever stops a task raises the flag first, and its producer may notice that before the
-    // task is removed.
+    // Removed, it does not end: whoever stops a task raises the flag first, and its producer may notice that
+    // before the task is removed.
     let stop = || {
         server.remove_task(served);
         Outcome::Stopped
@@ -81,8 +82,8 @@ fn serve(task: TaskRun) -> Outcome {
     if task.cancel.is_cancelled() {
         return stop();
     }
-    // One that is given no splits any more ends at once. Whoever drains a worker sets the feed's flag first, and then has the
-    // tasks that are served begin: one of the two finds this one.
+    // One that is given no splits any more ends at once. Whoever drains a worker sets the feed's flag first,
+    // and then has the tasks that are served begin: one of the two finds this one.
     if task.feed.as_ref().is_some_and(|feed| feed.0.is_draining()) {
         server.begin_task(served);
     }

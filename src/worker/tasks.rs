@@ -38,7 +38,8 @@ impl Tasks {
         }
     }
 
-    /// Returns a task that may start now. Keeps it for later where as many run as may: one reader's many jobs fail nobody's.
+    /// Returns a task that may start now. Keeps it for later where as many run as may: one reader's many jobs
+    /// fail nobody's.
     pub(super) fn admit(&mut self, task: TaskDef) -> Option<TaskDef> {
         if self.waiting.is_empty() && self.running.len() < self.running_max {
             return Some(task);
@@ -100,7 +101,8 @@ impl Tasks {
 
     /// Stops a task; its clients hear of it from the dispatcher.
     pub(super) fn stop(&mut self, task: TaskId) {
-        // First the flag: a task that is about to be served looks at it afterwards, and so is removed by one of the two.
+        // First the flag: a task that is about to be served looks at it afterwards, and so is removed by one
+        // of the two.
         if let Some(running) = self.running.remove(&task) {
             running.cancel.cancel();
         }

@@ -1,4 +1,5 @@
-//! The threads of a worker's tasks. Each is joined: one that has ended when the next starts, the rest with the worker.
+//! The threads of a worker's tasks. Each is joined: one that has ended when the next starts, the rest with
+//! the worker.
 //!
 //! Refuses to know what they run.
 
@@ -59,8 +60,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits until all have ended, at most this long; nothing starts afterwards. Those that are stuck in a user's
-    /// function are left behind, with a warning: nothing can take them back.
+    /// Waits until all have ended, at most this long; nothing starts afterwards. Those that are stuck in a
+    /// user's function are left behind, with a warning: nothing can take them back.
     pub(super) fn join(&self, grace: Duration) {
         let mut inner = self.inner.lock();
         inner.alive = None;

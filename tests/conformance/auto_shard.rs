@@ -1,5 +1,5 @@
-//! Rows of auto_shard_test: datasets divided among a fixed list of workers, of which one is in the trainer's process and is
-//! read.
+//! Rows of auto_shard_test: datasets divided among a fixed list of workers, of which one is in the trainer's
+//! process and is read.
 
 use millstream::client::{ReadError, Reader};
 use millstream::control::{
@@ -14,7 +14,8 @@ use crate::support::cluster::{Cluster, drain, prompt};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// An entry of the list for any worker on the host, as upstream's `localhost`: the workers of these tests have this address.
+/// An entry of the list for any worker on the host, as upstream's `localhost`: the workers of these tests
+/// have this address.
 const HOST: &str = "127.0.0.1";
 
 /// Files that the rows of records read.
@@ -29,8 +30,8 @@ fn colocated(list: &[&str]) -> DispatcherConfig {
     }
 }
 
-/// A service of so many workers, who come one after the other. That at `local` is in the trainer's process, each of the others
-/// as if in one of its own.
+/// A service of so many workers, who come one after the other. That at `local` is in the trainer's process,
+/// each of the others as if in one of its own.
 fn started(config: DispatcherConfig, workers: usize, local: usize) -> Result<Cluster, WorkerError> {
     let mut cluster = Cluster::plain_with(Mechanism::Memory, config, 0);
     for place in 0..workers {

@@ -1,4 +1,5 @@
-//! Every row of upstream's tests is tested here, or left out with a reason; the tests said to stand for their unit tests exist.
+//! Every row of upstream's tests is tested here, or left out with a reason; the tests said to stand for their
+//! unit tests exist.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The rows of cross_trainer_cache_test and cross_trainer_cache_ft_test: trainers that share what the workers have computed.
+//! The rows of cross_trainer_cache_test and cross_trainer_cache_ft_test: trainers that share what the workers
+//! have computed.
 
 use std::collections::BTreeSet;
 
@@ -184,7 +185,8 @@ fn cross_trainer_cache_test__no_compression() {
     });
 }
 
-/// There the second trainer finds out when it cannot read what it gets; here neither an id nor a job's name means two datasets.
+/// There the second trainer finds out when it cannot read what it gets; here neither an id nor a job's name
+/// means two datasets.
 #[test]
 fn cross_trainer_cache_test__compression_mismatch() {
     watched("compressed and not", || {

@@ -1,7 +1,7 @@
 //! data_service_ops_test: how a distributed dataset is read.
 //!
-//! What is registered, under which id, and which elements survive the journey: `data_service_ops_datasets`; what goes when
-//! nobody reads it: `data_service_ops_unused`.
+//! What is registered, under which id, and which elements survive the journey: `data_service_ops_datasets`;
+//! what goes when nobody reads it: `data_service_ops_unused`.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

@@ -13,8 +13,8 @@ use crate::support::{eventually, watched};
 /// More than a reader of [`distributed`] takes ahead.
 const ELEMENTS: i64 = 1000;
 
-/// A service that soon collects what nobody reads. Not after 20 ms, as upstream: here a job that was created and is not read yet
-/// is unread as well.
+/// A service that soon collects what nobody reads. Not after 20 ms, as upstream: here a job that was created
+/// and is not read yet is unread as well.
 fn collecting(workers: usize, gc_dynamic_sharding_jobs: bool) -> Cluster {
     let config = DispatcherConfig {
         job_gc_check_interval: Duration::from_millis(50),

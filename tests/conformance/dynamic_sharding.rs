@@ -1,4 +1,5 @@
-//! Rows of dynamic_sharding_test: splits that are dealt out as workers ask for them, whatever the dataset is made of.
+//! Rows of dynamic_sharding_test: splits that are dealt out as workers ask for them, whatever the dataset is
+//! made of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -238,7 +239,8 @@ fn dynamic_sharding_test__flat_map_with_repeat() {
     });
 }
 
-/// By the listing, which the dispatcher draws once for all workers, and by a shuffle of its paths, which each draws for itself.
+/// By the listing, which the dispatcher draws once for all workers, and by a shuffle of its paths, which each
+/// draws for itself.
 #[test]
 fn dynamic_sharding_test__shuffle_files() {
     row("shuffled files", 3, |cluster| {

@@ -92,7 +92,8 @@ fn begun<T, E: Display>(what: &str, start: impl Fn() -> Result<T, E>) -> T {
     server.expect("it has started")
 }
 
-/// A service in this process whose servers start again. Ends when it is dropped: the trainer, the workers, the dispatcher.
+/// A service in this process whose servers start again. Ends when it is dropped: the trainer, the workers,
+/// the dispatcher.
 struct Deployment {
     service: Option<Service>,
     workers: RefCell<Vec<Worker>>,

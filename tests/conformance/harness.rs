@@ -1,4 +1,5 @@
-//! A dataset that is read as upstream's dataset objects are: each iterator over one object is a further pass of its job.
+//! A dataset that is read as upstream's dataset objects are: each iterator over one object is a further pass
+//! of its job.
 
 use std::cell::Cell;
 

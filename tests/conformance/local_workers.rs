@@ -155,8 +155,8 @@ fn local_workers_test__repeat_distributed_dataset() {
     });
 }
 
-/// The tasks of the job "shared" have gone with their reader when another one comes. It is told so when it opens, not at its
-/// first element as there.
+/// The tasks of the job "shared" have gone with their reader when another one comes. It is told so when it
+/// opens, not at its first element as there.
 fn is_deleted(mixed: &Mixed, other: &Service) {
     let id = mixed.service().register(range(COUNT), None).expect("registered");
     let shared = |service| {

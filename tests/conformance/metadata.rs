@@ -1,4 +1,5 @@
-//! The rows of metadata_test and data_transfer_test: what is known of a dataset by its id, and how its elements travel.
+//! The rows of metadata_test and data_transfer_test: what is known of a dataset by its id, and how its
+//! elements travel.
 
 use millstream::control::{Cardinality, DatasetId, Policy};
 use millstream::dataplane::transport::Compression;
@@ -153,8 +154,9 @@ fn metadata_test__from_dataset_id_omits_element_spec_and_compression() {
     });
 }
 
-/// A reader chooses no protocol: it takes from memory what is in its process, and all else over the network. So what is
-/// registered there as a bad protocol with a fallback is here a worker whose memory the reader does not see.
+/// A reader chooses no protocol: it takes from memory what is in its process, and all else over the network.
+/// So what is registered there as a bad protocol with a fallback is here a worker whose memory the reader
+/// does not see.
 #[test]
 fn data_transfer_test__alt_protocol_succeeds() {
     watched("transports", || {

@@ -1,5 +1,5 @@
-//! A service of local workers, which are in the trainer's process, and of remote ones, in processes of their own or as far apart
-//! as those: with other [`LocalWorkers`] than the trainer's.
+//! A service of local workers in the trainer's process, and of remote workers in processes of their own or as
+//! far apart as those: with other [`LocalWorkers`] than the trainer's.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::support::cluster::Cluster;
 use crate::support::links::Mechanism;
 use crate::support::process::Process;
 
-/// The workers of the cluster are the local ones, and then the remote ones that are in this process none the less.
+/// The workers of the cluster are the local ones, and then the remote ones that are in this process none the
+/// less.
 pub(super) struct Mixed {
     pub(super) cluster: Cluster,
     remote: Vec<Process>,

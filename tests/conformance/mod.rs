@@ -1,8 +1,8 @@
 //! Requirements of the tf.data service's own tests: one test for each row that applies, named
 //! `<file>__<row>`.
 //!
-//! `rows.txt` names all rows; README.md lists those that are left out, each with its reason, and the rows of upstream's unit
-//! tests with ours. `complete` sees to it that no row is forgotten.
+//! `rows.txt` names all rows; README.md lists those that are left out, each with its reason, and the rows of
+//! upstream's unit tests with ours. `complete` sees to it that no row is forgotten.
 //!
 //! - `harness`: a dataset that is read as upstream's dataset objects are
 //! - `mixed`: a service whose workers are partly in the trainer's process

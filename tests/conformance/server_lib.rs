@@ -37,7 +37,8 @@ fn has_workers(cluster: &Cluster, count: u64) {
     });
 }
 
-/// A dispatcher that keeps its records has a directory for them, so there cannot be one without. One that is none is refused.
+/// A dispatcher that keeps its records has a directory for them, so there cannot be one without. One that is
+/// none is refused.
 #[test]
 fn server_lib_test__start_dispatcher_with_wrong_fault_tolerant_config() {
     watched("wrong directory", || {
@@ -85,7 +86,8 @@ fn server_lib_test__stop_worker() {
     });
 }
 
-/// A server that was stopped cannot be started again, for it is gone with the call: what starts at its address is another.
+/// A server that was stopped cannot be started again, for it is gone with the call: what starts at its
+/// address is another.
 #[test]
 fn server_lib_test__stop_start_dispatcher() {
     watched("start after stop", || {

@@ -1,4 +1,5 @@
-//! The rows of worker_tags_test: workers with the tag `COLOCATED` serve the readers of their own process only.
+//! The rows of worker_tags_test: workers with the tag `COLOCATED` serve the readers of their own process
+//! only.
 
 use millstream::client::MaxOutstanding;
 use millstream::control::{Code, DeploymentMode, DispatcherConfig, Policy, TargetWorkers, WorkerAddresses};

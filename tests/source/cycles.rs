@@ -1,7 +1,7 @@
 //! Files of one crate that import each other in a circle.
 //!
-//! A re-export is read through: naming `crate::graph::Dataset` is naming the file that defines it. Parents (`lib.rs`, `mod.rs`) are
-//! tables of contents and no part of a circle. Tests may name everything.
+//! A re-export is read through: naming `crate::graph::Dataset` is naming the file that defines it. Parents
+//! (`lib.rs`, `mod.rs`) are tables of contents and no part of a circle. Tests may name everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,7 @@
 //! Splits Rust source into code, comments and literals, and knows nothing of what either says.
 //!
-//! Invariant: both halves have the source's length and line breaks, so an offset or a line in one is the same in the other.
+//! Invariant: both halves have the source's length and line breaks, so an offset or a line in one is the same
+//! in the other.
 
 /// A source file with what is not code blanked out, and the same with what is not comment blanked out.
 #[derive(Debug)]
@@ -86,7 +87,8 @@ enum Kind {
     Literal,
 }
 
-/// The piece that starts at `at`: its kind and where it ends. Code comes a character or an identifier at a time.
+/// The piece that starts at `at`: its kind and where it ends. Code comes a character or an identifier at a
+/// time.
 fn piece(source: &str, at: usize) -> (Kind, usize) {
     let rest = &source[at..];
     let first = rest.chars().next().expect("the caller stops at the end");

@@ -1,4 +1,5 @@
-//! The paths that a source file names, in `use` trees and in the middle of code, counted from the crate's root.
+//! The paths that a source file names, in `use` trees and in the middle of code, counted from the crate's
+//! root.
 //!
 //! Macros are read as the code they look like; a name brought in by `use` counts where it is brought in.
 

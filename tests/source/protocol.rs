@@ -1,7 +1,7 @@
 //! Numbered rules of the `PROTOCOL.md` files, and the comments that cite them.
 //!
-//! A number is a capital letter and numbers joined by points. It is defined where it opens a heading or stands in bold at
-//! the start of a line.
+//! A number is a capital letter and numbers joined by points. It is defined where it opens a heading or
+//! stands in bold at the start of a line.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The shape of one source file: lengths, its opening, what a table of contents may hold, attributes and `unsafe`.
+//! The shape of one source file: lengths, its opening, what a table of contents may hold, attributes and
+//! `unsafe`.
 
 use super::lexer::{Lexed, Token, is_word};
 use super::tree::{File, Finding};

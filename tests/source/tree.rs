@@ -69,7 +69,8 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every text file that git tracks or would track; without git, every one outside hidden and `target` folders.
+/// Every text file that git tracks or would track; without git, every one outside hidden and `target`
+/// folders.
 pub(crate) fn files() -> Vec<File> {
     let mut paths = listed_by_git().unwrap_or_else(|| {
         let mut found = Vec::new();

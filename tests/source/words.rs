@@ -38,7 +38,8 @@ pub(crate) fn leftovers(file: &File) -> Vec<Finding> {
     })
 }
 
-/// Whether `word` stands in the line with no joining character before it, nor after it if it ends in a letter.
+/// Whether `word` stands in the line with no joining character before it, nor after it if it ends in a
+/// letter.
 fn stands(line: &str, word: &str, joins: impl Fn(char) -> bool) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

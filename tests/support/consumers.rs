@@ -10,8 +10,8 @@ use super::cluster::numbers;
 /// Groups that a worker draws from; two workers draw the same one at the same time once in so many.
 const GROUPS: i64 = 1 << 20;
 
-/// Groups of consecutive numbers: first the one from 0, by which a new worker is known, then others, each worker in an order
-/// of its own, without end.
+/// Groups of consecutive numbers: first the one from 0, by which a new worker is known, then others, each
+/// worker in an order of its own, without end.
 pub(crate) fn groups(consumers: u32) -> Dataset {
     let n = i64::from(consumers);
     let others = Dataset::range(n, GROUPS * n, 1);

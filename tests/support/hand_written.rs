@@ -60,7 +60,8 @@ impl HandWritten {
                 Lie::Opening(bytes) => bytes.clone(),
                 Lie::None | Lie::FirstPack(_) => framed(&ToClient::Hello(Hello::current())),
             };
-            // A reader that is told a lie closes the link at any moment; what it says then is looked at below.
+            // A reader that is told a lie closes the link at any moment; what it says then is looked at
+            // below.
             let _ = say.write_all(&opening).await;
             let mut sent = 0;
             while let Some(message) = next_message(&mut hear).await {

@@ -1,10 +1,11 @@
-//! Readings of which elements may be lost with a worker: each ends well and whole, or names in its error all that is missing.
+//! Readings of which elements may be lost with a worker: each ends well and whole, or names in its error all
+//! that is missing.
 
 use millstream::client::{ReadError, Reader};
 use millstream::element::Element;
 
-/// The next element; `None` at the end, also at one after which elements are missing. Then the error names exactly the splits
-/// that the statistics do.
+/// The next element; `None` at the end, also at one after which elements are missing. Then the error names
+/// exactly the splits that the statistics do.
 pub(crate) fn next_or_lost(reader: &mut Reader) -> Option<Element> {
     match reader.next_element() {
         Ok(Some(element)) => Some(element),

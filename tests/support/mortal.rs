@@ -44,8 +44,8 @@ impl Mortal {
     }
 }
 
-/// An address for a server that ends and comes back: the system gives this port to nobody meanwhile, since it lies below those
-/// that it gives away (32768 and above).
+/// An address for a server that ends and comes back: the system gives this port to nobody meanwhile, since it
+/// lies below those that it gives away (32768 and above).
 pub(crate) fn lasting_address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

@@ -73,7 +73,8 @@ impl Running {
         signal(&self.child, name);
     }
 
-    /// Waits for its end. One that hangs is killed, and the test fails with what it said and where its threads are.
+    /// Waits for its end. One that hangs is killed, and the test fails with what it said and where its
+    /// threads are.
     pub(crate) fn finish(mut self) -> Finished {
         let deadline = Instant::now() + COMMAND_WATCHDOG;
         let status = loop {
@@ -91,7 +92,8 @@ impl Running {
             }
             std::thread::sleep(LOOK_EVERY);
         };
-        // They end with the last process that holds the pipe: a child of the command that outlives it is an error too.
+        // They end with the last process that holds the pipe: a child of the command that outlives it is an
+        // error too.
         let all = |pipe: &Receiver<String>| pipe.recv_timeout(WATCHDOG).expect("it left a process behind");
         Finished {
             status,

@@ -65,7 +65,8 @@ impl Drop for Proxy {
     }
 }
 
-/// From readers to the worker; each reader has a socket of its own towards the worker, and a thread for the way back.
+/// From readers to the worker; each reader has a socket of its own towards the worker, and a thread for the
+/// way back.
 fn forward(front: &Arc<UdpSocket>, state: &Arc<State>, worker: SocketAddr) {
     let mut backs: BTreeMap<SocketAddr, Arc<UdpSocket>> = BTreeMap::new();
     let mut threads = Vec::new();

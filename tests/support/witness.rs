@@ -1,5 +1,5 @@
-//! A reader in a process of its own, which looks at every element twice: when it comes, and when it lets go of it much later. It
-//! can be killed or stopped at any instant, and says how far it is when it is asked.
+//! A reader in a process of its own, which looks at every element twice: when it comes, and when it lets go
+//! of it much later. It can be killed or stopped at any instant, and says how far it is when it is asked.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -23,11 +23,12 @@ const TOLD: &str = "MILLSTREAM_TEST_WITNESS";
 /// Precedes what it says.
 const SAYS: &str = "witness says ";
 
-/// Numbers in an element. The first is a multiple of it, and each is one more than the one before it: whatever an element is
-/// mixed with or overwritten by shows.
+/// Numbers in an element. The first is a multiple of it, and each is one more than the one before it:
+/// whatever an element is mixed with or overwritten by shows.
 const BATCH: i64 = 1024;
 
-/// Elements it keeps: more than it may have outstanding, so that none leaves the worker's hands before its own.
+/// Elements it keeps: more than it may have outstanding, so that none leaves the worker's hands before its
+/// own.
 const KEPT: usize = 48;
 
 /// Elements that it keeps for good, from the first on.
@@ -50,8 +51,9 @@ pub(crate) struct Account {
 }
 
 impl Witness {
-    /// Starts a process that reads all there is; returns before it has read anything. `test` is the name of the test that calls
-    /// [`testify`]. `in_order`: the elements are those of one worker, of which it misses none and gets none twice.
+    /// Starts a process that reads all there is; returns before it has read anything. `test` is the name of
+    /// the test that calls [`testify`]. `in_order`: the elements are those of one worker, of which it misses
+    /// none and gets none twice.
     #[expect(
         clippy::print_stderr,
         reason = "what it complains of is part of the test's output"
@@ -168,7 +170,8 @@ pub(crate) fn testify() {
                 "out of order, missing or repeated"
             );
         }
-        // What is kept of a worker's memory stays mapped beyond its death: only who has but one worker keeps it for good.
+        // What is kept of a worker's memory stays mapped beyond its death: only who has but one worker keeps
+        // it for good.
         if in_order == "true" && keepsakes.len() < KEEPSAKES {
             keepsakes.push(element);
         } else {

@@ -1,9 +1,9 @@
 //! The shared-memory yardstick on iceoryx2: publish-subscribe between two processes, one loaned slot an
 //! element, with our stamps.
 //!
-//! The publisher waits where the subscriber's buffer is full, so that nothing is lost; it begins when the subscriber has
-//! connected to it, until when it would drop what the buffer does not take. The subscriber looks again and again for what has
-//! come and never sleeps, which is the fastest way there is to read it.
+//! The publisher waits where the subscriber's buffer is full, so that nothing is lost; it begins when the
+//! subscriber has connected to it, until when it would drop what the buffer does not take. The subscriber
+//! looks again and again for what has come and never sleeps, which is the fastest way there is to read it.
 #![expect(
     unsafe_code,
     reason = "a loaned slot of which only the stamps are written counts as uninitialised"
@@ -54,7 +54,8 @@ impl Exchange {
         Ok(Self { node, factory })
     }
 
-    /// Publishes elements from the first ring on until the process is ended. `is_ready` is told when there is a publisher.
+    /// Publishes elements from the first ring on until the process is ended. `is_ready` is told when there is
+    /// a publisher.
     pub(crate) fn send(
         &self,
         element_bytes: u64,
@@ -76,7 +77,8 @@ impl Exchange {
                 produced_ns = stamp::now_ns();
             }
             let slot = publisher.loan_slice_uninit(element_bytes as usize);
-            // SAFETY: the slot lies in a file that the system filled with zeroes, and a byte has no invalid value.
+            // SAFETY: the slot lies in a file that the system filled with zeroes, and a byte has no invalid
+            // value.
             let mut slot = unsafe { slot.map_err(text)?.assume_init() };
             stamp::write(slot.payload_mut(), 0, place, produced_ns, false);
             slot.send().map_err(text)?;
@@ -84,7 +86,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes elements until the tally is done. `start` returns when there is a publisher, whom the bell then tells to begin.
+    /// Takes elements until the tally is done. `start` returns when there is a publisher, whom the bell then
+    /// tells to begin.
     pub(crate) fn receive<P>(
         &self,
         bell: Bell<'_>,

@@ -33,7 +33,8 @@ pub(crate) struct CpuSeconds {
 }
 
 impl Meter {
-    /// Measures `seconds`, behind a warm-up of a quarter of that and a second at most, with producers in `children`.
+    /// Measures `seconds`, behind a warm-up of a quarter of that and a second at most, with producers in
+    /// `children`.
     pub(crate) fn new(seconds: f64, children: Vec<u32>) -> Self {
         let warm_up = Duration::from_secs_f64((seconds / 4.0).min(1.0));
         let (length, started) = (Duration::from_secs_f64(seconds), Instant::now());

@@ -10,8 +10,8 @@
 //! - [`mod@unit`]: what travels as one, and through which memory
 //! - [`meter`]: what all of them count with
 //!
-//! Each sender is a child process that says where it is met, then sends until its reader goes away; those of one process have
-//! none.
+//! Each sender is a child process that says where it is met, then sends until its reader goes away; those of
+//! one process have none.
 
 #[cfg(all(target_os = "linux", feature = "iceoryx2"))]
 pub(crate) mod iceoryx2;

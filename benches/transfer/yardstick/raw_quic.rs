@@ -1,7 +1,7 @@
 //! Bare quinn: the endpoint, TLS and socket of the service, one stream a unit, no elements.
 //!
-//! The reader either copies each chunk to its place in a pooled contiguous buffer, as any reader that needs contiguous
-//! memory must, or drops it.
+//! The reader either copies each chunk to its place in a pooled contiguous buffer, as any reader that needs
+//! contiguous memory must, or drops it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,7 +17,8 @@ use super::{Measured, Meter, buffers, unit_bytes};
 
 const ALPN: &str = "millstream-bench-raw/1";
 
-/// Streams that the sender writes at a time, as many as keep the connection from running dry between two of them.
+/// Streams that the sender writes at a time, as many as keep the connection from running dry between two of
+/// them.
 const STREAMS: usize = 8;
 
 /// Binds a sender.

@@ -1,8 +1,8 @@
 //! Measures `--touch` without a service: one process, one thread that writes every byte, one that reads every
 //! byte.
 //!
-//! Buffers of one unit go from one to the other and back through channels, so that what is handed over is counted in units,
-//! as packs are, and what is written and read is the same loop as in the service.
+//! Buffers of one unit go back and forth through channels, so a hand-over is counted in units, as packs are.
+//! The loops that write and read are those of the service.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 

@@ -1,7 +1,7 @@
 //! The unit that a yardstick sends, and the memory that passes through one end.
 //!
-//! Ends use their buffers in turn, since memory that holds data is not the memory of the data before: one buffer sent and
-//! filled again and again would stay in the core's own cache, and measure that.
+//! Ends use their buffers in turn, since memory that holds data is not the memory of the data before: one
+//! buffer sent and filled again and again would stay in the core's own cache, and measure that.
 
 /// Bytes that travel as one unit when elements are small, as the packs of the service do.
 const UNIT_BYTES: u64 = 256 * 1024;

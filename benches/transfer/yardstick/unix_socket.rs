@@ -1,4 +1,5 @@
-//! A copy through the kernel: a Unix stream socket, large socket buffers, large writes, one read into the buffers in turn.
+//! A copy through the kernel: a Unix stream socket, large socket buffers, large writes, one read into the
+//! buffers in turn.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;

@@ -2,18 +2,19 @@
 //!
 //! Pure: told of arrivals, round-trip times and time passing. Refuses to know links, elements and credits.
 //!
-//! A path that could carry more delivers what is outstanding once a round trip, so that twice as much is wanted each time,
-//! until the rate grows no further. The round trip is the shortest seen on a link, without the queues that its own load
-//! makes; over several links, that of the longest. Within a host it is taken to be what waking both sides takes: where elements are
-//! handed over fast, many are worth one wake-up; where each takes long to write or read, few stay in the caches.
+//! A path that could carry more delivers everything outstanding once a round trip. The window therefore
+//! doubles each time, until the rate grows no further. The round trip is the shortest seen on a link, without
+//! the queues that its own load makes; over several links, that of the longest. Within a host it is taken to
+//! be what waking both sides takes: where elements are handed over fast, many are worth one wake-up; where
+//! each takes long to write or read, few stay in the caches.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The least that is kept outstanding: what 10 Gbit/s carry in more than a millisecond. More is slower where the
-/// network is not, since it leaves the caches of both sides.
+/// The least that is kept outstanding: what 10 Gbit/s carry in more than a millisecond. More is slower where
+/// the network is not, since it leaves the caches of both sides.
 pub const AUTO_BYTES_MIN: u64 = 2 << 20;
 
 /// The time of a round trip within a host, where either side may sleep.
@@ -85,7 +86,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A path of so many bytes a second: it delivers what is outstanding once a round trip, unless that is beyond it.
+    /// A path of so many bytes a second: it delivers what is outstanding once a round trip, unless that is
+    /// beyond it.
     fn settle(rate: u64, round_trip: Duration) -> u64 {
         let mut auto = Auto::default();
         auto.note_round_trip("a", round_trip);

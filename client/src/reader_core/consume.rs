@@ -14,8 +14,9 @@ use super::state::ReaderCore;
 use crate::error::ReadError;
 
 impl ReaderCore {
-    /// Returns the next elements; `Ok(None)` at the end, pending while there are none. `handed` counts the elements of the
-    /// delivery at hand that were handed over; the caller begins again at 0 with each new delivery.
+    /// Returns the next elements; `Ok(None)` at the end, pending while there are none. `handed` counts the
+    /// elements of the delivery at hand that were handed over; the caller begins again at 0 with each new
+    /// delivery.
     pub(crate) fn next(&mut self, handed: u64) -> Poll<Result<Option<Handing>, ReadError>> {
         let is_first = !std::mem::replace(&mut self.is_open, true);
         if self.stop_using(handed) {
@@ -105,7 +106,8 @@ impl ReaderCore {
     pub(crate) fn cancel(&mut self, handed: u64) {
         self.failure.get_or_insert(ReadError::Cancelled);
         self.stop_using(handed);
-        // Before it is cancelled a worker hears what its elements were used for, or it reports them as lost (C6.7).
+        // Before it is cancelled a worker hears what its elements were used for, or it reports them as lost
+        // (C6.7).
         self.acknowledge();
         let tasks = self.tasks.values();
         let tasks: Vec<_> = tasks
@@ -116,8 +118,8 @@ impl ReaderCore {
         }
     }
 
-    /// Notes what the consumer handed over, which may have fallen silent in the middle of a pack, and tells workers what arrived.
-    /// Returns false if that was nothing.
+    /// Notes what the consumer handed over, which may have fallen silent in the middle of a pack, and tells
+    /// workers what arrived. Returns false if that was nothing.
     pub(crate) fn tick(&mut self, handed: u64) -> bool {
         let has_settled = self.settle(handed);
         if has_settled {
@@ -167,7 +169,8 @@ impl ReaderCore {
         outboxes.any(|outbox| outbox.is_up && outbox.is_local && !outbox.messages.is_empty())
     }
 
-    /// Notes that the consumer is done with everything that was handed over. Returns whether anything was since the last time.
+    /// Notes that the consumer is done with everything that was handed over. Returns whether anything was
+    /// since the last time.
     pub(super) fn stop_using(&mut self, handed: u64) -> bool {
         let has_settled = self.settle(handed);
         self.is_in_use = false;

@@ -1,9 +1,10 @@
 //! Distribution of the free credits: a fixed number of them over all tasks of an iteration.
 //!
-//! Pure arithmetic: it is shown where each task stands and answers with grants. Refuses to know links and elements.
+//! Pure arithmetic: it is shown where each task stands and answers with grants. Refuses to know links and
+//! elements.
 //!
-//! The rule: tasks that can use credits are filled evenly, those that wait longest first, so that with one credit it
-//! goes round; a task that gave its credits back gets none until it says that something is ready.
+//! The rule: tasks that can use credits are filled evenly, those that wait longest first, so that with one
+//! credit it goes round; a task that gave its credits back gets none until it says that something is ready.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_dataplane::TaskId;
@@ -27,8 +28,8 @@ pub enum MaxOutstanding {
 /// Elements that `Auto` keeps outstanding at most.
 pub const AUTO_ELEMENTS_MAX: u64 = 1 << 17;
 
-/// Elements that `Auto` keeps outstanding for each task at least whose elements come without a copy: a few, whatever their size, so
-/// that neither side waits for the other with each of them.
+/// Elements that `Auto` keeps outstanding for each task at least whose elements come without a copy: a few,
+/// whatever their size, so that neither side waits for the other with each of them.
 pub const AUTO_ELEMENTS_LOCAL: u64 = 4;
 
 /// The state of one task.
@@ -40,7 +41,8 @@ pub struct Standing {
     pub outstanding: u64,
     /// Elements that arrived and were not handed over.
     pub waiting: u64,
-    /// Elements that were handed over and count as outstanding still, because the consumer keeps them until others come.
+    /// Elements that were handed over and count as outstanding still, because the consumer keeps them until
+    /// others come.
     pub kept: u64,
     /// The bytes that a credit is worth.
     pub element_bytes: u64,
@@ -81,8 +83,8 @@ impl Standing {
 }
 
 impl Bounds {
-    /// The number of elements that may be outstanding now. Under `Auto`, tasks that can use no credit and hold nothing count for
-    /// nothing: the size of their elements may not be known.
+    /// The number of elements that may be outstanding now. Under `Auto`, tasks that can use no credit and
+    /// hold nothing count for nothing: the size of their elements may not be known.
     pub fn elements(&self, tasks: &[Standing]) -> u64 {
         match self.max_outstanding {
             MaxOutstanding::Elements(elements) => elements,
@@ -120,9 +122,9 @@ impl Bounds {
     }
 }
 
-/// The grants to make now: no more than the bounds leave (D4.2), spread evenly. While the consumer keeps elements, no task holds more than its
-/// even share, and whoever holds none gets one although others are kept, if the bounds leave it beside what is granted, in flight and not handed
-/// over: what is waited for may be theirs.
+/// The grants to make now: no more than the bounds leave (D4.2), spread evenly. While the consumer keeps
+/// elements, no task holds more than its even share. A task that holds none gets one, if the bounds leave
+/// room beside what is granted, in flight and not handed over: what is waited for may be theirs.
 pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     let (mut free, mut free_bytes) = bounds.free(tasks);
     let is_keeping = tasks.iter().any(|task| task.kept > 0);
@@ -180,8 +182,8 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
 /// The reader asks only for what it hands over next, and a task that has nothing ready keeps its place
 /// (D7.6). Another task's elements could not be handed over before it anyway.
 ///
-/// The task whose turn it is gets a credit if it has none, however much the others hold: they wait for it, and what they hold may be
-/// more than the bounds allow by now.
+/// The task whose turn it is gets a credit if it has none, however much the others hold: they wait for it,
+/// and what they hold may be more than the bounds allow by now.
 pub fn distribute_in_turn(
     bounds: &Bounds,
     tasks: &[Standing],
@@ -412,7 +414,8 @@ mod tests {
     }
 
     proptest! {
-        /// D4.2, D7.6: no more than the bound is outstanding, but for the next turn, and of a task no more than are its turns.
+        /// D4.2, D7.6: no more than the bound is outstanding, but for the next turn, and of a task no more
+        /// than are its turns.
         #[test]
         fn in_turn_as_much_is_granted_as_the_window_holds(
             limit in 0u64..60,

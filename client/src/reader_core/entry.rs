@@ -53,8 +53,8 @@ pub(super) struct Entry {
     pub(super) seen: BTreeSet<u64>,
     /// Leases of splits that ended while elements of them wait, and how many elements were polled until then.
     pub(super) done: BTreeMap<u64, u64>,
-    /// Splits that ended and that the dispatcher does not know to be done: leases, each behind the number of elements that the user
-    /// must be done with before (D5.6).
+    /// Splits that ended and that the dispatcher does not know to be done: leases, each behind the number of
+    /// elements that the user must be done with before (D5.6).
     pub(super) unconfirmed: VecDeque<(u64, u64)>,
     /// Elements that the user is done with, as the worker was last told.
     pub(super) used_told: u64,
@@ -114,7 +114,8 @@ impl Entry {
         }
     }
 
-    /// Makes a delivery of elements that arrived in order; `None` before the worker has sent their specification.
+    /// Makes a delivery of elements that arrived in order; `None` before the worker has sent their
+    /// specification.
     pub(super) fn deliver(&mut self, elements: u64, body: Body) -> Option<Delivery> {
         let layout = self.layout.clone()?;
         self.polled += elements;
@@ -127,7 +128,8 @@ impl Entry {
         })
     }
 
-    /// Books a pack whose header arrived. What a removed task had been granted may still come, and is dropped.
+    /// Books a pack whose header arrived. What a removed task had been granted may still come, and is
+    /// dropped.
     pub(super) fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         if !self.is_removed {
             return self.half.admit(first, elements, region_bytes);
@@ -195,7 +197,8 @@ impl Entry {
         self.done.insert(lease, self.delivered);
     }
 
-    /// The elements that the user is done with, from the first on (D5.6); `is_in_use` says that it may still use the latest.
+    /// The elements that the user is done with, from the first on (D5.6); `is_in_use` says that it may still
+    /// use the latest.
     pub(super) fn used(&self, is_in_use: bool) -> u64 {
         (self.delivered - self.polled).saturating_sub(u64::from(is_in_use))
     }

@@ -21,7 +21,8 @@ pub(crate) enum Obeyed {
 }
 
 impl ReaderCore {
-    /// Takes an event of the iteration. Returns the work that is left, and the notice for the user if there is one.
+    /// Takes an event of the iteration. Returns the work that is left, and the notice for the user if there
+    /// is one.
     pub(crate) fn obey(&mut self, event: TaskEvent) -> (Obeyed, Option<Notice>) {
         match event {
             TaskEvent::Added(source) => {

@@ -59,7 +59,8 @@ impl ReaderCore {
         self.unreported.note_suspect(worker);
     }
 
-    /// Returns the place of the worker if any task of it is still to be read. If not, a later task of it needs a new driver.
+    /// Returns the place of the worker if any task of it is still to be read. If not, a later task of it
+    /// needs a new driver.
     pub(crate) fn place_if_wanted(&mut self, worker: &str) -> Option<WorkerPlace> {
         let of_worker = |entry: &Entry| &*entry.worker == worker && entry.is_wanted();
         let is_wanted = self.failure.is_none() && self.tasks.values().any(of_worker);

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use super::ranges::Ranges;
 use crate::loss::{DataLoss, LostRange, LostSplits};
 
-/// Removed workers whose reasons are kept. A reader of more workers is told of the others' losses without a reason.
+/// Removed workers whose reasons are kept. A reader of more workers is told of the others' losses without a
+/// reason.
 const REASONS_MAX: usize = 1024;
 
 /// The cause of a loss that the dispatcher told without a worker.

@@ -1,4 +1,5 @@
-//! The reader as a pure state machine: frames, events, calls and the time go in; messages, elements, reports and notices come out.
+//! The reader as a pure state machine: frames, events, calls and the time go in; messages, elements, reports
+//! and notices come out.
 //!
 //! - `state`: [`ReaderCore`], what it knows
 //! - `consume`: the calls of the consumer
@@ -10,9 +11,10 @@
 //! - `troubles`, `trouble`: workers that are out of reach, and for how long
 //! - `waits`, `looks`: what a consumer that waits is waiting for
 //! - `entry`: one task; `outbox`: one worker; `delivery`: elements that arrived
-//! - [`credit`]: how many elements may be outstanding, and which task gets the next credit; `auto`, `recent`: how many when the reader
-//!   decides
-//! - `losses`: lost splits; `remains`: what is left of a removed task; `unreported`: what the dispatcher is still to be told
+//! - [`credit`]: how many elements may be outstanding, and which task gets the next credit; `auto`, `recent`:
+//!   how many when the reader decides
+//! - `losses`: lost splits; `remains`: what is left of a removed task; `unreported`: what the dispatcher is
+//!   still to be told
 //! - `ranges`: sets of numbers
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -89,8 +89,8 @@ impl ReaderCore {
                     entry.layout = Some(layout);
                 }
             }
-            // A worker that came back at its old address knows neither its old tasks nor their tickets; the dispatcher
-            // is about to say so.
+            // A worker that came back at its old address knows neither its old tasks nor their tickets; the
+            // dispatcher is about to say so.
             ToClient::Refused(Refused {
                 code: RefusalCode::UnknownTask | RefusalCode::BadTicket,
                 message,

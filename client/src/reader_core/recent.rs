@@ -7,11 +7,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The time for which a hand-over counts. A consumer that pauses for less finds as many elements waiting as it
-/// used before; one that has stopped leaves the rest to other readers.
+/// The time for which a hand-over counts. A consumer that pauses for less finds as many elements waiting as
+/// it used before; one that has stopped leaves the rest to other readers.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// Intervals that are told apart. Some ten make up a second; where they are shorter, the oldest are forgotten sooner.
+/// Intervals that are told apart. Some ten make up a second; where they are shorter, the oldest are forgotten
+/// sooner.
 const INTERVALS_MAX: usize = 64;
 
 /// Counts hand-overs within the last second, or within the last interval where that was longer.

@@ -1,7 +1,7 @@
 //! The state of a reader: the tasks, the links, and the elements that wait for the consumer.
 //!
-//! Events go in: frames from workers, events of the iteration, calls of the consumer, and the time. Messages to workers, elements,
-//! reports and notices come out. Refuses to know locks, threads, sockets and clocks.
+//! Events go in: frames from workers, events of the iteration, calls of the consumer, and the time. Messages
+//! to workers, elements, reports and notices come out. Refuses to know locks, threads, sockets and clocks.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -69,8 +69,8 @@ pub(crate) struct ReaderCore {
     pub(super) grants: u64,
     /// Elements that were handed over since credits were last distributed.
     pub(super) undistributed: u64,
-    /// The number of free credits that are distributed at once: an eighth of those that may be outstanding, so
-    /// that a grant is worth its message.
+    /// The number of free credits that are distributed at once: an eighth of those that may be outstanding,
+    /// so that a grant is worth its message.
     pub(super) distribute_at: u64,
     pub(super) is_open: bool,
     pub(super) is_iteration_over: bool,

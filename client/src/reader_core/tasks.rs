@@ -45,8 +45,8 @@ impl ReaderCore {
         is_new
     }
 
-    /// Drops a task that the dispatcher removed for a reason. Elements that arrived from it are still handed over, and are returned
-    /// as what remains.
+    /// Drops a task that the dispatcher removed for a reason. Elements that arrived from it are still handed
+    /// over, and are returned as what remains.
     pub(super) fn remove_task(&mut self, task: TaskId, reason: &str) -> Remains {
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.remove();
@@ -78,7 +78,8 @@ impl ReaderCore {
         self.distribute();
     }
 
-    /// Notes that the dispatcher said that a task failed. Its worker says so too, after the elements before, unless it cannot.
+    /// Notes that the dispatcher said that a task failed. Its worker says so too, after the elements before,
+    /// unless it cannot.
     pub(super) fn note_failure(&mut self, task: TaskId, worker: &str, message: &str) {
         let is_coordinated = self.schedule.is_some();
         match self.tasks.get_mut(&task) {
@@ -178,8 +179,8 @@ impl ReaderCore {
         }
     }
 
-    /// Takes the dispatcher's word that a task failed, where it has said so: its worker will not any more. In a coordinated read that
-    /// ends reading when it is the task's turn (D7.5).
+    /// Takes the dispatcher's word that a task failed, where it has said so: its worker will not any more. In
+    /// a coordinated read that ends reading when it is the task's turn (D7.5).
     fn take_word_for_failure(&mut self, task: TaskId) -> bool {
         let Some(entry) = self.tasks.get_mut(&task) else {
             return false;

@@ -14,14 +14,16 @@ const TELL_AFTER: Duration = Duration::from_secs(10);
 /// The time after which the user hears of it again.
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
-/// First wait before a worker is asked again for a task that it did not know; doubled each time. About as long as the
-/// dispatcher takes to say what became of it.
+/// First wait before a worker is asked again for a task that it did not know; doubled each time. About as
+/// long as the dispatcher takes to say what became of it.
 const ASK_AGAIN_MIN: Duration = Duration::from_millis(20);
 
-/// Longest wait between two such questions. Readers of hundreds of workers must not spend an overloaded host's time on them.
+/// Longest wait between two such questions. Readers of hundreds of workers must not spend an overloaded
+/// host's time on them.
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(15);
 
-/// Times at which the dispatcher was out of reach: then nobody said whether workers live, and the fault may be this host's.
+/// Times at which the dispatcher was out of reach: then nobody said whether workers live, and the fault may
+/// be this host's.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
     past: Duration,

@@ -1,7 +1,8 @@
-//! Workers out of reach, workers without the tasks that the dispatcher says they have, and a reader without any worker.
+//! Workers out of reach, workers without the tasks that the dispatcher says they have, and a reader without
+//! any worker.
 //!
-//! A worker in trouble keeps no other from being read (D3.5). It is tried again for as long as its tasks are wanted. Reading fails
-//! only when nothing else is left and the time to give up has passed.
+//! A worker in trouble keeps no other from being read (D3.5). It is tried again for as long as its tasks are
+//! wanted. Reading fails only when nothing else is left and the time to give up has passed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -16,13 +17,15 @@ use crate::connector::NotConnected;
 use crate::error::ReadError;
 use crate::notice::Notice;
 
-/// A worker that does not know its task lives, and has it soon or is given up by the dispatcher. It is waited for this many times longer.
+/// A worker that does not know its task lives, and has it soon or is given up by the dispatcher. It is waited
+/// for this many times longer.
 const UNKNOWN_GIVE_UPS: u32 = 4;
 
 /// The time without a worker after which the user hears of it.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
-/// The time that the dispatcher may leave a reader without a task between two tasks: others may have the rest of the epoch.
+/// The time that the dispatcher may leave a reader without a task between two tasks: others may have the rest
+/// of the epoch.
 const TELL_LULL_AFTER: Duration = Duration::from_secs(30);
 
 impl ReaderCore {
@@ -40,8 +43,9 @@ impl ReaderCore {
         self.note_answer(worker);
     }
 
-    /// Notes a failed attempt to reach a worker. A worker that is out of reach for `give_up` is waited for no longer than others are;
-    /// if it ran a task that is known to have failed, that is the error. Returns the notice for the user, if one is due.
+    /// Notes a failed attempt to reach a worker. A worker that is out of reach for `give_up` is waited for no
+    /// longer than others are; if it ran a task that is known to have failed, that is the error. Returns the
+    /// notice for the user, if one is due.
     pub(crate) fn note_failed_attempt(
         &mut self,
         worker: &str,
@@ -71,8 +75,8 @@ impl ReaderCore {
         })
     }
 
-    /// Asks again for tasks that their workers did not know. A task that stays unknown for four times `give_up` is waited for no longer
-    /// than others are (D3.1, D3.5). Returns the notices that are due.
+    /// Asks again for tasks that their workers did not know. A task that stays unknown for four times
+    /// `give_up` is waited for no longer than others are (D3.1, D3.5). Returns the notices that are due.
     pub(crate) fn ask_again(&mut self, give_up: Duration) -> Vec<Notice> {
         let now = self.now;
         let Self {
@@ -117,8 +121,8 @@ impl ReaderCore {
         notices
     }
 
-    /// Looks whether there is anything to read. A reader without a worker for `give_up` fails, naming the dispatcher. Returns the
-    /// notice for the user, if one is due.
+    /// Looks whether there is anything to read. A reader without a worker for `give_up` fails, naming the
+    /// dispatcher. Returns the notice for the user, if one is due.
     pub(crate) fn look_for_tasks(&mut self, dispatcher: &str, give_up: Duration) -> Option<Notice> {
         if !self.is_idle() {
             self.idle = None;

@@ -1,4 +1,5 @@
-//! The turns of a coordinated read: elements are handed over in order, and only those that all consumers have.
+//! The turns of a coordinated read: elements are handed over in order, and only those that all consumers
+//! have.
 //!
 //! Without a schedule nothing here has an effect.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -19,7 +20,8 @@ impl ReaderCore {
         }
     }
 
-    /// A task is known, perhaps once more. If it has no start the dispatcher is told at once from when on it can have one.
+    /// A task is known, perhaps once more. If it has no start the dispatcher is told at once from when on it
+    /// can have one.
     pub(super) fn add_to_schedule(&mut self, source: &TaskSource) {
         let (task, start) = (source.task, source.start_round);
         if let Some(Some(earliest)) = self.in_step(|schedule| schedule.add(task, start)) {
@@ -43,7 +45,8 @@ impl ReaderCore {
         self.drop_rest(task);
     }
 
-    /// The verdict on a removed task. All consumers have these groups, since one was told that they do (D7.3).
+    /// The verdict on a removed task. All consumers have these groups, since one was told that they do
+    /// (D7.3).
     pub(super) fn conclude(&mut self, task: TaskId, groups: u64) {
         let here = self.tasks.get(&task).map_or(0, |entry| entry.delivered);
         self.in_step(|schedule| schedule.conclude(task, groups, here));

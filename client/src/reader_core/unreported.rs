@@ -1,7 +1,7 @@
 //! Reports that the dispatcher has not received yet, merged while they wait.
 //!
-//! Pure. Bounded by what was leased: the leases of a task join to few ranges, and ends and removals are one for each task.
-//! Refuses to know how reports travel.
+//! Pure. Bounded by what was leased: the leases of a task join to few ranges, and ends and removals are one
+//! for each task. Refuses to know how reports travel.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,7 +52,8 @@ impl Unreported {
         self.ready.insert(task, earliest);
     }
 
-    /// The next report. What ended goes out before what was only begun is written off, and before its task's end (C6.1).
+    /// The next report. What ended goes out before what was only begun is written off, and before its task's
+    /// end (C6.1).
     pub(super) fn next(&mut self) -> Option<Report> {
         if let Some(worker) = self.suspects.pop_first() {
             return Some(Report::Suspect { worker });

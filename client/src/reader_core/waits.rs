@@ -1,7 +1,8 @@
 //! The part of the service that a waiting consumer waits for, looked at from time to time.
 //!
-//! The one sign of a slow network is that elements are on their way: a pack whose header has arrived and whose end has not, or
-//! credits so fresh that no answer can be here. Where neither is so, the worker with the credits has no elements.
+//! The one sign of a slow network is that elements are on their way: a pack whose header has arrived and
+//! whose end has not, or credits so fresh that no answer can be here. Where neither is so, the worker with
+//! the credits has no elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
@@ -62,8 +63,8 @@ impl ReaderCore {
         })
     }
 
-    /// Returns whether a task's worker is what is waited for: it had credits for so long that an element would
-    /// be here, or gave them back for want of elements.
+    /// Returns whether a task's worker is what is waited for: it had credits for so long that an element
+    /// would be here, or gave them back for want of elements.
     fn is_at_worker(&self, entry: &Entry, now: Instant) -> bool {
         let Some(outbox) = self.links.get(&entry.worker).filter(|outbox| outbox.is_up) else {
             return false;

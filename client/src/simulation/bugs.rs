@@ -1,7 +1,7 @@
 //! Defects on purpose, each the kind that a change could bring in, and which promise finds it.
 //!
-//! A production core has no hook for them: the defect is in what reaches a core or leaves it, so that what the others see
-//! is what they would see of a core with that defect.
+//! A production core has no hook for them: a defect changes what reaches a core or leaves it, so the other
+//! processes see a core with that defect.
 
 /// A defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The dispatcher's process: its production machine, and a model of the shell around it: group commit, a disk that keeps
-//! what was committed and nothing else, connections, listings.
+//! The dispatcher's process: its production machine, and a model of the shell around it: group commit, a disk
+//! that keeps what was committed and nothing else, connections, listings.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The computation of tasks: a small model of pipelines with everything that matters to splits.
 //!
-//! Splits of several elements or none, several sources, several passes, elements made of several splits, pipelines that
-//! stop early and that fail. The splits come from the books that workers use.
+//! Splits of several elements or none, several sources, several passes, elements made of several splits,
+//! pipelines that stop early and that fail. The splits come from the books that workers use.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! The whole service in one thread under virtual time, from one seed: dispatcher, workers and trainers, with processes that
-//! die, stall and come back, and messages that are delayed, repeated, overtaken and lost.
+//! The whole service in one thread under virtual time, from one seed: dispatcher, workers and trainers, with
+//! processes that die, stall and come back, and messages that are delayed, repeated, overtaken and lost.
 //!
-//! What decides is the production code: the dispatcher's machine and its records; the worker's data plane (buffers,
-//! subscriptions, sessions) and books of splits; the reader (intake, credits, links, cursor, reports) with what it was
-//! told. What carries is modelled: the dispatcher's loop and disk, connections, the agent's order of events, pipelines.
-//! `docs/design/simulation.md` says why it stands here.
+//! What decides is the production code: the dispatcher's machine and its records; the worker's data plane
+//! (buffers, subscriptions, sessions) and books of splits; the reader (intake, credits, links, cursor,
+//! reports) with what it was told. What carries is modelled: the dispatcher's loop and disk, connections, the
+//! agent's order of events, pipelines. `docs/design/simulation.md` says why it stands here.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -162,8 +162,8 @@ impl Oracle {
         self.returned.extend(leases(ranges).map(|lease| (task, lease)));
     }
 
-    /// A split has one living holder: it is leased again only when its holder gave it back or is no more, and then under a
-    /// later attempt (C5.5, C6.4).
+    /// A split has one living holder: it is leased again only when its holder gave it back or is no more, and
+    /// then under a later attempt (C5.5, C6.4).
     pub(super) fn leased(&mut self, task: TaskId, run: &Run, is_known: impl Fn(TaskId) -> bool) {
         let (key, _) = self.of_task[&task];
         for offset in 0..run.count {
@@ -258,8 +258,8 @@ impl Oracle {
         }
     }
 
-    /// A reader was told of all losses before the end, and of no other than the record names. C5.8: the end does not wait for what
-    /// readers have in hand, so the record may name more of that.
+    /// A reader was told of all losses before the end, and of no other than the record names. C5.8: the end
+    /// does not wait for what readers have in hand, so the record may name more of that.
     fn check_named(&self, key: IterationKey, number: usize, row: &IterationStatus) {
         let pass = (key.boot, number, row.repetition);
         let lost: BTreeSet<_> = row
@@ -296,8 +296,8 @@ impl Oracle {
         let taken = self.taken_along.get(&(boot, number, row.repetition));
         let taken = taken.copied().unwrap_or(0);
         self.check_named(key, number, row);
-        // C6.5: pipelines that end before their splits do leave some to nobody. C6.2: a reader that left has seen part of all
-        // that was held, so that what a drained worker then gives back is lost too.
+        // C6.5: pipelines that end before their splits do leave some to nobody. C6.2: a reader that left has
+        // seen part of all that was held, so that what a drained worker then gives back is lost too.
         let has_reason = seen.worker_ended
             || seen.task_failed
             || self.taken_along.contains_key(&(boot, number, row.repetition));

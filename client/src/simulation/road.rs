@@ -1,4 +1,5 @@
-//! Links between trainers and workers that delay, reorder and break, under the transport trait that QUIC implements.
+//! Links between trainers and workers that delay, reorder and break, under the transport trait that QUIC
+//! implements.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

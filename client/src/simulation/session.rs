@@ -1,7 +1,9 @@
-//! A process' relation with the dispatcher, across connections: a model of the shell, with the production core's numbers.
+//! A process' relation with the dispatcher, across connections: a model of the shell, with the production
+//! core's numbers.
 //!
-//! Within a connection nothing is lost: pushes and signs of life keep their order, requests and answers do not. When it
-//! breaks, what was under way may arrive or not, and each end notices in its own time, or by the silence.
+//! Within a connection nothing is lost: pushes and signs of life keep their order, requests and answers do
+//! not. When it breaks, what was under way may arrive or not, and each end notices in its own time, or by the
+//! silence.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

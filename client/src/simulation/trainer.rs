@@ -1,4 +1,5 @@
-//! A trainer's process: the production reader, with a model of the shell that carries pushes to it and reports from it.
+//! A trainer's process: the production reader, with a model of the shell that carries pushes to it and
+//! reports from it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

@@ -1,5 +1,5 @@
-//! A worker's process: the production data plane and the production books of splits, with a model of the agent around
-//! them: incarnations, leases, orders in their turn, and reports of ends.
+//! A worker's process: the production data plane and the production books of splits, with a model of the
+//! agent around them: incarnations, leases, orders in their turn, and reports of ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

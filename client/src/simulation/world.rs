@@ -340,7 +340,8 @@ impl World {
         assert!(left.iter().all(is_own), "records are left: {left:?}");
     }
 
-    /// Checks each iteration once it has no clients: what those of dead trainers have in hand is lost only when they are ended (C5.8).
+    /// Checks each iteration once it has no clients: what those of dead trainers have in hand is lost only
+    /// when they are ended (C5.8).
     async fn check_ends(&mut self) {
         let (jobs, deadline) = (self.jobs.clone(), self.now + FORGOTTEN);
         let mut checked = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! Consumers of a coordinated read: all hand over the same groups in the same order, whatever becomes of workers and links.
+//! Consumers of a coordinated read: all hand over the same groups in the same order, whatever becomes of
+//! workers and links.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -202,7 +203,8 @@ impl Drop for Party {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..rounds(24) })]
 
-    /// D6.1, D7.1, D7.3, D7.4, D7.6: rounds of tasks, however little may be outstanding and whatever links do.
+    /// D6.1, D7.1, D7.3, D7.4, D7.6: rounds of tasks, however little may be outstanding and whatever links
+    /// do.
     #[test]
     fn every_consumer_hands_over_its_part_of_every_group_in_turn(
         consumers in 1u32..5,
@@ -226,7 +228,8 @@ proptest! {
         });
     }
 
-    /// C9, D7.3: a worker that dies leaves nobody ahead, and one that comes is everybody's from the same round on.
+    /// C9, D7.3: a worker that dies leaves nobody ahead, and one that comes is everybody's from the same
+    /// round on.
     #[test]
     fn nobody_gets_out_of_step_when_workers_go_and_come(
         consumers in 1u32..4,

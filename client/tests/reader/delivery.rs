@@ -39,8 +39,8 @@ fn begin(workers: &Arc<Workers>, plans: &[Plan], max_outstanding: u64) -> Read {
     read
 }
 
-/// Reads to the end: every element of each task once, in order; every split and every end reported once. Of the workers only those
-/// in `cut` may be suspected (C7.8).
+/// Reads to the end: every element of each task once, in order; every split and every end reported once. Of
+/// the workers only those in `cut` may be suspected (C7.8).
 fn read_all(mut read: Read, plans: &[Plan], cut: &BTreeSet<&str>) {
     let mut next: BTreeMap<u64, u64> = BTreeMap::new();
     while let Some(element) = read.reader.next_element().expect("no failure") {
@@ -87,7 +87,8 @@ fn read_all(mut read: Read, plans: &[Plan], cut: &BTreeSet<&str>) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..rounds(24) })]
 
-    /// D4.1, D4.2: whoever serves, no more than the bound has left the tasks and not been handed over, at any instant.
+    /// D4.1, D4.2: whoever serves, no more than the bound has left the tasks and not been handed over, at any
+    /// instant.
     #[test]
     fn every_element_arrives_once_within_the_bound(plans in plans(), max_outstanding in 1u64..60, group in 1usize..4) {
         watched(move || {
@@ -235,8 +236,8 @@ fn automatic_credit_grows_with_the_round_trip() {
     });
 }
 
-/// D6.5: what a worker sent it keeps until it hears of it, and the ends of splits it keeps from others. D4.6: nor does it take a
-/// consumer that pauses for a slow link.
+/// D6.5: what a worker sent it keeps until it hears of it, and the ends of splits it keeps from others. D4.6:
+/// nor does it take a consumer that pauses for a slow link.
 #[test]
 fn what_arrived_is_acknowledged_although_the_consumer_pauses() {
     watched(|| {

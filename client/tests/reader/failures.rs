@@ -225,7 +225,8 @@ fn a_failure_is_told_by_the_dispatcher_where_the_worker_forgot_the_task() {
     }
 }
 
-/// D5.3: the dispatcher may be the first to say it, and the elements before the failure are still on their way.
+/// D5.3: the dispatcher may be the first to say it, and the elements before the failure are still on their
+/// way.
 #[test]
 fn a_failure_that_both_tell_comes_behind_the_elements_before_it() {
     watched(|| {

@@ -227,8 +227,8 @@ fn splits_that_are_named_again_are_lost_once() {
     });
 }
 
-/// A reader of three elements whose worker is given up with two splits, what the user was told meanwhile, and the task's producer,
-/// whose end would be a failure.
+/// A reader of three elements whose worker is given up with two splits. Returns what the user was told
+/// meanwhile, and the task's producer, whose end would be a failure.
 fn bereft(on_lost: OnLost) -> (Read, Arc<Mutex<Vec<Notice>>>, Producer) {
     let workers = Workers::new(&["a"]);
     let told = Arc::new(Mutex::new(Vec::new()));

@@ -81,8 +81,8 @@ fn a_blocked_thread_is_woken() {
             let workers = Workers::patient(&["a"]);
             let (mut reader, mut around) = begin(&workers);
             let blocked: JoinHandle<Outcome> = std::thread::spawn(move || outcome(reader.next_element()));
-            // Asking grants, under the lock that the lane needs to send the grant, and that waiting lets go of: once the
-            // credit is there, the thread waits.
+            // Asking grants, under the lock that the lane needs to send the grant, and that waiting lets go
+            // of: once the credit is there, the thread waits.
             let producer = around.producer.as_ref().expect("here");
             producer.wait_started().expect("not stopped");
             cause(&mut around);

@@ -1,4 +1,5 @@
-//! The books of one task's splits: what it was given and has not begun, which passes are over, when to ask for more.
+//! The books of one task's splits: what it was given and has not begun, which passes are over, when to ask
+//! for more.
 //!
 //! Refuses to know how the dispatcher is asked, and who waits for it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -14,8 +15,8 @@ use crate::split::{LeaseRange, Split};
 
 /// Splits that a task has received and not begun, by source.
 ///
-/// Ask [`next`](FeedBooks::next); where it says so, ask the dispatcher, and say [`asked`](FeedBooks::asked) then and
-/// [`answered`](FeedBooks::answered) later.
+/// Ask [`next`](FeedBooks::next); where it says so, ask the dispatcher, and say [`asked`](FeedBooks::asked)
+/// then and [`answered`](FeedBooks::answered) later.
 #[derive(Debug, Default)]
 pub struct FeedBooks {
     sources: BTreeMap<u32, SourceBooks>,
@@ -89,7 +90,8 @@ struct SourceBooks {
 }
 
 impl FeedBooks {
-    /// The next split of a source in this pass, or what is to be done for it. `now` counts from any fixed moment.
+    /// The next split of a source in this pass, or what is to be done for it. `now` counts from any fixed
+    /// moment.
     pub fn next(&mut self, source: u32, repetition: u64, now: Duration) -> FeedStep {
         let books = self.sources.entry(source).or_default();
         if let Some(split) = books.pop() {
@@ -138,14 +140,15 @@ impl FeedBooks {
         books.ready.extend(batch.runs);
     }
 
-    /// Takes what is here of a source, because its reader has left the pass that it is of before the end (C5.4).
+    /// Takes what is here of a source, because its reader has left the pass that it is of before the end
+    /// (C5.4).
     pub fn pass_over(&mut self, source: u32) -> Vec<Split> {
         let books = self.sources.get_mut(&source);
         books.map_or_else(Vec::new, |books| std::iter::from_fn(|| books.pop()).collect())
     }
 
-    /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which is here: every
-    /// earlier one is over. 0 before the first answer.
+    /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which
+    /// is here: every earlier one is over. 0 before the first answer.
     pub fn current_repetition(&self, source: u32) -> u64 {
         let Some(books) = self.sources.get(&source) else {
             return 0;
@@ -154,7 +157,8 @@ impl FeedBooks {
         next.map_or(books.current, |next| next.min(books.current))
     }
 
-    /// Takes everything that is here, to be given back (C5.5). Answers under way are the caller's to give back.
+    /// Takes everything that is here, to be given back (C5.5). Answers under way are the caller's to give
+    /// back.
     pub fn take_unstarted(&mut self) -> Vec<LeaseRange> {
         let books = std::mem::take(&mut self.sources).into_values();
         let runs = books.flat_map(|books| books.ready);
@@ -175,7 +179,8 @@ impl SourceBooks {
     /// Returns whether it is time to ask for more.
     fn is_low(&self) -> bool {
         match self.rate.target() {
-            // Several leases fill the time ahead, each as soon as there is room for it: so those of all tasks take turns.
+            // Several leases fill the time ahead, each as soon as there is room for it: so those of all tasks
+            // take turns.
             Some(target) if self.has_room_for_lease(target) => true,
             // There is little left to divide: each further request is for a part of it.
             Some(_) if self.is_limited => self.count <= self.level / 4 * 3,

@@ -15,9 +15,10 @@ pub struct AgentConfig {
     pub registration: WorkerRegistration,
     /// Timeouts of the connection with the dispatcher.
     pub session: SessionConfig,
-    /// A worker that had no answer from the dispatcher for this long stops its tasks; never less than four times the
-    /// dispatcher's limit of silence. Default 30 s: a dispatcher that is away for less costs nothing. A long lease is safe,
-    /// because readers drop the elements of a task that was given away before its splits are leased again (C6.4).
+    /// A worker that had no answer from the dispatcher for this long stops its tasks; never less than four
+    /// times the dispatcher's limit of silence. Default 30 s: a dispatcher that is away for less costs
+    /// nothing. A long lease is safe, because readers drop the elements of a task that was given away before
+    /// its splits are leased again (C6.4).
     pub lease: Duration,
     /// The time for which a producer waits for splits that it asked for. Default 300 s. A dispatcher that is
     /// out of reach ends the worker's lease sooner, so only an overloaded one takes longer.

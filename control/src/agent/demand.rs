@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::split::SplitPace;
 
-/// The time for which a task holds splits that it has not started. A dispatcher that is away for 10 s then keeps no reader
-/// waiting, with some room for an outage that comes just before the next request.
+/// The time for which a task holds splits that it has not started. A dispatcher that is away for 10 s then
+/// keeps no reader waiting, with some room for an outage just before the next request.
 const AHEAD: Duration = Duration::from_secs(15);
 /// The most splits that a task holds unstarted, however fast it is. Names of files are about 100 bytes each.
 const AHEAD_SPLITS_MAX: u64 = 1 << 17;
@@ -14,7 +14,8 @@ const AHEAD_SPLITS_MAX: u64 = 1 << 17;
 const WANT_MAX: u64 = 1024;
 /// The time over which a rate is measured. Older splits count less and less.
 const WINDOW_S: f64 = 8.0;
-/// The first splits are taken all at once, by readers that begin together: they count as if they had taken at least this.
+/// The first splits are taken all at once, by readers that begin together: they count as if they had taken at
+/// least this.
 const BEGINNING_S: f64 = 1.0;
 
 /// The request of a task for splits.

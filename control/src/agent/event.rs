@@ -16,15 +16,16 @@ pub enum AgentEvent {
         /// Why.
         reason: StopReason,
     },
-    /// Serve a client of these tasks no more, and say with [`Agent::splits_missed`](super::Agent::splits_missed) what it took with it (C6.7).
+    /// Serve a client of these tasks no more, and say with
+    /// [`Agent::splits_missed`](super::Agent::splits_missed) what it took with it (C6.7).
     ReleaseClient {
         /// The client.
         client: ClientId,
         /// The tasks that it reads.
         tasks: Vec<TaskId>,
     },
-    /// Forget all tasks: the dispatcher was out of reach for too long and has given them away, or it said so. The agent
-    /// registers anew by itself.
+    /// Forget all tasks: the dispatcher was out of reach for too long and has given them away, or it said so.
+    /// The agent registers anew by itself.
     LeaseLapsed,
     /// Forget all tasks: the dispatcher restarted without its memory. The agent registers anew by itself.
     DispatcherRestarted,

@@ -22,10 +22,11 @@ use crate::split::Split;
 const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
 const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Gives the splits of one task, in the order in which the dispatcher deals them out. Dropping it returns what was not
-/// started.
+/// Gives the splits of one task, in the order in which the dispatcher deals them out. Dropping it returns
+/// what was not started.
 ///
-/// For one producer thread: [`next`](SplitFeed::next) blocks it, and must not be called from within the runtime.
+/// For one producer thread: [`next`](SplitFeed::next) blocks it, and must not be called from within the
+/// runtime.
 #[derive(Debug)]
 pub struct SplitFeed {
     /// The incarnation's: it ends with it.
@@ -127,12 +128,12 @@ impl SplitFeed {
         }
     }
 
-    /// The next split of a source, or `None` when this pass over it is over. Asked for the first time, it fetches: so not
-    /// before the task has its first credit.
+    /// The next split of a source, or `None` when this pass over it is over. Asked for the first time, it
+    /// fetches: so not before the task has its first credit.
     ///
-    /// The split may belong to an earlier pass than the one asked for: one that another worker had and lost. Blocks until
-    /// the dispatcher answers, at most the split deadline; while the task holds as many splits as it may without a reader
-    /// having confirmed any, at most the hold deadline.
+    /// The split may belong to an earlier pass than the one asked for: one that another worker had and lost.
+    /// Blocks until the dispatcher answers, at most the split deadline; while the task holds as many splits
+    /// as it may without a reader having confirmed any, at most the hold deadline.
     ///
     /// # Errors
     /// [`FeedError::Cancelled`] at once when the task is stopped; [`FeedError::Dispatcher`] at a deadline.
@@ -176,9 +177,9 @@ impl SplitFeed {
         is_draining
     }
 
-    /// Takes what was fetched of a source and not asked for, because its reader has left the pass that it is of before the
-    /// end (C5.4). Nobody reads it: it is done with as if it had been read. Blocks as [`next`](SplitFeed::next) does while
-    /// an answer is under way; holds at most two batches.
+    /// Takes splits of a source that were fetched and not asked for, because the reader left that pass before
+    /// its end (C5.4). Nobody reads it: it is done with as if it had been read. Blocks as
+    /// [`next`](SplitFeed::next) does while an answer is under way; holds at most two batches.
     ///
     /// # Errors
     /// As [`next`](SplitFeed::next).
@@ -187,14 +188,15 @@ impl SplitFeed {
         Ok(self.books.pass_over(source))
     }
 
-    /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which was fetched
-    /// and not taken: every earlier one is over, and need not be asked for. 0 before the first answer.
+    /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which
+    /// was fetched and not taken: every earlier one is over, and need not be asked for. 0 before the first
+    /// answer.
     pub fn current_repetition(&self, source: u32) -> u64 {
         self.books.current_repetition(source)
     }
 
-    /// Gives back what was fetched and not started, in the background, for as long as the worker has its lease: what is not given back
-    /// would count as read. Afterwards the feed is empty.
+    /// Gives back what was fetched and not started, in the background, for as long as the worker has its
+    /// lease: what is not given back would count as read. Afterwards the feed is empty.
     pub fn return_unstarted(&mut self) {
         let mut leases = self.books.take_unstarted();
         let coming: Vec<_> = std::mem::take(&mut self.fetching).into_values().collect();
@@ -252,7 +254,8 @@ impl SplitFeed {
                 result = lease(&session, &request, deadline, &draining) => result,
                 _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
             };
-            // Fails when the feed was dropped at this instant: the dispatcher settles the leases with the task.
+            // Fails when the feed was dropped at this instant: the dispatcher settles the leases with the
+            // task.
             sender.send(result).ok();
         });
         self.books.asked(source, repetition, demand.want);
@@ -356,8 +359,9 @@ impl FeedControl {
     }
 }
 
-/// Asks until there are splits, or no more: C5.2 gives neither while the task holds too many. A request that was made is
-/// waited for in any case, since its splits are the task's; a worker that is being drained makes no further one.
+/// Asks until there are splits, or no more: C5.2 gives neither while the task holds too many. A request that
+/// was made is waited for in any case, since its splits are the task's; a worker that is being drained makes
+/// no further one.
 async fn lease(
     session: &Session,
     request: &WireRequest,

@@ -23,11 +23,12 @@ const EVENTS_MAX: usize = 1024;
 
 pub(super) type Registered = watch::Sender<Option<Result<WorkerId, Error>>>;
 
-/// Between incarnations: from this, doubling, to the other. Two workers at one address end each other; this keeps them from
-/// doing so at full speed.
+/// Between incarnations: from this, doubling, to the other. Two workers at one address end each other; this
+/// keeps them from doing so at full speed.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Tasks whose definitions are asked for at the same time. One after the other, the tasks of a new worker would take as many round trips.
+/// Tasks whose definitions are asked for at the same time. One after the other, the tasks of a new worker
+/// would take as many round trips.
 const DESCRIPTIONS_MAX: usize = 16;
 /// Between attempts to be told something while the lease lasts.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);

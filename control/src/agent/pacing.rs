@@ -1,4 +1,5 @@
-//! The books of tasks against the dispatcher that deals out the splits, under virtual time: who holds how much, and when all is read.
+//! The books of tasks against the dispatcher that deals out the splits, under virtual time: who holds how
+//! much, and when all is read.
 
 use std::collections::VecDeque;
 use std::time::Duration;

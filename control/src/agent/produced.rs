@@ -18,8 +18,8 @@ const RANGES_MAX: usize = 1024;
 /// The pause before a report that did not arrive goes out again, which doubles from the first to the second.
 const PAUSE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
-/// Tells the dispatcher in the background: one report at a time, each with all that was noted since the one before. Holds
-/// no more than the task does (C5.2). Ends with the incarnation.
+/// Tells the dispatcher in the background: one report at a time, each with all that was noted since the one
+/// before. Holds no more than the task does (C5.2). Ends with the incarnation.
 #[derive(Debug)]
 pub struct ProducedSplits {
     runtime: Handle,

@@ -43,7 +43,8 @@ impl AgentEvents {
     }
 }
 
-/// Keeps a worker registered. Dropping it ends the connection without farewell; [`leave`](Agent::leave) says goodbye.
+/// Keeps a worker registered. Dropping it ends the connection without farewell; [`leave`](Agent::leave) says
+/// goodbye.
 #[derive(Debug)]
 pub struct Agent {
     shared: Arc<AgentShared>,
@@ -55,7 +56,8 @@ impl Agent {
     /// Registers a worker, within a tokio runtime, waiting for a dispatcher that is not there yet.
     ///
     /// # Errors
-    /// The dispatcher was not reached before the connect deadline (the message names its address), or refuses the worker.
+    /// The dispatcher was not reached before the connect deadline (the message names its address), or refuses
+    /// the worker.
     pub async fn start(
         endpoint: Endpoint,
         dispatcher: HostPort,
@@ -114,8 +116,8 @@ impl Agent {
             .copied()
     }
 
-    /// Says that a task has produced its last element, and whether every element is known to have reached a client
-    /// (which may be said later, in a second call).
+    /// Reports that a task has produced its last element, and whether every element is known to have reached
+    /// a client. A second call may report the latter.
     ///
     /// # Errors
     /// The dispatcher does not answer, also to splits that are given back, or has given the task away.
@@ -139,8 +141,8 @@ impl Agent {
         self.report(request).await
     }
 
-    /// Says which splits a client that is gone had elements of that its user was not done with, and whether it is served no more, so
-    /// that these are all (C6.7).
+    /// Reports the splits of which a dead client held unfinished elements. Also reports whether the client is
+    /// served no more, so that the list is complete (C6.7).
     ///
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.
@@ -225,11 +227,13 @@ impl Agent {
         ))
     }
 
-    /// Announces that the worker leaves: it is given no further tasks, and its feeds end as soon as what they have given is read
-    /// (C10.1, C10.2). It stays registered for as long as its lease holds, and does not register anew.
+    /// Announces that the worker leaves: it is given no further tasks, and its feeds end as soon as what they
+    /// have given is read (C10.1, C10.2). It stays registered for as long as its lease holds, and does not
+    /// register anew.
     ///
     /// # Errors
-    /// The dispatcher cannot be reached now, or has not heard of it within its limit of silence: nothing has changed then.
+    /// The dispatcher cannot be reached now, or has not heard of it within its limit of silence: nothing has
+    /// changed then.
     pub async fn drain(&self) -> Result<(), Error> {
         let session = self.shared.session.lock().clone();
         let session = session.ok_or_else(|| Error::unavailable("this worker is not registered"))?;
@@ -248,7 +252,8 @@ impl Agent {
         self.shared.returning.over().await;
     }
 
-    /// Takes note of the splits of a task that have been produced, where it has the cross-trainer cache (C13.3).
+    /// Takes note of the splits of a task that have been produced, where it has the cross-trainer cache
+    /// (C13.3).
     ///
     /// # Errors
     /// The worker is not registered.

@@ -28,7 +28,8 @@ pub enum Action {
         /// The answer.
         result: Result<Reply, Error>,
     },
-    /// Tell a client something. Dropped if its process is not connected: it asks for a snapshot when it is back.
+    /// Tell a client something. Dropped if its process is not connected: it asks for a snapshot when it is
+    /// back.
     PushClient {
         /// The process.
         session: SessionId,
@@ -121,7 +122,8 @@ pub struct TaskDef {
     pub policy: Policy,
     /// The worker's number from 0: its place in the fixed list of workers, else in the order of registration.
     pub worker_index: u64,
-    /// Among how many workers the dataset is divided statically, this one's share being its number's; 0: it is not.
+    /// Among how many workers the dataset is divided statically, this one's share being its number's; 0: it
+    /// is not.
     pub worker_count: u64,
     /// In coordinated reads: how many consumers take its elements in turn.
     pub num_consumers: Option<u32>,
@@ -147,8 +149,8 @@ pub struct TaskInfo {
     pub worker_tags: Vec<String>,
     /// The client's permission to read it.
     pub ticket: Vec<u8>,
-    /// From which round of a coordinated read on it takes part; `None`: not settled yet, so the consumer says from when on it
-    /// can. 0 outside of coordinated reads.
+    /// From which round of a coordinated read on it takes part; `None`: not settled yet, so the consumer says
+    /// from when on it can. 0 outside of coordinated reads.
     pub start_round: Option<u64>,
     /// The host and process of the worker.
     pub whereabouts: Whereabouts,
@@ -159,7 +161,8 @@ pub struct TaskInfo {
 /// A message to a client that it did not ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientPush {
-    /// Everything it needs to go on, after it has attached. A task told of before that is missing in it has ended.
+    /// Everything it needs to go on, after it has attached. A task told of before that is missing in it has
+    /// ended.
     Snapshot(Snapshot),
     /// There is a task to read.
     TaskAdded(TaskInfo),
@@ -174,9 +177,9 @@ pub enum ClientPush {
         /// The worker's words.
         message: String,
     },
-    /// Nothing more comes of a task: what it produced was delivered, or its removal was sorted out without this client. Not
-    /// told to a client that has reported the task's end itself, except across reconnections. In a coordinated read: a late
-    /// task whose worker went before it had a first round.
+    /// Nothing more comes of a task: what it produced was delivered, or its removal was sorted out without
+    /// this client. Not told to a client that has reported the task's end itself, except across
+    /// reconnections. In a coordinated read: a late task whose worker went before it had a first round.
     TaskEnded {
         /// The task that failed.
         task: TaskId,
@@ -200,8 +203,8 @@ pub enum ClientPush {
         /// The first round that it is in.
         start_round: u64,
     },
-    /// A removed task of a coordinated read takes part in this many rounds, from its first on, and in none behind. Every
-    /// consumer was sent them.
+    /// A removed task of a coordinated read takes part in this many rounds, from its first on, and in none
+    /// behind. Every consumer was sent them.
     TaskConcluded(TaskConcluded),
     /// Consumers of a coordinated read did not come, or are gone for too long, so that no round can be
     /// completed.
@@ -230,7 +233,8 @@ pub struct Snapshot {
     pub tasks: Vec<TaskInfo>,
     /// Removed tasks that this client has not acknowledged.
     pub removed: Vec<TaskRemoved>,
-    /// Removed tasks of a coordinated read whose last round is settled, as far as this client may not know it.
+    /// Removed tasks of a coordinated read whose last round is settled, as far as this client may not know
+    /// it.
     pub concluded: Vec<TaskConcluded>,
     /// Whether the iteration is over.
     pub finished: bool,

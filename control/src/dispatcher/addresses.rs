@@ -1,4 +1,5 @@
-//! The fixed list of workers: who belongs to it, and where each address has a port that is only known when the worker comes.
+//! The fixed list of workers: who belongs to it, and where each address has a port that is only known when
+//! the worker comes.
 //!
 //! Refuses to know who lives: whoever gives places away says which are held.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -11,8 +12,9 @@ pub const NAME_BYTES_MAX: usize = 1024;
 /// The workers that a service is made of, in an order that numbers them from 0.
 ///
 /// An entry is an address as a worker registers it, `host:port`. Where the port is not known beforehand it is
-/// `host:%port%`, `host:%port_NAME%` or `host` alone: such an entry belongs to one worker on that host, whichever comes
-/// first. A host may stand in several. Empty, which is the default: any worker may come, and static sharding is refused.
+/// `host:%port%`, `host:%port_NAME%` or `host` alone: such an entry belongs to one worker on that host,
+/// whichever comes first. A host may stand in several. Empty, which is the default: any worker may come, and
+/// static sharding is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerAddresses {
     entries: Vec<Entry>,
@@ -40,8 +42,8 @@ impl WorkerAddresses {
     /// The list of these addresses, in their order.
     ///
     /// # Errors
-    /// [`WorkerAddressError`]: an address that no worker can have, or one that stands twice though only one worker can have
-    /// it.
+    /// [`WorkerAddressError`]: an address that no worker can have, or one that stands twice though only one
+    /// worker can have it.
     pub fn new<T: Into<String>>(
         texts: impl IntoIterator<Item = T>,
     ) -> Result<WorkerAddresses, WorkerAddressError> {
@@ -82,8 +84,8 @@ impl WorkerAddresses {
             .is_some_and(|entry| entry.admits(address))
     }
 
-    /// The place for a worker at `address`. `claim` says how it stands with a place; `None`: another, living worker has it.
-    /// An entry that names the port comes before those that leave it open.
+    /// The place for a worker at `address`. `claim` says how it stands with a place; `None`: another, living
+    /// worker has it. An entry that names the port comes before those that leave it open.
     pub(super) fn place(&self, address: &str, claim: impl Fn(u64) -> Option<Claim>) -> Result<u64, NoPlace> {
         let mut best: Option<((Claim, bool), u64)> = None;
         let mut is_known = false;
@@ -304,8 +306,8 @@ mod tests {
     }
 
     proptest! {
-        /// Workers of hosts `a` to `c` come and go on any ports: nobody has another's place, and who finds none finds all
-        /// places of its host in living hands.
+        /// Workers of hosts `a` to `c` come and go on any ports: nobody has another's place, and who finds
+        /// none finds all places of its host in living hands.
         #[test]
         fn no_two_living_workers_have_one_place(
             entries in prop::collection::vec((0..3usize, prop::option::of(0..4u8)), 1..6),

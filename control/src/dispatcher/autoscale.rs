@@ -17,8 +17,8 @@ const WORKERS_ESTIMATED_MAX: u64 = 100_000;
 /// Returns the number of workers that an iteration wants, at least one: as many as produce, at the mean pace
 /// of its workers, the elements that all its readers would take together.
 ///
-/// The arguments are the time that an element takes each worker, and the time after which each reader would
-/// come back for the next one without waiting. Times of zero do not count. `None` unless both are known.
+/// The arguments are each worker's time for an element, and the time after which each reader would ask for
+/// its next element without waiting. Times of zero do not count. `None` unless both are known.
 pub(super) fn workers_wanted(
     processing: impl IntoIterator<Item = Duration>,
     target: impl IntoIterator<Item = Duration>,

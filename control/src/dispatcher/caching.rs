@@ -1,4 +1,5 @@
-//! The cross-trainer cache: which jobs may have it, which of their passes is read, and when their splits are done.
+//! The cross-trainer cache: which jobs may have it, which of their passes is read, and when their splits are
+//! done.
 //!
 //! Only the workers know which elements are kept, and which of them each trainer has read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -66,8 +66,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// A client is gone. What it has seen nobody can say any more, so it counts as having seen everything (C6.2); what its user was
-    /// not done with is lost (C6.7).
+    /// A client is gone. What it has seen nobody can say any more, so it counts as having seen everything
+    /// (C6.2); what its user was not done with is lost (C6.7).
     pub(super) fn end_client(&mut self, id: ClientId) {
         let Some(mut client) = self.tables.clients.remove(id) else {
             return;

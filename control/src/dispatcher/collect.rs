@@ -55,7 +55,8 @@ impl ServiceState {
         }
     }
 
-    /// C3.6: of one that no client ever had, nothing can be missed, and with a coordinated read nobody can go on.
+    /// C3.6: of one that no client ever had, nothing can be missed, and with a coordinated read nobody can go
+    /// on.
     fn may_be_given_up(&self, row: &IterationRecord) -> bool {
         let waits = self.tables.abandoned(row.job) == Abandoned::Waits;
         let is_kept = waits

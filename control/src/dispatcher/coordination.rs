@@ -1,7 +1,8 @@
-//! Coordinated reads: who the consumers are, which task takes part in which rounds, and who keeps the others waiting.
+//! Coordinated reads: who the consumers are, which task takes part in which rounds, and who keeps the others
+//! waiting.
 //!
-//! Refuses to know how far anybody has read: consumers say from which round on a late task suits them, and how much of a
-//! removed one they may hand over.
+//! Refuses to know how far anybody has read: consumers say from which round on a late task suits them, and
+//! how much of a removed one they may hand over.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -39,7 +40,8 @@ pub(super) fn check_consumer(job: &JobRecord, consumer: Option<u32>) -> Result<(
     }
 }
 
-/// C9.1: whether a dataset can be read in step by as many consumers as a job asks for, of which there may be `limit`.
+/// C9.1: whether a dataset can be read in step by as many consumers as a job asks for, of which there may be
+/// `limit`.
 pub(super) fn check_consumers(
     parameters: &JobParameters,
     dataset: &DatasetRecord,
@@ -106,7 +108,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// Settles a late task's first round when every consumer has said which suits it: none has begun that one.
+    /// Settles a late task's first round when every consumer has said which suits it: none has begun that
+    /// one.
     fn review_pending(&mut self, id: TaskId) {
         let Some(task) = self.tables.tasks.get(&id) else {
             return;
@@ -135,8 +138,8 @@ impl ServiceState {
         self.review_iteration(task.iteration);
     }
 
-    /// C9.5: every client that was asked has answered, so it is settled how much of a removed task is handed over. The
-    /// removal is remembered until all of them know.
+    /// C9.5: every client that was asked has answered, so it is settled how much of a removed task is handed
+    /// over. The removal is remembered until all of them know.
     pub(super) fn conclude(&mut self, mut removal: RemovalRecord) {
         if removal.untold.is_empty() {
             return;
@@ -167,7 +170,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// The consumers of an iteration that have not come, are gone, or are silent; of one that is not coordinated, none.
+    /// The consumers of an iteration that have not come, are gone, or are silent; of one that is not
+    /// coordinated, none.
     pub(super) fn missing_consumers(&self, iteration: IterationId) -> Vec<u32> {
         let count = self.tables.consumers_of(iteration).unwrap_or(0);
         let there = self.consumers_heard(iteration);
@@ -237,8 +241,8 @@ impl Tables {
         (!self.is_coordinated(iteration)).then_some(0)
     }
 
-    /// C9.7: whether nobody is to hear of a task's failure from its worker any more. All consumers of a coordinated read do, also those
-    /// to come, so that it meets them in the same step.
+    /// C9.7: whether nobody is to hear of a task's failure from its worker any more. All consumers of a
+    /// coordinated read do, also those to come, so that it meets them in the same step.
     pub(super) fn is_failure_heard(&self, task: &TaskRecord) -> bool {
         let Some(count) = self.consumers_of(task.iteration).filter(|_| self.is_served(task)) else {
             return true;
@@ -260,8 +264,8 @@ impl RemovalRecord {
         !self.untold.is_empty()
     }
 
-    /// Returns the part of the task that is handed over, as far as it is known. Once the removal is concluded,
-    /// it is final.
+    /// Returns the part of the task that is handed over, as far as it is known. Once the removal is
+    /// concluded, it is final.
     pub(super) fn verdict(&self) -> TaskConcluded {
         TaskConcluded {
             task: self.task,

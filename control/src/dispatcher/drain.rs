@@ -1,4 +1,5 @@
-//! Workers that announce that they leave: they are given nothing more, and what they have is brought to its end or to others.
+//! Workers that announce that they leave: they are given nothing more, and what they have is brought to its
+//! end or to others.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{StopReason, WorkerPush};
@@ -51,8 +52,8 @@ impl ServiceState {
         is_removed
     }
 
-    /// C10.2: a settled task that was cut short says nothing of how much there is to read. It is forgotten as if it had never
-    /// been, so that its iteration goes on without it.
+    /// C10.2: a settled task that was cut short says nothing of how much there is to read. It is forgotten as
+    /// if it had never been, so that its iteration goes on without it.
     pub(super) fn forget_cut_short(&mut self, id: TaskId) {
         let Some(task) = self.tables.tasks.remove(id) else {
             return;

@@ -156,8 +156,8 @@ pub enum Request {
         /// Their leases.
         leases: Vec<LeaseRange>,
     },
-    /// Says that a client has everything of these splits, and that elements of them wait to be handed over (C5.8).
-    /// Names the client, the task that held them, and their leases.
+    /// Says that a client has everything of these splits, and that elements of them wait to be handed over
+    /// (C5.8). Names the client, the task that held them, and their leases.
     SplitsWaiting(ClientId, TaskId, Vec<LeaseRange>),
     /// Says that a client has received a task's end and everything before it.
     TaskDrained {
@@ -166,7 +166,8 @@ pub enum Request {
         /// The task that it has read to the end.
         task: TaskId,
     },
-    /// Says that a client has lost its link to a worker, so that the dispatcher looks whether the worker lives.
+    /// Says that a client has lost its link to a worker, so that the dispatcher looks whether the worker
+    /// lives.
     SuspectWorker {
         /// The client.
         client: ClientId,
@@ -234,8 +235,9 @@ pub enum Request {
         /// Their leases.
         leases: Vec<LeaseRange>,
     },
-    /// Says of which splits a client that is gone had elements that its user was not done with (C6.7).
-    /// Names the task that held them, the client, their leases, and whether the client is served no more, so that these are all.
+    /// Says of which splits a client that is gone had elements that its user was not done with (C6.7). Names
+    /// the task that held them, the client, their leases, and whether the client is served no more, so that
+    /// these are all.
     SplitsMissed(TaskId, ClientId, Vec<LeaseRange>, bool),
     /// Says of which splits that ended a client has elements in hand, as other clients have (C5.8).
     /// Names the task that held them, the client, and their leases.

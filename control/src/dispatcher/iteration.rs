@@ -110,8 +110,8 @@ impl ServiceState {
         }
     }
 
-    /// Looks whether an iteration must go on, with new tasks, or is over, for everybody or for some of its readers. Called
-    /// whenever something of it ended.
+    /// Looks whether an iteration must go on, with new tasks, or is over, for everybody or for some of its
+    /// readers. Called whenever something of it ended.
     pub(super) fn review_iteration(&mut self, id: IterationId) {
         if self.tables.iterations.is_running(id) {
             self.catch_up(id);
@@ -122,8 +122,8 @@ impl ServiceState {
 
     fn advance(&mut self, id: IterationId) {
         let tasks = self.tables.tasks.of(id);
-        // C3.4: without a task nobody knows whether there is more; the next worker finds out. A share without one is read when
-        // its worker comes (C8.4).
+        // C3.4: without a task nobody knows whether there is more; the next worker finds out. A share without
+        // one is read when its worker comes (C8.4).
         let is_known = !tasks.is_empty() && !self.tables.misses_shares(id);
         if !is_known || self.tables.removals.has_any_of(id) {
             return;

@@ -17,9 +17,9 @@ use crate::id::{BootId, IterationId, RequestNumber, SessionId};
 
 /// Decides who does what: takes requests and events in, routes them to the state of the service, and answers.
 ///
-/// Call [`handle`](Dispatcher::handle) with what happened, any number of times, then [`take_batch`](Dispatcher::take_batch):
-/// store its changes, and only then carry out its actions, in order. Send [`Event::Woken`] at
-/// [`next_timeout`](Dispatcher::next_timeout).
+/// Call [`handle`](Dispatcher::handle) with what happened, any number of times, then
+/// [`take_batch`](Dispatcher::take_batch): store its changes, and only then carry out its actions, in order.
+/// Send [`Event::Woken`] at [`next_timeout`](Dispatcher::next_timeout).
 #[derive(Debug)]
 pub struct Dispatcher {
     pub(super) state: ServiceState,
@@ -47,9 +47,9 @@ impl Dispatcher {
         Dispatcher::load(config, [], boot, now)
     }
 
-    /// A dispatcher that knows what these records say, as if everybody had given a sign of life just now; workers, who need
-    /// one silence to miss the earlier one, have another to come back. `boot` is the name of this life of the state, if no
-    /// record names one.
+    /// A dispatcher that knows what these records say, as if everybody had given a sign of life just now;
+    /// workers, who need one silence to miss the earlier one, have another to come back. `boot` is the name
+    /// of this life of the state, if no record names one.
     pub fn load(
         config: DispatcherConfig,
         records: impl IntoIterator<Item = Record>,
@@ -57,7 +57,8 @@ impl Dispatcher {
         now: Moment,
     ) -> Dispatcher {
         let mut tables = Tables::load(records, boot);
-        // Readers look for a new dispatcher in steps of seconds: none is given up before it can have come back (C6.8).
+        // Readers look for a new dispatcher in steps of seconds: none is given up before it can have come
+        // back (C6.8).
         tables.restart_clocks(now, now + config.liveness * 2);
         let planning = tables
             .iterations

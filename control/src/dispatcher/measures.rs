@@ -58,7 +58,8 @@ impl Paces {
         self.workers_for(tasks, clients)
     }
 
-    /// Returns how many workers the service wants: those of the iteration that wants most, within the limits (C11.2).
+    /// Returns how many workers the service wants: those of the iteration that wants most, within the limits
+    /// (C11.2).
     pub(super) fn workers_wanted(&self, tables: &Tables) -> Option<u64> {
         let running = tables.iterations.running().into_iter();
         let wanted = running
@@ -67,8 +68,8 @@ impl Paces {
         autoscale::bounded(wanted, tables.workers.living_count() as u64)
     }
 
-    /// Notes how fast a task starts splits. Returns how fast all running tasks of the iteration are together; a task of which
-    /// nothing is known counts as fast as this one.
+    /// Notes how fast a task starts splits. Returns how fast all running tasks of the iteration are together;
+    /// a task of which nothing is known counts as fast as this one.
     pub(super) fn note_split_pace(
         &mut self,
         task: TaskId,

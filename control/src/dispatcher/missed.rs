@@ -11,7 +11,8 @@ use crate::id::{ClientId, IterationId, SessionId, TaskId, WorkerId};
 use crate::split::LeaseRange;
 
 impl ServiceState {
-    /// C5.8: loses the splits that a client has in hand with others and of which it will not hear the end, of these leases.
+    /// C5.8: loses the splits that a client has in hand with others and of which it will not hear the end, of
+    /// these leases.
     pub(super) fn lose_shared(&mut self, iteration: IterationId, client: ClientId, leases: &[LeaseRange]) {
         let clients = &mut self.tables.clients;
         let own = clients.in_hand(client, leases);
@@ -56,7 +57,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// C6.7: workers serve a client that is gone no more, and say what it took with it. Its tasks are not over before.
+    /// C6.7: workers serve a client that is gone no more, and say what it took with it. Its tasks are not
+    /// over before.
     pub(super) fn release_from_workers(&mut self, client: &ClientRecord) {
         let iteration = client.iteration;
         if self.tables.is_coordinated(iteration) {
@@ -143,7 +145,8 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// C5.8: a client answers for these splits, of which everything has arrived, until its user is done with them.
+    /// C5.8: a client answers for these splits, of which everything has arrived, until its user is done with
+    /// them.
     pub(super) fn keep(
         &mut self,
         session: SessionId,
@@ -158,8 +161,8 @@ impl Tables {
         Ok(())
     }
 
-    /// C5.8: a worker says that a client has elements of these splits in hand, as others have. It tells the clients of their ends
-    /// afterwards.
+    /// C5.8: a worker says that a client has elements of these splits in hand, as others have. It tells the
+    /// clients of their ends afterwards.
     pub(super) fn splits_shared(
         &mut self,
         session: SessionId,
@@ -200,7 +203,8 @@ impl Tables {
         leases.flat_map(|range| removal.holding.take(*range)).collect()
     }
 
-    /// Says so if a client reports on a task of another iteration. A task that is gone altogether was told of, or is over.
+    /// Says so if a client reports on a task of another iteration. A task that is gone altogether was told
+    /// of, or is over.
     pub(super) fn check_of_iteration(
         &self,
         client: ClientId,
@@ -217,7 +221,8 @@ impl Tables {
         }
     }
 
-    /// Returns whether a worker may have sent elements of this task to a client that has not received its end.
+    /// Returns whether a worker may have sent elements of this task to a client that has not received its
+    /// end.
     fn serves(&self, task: &TaskRecord, client: &ClientRecord) -> bool {
         let may_send = match task.phase {
             TaskPhase::Running | TaskPhase::Finished => true,

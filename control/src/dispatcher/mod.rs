@@ -1,7 +1,7 @@
 //! The dispatcher as a pure state machine: events in, changes and actions out.
 //!
-//! No clock, socket, task or randomness: the caller says what happened and when, stores the changes, then carries out the
-//! actions. The rules it keeps are in `control/PROTOCOL.md`.
+//! No clock, socket, task or randomness: the caller says what happened and when, stores the changes, then
+//! carries out the actions. The rules it keeps are in `control/PROTOCOL.md`.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -1,7 +1,8 @@
-//! Jobs whose readers take elements in the order of their splits: which splits a task may be dealt, and who reads what comes free.
+//! Jobs whose readers take elements in the order of their splits: which splits a task may be dealt, and who
+//! reads what comes free.
 //!
-//! A reader in order waits for the earliest split that is missing, so nobody may have it after later ones: neither in a lease nor in a
-//! pipeline nor in a buffer.
+//! A reader in order waits for the earliest split that is missing, so nobody may have it after later ones:
+//! neither in a lease nor in a pipeline nor in a buffer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::record::{TaskPhase, TaskRecord};
@@ -12,8 +13,8 @@ use crate::error::Error;
 use crate::id::{IterationId, TaskId};
 use crate::job::{JobParameters, Policy};
 
-/// Splits of one lease, for readers in order. They keep few elements until an earlier one comes, so with longer leases one worker
-/// after the other would work.
+/// Splits of one lease, for readers in order. They keep few elements until an earlier one comes, so with
+/// longer leases one worker after the other would work.
 const LEASE_MAX: u64 = 8;
 
 /// C2.7: whether a job can be read in order.

@@ -1,4 +1,5 @@
-//! The outcome of a request, between the part of the dispatcher that carries it out and the part that answers.
+//! The outcome of a request, between the part of the dispatcher that carries it out and the part that
+//! answers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::Reply;

@@ -1,6 +1,8 @@
-//! The paces that tasks and clients reported last, what holds tasks up, and the number of workers that follows.
+//! The paces that tasks and clients reported last, what holds tasks up, and the number of workers that
+//! follows.
 //!
-//! Nothing here survives a restart: every process repeats its report with its next heartbeat. Knows no record.
+//! Nothing here survives a restart: every process repeats its report with its next heartbeat. Knows no
+//! record.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -114,7 +116,8 @@ impl Paces {
         self.splits.get(&task).copied()
     }
 
-    /// Returns how many workers an iteration with these running tasks and these clients wants, without limits (C11.2).
+    /// Returns how many workers an iteration with these running tasks and these clients wants, without limits
+    /// (C11.2).
     pub(super) fn workers_for(
         &self,
         tasks: impl Iterator<Item = TaskId>,

@@ -65,8 +65,8 @@ impl ServiceState {
         check_share("processes", all, self.tables.sessions.of_read(), is_read)
     }
 
-    /// Forgets an iteration without clients of the process that has most of them, the one that it began first. Returns whether there
-    /// was one.
+    /// Forgets an iteration without clients of the process that has most of them, the one that it began
+    /// first. Returns whether there was one.
     fn forget_unread_iteration(&mut self, is_meant: impl Fn(QuotaOwner) -> bool) -> bool {
         let mut unread: BTreeMap<SessionId, Vec<IterationId>> = BTreeMap::new();
         let tables = &self.tables;
@@ -108,7 +108,8 @@ fn share(limit: usize) -> usize {
     limit.div_ceil(2)
 }
 
-/// C15.3: whether there is room for one more, for a process of role `read` within the half that all of these may have.
+/// C15.3: whether there is room for one more, for a process of role `read` within the half that all of these
+/// may have.
 fn check_share(
     name: &str,
     (count, limit): (usize, usize),

@@ -58,7 +58,8 @@ pub struct DatasetRecord {
     /// The planner's facts of the dataset.
     #[n(2)]
     pub facts: DatasetFacts,
-    /// The process that registered it and has its automatic id; `None`: the id was chosen, for others to know (C2.5).
+    /// The process that registered it and has its automatic id; `None`: the id was chosen, for others to know
+    /// (C2.5).
     #[n(3)]
     pub owner: Option<SessionId>,
 }
@@ -138,7 +139,8 @@ pub struct IterationRecord {
     /// The next lease when the current round began.
     #[cbor(n(11), default)]
     pub round_lease: u64,
-    /// Into how many shares static sharding divides it, one for each worker of the fixed list; 0: it is not divided.
+    /// Into how many shares static sharding divides it, one for each worker of the fixed list; 0: it is not
+    /// divided.
     #[cbor(n(12), default)]
     pub shares: u64,
     /// The consumers of a coordinated read that have begun it, still there or not.
@@ -230,7 +232,8 @@ pub struct TaskRecord {
     /// In which round of its iteration it was started.
     #[n(6)]
     pub round: u32,
-    /// From which round of a coordinated read on it takes part; `None`: not settled yet. 0 outside of coordinated reads.
+    /// From which round of a coordinated read on it takes part; `None`: not settled yet. 0 outside of
+    /// coordinated reads.
     #[n(7)]
     pub start_round: Option<u64>,
     /// While that is not settled: the first round in which each consumer can take it in.
@@ -239,8 +242,8 @@ pub struct TaskRecord {
     /// Its worker was drained before it had read to the end: others go on where it stopped.
     #[cbor(n(9), default)]
     pub cut_short: bool,
-    /// Whether the task was started in an ordered iteration, for splits that came free while others read later
-    /// ones (C6.9).
+    /// Whether the task was started in an ordered iteration, for splits that came free while others read
+    /// later ones (C6.9).
     #[cbor(n(10), default)]
     pub catches_up: bool,
     /// Clients that are gone, of which the worker has not said yet what they took with them (C6.7).
@@ -249,7 +252,8 @@ pub struct TaskRecord {
     /// The worker has said that all is delivered.
     #[cbor(n(12), default)]
     pub delivered: bool,
-    /// Its worker, which drains, was told to stop it, since no client read it (C10.4). What it had begun is gone.
+    /// Its worker, which drains, was told to stop it, since no client read it (C10.4). What it had begun is
+    /// gone.
     #[cbor(n(13), default)]
     pub stopped: bool,
 }
@@ -278,8 +282,8 @@ pub struct WorkerRecord {
     /// Why it is dead, if it is.
     #[n(6)]
     pub dead: Option<RemovalReason>,
-    /// Its place in the fixed list of workers, else its number in the order of registration. Inherited by a restarted worker at
-    /// the same address.
+    /// Its place in the fixed list of workers, else its number in the order of registration. Inherited by a
+    /// restarted worker at the same address.
     #[n(7)]
     pub index: u64,
     /// Whether the worker is about to leave and takes no more tasks.
@@ -332,7 +336,8 @@ pub struct RemovalRecord {
     /// In coordinated reads: the most groups that a client which has answered may hand over.
     #[cbor(n(7), default)]
     pub released: u64,
-    /// In coordinated reads: clients that were told of the removal and have not said that they know the verdict on it.
+    /// In coordinated reads: clients that were told of the removal and have not said that they know the
+    /// verdict on it.
     #[cbor(n(8), default)]
     pub untold: BTreeSet<ClientId>,
     /// The verdict stands: all have answered.

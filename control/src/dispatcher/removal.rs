@@ -33,7 +33,8 @@ impl ServiceState {
         };
         let readers = self.tables.readers(&task);
         let shared = readers.len() > 1;
-        // Who has received its end has nothing to say of it, if its worker gave back what it had not begun before it went.
+        // Who has received its end has nothing to say of it, if its worker gave back what it had not begun
+        // before it went.
         let is_told = |client: &ClientId| task.phase != TaskPhase::Running && task.drained.contains(client);
         let awaiting = readers.iter().copied();
         let awaiting: BTreeSet<ClientId> = awaiting.filter(|client| !is_told(client)).collect();
@@ -109,7 +110,8 @@ impl ServiceState {
         self.review_removal(task);
     }
 
-    /// Once everybody has answered: what nobody saw is read again, what somebody saw a part of is lost (C6.4).
+    /// Once everybody has answered: what nobody saw is read again, what somebody saw a part of is lost
+    /// (C6.4).
     pub(super) fn review_removal(&mut self, task: TaskId) {
         if self
             .tables

@@ -17,7 +17,8 @@ use super::task::Ended;
 use crate::error::Error;
 use crate::id::{RequestNumber, SessionId};
 
-/// Tokens that may wait for one answer: a process that asks more often than that has given up on the earlier ones.
+/// Tokens that may wait for one answer: a process that asks more often than that has given up on the earlier
+/// ones.
 const WAITERS_MAX: usize = 8;
 
 impl Dispatcher {
@@ -59,7 +60,8 @@ impl Dispatcher {
         }
     }
 
-    /// C1.5: decides whether a numbered request is carried out, waits with its twin, or is answered from memory.
+    /// C1.5: decides whether a numbered request is carried out, waits with its twin, or is answered from
+    /// memory.
     fn admit(
         &mut self,
         token: ReplyToken,

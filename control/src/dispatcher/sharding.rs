@@ -1,4 +1,5 @@
-//! Static sharding: which number a worker has, which datasets can be divided, and which shares of an iteration are nobody's.
+//! Static sharding: which number a worker has, which datasets can be divided, and which shares of an
+//! iteration are nobody's.
 //!
 //! Refuses to know how a dataset is divided: the worker does that, told its number and how many there are.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -12,8 +13,8 @@ use crate::error::Error;
 use crate::id::{IterationId, WorkerId};
 use crate::job::Policy;
 
-/// Checks that a dataset can be read under a policy, as far as the fixed list of workers and the place of the
-/// division go (C8.2).
+/// Checks that a policy can read a dataset, by the fixed list of workers and the place of the division
+/// (C8.2).
 pub(super) fn check_sharding(
     policy: Policy,
     dataset: &DatasetRecord,
@@ -66,7 +67,8 @@ impl Tables {
         self.tasks.count_of(iteration) < usize::try_from(self.shares_of(iteration)).unwrap_or(usize::MAX)
     }
 
-    /// The addresses of workers that had a share of an iteration for a client and went, where no other has taken it over.
+    /// The addresses of workers that had a share of an iteration for a client and went, where no other has
+    /// taken it over.
     pub(super) fn lost_shares(&self, client: &ClientRecord) -> Vec<String> {
         let iteration = client.iteration;
         let Some(row) = self.iterations.get(&iteration) else {

@@ -1,5 +1,5 @@
-//! The end of the service: all processes are told, nothing new begins, and the dispatcher ends when all have left, or when it
-//! has waited long enough.
+//! The end of the service: all processes are told, nothing new begins, and the dispatcher ends when all have
+//! left, or when it has waited long enough.
 //!
 //! Nothing of the end is stored (C12.4): a dispatcher that starts on the same records serves them as before.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -1,7 +1,7 @@
 //! The state of the service, and what is to be done because of it.
 //!
-//! The files of each concern add their procedures to it. A procedure changes tables and says what the shell is to do; it knows
-//! nothing of requests' numbers, answers or roles.
+//! The files of each concern add their procedures to it. A procedure changes tables and says what the shell
+//! is to do; it knows nothing of requests' numbers, answers or roles.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{Action, ClientPush, WorkerPush};

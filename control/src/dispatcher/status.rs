@@ -9,7 +9,8 @@ use crate::job::JobParameters;
 use crate::links::LinkCounts;
 use crate::split::SplitRange;
 
-/// The dispatcher at one instant. Lists are in the order of ids, cut at 1000 entries each; the counts are complete.
+/// The dispatcher at one instant. Lists are in the order of ids, cut at 1000 entries each; the counts are
+/// complete.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Status {
     /// This life of its state.

@@ -89,7 +89,8 @@ impl ServiceState {
         }
     }
 
-    /// C7.5: a client that lost all workers that it may read, and no other came, or the worker of a share (C8.4).
+    /// C7.5: a client that lost all workers that it may read, and no other came, or the worker of a share
+    /// (C8.4).
     fn tell_stranded(&mut self) {
         for iteration in self.tables.iterations.running() {
             for client in self.tables.clients.of(iteration) {

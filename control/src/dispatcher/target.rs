@@ -1,7 +1,7 @@
 //! The tasks that a reader reads: those of the workers that its job's `target_workers` admits.
 //!
-//! This file owns the end of a reader that leaves tasks aside, and the fate of the tasks that only that reader
-//! could read.
+//! This file owns the end of a reader that leaves tasks aside, and the fate of the tasks that only that
+//! reader could read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{ClientPush, StopReason, WorkerPush};
@@ -14,8 +14,8 @@ use crate::id::{ClientId, IterationId, JobId, TaskId, WorkerId};
 use crate::job::{JobParameters, TargetWorkers};
 use crate::whereabouts::Whereabouts;
 
-/// Processes whose readers have left an iteration for good, as many as it remembers: more trainers with workers of their own
-/// do not share a job.
+/// Processes whose readers have left an iteration for good, as many as it remembers: more trainers with
+/// workers of their own do not share a job.
 const LEFT_MAX: usize = 1024;
 
 impl ServiceState {
@@ -85,7 +85,8 @@ impl ServiceState {
         }
     }
 
-    /// Settles a task that nobody will read any more: what it held is lost, since a reader that is gone may have seen of it.
+    /// Settles a task that nobody will read any more: what it held is lost, since a reader that is gone may
+    /// have seen of it.
     fn delete_task(&mut self, id: TaskId) {
         let Some(row) = self.tables.tasks.get_mut(&id) else {
             return;
@@ -137,8 +138,8 @@ impl Tables {
             .collect()
     }
 
-    /// C14.3: whether somebody would read a new task of this iteration on this worker; while it has no clients, whether
-    /// everybody would.
+    /// C14.3: whether somebody would read a new task of this iteration on this worker; while it has no
+    /// clients, whether everybody would.
     pub(super) fn would_be_read(&self, iteration: IterationId, worker: WorkerId) -> bool {
         if !self.clients.has_any_of(iteration) {
             let worker = self.workers.get(&worker);

@@ -222,7 +222,8 @@ impl ServiceState {
         if task.phase == TaskPhase::Finished {
             let clients = self.tables.readers(task);
             let have_all = clients.iter().all(|client| task.drained.contains(client));
-            // Without readers, what it has buffered waits for the next one. A reader says itself what its user is not done with.
+            // Without readers, what it has buffered waits for the next one. A reader says itself what its
+            // user is not done with.
             let is_known = self.tables.books.holding(id).is_none_or(Holding::is_empty);
             let is_over = match task.delivered {
                 true => have_all || is_known,

@@ -19,6 +19,7 @@ pub use server::{AuditLog, Server, ServerConfig, ServerStopper, StartError};
 pub use session::{Contact, Numbers, SessionConfig};
 pub use wire::ALPN;
 
-/// A connection of the control plane is lost after this many idle timeouts of its endpoint. Closed ports and heartbeats tell earlier that
-/// the other side is gone, and an overloaded process must not spend its time on new handshakes.
+/// A connection of the control plane is lost after this many idle timeouts of its endpoint. Closed ports and
+/// heartbeats tell earlier that the other side is gone, and an overloaded process must not spend its time on
+/// new handshakes.
 const IDLE_TIMEOUTS: u32 = 6;

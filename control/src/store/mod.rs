@@ -18,11 +18,13 @@ pub trait Store: Send {
     /// The store cannot be read, or what it holds cannot.
     fn load(&mut self) -> Result<Vec<Record>, StoreError>;
 
-    /// Keeps all of these changes, in order, or none. When it returns they survive whatever the store survives. May block.
+    /// Keeps all of these changes, in order, or none. When it returns they survive whatever the store
+    /// survives. May block.
     ///
     /// # Errors
     /// [`StoreError::Full`]: there is no room for them; the same changes, and later ones, may be given again.
-    /// [`StoreError::Failed`]: they are not kept. The dispatcher then stops: what it has decided must not become known.
+    /// [`StoreError::Failed`]: they are not kept. The dispatcher then stops: what it has decided must not
+    /// become known.
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
     /// Returns whether the store keeps nothing, so that it needs no changes.

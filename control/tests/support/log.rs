@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The warnings of this thread, for as long as its guard is kept: of everything that a runtime of one thread runs.
+/// The warnings of this thread, for as long as its guard is kept: of everything that a runtime of one thread
+/// runs.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,5 @@
-//! A process that speaks the protocol by hand, so that it can break it. Refuses to know what the dispatcher makes of that.
+//! A process that speaks the protocol by hand, so that it can break it. Refuses to know what the dispatcher
+//! makes of that.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

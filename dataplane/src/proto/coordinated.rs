@@ -1,5 +1,5 @@
-//! The consumers of one task of a coordinated read, each over a network of its own that delays, reorders and breaks:
-//! whatever one of them may hand over, all others have.
+//! The consumers of one task of a coordinated read, each over a network of its own that delays, reorders and
+//! breaks: whatever one of them may hand over, all others have.
 
 use std::num::NonZeroU32;
 
@@ -76,7 +76,8 @@ impl Consumers {
 }
 
 proptest! {
-    /// D7.3, D7.4: and in the end everything that was produced is released, with nobody reading on to make it so.
+    /// D7.3, D7.4: and in the end everything that was produced is released, with nobody reading on to make it
+    /// so.
     #[test]
     fn what_one_consumer_may_hand_over_all_have(
         count in 1u32..5,

@@ -3,8 +3,9 @@
 //! All counts are cumulative since the subscription, as MAX_STREAM_DATA is in QUIC: a repeated or overtaken
 //! message changes nothing, and the two ends need no common clock. Refuses to know elements, bytes and time.
 //!
-//! Both ends keep `limit` (granted in all), `yielded` (given back in all) and a count of elements (sent by the worker,
-//! received by the client). A credit is outstanding while it is granted, not given back and its element not received.
+//! Both ends keep `limit` (granted in all), `yielded` (given back in all) and a count of elements (sent by
+//! the worker, received by the client). A credit is outstanding while it is granted, not given back and its
+//! element not received.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use thiserror::Error;
@@ -135,8 +136,8 @@ impl Holder {
         fresh
     }
 
-    /// Credits that may be spent now. None when more was spent than granted: a mistake here never becomes an unlimited
-    /// right to send.
+    /// Credits that may be spent now. None when more was spent than granted: a mistake here never becomes an
+    /// unlimited right to send.
     pub fn available(&self) -> u64 {
         self.limit.saturating_sub(self.yielded).saturating_sub(self.sent)
     }
@@ -216,8 +217,8 @@ mod tests {
     }
 
     proptest! {
-        /// D4.1, D4.3: the oracle moves single credits between three piles; the account must agree with it whatever
-        /// is delayed or repeated, and nothing is ever created or lost.
+        /// D4.1, D4.3: the oracle moves single credits between three piles; the account must agree with it
+        /// whatever is delayed or repeated, and nothing is ever created or lost.
         #[test]
         fn credits_are_neither_made_nor_lost(steps in steps()) {
             let (mut issuer, mut holder) = (Issuer::default(), Holder::default());

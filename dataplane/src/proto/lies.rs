@@ -68,8 +68,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// D2.3, D4.4, D5.4, D7.3: no panic, no more memory than was granted, nothing is waited for that cannot come, nothing
-    /// is released that is not here.
+    /// D2.3, D4.4, D5.4, D7.3: no panic, no more memory than was granted, nothing is waited for that cannot
+    /// come, nothing is released that is not here.
     #[test]
     fn whatever_a_worker_says_is_an_error_or_can_come_true(is_coordinated: bool, steps in steps()) {
         let mut half = if is_coordinated { ReceiveHalf::coordinated(TASK) } else { ReceiveHalf::new(TASK) };

@@ -124,7 +124,8 @@ pub struct Subscribe {
     /// `SplitDone` messages of this subscription that the client already has.
     #[n(3)]
     pub splits_from: u64,
-    /// The name of the trainer, where the task is read through the cross-trainer cache, and only there (D8.1).
+    /// The name of the trainer, where the task is read through the cross-trainer cache, and only there
+    /// (D8.1).
     #[n(4)]
     pub trainer_id: Option<String>,
     /// The number of times that this client had asked for this task before. Answers to these may arrive later
@@ -155,8 +156,8 @@ pub struct Grant {
     /// Elements of those received that wait to be handed over, if the client says so (D4.6).
     #[n(5)]
     pub waiting: Option<u64>,
-    /// Elements of the subscription that the client's user is done with, from the first on (D5.6). A client that does not
-    /// say counts as done with all that it received.
+    /// Elements of the subscription that the client's user is done with, from the first on (D5.6). A client
+    /// that does not say counts as done with all that it received.
     #[n(6)]
     pub handed: Option<u64>,
 }
@@ -167,7 +168,8 @@ pub struct Cancel {
     /// The task no longer wanted.
     #[n(0)]
     pub task: TaskId,
-    /// The client has received everything of it: what its user is not done with, the dispatcher hears from the client (D5.6).
+    /// The client has received everything of it: what its user is not done with, the dispatcher hears from
+    /// the client (D5.6).
     #[cbor(n(1), default)]
     pub has_all: bool,
 }
@@ -202,7 +204,8 @@ pub enum RefusalCode {
     /// The worker serves as many subscriptions as it may.
     #[n(3)]
     TooMany,
-    /// A trainer is to be named where, and only where, the task is read through the cross-trainer cache (D8.1).
+    /// A trainer is to be named where, and only where, the task is read through the cross-trainer cache
+    /// (D8.1).
     #[n(4)]
     WrongReader,
 }

@@ -1,4 +1,5 @@
-//! The protocol, without I/O: what is said, what may be sent, what must be kept. `PROTOCOL.md` has the rules by number.
+//! The protocol, without I/O: what is said, what may be sent, what must be kept. `PROTOCOL.md` has the rules
+//! by number.
 //!
 //! - [`message`]: the vocabulary and its encoding
 //! - [`credit`]: the account of one subscription, both ends

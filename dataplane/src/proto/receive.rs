@@ -1,8 +1,8 @@
 //! The client's half of a subscription: grants, the order of what arrives, and when it counts.
 //!
-//! Packs and messages travel on streams that are not ordered among each other. This half puts packs back in order (D2.4) and
-//! holds what a message says until the elements it counts are there (D5.4). Refuses to know links, time, and what a
-//! pack's body is (`B`).
+//! Packs and messages travel on streams that are not ordered among each other. This half puts packs back in
+//! order (D2.4) and holds what a message says until the elements it counts are there (D5.4). Refuses to know
+//! links, time, and what a pack's body is (`B`).
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,8 +21,8 @@ const WAITING_MAX: usize = 1 << 16;
 /// Splits after which an acknowledgement is due even if no element is granted.
 const SPLITS_PER_ACKNOWLEDGEMENT: u64 = 64;
 
-/// Bytes after which it is due as well, as granted for: an eighth of what a worker keeps unacknowledged, so that a
-/// reader that pauses holds up no worker's memory.
+/// Bytes after which it is due as well, as granted for: an eighth of what a worker keeps unacknowledged, so
+/// that a reader that pauses holds up no worker's memory.
 const BYTES_PER_ACKNOWLEDGEMENT: u64 = 8 << 20;
 
 /// An arrival that the reader sees, in the order in which it happened at the worker.
@@ -86,8 +86,8 @@ pub enum ReceiveError {
         /// One behind the last element that was granted and not given back.
         reach: u64,
     },
-    /// A count that goes backwards or beyond what was granted, elements behind the end, or more waiting messages than
-    /// any correct worker sends.
+    /// A count that goes backwards or beyond what was granted, elements behind the end, or more waiting
+    /// messages than any correct worker sends.
     #[error("peer's cumulative counts contradict each other at {count}")]
     Contradiction {
         /// The offending count.
@@ -157,7 +157,8 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// The message that opens the subscription on a link, at its beginning or behind what is already here (D6.1).
+    /// The message that opens the subscription on a link, at its beginning or behind what is already here
+    /// (D6.1).
     pub fn subscribe(&mut self, ticket: Vec<u8>) -> Subscribe {
         let asked_before = self.asked;
         self.asked += 1;
@@ -179,8 +180,8 @@ impl<B> ReceiveHalf<B> {
         self.acknowledge()
     }
 
-    /// The present limit and acknowledgement, for when nothing is granted. Whoever hands elements over adds how many
-    /// wait for that (D4.6).
+    /// The present limit and acknowledgement, for when nothing is granted. Whoever hands elements over adds
+    /// how many wait for that (D4.6).
     pub fn acknowledge(&mut self) -> Grant {
         (self.acknowledged, self.splits_acknowledged) = (self.contiguous, self.splits);
         Grant {
@@ -210,7 +211,8 @@ impl<B> ReceiveHalf<B> {
         self.contiguous > self.acknowledged || self.splits > self.splits_acknowledged
     }
 
-    /// Books a pack whose header arrived, before memory is taken for it (D2.3). A pack that fails changes nothing.
+    /// Books a pack whose header arrived, before memory is taken for it (D2.3). A pack that fails changes
+    /// nothing.
     pub fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         let reach = self.credit.reach();
         let Some(end) = first.checked_add(elements).filter(|end| *end <= reach) else {
@@ -327,8 +329,8 @@ impl<B> ReceiveHalf<B> {
         let contiguous = self.contiguous;
         self.credit = Issuer::resumed_at(contiguous);
         self.parked = false;
-        // An end that overtook elements is told again after them, and they need credits until then. It need not stand last: a worker
-        // that breaks the protocol names splits after it.
+        // An end that overtook elements is told again after them, and they need credits until then. It need
+        // not stand last: a worker that breaks the protocol names splits after it.
         let overtook = |(count, arrival): &(u64, Arrival<B>)| {
             *count > contiguous && matches!(arrival, Arrival::End | Arrival::Failed(_))
         };

@@ -1,7 +1,7 @@
 //! Groups of a coordinated read that every consumer has: only those may be handed over (D7.3).
 //!
-//! Element `k` of such a task goes to consumer `k mod n`; group `g` is what the consumers get as their `g`-th element. Owns
-//! the counts that consumers acknowledged. Refuses to know elements, links and clients.
+//! Element `k` of such a task goes to consumer `k mod n`; group `g` is what the consumers get as their `g`-th
+//! element. Owns the counts that consumers acknowledged. Refuses to know elements, links and clients.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::num::NonZeroU32;
@@ -32,8 +32,8 @@ impl Release {
         self.acknowledged.len() as u32
     }
 
-    /// Books that a consumer has its first `received` elements; fewer than it had is old news. True when that releases a
-    /// group.
+    /// Books that a consumer has its first `received` elements; fewer than it had is old news. True when that
+    /// releases a group.
     ///
     /// # Panics
     /// When there is no such consumer, as indexing does.

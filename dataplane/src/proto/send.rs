@@ -1,10 +1,11 @@
 //! The worker's half of a subscription: which elements go next, which are kept until they are acknowledged.
 //!
-//! Owns the order of one client's elements of one task, over as many links as it takes. Refuses to know where elements
-//! come from, what a link is, and what time it is: it is told.
+//! Owns the order of one client's elements of one task, over as many links as it takes. Refuses to know where
+//! elements come from, what a link is, and what time it is: it is told.
 //!
-//! Call order: `resume` once for each link; then, whenever something changed, `poll_next` until it asks for nothing more,
-//! answering [`Next::Fresh`] with `spend` or `starve`; `handle_timeout` when `poll_timeout` is due.
+//! Call order: `resume` once for each link; then, whenever something changed, `poll_next` until it asks for
+//! nothing more, answering [`Next::Fresh`] with `spend` or `starve`; `handle_timeout` when `poll_timeout` is
+//! due.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::VecDeque;
@@ -26,7 +27,8 @@ const SPLITS_MAX: usize = 4096;
 pub struct SendLimits {
     /// The time for which the task may have nothing ready before its credits go back (D4.3).
     pub patience: Duration,
-    /// Bytes kept until they are acknowledged, after which nothing fresh is sent; one pack may go beyond (D6.5).
+    /// Bytes kept until they are acknowledged, after which nothing fresh is sent; one pack may go beyond
+    /// (D6.5).
     pub unacknowledged_bytes: u64,
 }
 
@@ -122,7 +124,8 @@ pub struct SendHalf {
     /// Bytes of `kept`, gaps between elements included.
     kept_bytes: u64,
     acknowledged: u64,
-    /// Splits told of and not acknowledged, oldest first; the first `splits_told` of them on the present link.
+    /// Splits told of and not acknowledged, oldest first; the first `splits_told` of them on the present
+    /// link.
     splits: VecDeque<SplitDone>,
     splits_told: usize,
     splits_acknowledged: u64,
@@ -131,7 +134,8 @@ pub struct SendHalf {
     parked: bool,
     ending: Option<Ending>,
     ending_told: bool,
-    /// Groups that every consumer has, and how many of them were told on the present link; 0 but in coordinated reads.
+    /// Groups that every consumer has, and how many of them were told on the present link; 0 but in
+    /// coordinated reads.
     released: u64,
     released_told: u64,
 }
@@ -203,7 +207,8 @@ impl SendHalf {
         self.forget_elements(grant.received);
         self.forget_splits(grant.splits);
         self.element_bytes = self.element_bytes.max(grant.element_bytes);
-        // One that crosses a yield ends no parking: the client grants nothing more until it hears of an element (D4.4).
+        // One that crosses a yield ends no parking: the client grants nothing more until it hears of an
+        // element (D4.4).
         self.credit.raise_to(grant.limit);
         self.check_invariants();
         Ok(())
@@ -214,8 +219,8 @@ impl SendHalf {
         SPLITS_MAX.saturating_sub(self.splits.len())
     }
 
-    /// Books the end of a split whose elements were all sent, to this client or to others. The caller looked at
-    /// [`SendHalf::split_room`].
+    /// Books the end of a split whose elements were all sent, to this client or to others. The caller looked
+    /// at [`SendHalf::split_room`].
     pub fn handle_split_done(&mut self, lease: u64, attempt: u32) {
         self.splits.push_back(SplitDone {
             task: self.task,
@@ -300,7 +305,8 @@ impl SendHalf {
         out
     }
 
-    /// Books that the task could not give what was asked for, and says what the client must hear (D4.3, D4.4).
+    /// Books that the task could not give what was asked for, and says what the client must hear (D4.3,
+    /// D4.4).
     pub fn starve(&mut self, shortage: Shortage, now: Instant) -> Option<ToClient> {
         match shortage {
             Shortage::Empty => {

@@ -1,5 +1,6 @@
-//! Both halves of a subscription against each other, over a network that delays, reorders and breaks: whatever happens,
-//! the reader sees every element once, in order, and never more are outstanding than were granted.
+//! Both halves of a subscription against each other, over a network that delays, reorders and breaks:
+//! whatever happens, the reader sees every element once, in order, and never more are outstanding than were
+//! granted.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -321,7 +322,8 @@ proptest! {
     }
 }
 
-/// D4.3, D4.4: the client stops granting when it hears of the yield, and the worker has used up what crossed it.
+/// D4.3, D4.4: the client stops granting when it hears of the yield, and the worker has used up what crossed
+/// it.
 #[test]
 fn a_grant_that_crosses_a_yield_leaves_nobody_waiting() {
     for is_yield_heard_first in [true, false] {

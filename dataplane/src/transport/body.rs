@@ -1,7 +1,7 @@
 //! The elements of a pack as they travel: plain, or compressed as one block.
 //!
-//! Compression runs on the worker's pool, decompression on the reader's thread at hand-over; neither runs where
-//! sockets are served. Refuses to know links and credits.
+//! Compression runs on the worker's pool, decompression on the reader's thread at hand-over; neither runs
+//! where sockets are served. Refuses to know links and credits.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use millstream_element::{AllocError, Pack, PackError, Slot, SlotAlloc};
@@ -97,7 +97,8 @@ impl Body {
         }
     }
 
-    /// Bytes that [`Body::open`] writes once more, as [`LinkReport::bytes_copied`](super::LinkReport::bytes_copied) counts them.
+    /// Bytes that [`Body::open`] writes once more, as
+    /// [`LinkReport::bytes_copied`](super::LinkReport::bytes_copied) counts them.
     pub fn copies_when_opened(&self) -> u64 {
         match self {
             Self::Plain(_) => 0,
@@ -141,7 +142,8 @@ pub fn compress(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<Option<Compressed>
     }
 }
 
-/// Compresses pieces of a pack, 256 KiB at most in all, to see what that comes to: their bytes before and after.
+/// Compresses pieces of a pack, 256 KiB at most in all, to see what that comes to: their bytes before and
+/// after.
 pub fn sample(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<(usize, usize), AllocError> {
     let region = pack.region();
     let mut block = alloc.alloc(get_maximum_output_size(SAMPLE_PIECE_BYTES))?;

@@ -1,4 +1,5 @@
-//! The one trait that every mechanism is, and what its two ends ask of whoever uses them. Refuses to know any mechanism.
+//! The one trait that every mechanism is, and what its two ends ask of whoever uses them. Refuses to know any
+//! mechanism.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ pub type ClientLink = dyn Transport<Out = ToWorker, In = Downstream<InPack>>;
 
 /// One end of a link between a client process and a worker.
 ///
-/// All methods return at once; the `poll_` ones wake the task of their context when they may get further. Whoever
-/// holds an end closes it with the reason, so that the peer hears it; dropping an end closes the link without one. What
-/// was queued may be lost either way.
+/// All methods return at once; the `poll_` ones wake the task of their context when they may get further.
+/// Whoever holds an end closes it with the reason, so that the peer hears it; dropping an end closes the link
+/// without one. What was queued may be lost either way.
 pub trait Transport: Send + Debug {
     /// The messages that this end sends.
     type Out: Send;
@@ -32,15 +33,16 @@ pub trait Transport: Send + Debug {
     /// Returns whether one more frame can be queued. Ready is a promise for the next [`Transport::try_send`].
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>>;
 
-    /// Queues a frame. Call only after `poll_ready` said so; a frame beyond the bound is an error and is lost.
+    /// Queues a frame. Call only after `poll_ready` said so; a frame beyond the bound is an error and is
+    /// lost.
     fn try_send(&mut self, frame: Self::Out) -> Result<(), LinkLost>;
 
     /// The next frame from the peer. Messages arrive in order among themselves; packs in any order.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>>;
 
-    /// The next frame from the peer, if there is one, for a thread that will look again by itself: no task is woken for what
-    /// comes later, until `poll_recv` was pending or [`Transport::doze`] said where to sleep. Only for links within a host
-    /// ([`Transport::is_network`]).
+    /// The next frame from the peer, if there is one, for a thread that will look again by itself: no task is
+    /// woken for what comes later, until `poll_recv` was pending or [`Transport::doze`] said where to sleep.
+    /// Only for links within a host ([`Transport::is_network`]).
     ///
     /// # Errors
     /// The link is lost.
@@ -59,8 +61,8 @@ pub trait Transport: Send + Debug {
     /// Ends the link and tells the peer why, if it can still be told (D1.3). Nothing can be sent behind it.
     fn close(&mut self, why: &LinkLost);
 
-    /// Prepares this end of a worker for a task's elements, before the first of them: one that shares memory with its client tells
-    /// it of the task's.
+    /// Prepares this end of a worker for a task's elements, before the first of them: one that shares memory
+    /// with its client tells it of the task's.
     ///
     /// # Errors
     /// The link cannot carry the task, and is lost.
@@ -82,7 +84,8 @@ pub trait Transport: Send + Debug {
     /// Returns the properties that are in force on this link.
     fn report(&self) -> LinkReport;
 
-    /// [`LinkReport::bytes_copied`] alone, which is asked for at every step: links whose report is dear have it apart.
+    /// [`LinkReport::bytes_copied`] alone, which is asked for at every step: links whose report is dear have
+    /// it apart.
     fn bytes_copied(&self) -> u64 {
         self.report().bytes_copied
     }
@@ -101,7 +104,8 @@ pub enum Doze {
 
 /// The memory of a task's elements.
 pub trait TaskMemory {
-    /// Memory that readers of this host can map, in which elements are produced from now on. `None` where there is none.
+    /// Memory that readers of this host can map, in which elements are produced from now on. `None` where
+    /// there is none.
     #[cfg(target_os = "linux")]
     fn arena(&self) -> Option<Arc<Arena>>;
 
@@ -111,7 +115,8 @@ pub trait TaskMemory {
 
 /// Says whether announced elements may come in, and where they go.
 pub trait Admission: Send + Sync + Debug {
-    /// Books `elements` of `region_bytes` in all, that begin behind `first`, or says what is wrong with them (D2.3).
+    /// Books `elements` of `region_bytes` in all, that begin behind `first`, or says what is wrong with them
+    /// (D2.3).
     fn admit(&self, task: TaskId, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError>;
 
     /// Memory for what was admitted.

@@ -1,4 +1,5 @@
-//! Why links end, by who is to blame. What a transport finds wrong becomes one of these, and the peer hears of it.
+//! Why links end, by who is to blame. What a transport finds wrong becomes one of these, and the peer hears
+//! of it.
 
 use thiserror::Error;
 

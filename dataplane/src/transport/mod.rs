@@ -4,8 +4,8 @@
 //! - [`quic`]: between hosts; the only part of this crate that names quinn
 //! - [`shm`]: between processes of one host, through memory that both have mapped
 //!
-//! A transport moves frames and bounds what it holds; it knows no credits. It asks an [`Admission`] before it takes
-//! memory for what a peer announces, so a grant exists before a byte does.
+//! A transport moves frames and bounds what it holds; it knows no credits. It asks an [`Admission`] before it
+//! takes memory for what a peer announces, so a grant exists before a byte does.
 
 pub mod body;
 mod link;

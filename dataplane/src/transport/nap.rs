@@ -1,7 +1,7 @@
 //! How a thread sleeps until one of several links has something for it, or somebody in its own process.
 //!
-//! Owns the sleep. Refuses to know what is waited for: what a link brings says the link, and what the process has is guarded
-//! by a lock of the caller's, under which it begins to nap and is woken.
+//! Owns the sleep. Refuses to know what is waited for: the link says what it brings. A lock of the caller's
+//! guards what the process has; under it, the caller begins to nap and is woken.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,7 +40,8 @@ impl Nap {
         })
     }
 
-    /// From now on [`Nap::wake`] is heard. Call it under the lock of what is waited for, having looked for it.
+    /// From now on [`Nap::wake`] is heard. Call it under the lock of what is waited for, having looked for
+    /// it.
     pub fn begin(&self) {
         self.word.store(NAPPING, Ordering::Relaxed);
     }

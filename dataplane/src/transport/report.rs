@@ -24,8 +24,9 @@ pub struct LinkReport {
     pub round_trip: Option<Duration>,
     /// Packets lost so far.
     pub lost_packets: u64,
-    /// Payload bytes that this end's own code wrote once more so far: copied to another place, compressed or decompressed.
-    /// Between what a pipeline writes and what a reader views, on both ends together, this is all that is copied.
+    /// Payload bytes that this end's own code wrote once more so far: copied to another place, compressed or
+    /// decompressed. Between what a pipeline writes and what a reader views, on both ends together, this is
+    /// all that is copied.
     pub bytes_copied: u64,
     /// Packs that crossed so far.
     pub packs: u64,

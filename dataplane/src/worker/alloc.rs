@@ -1,7 +1,8 @@
 //! The choice of memory for a task's elements: the worker's own until a reader of its host wants them, from
 //! then on an arena that the reader maps too.
 //!
-//! Owns the switch, and what all arenas of a worker may take. Refuses to know readers: a session says that there is one.
+//! Owns the switch, and what all arenas of a worker may take. Refuses to know readers: a session says that
+//! there is one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,8 +61,8 @@ impl TaskAlloc {
         }
     }
 
-    /// The task's arena, from which its slots are taken from now on; it is made when it is first asked for. `None` where the
-    /// worker shares nothing, or it could not be made: then it is not tried again.
+    /// The task's arena, from which its slots are taken from now on; it is made when it is first asked for.
+    /// `None` where the worker shares nothing, or it could not be made: then it is not tried again.
     pub(super) fn arena(&self) -> Option<Arc<Arena>> {
         self.arena.get_or_init(|| self.make()).clone()
     }

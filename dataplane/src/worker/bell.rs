@@ -16,8 +16,8 @@ use super::clock;
 /// More of smaller elements come while the session wakes, and leave together.
 const STEP_BYTES: u64 = 32 << 10;
 
-/// The rest that a session has between two calls: a few times the cost of waking a thread. Small elements that
-/// come faster leave together; a producer that is back sooner hears in time what the client says.
+/// The rest that a session has between two calls: a few times the cost of waking a thread. Small elements
+/// that come faster leave together; a producer that is back sooner hears in time what the client says.
 const REST: Duration = Duration::from_micros(100);
 
 /// When a thread that steps a session does so again.
@@ -31,8 +31,8 @@ pub(crate) enum Back {
 
 /// A session that a thread can step which is not its own.
 pub(crate) trait Seat: Send + Sync {
-    /// Does what the session can do now, without waiting. False when it is being stepped already, or cannot be stepped
-    /// from here.
+    /// Does what the session can do now, without waiting. False when it is being stepped already, or cannot
+    /// be stepped from here.
     fn step_here(&self, back: Back) -> bool;
 }
 
@@ -61,8 +61,8 @@ impl Bell {
         self.waker.wake();
     }
 
-    /// Steps the session in this thread if that is likely to save a wake-up for `bytes` just committed; else wakes it. The
-    /// caller holds no lock of its tasks.
+    /// Steps the session in this thread if that is likely to save a wake-up for `bytes` just committed; else
+    /// wakes it. The caller holds no lock of its tasks.
     pub(crate) fn ring_for(&self, bytes: u64) {
         let back = if self.has_rested(clock::now()) {
             Back::WithNext
@@ -75,13 +75,14 @@ impl Bell {
         }
     }
 
-    /// The producer looks whether there is room: takes the credits that have come. The caller holds no lock of its tasks.
+    /// The producer looks whether there is room: takes the credits that have come. The caller holds no lock
+    /// of its tasks.
     pub(crate) fn look(&self) {
         self.step_here(Back::Soon);
     }
 
-    /// The producer is going to sleep until there is room, which credits bring: takes those that have come, and has further
-    /// ones wake the session. The caller holds no lock of its tasks.
+    /// The producer is going to sleep until there is room, which credits bring: takes those that have come,
+    /// and has further ones wake the session. The caller holds no lock of its tasks.
     pub(crate) fn note_producer_sleeps(&self) {
         if !self.step_here(Back::WithNext) {
             self.ring();

@@ -1,8 +1,8 @@
 //! The elements of one task that wait for a credit, bounded by count and bytes.
 //!
-//! One producer fills it, the sessions of the task's clients empty it; who gets which element the task's [`TaskMode`] says.
-//! Elements can be taken the moment they are written, also out of a pack that is still being filled. Refuses to know
-//! credits and links.
+//! One producer fills it, the sessions of the task's clients empty it; who gets which element the task's
+//! [`TaskMode`] says. Elements can be taken the moment they are written, also out of a pack that is still
+//! being filled. Refuses to know credits and links.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ use crate::proto::send::Ending;
 /// Splits that ended and were not yet told to a client; a producer that ends one more waits.
 const MARKS_MAX: usize = 4096;
 
-/// Elements that may wait beyond [`BufferLimits::bytes`] once a client takes them without a copy: a few, whatever their size. More
-/// wait where its credits are, for as many as its rate needs.
+/// Elements that may wait beyond [`BufferLimits::bytes`] once a client takes them without a copy: a few,
+/// whatever their size. More wait where its credits are, for as many as its rate needs.
 const LOCAL_ELEMENTS: u64 = 4;
 
 /// Bytes of those at most.
@@ -44,8 +44,8 @@ const LOCAL_BYTES: u64 = 64 << 20;
 pub struct BufferLimits {
     /// Elements at most, in coordinated reads one group excepted; default 65 536.
     pub elements: u64,
-    /// Bytes at most, one element or group excepted; default 2 MiB: some packs ahead of a fast network, within the caches,
-    /// and little to lose.
+    /// Bytes at most, one element or group excepted; default 2 MiB: some packs ahead of a fast network,
+    /// within the caches, and little to lose.
     pub bytes: u64,
 }
 
@@ -176,8 +176,8 @@ impl TaskBuffer {
         self.shared.lock().division.take_place(client, role);
     }
 
-    /// Takes up to `elements` that wait for `client`, in order, none larger than `element_bytes`, all from one slot. It owes
-    /// them until it acknowledges them.
+    /// Takes up to `elements` that wait for `client`, in order, none larger than `element_bytes`, all from
+    /// one slot. It owes them until it acknowledges them.
     pub fn take(&self, client: u64, elements: u64, element_bytes: u64) -> Take {
         let mut shared = self.shared.lock();
         if elements > 0 && (!shared.is_started || self.is_deserted.load(Ordering::Relaxed)) {
@@ -222,9 +222,9 @@ impl TaskBuffer {
         }
     }
 
-    /// At most `most` of the splits that ended within what was taken and of which no client but `client` owes elements or has some
-    /// in hand: what one client is told must not stand for elements on their way to another (D5.2), nor for those that would be
-    /// gone with it (D5.6).
+    /// Returns at most `most` of the splits that ended within what was taken, if no client but `client` owes
+    /// or holds elements of them: a message to one client must not cover elements on their way to another
+    /// (D5.2), nor those that would be lost with it (D5.6).
     pub fn take_marks(&self, client: u64, most: usize) -> Vec<Mark> {
         let mut shared = self.shared.lock();
         let taken = self.taken_elements.load(Ordering::Relaxed);
@@ -292,9 +292,9 @@ impl TaskBuffer {
         }
     }
 
-    /// Forgets a client: what it did not acknowledge never will be. Once all have left, nothing is produced until one comes (D4.5).
-    /// `has_all` says that it has received everything, so that it answers itself for what its user is not done with. True if it
-    /// took splits with it that the dispatcher is to hear of.
+    /// Forgets a client: what it did not acknowledge never will be. Once all have left, nothing is produced
+    /// until one comes (D4.5). `has_all` says that it has received everything, so that it answers itself for
+    /// what its user is not done with. True if it took splits with it that the dispatcher is to hear of.
     pub(crate) fn forget(&self, client: u64, has_all: bool) -> bool {
         let mut shared = self.shared.lock();
         shared.division.forget(client);
@@ -310,7 +310,8 @@ impl TaskBuffer {
         has_missed
     }
 
-    /// Books that a client was told that something is ready, for which it will grant credits: it has its turn as others do.
+    /// Books that a client was told that something is ready, for which it will grant credits: it has its turn
+    /// as others do.
     pub(crate) fn await_credits(&self, client: u64) {
         self.shared.lock().division.wait(client);
     }
@@ -341,7 +342,8 @@ impl TaskBuffer {
         self.room.notify_all();
     }
 
-    /// Stops the producer; what waits can still be taken, and nothing is kept for those who come late. A task that had not ended never does (D5.5).
+    /// Stops the producer; what waits can still be taken, and nothing is kept for those who come late. A task
+    /// that had not ended never does (D5.5).
     pub fn stop(&self) {
         let mut shared = self.shared.lock();
         shared.is_stopped = true;
@@ -376,8 +378,8 @@ impl TaskBuffer {
         self.shared.lock().division.pack_limits(is_local)
     }
 
-    /// The producer's side: opens a further pack, which closes the one before it on its lane. Has no effect once the task
-    /// was stopped.
+    /// The producer's side: opens a further pack, which closes the one before it on its lane. Has no effect
+    /// once the task was stopped.
     pub(super) fn push_pack(&self, lane: usize, pack: Arc<OpenPack>) {
         let mut shared = self.shared.lock();
         if !shared.is_stopped {
@@ -385,8 +387,8 @@ impl TaskBuffer {
         }
     }
 
-    /// The producer's side: a split ended. Waits while very many ends are untold; has no effect once the task was stopped,
-    /// and none where clients are not told of ends (D8.5).
+    /// The producer's side: a split ended. Waits while very many ends are untold; has no effect once the task
+    /// was stopped, and none where clients are not told of ends (D8.5).
     pub(super) fn push_mark(&self, mark: Mark) {
         if self.mode == TaskMode::Cached {
             return;
@@ -398,8 +400,8 @@ impl TaskBuffer {
         }
     }
 
-    /// The producer's side: nothing follows the elements written. Returns what the task's clients hear of it, if nothing
-    /// did before. Has no other effect once the task was stopped.
+    /// The producer's side: nothing follows the elements written. Returns what the task's clients hear of it,
+    /// if nothing did before. Has no other effect once the task was stopped.
     pub(super) fn end(&self, ending: Ending, written_elements: u64) -> Ending {
         let ending = match (self.mode, ending) {
             (TaskMode::Coordinated { .. }, Ending::Exhausted) => Ending::Failed(end_of_data()),
@@ -416,8 +418,8 @@ impl TaskBuffer {
         ending
     }
 
-    /// The producer's side: so many bytes were committed. Its thread holds no lock of the buffer's, since it may step
-    /// sessions.
+    /// The producer's side: so many bytes were committed. Its thread holds no lock of the buffer's, since it
+    /// may step sessions.
     pub(super) fn committed(&self, bytes: u64) {
         if !self.wake_request.take() {
             return;
@@ -446,8 +448,8 @@ impl TaskBuffer {
         self.wait(&mut self.shared.lock(), |shared| shared.is_started)
     }
 
-    /// The producer's side: whether `written` elements and bytes leave room for more, without waiting. A group is
-    /// completed whatever room it takes: consumers hand over nothing of one that is not.
+    /// The producer's side: whether `written` elements and bytes leave room for more, without waiting. A
+    /// group is completed whatever room it takes: consumers hand over nothing of one that is not.
     pub(super) fn has_room(&self, written_elements: u64, written_bytes: u64) -> bool {
         !written_elements.is_multiple_of(self.lanes)
             || !self.is_deserted.load(Ordering::Acquire)
@@ -532,8 +534,8 @@ impl TaskBuffer {
         self.taken_bytes.fetch_add(fresh_bytes, Ordering::Release);
         let first = self.taken_elements.fetch_add(fresh_elements, Ordering::Release);
         shared.division.took(client, first, fresh_elements);
-        // A client without credits could not see the end; this may have been the last element before it. Others may have been
-        // put off until this client had its turn.
+        // A client without credits could not see the end; this may have been the last element before it.
+        // Others may have been put off until this client had its turn.
         if shared.ending.is_some() || shared.division.is_left_to_others(client) {
             ring(&shared);
         }
@@ -553,7 +555,8 @@ impl TaskBuffer {
 impl Shared {
     /// Takes out at most `most` ends that a client may be told, of splits that ended before `reach`.
     fn take_due(&mut self, client: u64, reach: u64, most: usize) -> Vec<Mark> {
-        // With two clients, one is done with its part some time. Of more, two that pause would keep the others waiting.
+        // With two clients, one is done with its part some time. Of more, two that pause would keep the
+        // others waiting.
         let has_ended = self.ending.is_some() && self.division.is_drained();
         let is_pressed = self.bells.len() > 2 && (has_ended || self.marks.len() > MARKS_MAX / 2);
         let debts = &mut self.debts;

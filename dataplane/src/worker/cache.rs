@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The memory that a worker may keep for trainers that come late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Bytes of elements that one task keeps; default 256 MiB, a quarter of the memory that a worker has for elements by
-    /// default, so that two caches leave as much as they take.
+    /// Bytes of elements that one task keeps; default 256 MiB, a quarter of a worker's default memory for
+    /// elements, so that two caches leave as much as they take.
     pub task_bytes: u64,
-    /// Bytes of elements that all tasks keep together, each an equal part of them at most; default 512 MiB, half of that
-    /// memory, so that caches never starve what is on its way.
+    /// Bytes of elements that all tasks keep together, each an equal part of them at most; default 512 MiB,
+    /// half of that memory, so that caches never starve what is on its way.
     pub all_bytes: u64,
 }
 
@@ -87,7 +87,8 @@ impl CacheShare {
         }
     }
 
-    /// Bytes that the task may keep now. Fewer once others begin: it then keeps less when it next takes an element in.
+    /// Bytes that the task may keep now. Fewer once others begin: it then keeps less when it next takes an
+    /// element in.
     pub(super) fn capacity_bytes(&self) -> u64 {
         let limits = self.cache.limits;
         let tasks = self.cache.tasks.load(Ordering::Relaxed).max(1);

@@ -106,8 +106,8 @@ fn run(queue: &Receiver<Job>, alloc: &dyn SlotAlloc, is_closed: &AtomicBool) {
     }
 }
 
-/// Without memory for the compressed form the plain one travels, and whatever happens the session gets its pack back: it counts
-/// those under way. The panic hook has reported a panic.
+/// Without memory for the compressed form the plain one travels, and whatever happens the session gets its
+/// pack back: it counts those under way. The panic hook has reported a panic.
 fn work(job: Job, alloc: &dyn SlotAlloc) -> Done {
     let (begun, pack) = (Instant::now(), &job.elements.pack);
     let sample = |(plain_bytes, compressed_bytes): (usize, usize)| Sample {

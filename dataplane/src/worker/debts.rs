@@ -1,15 +1,15 @@
 //! Splits of which each client holds elements that its user is not done with (D5.6).
 //!
-//! Acknowledged elements may still wait in a reader that is killed, so an acknowledgement does not end a split. Owns leases
-//! alone; refuses to know positions in the task, which `owed` keeps.
+//! Acknowledged elements may still wait in a reader that is killed, so an acknowledgement does not end a
+//! split. Owns leases alone; refuses to know positions in the task, which `owed` keeps.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_element::{Pack, each_lease};
 
-/// The splits that clients have in hand, and those that went with clients which are gone. Each element that is outstanding names at
-/// most 1024.
+/// The splits that clients have in hand, and those that went with clients which are gone. Each element that
+/// is outstanding names at most 1024.
 #[derive(Debug, Default)]
 pub(super) struct Debts {
     clients: BTreeMap<u64, Hand>,
@@ -17,7 +17,8 @@ pub(super) struct Debts {
     /// had in hand.
     ended: BTreeMap<u64, BTreeSet<u64>>,
     missed: BTreeMap<u64, Missed>,
-    /// Splits that ended while several clients had elements of them in hand, and that are to hold nobody else up.
+    /// Splits that ended while several clients had elements of them in hand, and that are to hold nobody else
+    /// up.
     shared: BTreeMap<u64, SharedSplit>,
 }
 
@@ -100,8 +101,8 @@ impl Debts {
 
     /// Says whether a client is told the end of a split now, and books that it is.
     ///
-    /// A split that several clients have in hand waits until one has. `is_pressed` says that it is to wait no longer: then the dispatcher
-    /// hears who has it, and after that each of them is told (D5.6).
+    /// A split that several clients have in hand waits until one has. `is_pressed` says that it is to wait no
+    /// longer: then the dispatcher hears who has it, and after that each of them is told (D5.6).
     pub(super) fn tell_end(&mut self, client: u64, lease: u64, is_pressed: bool) -> EndTold {
         if self.is_missed(lease) {
             return EndTold::NotNow;

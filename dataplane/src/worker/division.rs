@@ -1,7 +1,7 @@
 //! How a task's elements are divided among its clients: the one place that tells the kinds of tasks apart.
 //!
-//! Owns who is given which elements and what follows from acknowledgements. Asked once a pack, under the lock of the task's
-//! buffer. Refuses to know bounds, waits and ends.
+//! Owns who is given which elements and what follows from acknowledgements. Asked once a pack, under the lock
+//! of the task's buffer. Refuses to know bounds, waits and ends.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,8 +63,8 @@ impl Division {
         }
     }
 
-    /// Says how many elements a client may take that has credits for `elements`, where others wait for some too (D4.7). The
-    /// clock is read only then.
+    /// Says how many elements a client may take that has credits for `elements`, where others wait for some
+    /// too (D4.7). The clock is read only then.
     pub(super) fn turn(&mut self, client: u64, elements: u64, now: impl FnOnce() -> Instant) -> Turn {
         match self {
             Self::FirstCome {
@@ -102,8 +102,8 @@ impl Division {
         }
     }
 
-    /// Up to `elements` that wait for a client, in order, none larger than `element_bytes`, all from one slot.
-    /// `has_ended` says that nothing more is written.
+    /// Up to `elements` that wait for a client, in order, none larger than `element_bytes`, all from one
+    /// slot. `has_ended` says that nothing more is written.
     pub(super) fn take(&mut self, client: u64, elements: u64, element_bytes: u64, has_ended: bool) -> Found {
         match self {
             Self::FirstCome { queue, taken, .. } => {
@@ -198,8 +198,8 @@ impl Division {
         }
     }
 
-    /// Books that a client has the first `received` elements of its subscription. True if that concerns others: of the
-    /// splits that ended the first does so at `mark`.
+    /// Books that a client has the first `received` elements of its subscription. True if that concerns
+    /// others: of the splits that ended the first does so at `mark`.
     pub(super) fn acknowledge(&mut self, client: u64, received: u64, mark: Option<u64>) -> bool {
         match self {
             Self::FirstCome { owed, .. } => {
@@ -212,8 +212,8 @@ impl Division {
         }
     }
 
-    /// Forgets a client: what it did not acknowledge never will be. In coordinated reads the others wait for it all the
-    /// same: its place is nobody else's.
+    /// Forgets a client: what it did not acknowledge never will be. In coordinated reads the others wait for
+    /// it all the same: its place is nobody else's.
     pub(super) fn forget(&mut self, client: u64) {
         match self {
             Self::FirstCome { owed, turns, .. } => {
@@ -225,8 +225,8 @@ impl Division {
         }
     }
 
-    /// One behind the elements of which `client` was sent its own and all others have acknowledged theirs; `taken` were
-    /// taken by all.
+    /// One behind the elements of which `client` was sent its own and all others have acknowledged theirs;
+    /// `taken` were taken by all.
     pub(super) fn reach(&self, client: u64, taken: u64) -> u64 {
         match self {
             Self::FirstCome { owed, .. } => taken.min(owed.first_of_others(client)),
@@ -243,7 +243,8 @@ impl Division {
         }
     }
 
-    /// Groups among the first `elements` that all consumers must have before they hear how the task ended (D7.5).
+    /// Groups among the first `elements` that all consumers must have before they hear how the task ended
+    /// (D7.5).
     pub(super) fn groups_in(&self, elements: u64) -> u64 {
         match self {
             Self::FirstCome { .. } | Self::Cached { .. } => 0,

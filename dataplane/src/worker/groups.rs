@@ -1,4 +1,5 @@
-//! The elements of a task that is read in coordination: a queue for each consumer, and which groups all of them have.
+//! The elements of a task that is read in coordination: a queue for each consumer, and which groups all of
+//! them have.
 //!
 //! Owns the consumers' places. Refuses to know tickets' seals, links and time.
 

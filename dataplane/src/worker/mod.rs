@@ -3,9 +3,11 @@
 //! - [`buffer`]: the elements of one task that wait for a credit
 //! - [`producer`]: the end of it that a pipeline writes to
 //! - `mode`: the ways of dividing them among clients; `place`: the place that a client asks for
-//! - `division`: which client gets which of them; `groups`: in coordinated reads; `queue`: packs whose elements wait
+//! - `division`: which client gets which of them; `groups`: in coordinated reads; `queue`: packs whose
+//!   elements wait
 //! - `pack_limits`: the limits of packs
-//! - [`ArenaConfig`]: what they may share with readers of the host; `alloc`: where a task's elements are written
+//! - [`ArenaConfig`]: what they may share with readers of the host; `alloc`: where a task's elements are
+//!   written
 //! - `window`: in a cross-trainer cache; `cache`: what all of those may keep
 //! - `owed`: who took which elements and has not acknowledged them
 //! - `turns`: whose turn it is where several clients wait for elements

@@ -14,7 +14,8 @@ pub enum TaskMode {
         /// Number of consumers.
         consumers: NonZeroU32,
     },
-    /// The task is read through the cross-trainer cache: each element goes to every trainer that comes in time (D8).
+    /// The task is read through the cross-trainer cache: each element goes to every trainer that comes in
+    /// time (D8).
     Cached,
 }
 

@@ -1,15 +1,15 @@
 //! Elements of a task that clients have taken and not acknowledged.
 //!
-//! A split is done only when all its elements have reached somebody, and its clients acknowledge each for themselves: a
-//! split's end that one client reports must not stand for elements that are still on their way to another. Owns the
-//! positions alone; refuses to know elements and splits.
+//! A split is done only when all its elements have reached somebody, and its clients acknowledge each for
+//! themselves: a split's end that one client reports must not stand for elements that are still on their way
+//! to another. Owns the positions alone; refuses to know elements and splits.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// The elements that the clients of a task took and have not acknowledged. There are at most as many ranges as
-/// its clients keep packs.
+/// The elements that the clients of a task took and have not acknowledged. There are at most as many ranges
+/// as its clients keep packs.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     clients: BTreeMap<u64, Share>,
@@ -35,8 +35,8 @@ impl Owed {
         self.check_invariants();
     }
 
-    /// A client acknowledged the first `received` elements of its subscription. Returns the positions that are no longer
-    /// the first that it owes.
+    /// A client acknowledged the first `received` elements of its subscription. Returns the positions that
+    /// are no longer the first that it owes.
     pub(super) fn acknowledge(&mut self, client: u64, received: u64) -> Range<u64> {
         let Some(share) = self.clients.get_mut(&client) else {
             return 0..0;

@@ -18,17 +18,20 @@ use crate::transport::ELEMENT_BYTES_MAX;
 /// Elements of a pack at most.
 pub const PACK_ELEMENTS: usize = 8192;
 
-/// Elements of a pack that gathers larger ones, which it does where clients take them without a copy and each is written within
+/// Elements of a pack that gathers larger ones, which it does where clients take them without a copy and each
+/// is written within
 /// [`QUICK`]: then handing over packs of one would take longer than writing them.
 const FEW_ELEMENTS: usize = 4;
 
-/// Bytes of such a pack at most: what waits within the caches at any time, and what a client that keeps one of them keeps.
+/// Bytes of such a pack at most: what waits within the caches at any time, and what a client that keeps one
+/// of them keeps.
 const FEW_BYTES: usize = 4 << 20;
 
 /// The time that an element of such a pack may take to write: ten times the cost of handing one over.
 const QUICK: Duration = Duration::from_micros(10);
 
-/// The time for which the producer waits for memory: longer than clients that lost their link may keep theirs.
+/// The time for which the producer waits for memory: longer than clients that lost their link may keep
+/// theirs.
 const MEMORY_WAIT: Duration = Duration::from_secs(120);
 
 /// The time between two requests for memory meanwhile; a slot that comes back is not announced.
@@ -86,7 +89,8 @@ pub struct Producer {
     layout: Arc<Layout>,
     /// The bytes of an element, where all have the same size.
     typical_bytes: usize,
-    /// Packs in the making, which take elements in turn: one for each consumer of a coordinated read, else one.
+    /// Packs in the making, which take elements in turn: one for each consumer of a coordinated read, else
+    /// one.
     lanes: Vec<PackLane>,
     written_elements: u64,
     written_bytes: u64,
@@ -167,8 +171,9 @@ impl Producer {
         if self.lanes.len() == 1 { usize::MAX } else { 1 }
     }
 
-    /// Runs `write` on the pack in the making, and again on a new one if the element does not fit. What `write`
-    /// commits, [`Producer::run_elements_max`] at most, can leave at once. Blocks the thread while the allocator is used up.
+    /// Runs `write` on the pack in the making, and again on a new one if the element does not fit. What
+    /// `write` commits, [`Producer::run_elements_max`] at most, can leave at once. Blocks the thread while
+    /// the allocator is used up.
     pub fn write<E>(
         &mut self,
         mut write: impl FnMut(&mut PackWriter, &Layout) -> Result<(), ProduceError<E>>,
@@ -208,7 +213,8 @@ impl Producer {
                     if is_fresh && is_enough {
                         return Err(ProduceError::Full { needed_bytes });
                     }
-                    // Provenance makes elements of a static specification larger than their least; the next are alike.
+                    // Provenance makes elements of a static specification larger than their least; the next
+                    // are alike.
                     if layout.is_static() {
                         self.typical_bytes = self.typical_bytes.max(needed_bytes);
                     }
@@ -218,8 +224,8 @@ impl Producer {
         }
     }
 
-    /// Says that a split has no further elements. Blocks the thread while 4096 such ends wait to be told. Nobody is told
-    /// where the task is read through the cross-trainer cache (D8.5).
+    /// Says that a split has no further elements. Blocks the thread while 4096 such ends wait to be told.
+    /// Nobody is told where the task is read through the cross-trainer cache (D8.5).
     pub fn split_done(&self, lease: u64, attempt: u32) {
         self.buffer.push_mark(Mark {
             position: self.written_elements,
@@ -228,8 +234,8 @@ impl Producer {
         });
     }
 
-    /// Says that nothing follows. Returns what the task's clients hear: a coordinated read that is exhausted has failed
-    /// (D7.5), and so has one through the cross-trainer cache (D8.4).
+    /// Says that nothing follows. Returns what the task's clients hear: a coordinated read that is exhausted
+    /// has failed (D7.5), and so has one through the cross-trainer cache (D8.4).
     pub fn finish(self, ending: Ending) -> Ending {
         self.buffer.end(ending, self.written_elements)
     }
@@ -289,8 +295,8 @@ impl Producer {
     }
 }
 
-/// Bytes of a pack whose elements take `stride_bytes` each. One that fills most of a pack gets a slot of its own, which is freed as
-/// soon as it was read.
+/// Bytes of a pack whose elements take `stride_bytes` each. One that fills most of a pack gets a slot of its
+/// own, which is freed as soon as it was read.
 fn capacity_bytes(stride_bytes: usize, limits: PackLimits, lanes: usize, is_quick: bool) -> usize {
     let pack_bytes = (limits.pack_bytes / lanes).next_multiple_of(64);
     if stride_bytes * 2 <= pack_bytes {

@@ -14,7 +14,8 @@ pub(super) type Queue = VecDeque<Arc<OpenPack>>;
 /// The answer to a client that asks for elements.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Elements. The fresh ones, which no client had before, stand last; their bytes include the gaps after them.
+    /// Elements. The fresh ones, which no client had before, stand last; their bytes include the gaps after
+    /// them.
     Elements {
         pack: Pack,
         fresh_elements: u64,
@@ -31,14 +32,16 @@ pub(super) enum Found {
 /// Packs that are searched for ready elements, at most.
 const PACKS_LOOKED_AT: usize = 64;
 
-/// Counts the elements that wait in a queue, of whose packs `taken` elements were taken; at most those of some packs.
+/// Counts the elements that wait in a queue, of whose packs `taken` elements were taken; at most those of
+/// some packs.
 pub(super) fn ready_in(queue: &Queue, taken: u64) -> u64 {
     let packs = queue.iter().take(PACKS_LOOKED_AT);
     let finished: u64 = packs.map(|pack| pack.finished() as u64).sum();
     finished.saturating_sub(taken)
 }
 
-/// Takes waiting elements from the front of a queue. `taken` counts the elements that were taken of the packs in it.
+/// Takes waiting elements from the front of a queue. `taken` counts the elements that were taken of the packs
+/// in it.
 pub(super) fn take_first(
     queue: &mut Queue,
     taken: &mut u64,
@@ -47,7 +50,8 @@ pub(super) fn take_first(
     has_ended: bool,
 ) -> Found {
     while let Some(front) = queue.front() {
-        // Looked at first: an element that is finished in between is no reason to say that a credit is worth less.
+        // Looked at first: an element that is finished in between is no reason to say that a credit is worth
+        // less.
         if let Some(bytes) = front.next_len() {
             let Some(pack) = front.take(elements as usize, element_bytes) else {
                 return Found::NoCredit { bytes };
@@ -55,7 +59,8 @@ pub(super) fn take_first(
             *taken += pack.len() as u64;
             return Found::Elements {
                 fresh_elements: pack.len() as u64,
-                // With the gap behind the last element, as the producer counts: what is left must come to nothing in the end.
+                // With the gap behind the last element, as the producer counts: what is left must come to
+                // nothing in the end.
                 fresh_bytes: strides_bytes(&pack),
                 pack,
             };

@@ -126,11 +126,12 @@ impl Server {
         self.inner.config.tasks_max
     }
 
-    /// Adds a task whose elements are as `spec` says, are divided among its clients as `mode` says, and are produced into
+    /// Adds a task with elements of `spec`, divided among its clients as `mode` says. They are produced into
     /// slots of `alloc`, or of the task's arena once it has one ([`Server::arena`]).
     ///
     /// # Errors
-    /// [`AddTaskError`]: the task is there already, there are too many, or an element of it is larger than any can be.
+    /// [`AddTaskError`]: the task is there already, there are too many, or an element of it is larger than
+    /// any can be.
     pub fn add_task(
         &self,
         id: TaskId,
@@ -169,8 +170,8 @@ impl Server {
         Ok(Producer::new(buffer, alloc, layout))
     }
 
-    /// Has a task's packs travel like this over networks, whatever [`ServerConfig::compression`] says. To be said before its clients
-    /// subscribe, and once; a task that is not there is left alone.
+    /// Has a task's packs travel like this over networks, whatever [`ServerConfig::compression`] says. To be
+    /// said before its clients subscribe, and once; a task that is not there is left alone.
     pub fn compress_task(&self, id: TaskId, compression: Compression) {
         if let Some(task) = self.inner.tasks.read().get(&id) {
             // A second word on it would come too late.
@@ -178,24 +179,25 @@ impl Server {
         }
     }
 
-    /// The arena of a task, made now if it had none; its elements are written there from now on, for readers of the host to see
-    /// without a copy. `None` for an unknown task, and where nothing can be shared, which was logged.
+    /// The arena of a task, made now if it had none; its elements are written there from now on, for readers
+    /// of the host to see without a copy. `None` for an unknown task, and where nothing can be shared, which
+    /// was logged.
     #[cfg(target_os = "linux")]
     pub fn arena(&self, id: TaskId) -> Option<Arc<Arena>> {
         let task = self.inner.tasks.read().get(&id).cloned()?;
         task.alloc.arena()
     }
 
-    /// Removes a task and stops its producer. Its clients hear nothing of that here, since it is no end of the data
-    /// (D5.5); what it had produced still reaches those that are connected.
+    /// Removes a task and stops its producer. Its clients hear nothing of that here, since it is no end of
+    /// the data (D5.5); what it had produced still reaches those that are connected.
     pub fn remove_task(&self, id: TaskId) {
         if let Some(task) = self.inner.tasks.write().remove(&id) {
             task.buffer.stop();
         }
     }
 
-    /// Lets a task begin though no client has asked for an element of it: one whose sources have nothing for it any more says
-    /// so itself, and its clients hear of its end.
+    /// Lets a task begin though no client has asked for an element of it: one whose sources have nothing for
+    /// it any more says so itself, and its clients hear of its end.
     pub fn begin_task(&self, id: TaskId) {
         if let Some(task) = self.inner.tasks.read().get(&id) {
             task.buffer.begin();
@@ -213,8 +215,9 @@ impl Server {
         })
     }
 
-    /// Forgets clients that lost their link longer than `resume_within` ago, and frees what was kept for them; gives back to the
-    /// system what arenas have not needed since the last time. Whoever runs the server calls it every few seconds.
+    /// Forgets clients that lost their link longer than `resume_within` ago, and frees what was kept for
+    /// them; gives back to the system what arenas have not needed since the last time. Whoever runs the
+    /// server calls it every few seconds.
     pub fn forget_absent(&self) {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let now = clock::now();
@@ -251,8 +254,8 @@ impl Server {
         missed.collect()
     }
 
-    /// Returns the splits that several clients have in hand and that hold others up, each once for each of these clients: the caller
-    /// tells the dispatcher, and then [`Server::note_shared`].
+    /// Returns the splits that several clients have in hand and that hold others up, each once for each of
+    /// these clients: the caller tells the dispatcher, and then [`Server::note_shared`].
     pub fn take_shared(&self) -> Vec<SharedSplits> {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let shared = tasks.iter().flat_map(|task| {
@@ -266,8 +269,8 @@ impl Server {
         shared.collect()
     }
 
-    /// Books that the dispatcher knows of a client that has these splits in hand. Their ends are told once it knows of all of these
-    /// clients.
+    /// Books that the dispatcher knows of a client that has these splits in hand. Their ends are told once it
+    /// knows of all of these clients.
     pub fn note_shared(&self, shared: &SharedSplits) {
         if let Some(task) = self.inner.tasks.read().get(&shared.task) {
             task.buffer.note_shared(shared.client, &shared.leases);
@@ -281,8 +284,8 @@ impl Server {
         }
     }
 
-    /// Serves a client of a task no more, whatever ticket it has: the dispatcher has ended it. Returns what it took with it, as far
-    /// as the dispatcher may not know it; nothing for an unknown task.
+    /// Serves a client of a task no more, whatever ticket it has: the dispatcher has ended it. Returns what
+    /// it took with it, as far as the dispatcher may not know it; nothing for an unknown task.
     pub fn release(&self, task: TaskId, client: u64) -> MissedSplits {
         let known = self.inner.tasks.read().get(&task).cloned();
         let leases = known.map_or_else(Vec::new, |task| task.release(client));
@@ -313,8 +316,8 @@ impl Server {
         self.inner.links.lock().values().cloned().collect()
     }
 
-    /// Serves a link until it ends. Not cancel-safe in the sense that dropping the future closes the link; subscriptions
-    /// stay for the client to resume.
+    /// Serves a link until it ends. Not cancel-safe in the sense that dropping the future closes the link;
+    /// subscriptions stay for the client to resume.
     pub async fn serve(&self, link: Box<WorkerLink>) -> SessionEnd {
         let number = self.inner.counters.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         session::serve(link, self.inner.clone(), number).await

@@ -20,8 +20,9 @@ pub struct ServerConfig {
     pub patience: Duration,
     /// The time for which a client that lost its link may stay away and still resume. Default 60 s.
     pub resume_within: Duration,
-    /// Bytes sent to one client of a task that it has not acknowledged, after which it is sent nothing fresh; default
-    /// 64 MiB, four times what 25 Gbit/s carry in 5 ms, so that no client takes the memory of all tasks.
+    /// Bytes sent to one client of a task that it has not acknowledged, after which it is sent nothing fresh;
+    /// default 64 MiB, four times what 25 Gbit/s carry in 5 ms, so that no client takes the memory of all
+    /// tasks.
     pub unacknowledged_bytes: u64,
     /// The elements that each task may hold ready.
     pub buffer: BufferLimits,

@@ -1,4 +1,5 @@
-//! The state of a worker's data plane that all of its sessions share: the tasks, and the key that tickets are checked with.
+//! The state of a worker's data plane that all of its sessions share: the tasks, and the key that tickets are
+//! checked with.
 //!
 //! Owns the admission of clients to tasks. Knows no session.
 
@@ -44,7 +45,8 @@ pub(super) struct ServerState {
     pub(super) key: TicketKey,
     pub(super) tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
     pub(super) counters: ServerCounters,
-    /// Notified when a client left with splits, and when several clients have a split in hand that holds others up.
+    /// Notified when a client left with splits, and when several clients have a split in hand that holds
+    /// others up.
     pub(super) missed: Notify,
     pub(super) cache: Arc<Cache>,
     #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! One link, served: messages in, elements out, until it ends.
 //!
-//! Joins the pure halves of the link's subscriptions with its transport and its clock. Stepped once a pack, never once an
-//! element.
+//! Joins the pure halves of the link's subscriptions with its transport and its clock. Stepped once a pack,
+//! never once an element.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -27,8 +27,8 @@ use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
 /// Steps of a session between two reports on its link.
 const STEPS_PER_REPORT: u64 = 64;
 
-/// Frames that wait for room on the link before the session stops listening: each thing that a client asks for is
-/// answered, and who does not read its answers asks no more.
+/// Frames that wait for room on the link before the session stops listening: each thing that a client asks
+/// for is answered, and who does not read its answers asks no more.
 const OUTBOX_MAX: usize = 256;
 
 /// The time for which a client's message may wait while producers step the session, which hear it at each
@@ -63,7 +63,8 @@ struct Session {
     waker: Option<Waker>,
     /// Why the link is no more, which a thread found that is not the session's own.
     lost: Option<LinkLost>,
-    /// The last step found that each task has credits and no elements, so that what matters next is an element.
+    /// The last step found that each task has credits and no elements, so that what matters next is an
+    /// element.
     is_hungry: bool,
     /// A producer stepped the session without asking to be woken by what the client says.
     is_stepped: bool,
@@ -180,7 +181,8 @@ impl Session {
         }
     }
 
-    /// Looks again in a while, as long as producers step the session. Whether it is time or not: it is looked at now.
+    /// Looks again in a while, as long as producers step the session. Whether it is time or not: it is looked
+    /// at now.
     fn watch(&mut self, cx: &mut Context<'_>) {
         if self.is_watched && self.look_again.as_mut().poll(cx).is_ready() {
             self.is_watched = false;
@@ -191,8 +193,8 @@ impl Session {
         }
     }
 
-    /// Does what can be done now, in a producer's thread: it saves waking the session's own for each element. What needs
-    /// that thread wakes it: a link that is lost, a timer that is to be set.
+    /// Does what can be done now, in a producer's thread: it saves waking the session's own for each element.
+    /// What needs that thread wakes it: a link that is lost, a timer that is to be set.
     fn step_here(&mut self, back: Back) -> bool {
         let Some(waker) = self.waker.clone() else {
             return false;
@@ -228,7 +230,8 @@ impl Session {
     /// Receives and sends until neither gets further, and counts what was copied.
     fn exchange(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         let exchanged = if self.is_watched && !self.is_producer_away {
-            // Producers hear what the client says. Woken by it too, this thread would take the core of one of the two.
+            // Producers hear what the client says. Woken by it too, this thread would take the core of one of
+            // the two.
             self.receive_and_send(cx, |session, _| session.receive_what_came())
         } else {
             self.receive_and_send(cx, Self::receive)
@@ -346,8 +349,8 @@ impl Session {
         Ok(Some(subscribed))
     }
 
-    /// Books a grant. It may cross the end of its subscription; on a link that was superseded it counts from a beginning
-    /// that is past, and has no effect (D3.4).
+    /// Books a grant. It may cross the end of its subscription; on a link that was superseded it counts from
+    /// a beginning that is past, and has no effect (D3.4).
     fn grant(&mut self, grant: &Grant, now: Instant) -> Result<(), LinkLost> {
         let Some(subscribed) = self.subscribed.get(&grant.task) else {
             return Ok(());
@@ -494,7 +497,8 @@ impl Session {
         !marks.is_empty()
     }
 
-    /// Books that the task has nothing for a client with so many credits. True if it is elements that it lacks.
+    /// Books that the task has nothing for a client with so many credits. True if it is elements that it
+    /// lacks.
     fn starve(
         &mut self,
         task: &Task,

@@ -20,10 +20,12 @@ use crate::proto::send::{SendHalf, SendLimits};
 use crate::transport::Arena;
 use crate::transport::{Compression, TaskMemory};
 
-/// Clients of one task at most, those that lost their link included: as many as a coordinated read may have consumers.
+/// Clients of one task at most, those that lost their link included: as many as a coordinated read may have
+/// consumers.
 const SUBSCRIPTIONS_MAX: usize = 4096;
 
-/// Clients that the dispatcher has ended and a task remembers. A ticket is given to a living client only, so the lowest go first.
+/// Clients that the dispatcher has ended and a task remembers. A ticket is given to a living client only, so
+/// the lowest go first.
 const RELEASED_MAX: usize = 4096;
 
 /// A task as it is served.
@@ -40,7 +42,8 @@ pub(super) struct Task {
     #[cfg(target_os = "linux")]
     pub(super) alloc: Arc<TaskAlloc>,
     subscriptions: Mutex<BTreeMap<u64, Arc<Mutex<Subscription>>>>,
-    /// A client was forgotten before it acknowledged all that it was sent. Read and written under the lock above.
+    /// A client was forgotten before it acknowledged all that it was sent. Read and written under the lock
+    /// above.
     has_given_up: AtomicBool,
     /// Clients that the dispatcher has ended: they are served no more. The latest, at most [`RELEASED_MAX`].
     released: Mutex<BTreeSet<u64>>,
@@ -106,7 +109,8 @@ impl Task {
         }
     }
 
-    /// Attaches a session to the client's subscription, new or resumed. A client that is refused leaves nothing behind.
+    /// Attaches a session to the client's subscription, new or resumed. A client that is refused leaves
+    /// nothing behind.
     pub(super) fn attach(
         &self,
         attach: Attach<'_>,
@@ -183,8 +187,8 @@ impl Task {
             && !self.buffer.with_debts(|debts| debts.has_missed())
     }
 
-    /// Forgets a client that wants no more (D3.3), unless a later link than that of `session` has taken it over (D3.4). True if it
-    /// took splits with it.
+    /// Forgets a client that wants no more (D3.3), unless a later link than that of `session` has taken it
+    /// over (D3.4). True if it took splits with it.
     pub(super) fn forget(&self, client: u64, session: u64, has_all: bool) -> bool {
         let mut subscriptions = self.subscriptions.lock();
         let state = subscriptions.get(&client);
@@ -210,8 +214,8 @@ impl Task {
         self.buffer.with_debts(|debts| debts.release(client))
     }
 
-    /// Forgets the clients that lost their link longer than `resume_within` ago, and frees what was kept for them. True if one took
-    /// splits with it.
+    /// Forgets the clients that lost their link longer than `resume_within` ago, and frees what was kept for
+    /// them. True if one took splits with it.
     pub(super) fn forget_absent(&self, resume_within: Duration, now: Instant) -> bool {
         let mut has_missed = false;
         self.subscriptions.lock().retain(|client, subscription| {

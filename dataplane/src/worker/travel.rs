@@ -1,5 +1,5 @@
-//! The compression of the packs of one session: none, or by the pool that compresses; under AUTO the faster of
-//! the two.
+//! The compression of the packs of one session: none, or by the pool that compresses; under AUTO the faster
+//! of the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ enum Habit {
 
 impl Travel {
     pub(super) fn new(server: Arc<ServerState>, bell: Arc<Bell>, is_network: bool) -> Self {
-        // Bounded by COMPRESSING_MAX, since a session stops taking while so many are under way, and one sample a task.
+        // Bounded by COMPRESSING_MAX, since a session stops taking while so many are under way, and one
+        // sample a task.
         let (say_done, done) = mpsc::unbounded_channel();
         Self {
             server,

@@ -1,8 +1,9 @@
 //! The order in which clients that wait for one task's elements are served.
 //!
-//! Elements are scarce when a client has credits and finds nothing. Then the client that has had the fewest goes first, and
-//! leaves to each other that waits its share of what is ready. Where nobody waits, each client takes whatever is ready.
-//! Owns counts alone; refuses to know elements, credits and sessions. Pure: the caller says what time it is.
+//! Elements are scarce when a client has credits and finds nothing. Then the client that has had the fewest
+//! goes first, and leaves to each other that waits its share of what is ready. Where nobody waits, each
+//! client takes whatever is ready. Owns counts alone; refuses to know elements, credits and sessions. Pure:
+//! the caller says what time it is.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -26,8 +27,8 @@ pub(super) enum Turn {
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     clients: BTreeMap<u64, Standing>,
-    /// The count of the client that was served last, before it was: a client that begins to wait counts from there, since
-    /// nobody owes it what others took while it wanted nothing.
+    /// The count of the client that was served last, before it was: a client that begins to wait counts from
+    /// there, since nobody owes it what others took while it wanted nothing.
     served_at: u64,
 }
 
@@ -219,8 +220,9 @@ mod tests {
     }
 
     proptest! {
-        /// Clients come in any order when elements are ready, and always want more: none is ahead of another by more than what was
-        /// ready at once, and none waits while an element is ready and nobody is before it.
+        /// Clients come in any order when elements are ready, and always want more: no client is ahead of
+        /// another by more than what was ready at once. None waits while an element is ready and no other
+        /// client is before it.
         #[test]
         fn waiting_clients_get_even_shares(
             clients in 2u64..6,

@@ -1,7 +1,9 @@
-//! The request of sessions to be woken for the next element of a task, which its producer looks at after each commit.
+//! The request of sessions to be woken for the next element of a task, which its producer looks at after each
+//! commit.
 //!
-//! Owns the order of the two looks: a session asks and then looks for an element again, a producer commits and then looks for a request, so
-//! one of the two sees the other. Refuses to know how a session is woken.
+//! Owns the order of the two looks: a session makes a request and then looks for an element again. A producer
+//! commits and then looks for a request, so one of the two sees the other. Refuses to know how a session is
+//! woken.
 
 #[cfg(feature = "loom")]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
@@ -28,7 +30,8 @@ impl WakeRequest {
         fence(Ordering::SeqCst);
     }
 
-    /// Returns whether a session asked since the last call. The producer calls it after it has committed an element.
+    /// Returns whether a session asked since the last call. The producer calls it after it has committed an
+    /// element.
     pub(super) fn take(&self) -> bool {
         // Pairs with the fence of `ask`: either this sees the request, or the session sees the element.
         fence(Ordering::SeqCst);

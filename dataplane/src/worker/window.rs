@@ -1,11 +1,12 @@
-//! The cross-trainer cache of one task: a window over what the task produced that slides forward, and where each trainer
-//! stands in it.
+//! The cross-trainer cache of one task: a window over what the task produced that slides forward, and where
+//! each trainer stands in it.
 //!
-//! Owns the order of the elements and the trainers' places. Elements are shared, never copied: a part of a pack that a
-//! trainer is given keeps the pack's memory whatever the window does. Refuses to know threads, links and other tasks.
+//! Owns the order of the elements and the trainers' places. Elements are shared, never copied: a part of a
+//! pack that a trainer is given keeps the pack's memory whatever the window does. Refuses to know threads,
+//! links and other tasks.
 //!
-//! Invariant: what is kept takes no more bytes than the window may have, each trainer's next element is never behind the
-//! newest that some trainer had, and trainers that have a client are never forgotten.
+//! Invariant: the window keeps within its bytes. No trainer's next element lies beyond the end of the window,
+//! and trainers that have a client are never forgotten.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,8 +17,8 @@ use millstream_element::OpenPack;
 use super::queue::Found;
 use crate::proto::message::Failure;
 
-/// Trainers of a task that are remembered; of those without a client the longest unused is forgotten first. As many as
-/// a task may have clients, so that one without a client can always be found.
+/// Trainers of a task that are remembered; of those without a client the longest unused is forgotten first.
+/// As many as a task may have clients, so that one without a client can always be found.
 pub(super) const TRAINERS_MAX: usize = 1024;
 
 /// Longest id of a trainer, in bytes: as long as names are elsewhere, and room for a path.
@@ -36,8 +37,8 @@ pub(super) struct Window {
     packs: VecDeque<Stretch>,
     /// The oldest element kept.
     start: u64,
-    /// Behind the newest element that some trainer had. What is written behind it waits for the first who wants it, and
-    /// is bounded as what waits in other tasks is.
+    /// Behind the newest element that some trainer had. What is written behind it waits for the first who
+    /// wants it, and is bounded as what waits in other tasks is.
     end: u64,
     /// Bytes from `start` to `end`, the gaps between elements included.
     kept_bytes: u64,
@@ -75,7 +76,8 @@ impl Window {
         Ok(())
     }
 
-    /// A client reads as this trainer from now on. One that is not remembered begins at the oldest element kept (D8.2).
+    /// A client reads as this trainer from now on. One that is not remembered begins at the oldest element
+    /// kept (D8.2).
     pub(super) fn admit(&mut self, client: u64, trainer: &str) {
         self.forget(client);
         if !self.trainers.contains_key(trainer) && self.trainers.len() >= TRAINERS_MAX {
@@ -129,7 +131,8 @@ impl Window {
             return Found::Nothing;
         };
         let index = (next - stretch.first) as usize;
-        // Looked at first: an element that is finished in between is no reason to say that a credit is worth less.
+        // Looked at first: an element that is finished in between is no reason to say that a credit is worth
+        // less.
         let Some(bytes) = stretch.pack.element_len(index) else {
             return Found::Nothing;
         };
@@ -154,7 +157,8 @@ impl Window {
         }
     }
 
-    /// Bytes kept, the gaps between elements included. The memory of a pack is freed with the last of its elements.
+    /// Bytes kept, the gaps between elements included. The memory of a pack is freed with the last of its
+    /// elements.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.kept_bytes
     }

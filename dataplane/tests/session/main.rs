@@ -53,7 +53,8 @@ async fn who_reads_no_answers_is_not_listened_to_and_then_gets_every_one() {
     let mut client = Client::greeted(&server).await;
     let mut asked = 0;
     let mut idle = 0;
-    // The session runs on this thread, whenever this task lets it; it has come to rest when nothing moves for long.
+    // The session runs on this thread, whenever this task lets it; it has come to rest when nothing moves for
+    // long.
     while idle < 1000 {
         if client.can_speak().await {
             client.subscribe(1, 0).await;

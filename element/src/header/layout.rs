@@ -107,8 +107,8 @@ impl Layout {
         self.fixed.is_some()
     }
 
-    /// Exact bytes of an element with these shapes and this many provenance entries. `shapes` may be empty for a
-    /// static spec.
+    /// Exact bytes of an element with these shapes and this many provenance entries. `shapes` may be empty
+    /// for a static spec.
     ///
     /// # Errors
     /// [`ShapeError`].
@@ -145,8 +145,8 @@ impl Layout {
         }
     }
 
-    /// Lays out the components of an element whose spec is not static, telling `each` where one lies. Returns where the
-    /// header starts.
+    /// Lays out the components of an element whose spec is not static, telling `each` where one lies. Returns
+    /// where the header starts.
     pub(crate) fn place(
         &self,
         shapes: &[Shape<'_>],

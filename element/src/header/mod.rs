@@ -1,7 +1,9 @@
-//! The header at the end of every element: what it says, where it lies, how it is written and how far it is believed.
+//! The header at the end of every element: what it says, where it lies, how it is written and how far it is
+//! believed.
 //!
-//! An element is one run of bytes: payloads, each 64-byte aligned; then the rkyv archive of the header, 8-byte aligned,
-//! its root in the last [`ROOT_BYTES`] bytes. With a static spec the header has no component table: `layout` derives it.
+//! An element is one run of bytes: payloads, each 64-byte aligned; then the rkyv archive of the header,
+//! 8-byte aligned, its root in the last [`ROOT_BYTES`] bytes. With a static spec the header has no component
+//! table: `layout` derives it.
 //!
 //! - `archive`: the wire form and its writer
 //! - `layout`: where payloads and header lie, computed once a task from the spec

@@ -1,7 +1,8 @@
-//! The only reader of headers. Believes nothing: for any bytes whatsoever it returns a header whose every offset lies
-//! in the element, or an error; it never panics and never reads outside the element.
+//! The only reader of headers. Believes nothing: for any bytes whatsoever it returns a header whose every
+//! offset lies in the element, or an error; it never panics and never reads outside the element.
 //!
-//! Cost is bounded by the header, whatever the size of the tensors. What string payloads say is checked by their view.
+//! Cost is bounded by the header, whatever the size of the tensors. What string payloads say is checked by
+//! their view.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use rkyv::api::low;
@@ -90,8 +91,8 @@ pub(crate) struct Row {
     pub(crate) rank: usize,
 }
 
-/// Why bytes are not an element of the task. All variants blame whoever wrote the bytes, except `Misaligned`, which
-/// blames whoever placed them.
+/// Why bytes are not an element of the task. All variants blame whoever wrote the bytes, except `Misaligned`,
+/// which blames whoever placed them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// Too short, too long, or not a multiple of 8.
@@ -179,7 +180,8 @@ pub enum ComponentFault {
 ///
 /// # Errors
 /// [`HeaderError`] for anything but a well-formed element of this layout.
-// Always inlined, as `parse` is: what is read goes to its place in the element at once, without a copy in between.
+// Always inlined, as `parse` is: what is read goes to its place in the element at once, without a copy in
+// between.
 #[inline(always)]
 pub(crate) fn read_header(bytes: &[u8], layout: &Layout, origin: Origin) -> Result<Parsed, HeaderError> {
     let (header_at, header) = split_header(bytes)?;
@@ -198,10 +200,11 @@ pub(crate) fn read_header(bytes: &[u8], layout: &Layout, origin: Origin) -> Resu
     }
 }
 
-/// Names the splits that an element of this process came from, by lease, without its layout. Names none for bytes that are no element.
+/// Names the splits that an element of this process came from, by lease, without its layout. Names none for
+/// bytes that are no element.
 ///
-/// Reads the few fields that it needs where the wire form has them, each once: workers call it for every element that they send, and
-/// readers may share the memory.
+/// Reads the few fields that it needs where the wire form has them, each once: workers call it for every
+/// element that they send, and readers may share the memory.
 #[inline]
 pub fn each_lease(bytes: &[u8], mut name: impl FnMut(u64)) {
     let Ok((_, header)) = split_header(bytes) else {

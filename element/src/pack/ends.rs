@@ -41,7 +41,8 @@ impl Ends {
         };
         // Relaxed: published by the count below.
         place.store(end as u64, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `len`, so that a reader of the count sees the end, and the committed bytes.
+        // Release: pairs with the Acquire in `len`, so that a reader of the count sees the end, and the
+        // committed bytes.
         self.count.store(count + 1, Ordering::Release);
         true
     }

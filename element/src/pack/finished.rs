@@ -20,8 +20,8 @@ pub struct Pack {
     count: usize,
 }
 
-/// Why received parts are not a pack. All variants blame whoever sent them, except `Misaligned`, which blames the
-/// receiver.
+/// Why received parts are not a pack. All variants blame whoever sent them, except `Misaligned`, which blames
+/// the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
     /// No element, or too many.
@@ -60,7 +60,8 @@ impl Pack {
     /// Joins received bytes with the table of lengths that came with them. Looks at no element.
     ///
     /// # Errors
-    /// [`PackError`] when the lengths do not cover the region exactly, each element at the next 64-byte boundary.
+    /// [`PackError`] when the lengths do not cover the region exactly, each element at the next 64-byte
+    /// boundary.
     pub fn from_parts(region: Slot, lens: &[u64]) -> Result<Pack, PackError> {
         let count = lens.len();
         if count == 0 || count > MAX_PACK_ELEMENTS {

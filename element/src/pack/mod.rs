@@ -1,5 +1,5 @@
-//! Packs: many elements side by side in one slot, each starting at a 64-byte boundary, so that they share one
-//! allocation and one reference count and travel together.
+//! Packs: many elements side by side in one slot, each starting at a 64-byte boundary. They share one
+//! allocation and one reference count, and travel together.
 //!
 //! - `ends`: where each element of a pack ends, shared by all its parts
 //! - `finished`: [`Pack`], finished elements that can be split and sent

@@ -1,4 +1,5 @@
-//! `OpenPack`: takes finished elements out of a slot that is still being written. Refuses to wait: it returns what is there.
+//! `OpenPack`: takes finished elements out of a slot that is still being written. Refuses to wait: it returns
+//! what is there.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,8 +10,9 @@ use super::ends::Ends;
 use super::finished::Pack;
 use crate::slot::SlotHead;
 
-/// The taking side of a pack in the making; made by [`PackWriter::open`](super::PackWriter::open). Each element is
-/// [taken](OpenPack::take) once, in order, whichever thread takes it; a [`part`](OpenPack::part) is shared by all who ask.
+/// The taking side of a pack in the making; made by [`PackWriter::open`](super::PackWriter::open). Each
+/// element is [taken](OpenPack::take) once, in order, whichever thread takes it; a [`part`](OpenPack::part)
+/// is shared by all who ask.
 pub struct OpenPack {
     head: SlotHead,
     ends: Arc<Ends>,
@@ -30,8 +32,8 @@ impl OpenPack {
         &self.ends
     }
 
-    /// Takes the elements that are finished and not yet taken: at most `max_elements`, up to the first of more than
-    /// `max_element_bytes`. `None` when that is none. Never blocks.
+    /// Takes the elements that are finished and not yet taken: at most `max_elements`, up to the first of
+    /// more than `max_element_bytes`. `None` when that is none. Never blocks.
     #[must_use]
     pub fn take(&self, max_elements: usize, max_element_bytes: u64) -> Option<Pack> {
         let mut first = self.taken.load(Ordering::Relaxed);
@@ -43,7 +45,8 @@ impl OpenPack {
                 return None;
             }
             let upto = first + count;
-            // Relaxed: `taken` only divides the elements among takers; their bytes are published by `ends.len`.
+            // Relaxed: `taken` only divides the elements among takers; their bytes are published by
+            // `ends.len`.
             match self
                 .taken
                 .compare_exchange_weak(first, upto, Ordering::Relaxed, Ordering::Relaxed)
@@ -60,8 +63,9 @@ impl OpenPack {
         self.element_len(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Finished elements from `first` on, whether they were taken or not, for whoever keeps account of its own: at most
-    /// `max_elements`, up to the first of more than `max_element_bytes`. `None` when that is none. Never blocks.
+    /// Finished elements from `first` on, whether they were taken or not, for whoever keeps account of its
+    /// own: at most `max_elements`, up to the first of more than `max_element_bytes`. `None` when that is
+    /// none. Never blocks.
     #[must_use]
     pub fn part(&self, first: usize, max_elements: usize, max_element_bytes: u64) -> Option<Pack> {
         let count = self

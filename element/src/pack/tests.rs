@@ -1,5 +1,5 @@
-//! The promises of packs, checked against naive models: written elements come back, however they are taken and
-//! split, and no damage to the bytes leads to a panic or to a view outside the element.
+//! The promises of packs, checked against naive models: written elements come back, however they are taken
+//! and split. No damage to the bytes leads to a panic or to a view outside the element.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `PackWriter`: writes elements, one after another, straight into the slot they are sent from.
-//! Refuses to wait and to allocate per element: what does not fit is the caller's reason to open the next pack.
+//! `PackWriter`: writes elements, one after another, straight into the slot they are sent from. Refuses to
+//! wait and to allocate per element: what does not fit is the caller's reason to open the next pack.
 
 use std::fmt;
 use std::sync::Arc;
@@ -100,8 +100,8 @@ impl WriteError {
 }
 
 impl PackWriter {
-    /// Allocates a slot of `capacity_bytes` and a table of at most `max_elements`, and returns the two sides of it.
-    /// An element larger than the usual pack gets one of exactly its size ([`Layout::element_bytes`]).
+    /// Allocates a slot of `capacity_bytes` and a table of at most `max_elements`, and returns the two sides
+    /// of it. An element larger than the usual pack gets one of exactly its size ([`Layout::element_bytes`]).
     ///
     /// # Errors
     /// [`AllocError`] of the allocator.
@@ -125,11 +125,12 @@ impl PackWriter {
         Ok((writer, shared))
     }
 
-    /// Begins an element: lays it out, with room for up to `provenance_max` provenance entries. `shapes` may be empty
-    /// for a static spec.
+    /// Begins an element: lays it out, with room for up to `provenance_max` provenance entries. `shapes` may
+    /// be empty for a static spec.
     ///
     /// # Errors
-    /// [`WriteError::Full`] when it does not fit, [`WriteError::Shape`] when the shapes do not match the spec.
+    /// [`WriteError::Full`] when it does not fit, [`WriteError::Shape`] when the shapes do not match the
+    /// spec.
     #[inline]
     pub fn begin<'a>(
         &'a mut self,
@@ -238,8 +239,8 @@ impl PackWriter {
 }
 
 impl ElementWriter<'_> {
-    /// The payload of one component, to be filled completely: it holds what the memory held before. Empty for an index
-    /// beyond the last.
+    /// The payload of one component, to be filled completely: it holds what the memory held before. Empty for
+    /// an index beyond the last.
     #[inline]
     pub fn component_mut(&mut self, index: usize) -> &mut [u8] {
         let Some((offset, size_bytes)) = self.place(index) else {

@@ -6,12 +6,15 @@ use std::fmt::Debug;
 use super::region::Memory;
 use super::shared::SlotMut;
 
-/// No slot is larger than this: 64 GiB. A longer length is a lie or a mistake, and is refused before any allocation.
+/// No slot is larger than this: 64 GiB. A longer length is a lie or a mistake, and is refused before any
+/// allocation.
 pub const MAX_SLOT_BYTES: usize = 64 << 30;
 
-/// Hands out slots. Producers are given one, so that the same code writes into heap, shared memory or pinned memory.
+/// Hands out slots. Producers are given one, so that the same code writes into heap, shared memory or pinned
+/// memory.
 pub trait SlotAlloc: Send + Sync + Debug {
-    /// A slot of exactly `size_bytes`: 64-byte aligned and initialised, with unspecified content. Never blocks.
+    /// A slot of exactly `size_bytes`: 64-byte aligned and initialised, with unspecified content. Never
+    /// blocks.
     ///
     /// # Errors
     /// [`AllocError`], which says whether waiting can help.

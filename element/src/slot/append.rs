@@ -1,7 +1,7 @@
 //! A slot that grows: `SlotTail` writes beyond what is committed, `SlotHead` reads what is, at the same time.
 //!
-//! Invariant: bytes below the committed length are never written again; bytes at or above it are seen by the tail alone.
-//! Refuses to know what the bytes mean.
+//! Invariant: bytes below the committed length are never written again; bytes at or above it are seen by the
+//! tail alone. Refuses to know what the bytes mean.
 #![expect(
     unsafe_code,
     reason = "one region, written and read at once in disjoint ranges"
@@ -64,8 +64,9 @@ impl SlotTail {
     #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         let spare_bytes = self.shared.capacity - self.committed;
-        // SAFETY: `committed <= capacity <= region.size_bytes()`, so the range lies in the region and is initialised.
-        // Heads make slots below `committed` only, and `&mut self` is the only tail, so nobody else touches it.
+        // SAFETY: `committed <= capacity <= region.size_bytes()`, so the range lies in the region and is
+        // initialised. Heads make slots below `committed` only, and `&mut self` is the only tail, so nobody
+        // else touches it.
         unsafe {
             let start = self.shared.region.start().add(self.committed);
             std::slice::from_raw_parts_mut(start.as_ptr(), spare_bytes)
@@ -83,7 +84,8 @@ impl SlotTail {
             "commit of {n} bytes beyond the slot's end"
         );
         self.committed += n;
-        // Release: pairs with the Acquire in `SlotHead::committed`, so that a reader of the new length sees the bytes.
+        // Release: pairs with the Acquire in `SlotHead::committed`, so that a reader of the new length sees
+        // the bytes.
         self.shared.committed.store(self.committed, Ordering::Release);
     }
 

@@ -1,7 +1,8 @@
 //! A bounded allocator that reuses memory: size classes, lock-free free lists, a byte budget.
 //!
-//! Invariant: live plus cached memory never exceeds the budget. Memory goes back to the system only to make room for
-//! another size class, or with the pool. Reused memory is not zeroed. Refuses to know what slots hold.
+//! Invariant: live plus cached memory never exceeds the budget. Memory goes back to the system only to make
+//! room for another size class, or with the pool. Reused memory is not zeroed. Refuses to know what slots
+//! hold.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,8 +70,9 @@ impl Pool {
         }
     }
 
-    /// Takes so much of the budget for memory that is not from here, such as a mapping, at the cost of cached memory where
-    /// needed. False when live slots leave too little. Whoever took it gives it back with [`Pool::release`].
+    /// Takes so much of the budget for memory that is not from here, such as a mapping, at the cost of cached
+    /// memory where needed. False when live slots leave too little. Whoever took it gives it back with
+    /// [`Pool::release`].
     #[must_use]
     pub fn reserve(&self, size_bytes: usize) -> bool {
         self.shared.make_room(size_bytes)
@@ -84,8 +86,8 @@ impl Pool {
 }
 
 impl SlotAlloc for Pool {
-    /// Fails with [`AllocError::TooLarge`] when the slot would not fit an empty pool, so that waiting cannot
-    /// help, and with [`AllocError::Exhausted`] when it does not fit now.
+    /// Fails with [`AllocError::TooLarge`] when the slot would not fit an empty pool, so waiting cannot help.
+    /// Fails with [`AllocError::Exhausted`] when it does not fit now.
     fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
         let shared = &self.shared;
         let limit_bytes = shared.budget_bytes.min(MAX_SLOT_BYTES);

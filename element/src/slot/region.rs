@@ -1,6 +1,8 @@
-//! A region: 64-byte aligned, initialised memory with one owner to go back to. Refuses to know who reads or writes it.
+//! A region: 64-byte aligned, initialised memory with one owner to go back to. Refuses to know who reads or
+//! writes it.
 //!
-//! Invariant: a `Memory` value is the only handle to its bytes, and a `Region` holds exactly one `Memory` all its life.
+//! Invariant: a `Memory` value is the only handle to its bytes, and a `Region` holds exactly one `Memory` all
+//! its life.
 #![expect(
     unsafe_code,
     reason = "aligned allocation, and memory handed in by shared and pinned allocators"
@@ -20,14 +22,16 @@ const PAGE_BYTES: usize = 4096;
 
 /// Exclusive ownership of 64-byte aligned, initialised bytes.
 ///
-/// Heap memory is freed on drop; memory made by [`Memory::from_raw`] is left to the [`Reclaim`] it goes back to.
+/// Heap memory is freed on drop; memory made by [`Memory::from_raw`] is left to the [`Reclaim`] it goes back
+/// to.
 pub struct Memory {
     start: NonNull<u8>,
     size_bytes: usize,
     on_heap: bool,
 }
 
-// SAFETY: a `Memory` is exclusive ownership of plain bytes, as a `Box<[u8]>` is; `from_raw` asks for the same.
+// SAFETY: a `Memory` is exclusive ownership of plain bytes, as a `Box<[u8]>` is; `from_raw` asks for the
+// same.
 unsafe impl Send for Memory {}
 // SAFETY: a shared `Memory` gives out only its address and size.
 unsafe impl Sync for Memory {}
@@ -47,9 +51,9 @@ impl Memory {
         // SAFETY: the layout has a size above 0.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         for page in (0..size_bytes).step_by(PAGE_BYTES) {
-            // Makes each page a page of its own. Fresh pages all show the kernel's one page of zeroes until they are written,
-            // and memory that is read under many addresses at once is slow to read.
-            // SAFETY: the byte lies within the allocation, which nobody else has yet; a zero is there already.
+            // Makes each page a page of its own. Until they are written, fresh pages all show the kernel's
+            // one page of zeroes. Memory that is read under many addresses at once is slow. SAFETY: the byte
+            // lies within the allocation, which nobody else has yet; a zero is there already.
             unsafe { start.add(page).write_volatile(0) };
         }
         Some(Memory {
@@ -62,8 +66,9 @@ impl Memory {
     /// Memory from elsewhere, such as a shared or pinned mapping.
     ///
     /// # Safety
-    /// `start` is 64-byte aligned and begins `size_bytes` (at most `isize::MAX`) of initialised memory, readable and
-    /// writable, that nobody else in this process touches until the value is dropped; the mapping outlives the value.
+    /// `start` is 64-byte aligned and begins `size_bytes` (at most `isize::MAX`) of initialised memory,
+    /// readable and writable. Nothing else in this process touches it until the value is dropped; the mapping
+    /// outlives the value.
     #[must_use]
     pub unsafe fn from_raw(start: NonNull<u8>, size_bytes: usize) -> Memory {
         debug_assert!(start.as_ptr().addr().is_multiple_of(SLOT_ALIGN));
@@ -90,7 +95,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.on_heap {
-            // SAFETY: `heap` allocated this memory with this size and alignment (checked there), and nobody else frees it.
+            // SAFETY: `heap` allocated this memory with this size and alignment (checked there), and nobody
+            // else frees it.
             unsafe {
                 let layout = Layout::from_size_align_unchecked(self.size_bytes, SLOT_ALIGN);
                 dealloc(self.start.as_ptr(), layout);

@@ -1,6 +1,7 @@
 //! `SlotMut`, exclusive, and `Slot`, shared and read only: the two ways to hold bytes of a region.
 //!
-//! Invariant: bytes that a `Slot` covers are written by nobody in this process while it lives. Refuses to know what the bytes mean.
+//! Invariant: bytes that a `Slot` covers are written by nobody in this process while it lives. Refuses to
+//! know what the bytes mean.
 #![expect(
     unsafe_code,
     reason = "views into a region by address, so that reading one follows no second pointer"
@@ -21,8 +22,8 @@ pub struct SlotMut {
 }
 
 impl SlotMut {
-    /// A slot of the first `len` bytes of `memory`; when its last view is dropped the memory goes to `owner`, or is
-    /// dropped where there is none. A `len` beyond the memory is cut to it.
+    /// A slot of the first `len` bytes of `memory`; when its last view is dropped the memory goes to `owner`,
+    /// or is dropped where there is none. A `len` beyond the memory is cut to it.
     #[must_use]
     pub fn new(memory: Memory, len: usize, owner: Option<Arc<dyn Reclaim>>) -> SlotMut {
         let len = len.min(memory.size_bytes());
@@ -58,8 +59,8 @@ impl Deref for SlotMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes from the start lie in the region and are initialised; `region` is not shared, so the
-        // only writer is behind `&mut self`.
+        // SAFETY: `len` bytes from the start lie in the region and are initialised; `region` is not shared,
+        // so the only writer is behind `&mut self`.
         unsafe { std::slice::from_raw_parts(self.region.start().as_ptr(), self.len) }
     }
 }
@@ -77,8 +78,8 @@ impl fmt::Debug for SlotMut {
     }
 }
 
-/// Shared, read-only bytes of a region. Cloning is one atomic increment; the region is charged to its owner until the
-/// last clone or part is dropped.
+/// Shared, read-only bytes of a region. Cloning is one atomic increment; the region is charged to its owner
+/// until the last clone or part is dropped.
 #[derive(Clone)]
 pub struct Slot {
     region: Arc<Region>,
@@ -86,20 +87,22 @@ pub struct Slot {
     len: usize,
 }
 
-// SAFETY: a `Slot` is shared read access to bytes that nobody writes, as an `Arc<[u8]>` is; `Region` is Send and Sync.
+// SAFETY: a `Slot` is shared read access to bytes that nobody writes, as an `Arc<[u8]>` is; `Region` is Send
+// and Sync.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Bytes of a mapping that another process wrote. A slot that `is_shared` with other readers never becomes exclusive again;
-    /// any other can, as a slot of this process's own memory does ([`Slot::try_into_mut`]). `owner` gets the memory back with the
-    /// last view of it.
+    /// Bytes of a mapping that another process wrote. A slot that `is_shared` with other readers never
+    /// becomes exclusive again; any other can, as a slot of this process's own memory does
+    /// ([`Slot::try_into_mut`]). `owner` gets the memory back with the last view of it.
     ///
     /// # Safety
-    /// `start` is 64-byte aligned and begins `len` (at most `isize::MAX`) bytes of initialised memory, readable and, unless
-    /// `is_shared`, writable, that nobody else in this process touches (unless `is_shared`: writes) before `owner` has it back; the
-    /// mapping outlives the slot, all parts of it, and what `owner` does with the memory.
+    /// `start` is 64-byte aligned and begins `len` (at most `isize::MAX`) bytes of initialised memory,
+    /// readable and, unless `is_shared`, writable. Nothing else in this process touches it (unless
+    /// `is_shared`: writes) before `owner` has it back; the mapping outlives the slot, all parts of it, and
+    /// what `owner` does with the memory.
     #[must_use]
     pub unsafe fn from_mapping(
         start: NonNull<u8>,
@@ -107,7 +110,8 @@ impl Slot {
         is_shared: bool,
         owner: Arc<dyn Reclaim>,
     ) -> Slot {
-        // SAFETY: as the caller promises, but for writing what is shared: such a region gives nobody the means.
+        // SAFETY: as the caller promises, but for writing what is shared: such a region gives nobody the
+        // means.
         let memory = unsafe { Memory::from_raw(start, len) };
         let access = if is_shared { Access::Shared } else { Access::Lent };
         let region = Arc::new(Region::of_mapping(memory, owner, access));
@@ -130,9 +134,9 @@ impl Slot {
         self.region.access() == Access::Shared
     }
 
-    /// Returns the address of the bytes, for code outside of Rust that looks at them while it holds this slot.
-    /// The code may write them if they are not [`Slot::is_shared`] and nobody else looks at any of them,
-    /// through this slot or another, from then on.
+    /// Returns the address of the bytes, for code outside of Rust that looks at them while it holds this
+    /// slot. The code may write them if they are not [`Slot::is_shared`] and nothing else reads them from
+    /// then on, through this slot or another.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
@@ -188,7 +192,8 @@ impl Slot {
         self.len = self.len.min(len);
     }
 
-    /// The exclusive slot again, when this is the only view left and it starts where the region does; else itself.
+    /// The exclusive slot again, when this is the only view left and it starts where the region does; else
+    /// itself.
     ///
     /// # Errors
     /// The slot unchanged, when others share the region, or may ([`Slot::from_mapping`]).
@@ -209,8 +214,8 @@ impl Deref for Slot {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: every constructor keeps `start .. start + len` inside the region, which lives as long as `self`, is
-        // initialised, and has no writer for these bytes.
+        // SAFETY: every constructor keeps `start .. start + len` inside the region, which lives as long as
+        // `self`, is initialised, and has no writer for these bytes.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

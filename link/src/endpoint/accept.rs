@@ -18,7 +18,8 @@ use super::{Endpoint, revocation};
 use crate::identity::Role;
 use crate::tls::{peer_certificate, peer_role};
 
-/// Application close code of a connection beyond a quota. The protocols above give none of theirs this number.
+/// Application close code of a connection beyond a quota. The protocols above give none of theirs this
+/// number.
 pub const CLOSE_OVER_QUOTA: u32 = 6;
 /// Refused peers are named at most this often.
 const WARN_EVERY: Duration = Duration::from_secs(10);
@@ -166,8 +167,8 @@ impl Acceptor {
 
     /// The next connection; `None` once the endpoint is closed.
     ///
-    /// Cancel-safe. A peer that fails its handshake is logged, counted and forgotten: it never ends the loop. While nobody
-    /// waits here, handshakes under way go on, and at most `handshakes_max` new ones queue.
+    /// Cancel-safe. A peer that fails its handshake is logged, counted and forgotten: it never ends the loop.
+    /// While nobody waits here, handshakes under way go on, and at most `handshakes_max` new ones queue.
     pub async fn accept(&mut self) -> Option<Accepted> {
         loop {
             tokio::select! {
@@ -289,7 +290,8 @@ async fn handshake(endpoint: Endpoint, incoming: Incoming, state: Arc<State>) ->
     })
 }
 
-/// Logs that a peer was refused for what it is: its key, its role or its version. Names no secret, since errors of the handshake have none.
+/// Logs that a peer was refused for what it is: its key, its role or its version. Names no secret, since
+/// errors of the handshake have none.
 fn warn_of(state: &State, peer: SocketAddr, error: &dyn std::fmt::Display) {
     let due = state.warnings.lock().note(Instant::now());
     if let Some(unnamed) = due {

@@ -14,7 +14,8 @@ use crate::identity::{BindRefused, Credentials, Revocations, Role, bind_policy};
 use crate::socket::{LinkSocket, SocketReport};
 use crate::tls::{Identity, TlsSetupError};
 
-/// A UDP socket with QUIC on it. Cheap to clone; the socket closes when the last clone and the last connection are gone.
+/// A UDP socket with QUIC on it. Cheap to clone; the socket closes when the last clone and the last
+/// connection are gone.
 ///
 /// Made within a tokio runtime, which then drives it: on a [`Lane`](crate::Lane), that lane's.
 #[derive(Clone, Debug)]
@@ -40,14 +41,15 @@ struct ServerConfigs {
 }
 
 impl Endpoint {
-    /// Binds a server that speaks `alpns` (most preferred first) with peers that prove one of the `accepted` roles.
+    /// Binds a server that speaks `alpns` (most preferred first) with peers that prove one of the `accepted`
+    /// roles.
     ///
     /// It may also [`connect`](Endpoint::connect), with the same credentials. Connections come from
     /// [`acceptor`](Endpoint::acceptor).
     ///
     /// # Errors
-    /// The address is taken, is not this machine's, or is beyond loopback without an explicitly given key; the settings or
-    /// credentials do not work.
+    /// The address is taken, is not this machine's, or is beyond loopback without an explicitly given key;
+    /// the settings or credentials do not work.
     pub fn bind_server(
         credentials: Credentials,
         alpns: &[&str],
@@ -72,7 +74,8 @@ impl Endpoint {
                 .transport_config(config.transport(peer, &config.of_accepted, config.idle_timeout))
                 .migration(false)
                 .max_incoming(config.handshakes_max)
-                // What may wait for a handshake that is not yet accepted: a client's first flight, without 0-RTT.
+                // What may wait for a handshake that is not yet accepted: a client's first flight, without
+                // 0-RTT.
                 .incoming_buffer_size(64 << 10)
                 .incoming_buffer_size_total(8 << 20);
             Arc::new(server)
@@ -203,7 +206,8 @@ impl Endpoint {
         self.quic.close(VarInt::from_u32(0), reason.as_bytes());
     }
 
-    /// Waits until closed connections have been wound up, so that peers know; at most until the deadline. Cancel-safe.
+    /// Waits until closed connections have been wound up, so that peers know; at most until the deadline.
+    /// Cancel-safe.
     ///
     /// Returns whether all were. [`close`](Endpoint::close) comes first: this closes nothing.
     pub async fn wait_idle(&self, deadline: Duration) -> bool {

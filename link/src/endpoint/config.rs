@@ -11,13 +11,16 @@ use crate::socket::SocketConfig;
 
 /// The smallest MTU of QUIC, where every path starts.
 const MTU_MIN: u16 = 1200;
-/// The largest UDP payload that fits the loopback device's 65 536 bytes over IPv4, rounded down with room for options.
+/// The largest UDP payload that fits the loopback device's 65 536 bytes over IPv4, rounded down with room for
+/// options.
 const MTU_LOOPBACK: u16 = 65_495;
 /// The largest loopback packet over IPv6, whose header is 20 bytes longer: 65 536 - 40 - 8.
 const MTU_LOOPBACK_V6: u16 = 65_488;
-/// A jumbo frame's 9 000 bytes less 40 of IPv6 and 8 of UDP header. Discovery stays below it where frames are smaller.
+/// A jumbo frame's 9 000 bytes less 40 of IPv6 and 8 of UDP header. Discovery stays below it where frames are
+/// smaller.
 const MTU_NETWORK: u16 = 8_952;
-/// A search that lost its probes to congestion and ended too low is made up for after this. At the bound it costs nothing.
+/// A search that lost its probes to congestion and ended too low is made up for after this. At the bound it
+/// costs nothing.
 const MTU_SEARCH_INTERVAL: Duration = Duration::from_secs(30);
 /// A fall to 1200 bytes is more often bad luck in a burst of losses than a smaller path: try again soon.
 const MTU_FALL_COOLDOWN: Duration = Duration::from_secs(5);
@@ -32,12 +35,12 @@ const RECEIVE_BATCH_MAX: usize = 32;
 /// open. Both bound the memory that it can make this side hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
-    /// Bytes ahead on one stream. Default 16 MiB, four times the product of 10 Gbit/s and 3 ms, so that credits and not
-    /// QUIC limit the flow; finite, because it is memory.
+    /// Bytes ahead on one stream. Default 16 MiB, four times the product of 10 Gbit/s and 3 ms, so that
+    /// credits and not QUIC limit the flow; finite, because it is memory.
     pub stream_window_bytes: u32,
-    /// Bytes ahead on all streams. Default 64 MiB, for the same reasons. Unread bytes of any stream count, and a sender
-    /// need not send streams in order: whoever reads one stream to its end before it looks at the next can wait for bytes
-    /// that the others' leave no room for. Read all streams side by side.
+    /// Bytes ahead on all streams. Default 64 MiB, for the same reasons. Unread bytes of any stream count,
+    /// and a sender need not send streams in order: whoever reads one stream to its end before it looks at
+    /// the next can wait for bytes that the others' leave no room for. Read all streams side by side.
     pub connection_window_bytes: u32,
     /// Unidirectional streams open at a time. Default 1024: one a pack, and packs are many when small.
     pub uni_streams_max: u32,
@@ -63,15 +66,16 @@ impl Default for PeerLimits {
 pub struct EndpointConfig {
     /// Local address. Default: for a server 127.0.0.1 with a free port, for a client any address and port.
     pub bind: Option<SocketAddr>,
-    /// UDP payload in bytes, 1200 to 65 495, that paths of this endpoint settle at, if the network carries it and the
-    /// peer does not ask for less. Default `None`: as large as discovery finds, up to 65 495 on loopback and 8 952
-    /// (jumbo frames) elsewhere, because every doubling nearly doubles what a core can move.
+    /// UDP payload in bytes, 1200 to 65 495, that paths of this endpoint settle at, if network and peer allow
+    /// it. Default `None`: as large as discovery finds, up to 65 495 on loopback and 8 952 (jumbo frames)
+    /// elsewhere. Every doubling nearly doubles the rate of a core.
     pub mtu: Option<u16>,
-    /// Most bytes in flight on one connection. Default 64 MiB, as much as a peer accepts ahead: what a network carries
-    /// is for CUBIC to find. On loopback never more than 700 000, where only the receiver's buffer is to be found.
+    /// Most bytes in flight on one connection. Default 64 MiB, as much as a peer accepts ahead: what a
+    /// network carries is for CUBIC to find. On loopback never more than 700 000, where only the receiver's
+    /// buffer is to be found.
     pub congestion_window_bytes_max: u64,
-    /// Bytes in flight at the start. Default 128 KiB: a data centre's paths need no slow start from ten packets, and the
-    /// smallest usual socket buffers hold it.
+    /// Bytes in flight at the start. Default 128 KiB: a data centre's paths need no slow start from ten
+    /// packets, and the smallest usual socket buffers hold it.
     pub congestion_window_bytes_initial: u64,
     /// The limits of the servers that this endpoint connects to.
     pub of_connected: PeerLimits,
@@ -80,33 +84,38 @@ pub struct EndpointConfig {
     pub of_accepted: PeerLimits,
     /// Bytes kept for retransmission on one connection before writers wait. Default 64 MiB.
     pub send_window_bytes: u64,
-    /// A peer that is silent for this long is gone. Default 5 s, the limit within which a dead peer must be noticed. A connection on which
-    /// heartbeats tell who lives is more patient: see [`Endpoint::connect_patiently`](super::Endpoint::connect_patiently).
+    /// A peer that is silent for this long is gone. Default 5 s, the limit within which a dead peer must be
+    /// noticed. A connection on which heartbeats tell who lives is more patient: see
+    /// [`Endpoint::connect_patiently`](super::Endpoint::connect_patiently).
     pub idle_timeout: Duration,
     /// A silent connection says that it lives this often. Default 1 s: four may be lost. `None`: never.
     pub keep_alive: Option<Duration>,
-    /// A server gives up on a handshake after this. Default 3 s: a slow handshake holds a place that others want.
+    /// A server gives up on a handshake after this. Default 3 s: a slow handshake holds a place that others
+    /// want.
     pub handshake_deadline: Duration,
-    /// First guess of the round-trip time. Default 10 ms: a data centre's, not the Internet's 333 ms, so that a lost first
-    /// packet is repeated soon.
+    /// First guess of the round-trip time. Default 10 ms: a data centre's, not the Internet's 333 ms, so that
+    /// a lost first packet is repeated soon.
     pub initial_rtt: Duration,
-    /// Handshakes a server works on at a time. Default 256. Beyond an eighth of them, clients must first prove their address
-    /// (Retry). When all are under way, the oldest with the address that has most makes room.
+    /// Handshakes a server works on at a time. Default 256. Beyond an eighth of them, clients must first
+    /// prove their address (Retry). When all are under way, the oldest with the address that has most makes
+    /// room.
     pub handshakes_max: usize,
-    /// The handshakes with clients at one proved address, or one /64 network of IPv6. Default 64, a quarter: a
-    /// host that begins handshakes and never ends them leaves places for others, and a host that starts many
-    /// processes is not held up.
+    /// The handshakes with clients at one proved address, or one /64 network of IPv6. Default 64, a quarter:
+    /// a host that begins handshakes and never ends them leaves places for others, and a host that starts
+    /// many processes is not held up.
     pub handshakes_per_address_max: usize,
-    /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes. Peers of role `read` have at
-    /// most three quarters of them: their keys are given to many, and must not keep out the holders of others.
+    /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes. Peers of
+    /// role `read` have at most three quarters of them: their keys are given to many, and must not keep out
+    /// the holders of others.
     pub connections_max: usize,
-    /// Connections a server keeps for one peer process. Default 256: one for each iteration that it reads at a time, with room.
+    /// Connections a server keeps for one peer process. Default 256: one for each iteration that it reads at
+    /// a time, with room.
     pub connections_per_peer_max: usize,
-    /// Socket buffers to ask the kernel for, in bytes each way. Default 4 MiB: several windows, since one socket receives
-    /// for many connections.
+    /// Socket buffers to ask the kernel for, in bytes each way. Default 4 MiB: several windows, since one
+    /// socket receives for many connections.
     pub socket_buffer_bytes: usize,
-    /// Datagram aggregates received in one call, 1 to 32. Default 4: their 256 KiB stay in the processor's cache, while
-    /// quinn's own 32 would not.
+    /// Datagram aggregates received in one call, 1 to 32. Default 4: their 256 KiB stay in the processor's
+    /// cache, while quinn's own 32 would not.
     pub receive_batch: usize,
 }
 
@@ -209,8 +218,8 @@ impl EndpointConfig {
         Ok(())
     }
 
-    /// Returns the settings that must not be zero. A client may be kept from opening unidirectional streams; a
-    /// server that this endpoint connects to sends its packs on them.
+    /// Returns the settings that must not be zero. A client may be kept from opening unidirectional streams;
+    /// a server that this endpoint connects to sends its packs on them.
     fn counts(&self) -> [(&'static str, u64); 14] {
         let (connected, accepted) = (&self.of_connected, &self.of_accepted);
         [
@@ -257,15 +266,16 @@ impl EndpointConfig {
         }
     }
 
-    /// Largest datagram that peers may send: half of the MTU's definition, [`transport`](Self::transport) is the other.
+    /// Largest datagram that peers may send: half of the MTU's definition, [`transport`](Self::transport) is
+    /// the other.
     pub(super) fn payload_bytes_max(&self) -> u16 {
         self.mtu.unwrap_or(MTU_LOOPBACK)
     }
 
     /// quinn's settings for a path to `peer`, which may send as `limits` say.
     ///
-    /// Every path starts at 1200 bytes and climbs by probes: a start at or above 16 384 is beyond what quinn can encode, and
-    /// a start above what the path carries would lose the handshake.
+    /// Every path starts at 1200 bytes and climbs by probes: a start at or above 16 384 is beyond what quinn
+    /// can encode, and a start above what the path carries would lose the handshake.
     pub(super) fn transport(
         &self,
         peer: IpAddr,

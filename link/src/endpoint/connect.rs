@@ -22,15 +22,16 @@ const CONNECTION_REFUSED: u64 = 0x2;
 
 /// The server's confirmation takes one round trip, and is looked for after this.
 const CONFIRMATION_POLL_MIN: Duration = Duration::from_millis(1);
-/// An overloaded server takes seconds. Looks for its confirmation become as seldom as this, so that those who wait do not add to the load.
+/// An overloaded server takes seconds. Looks for its confirmation become as seldom as this, so that those who
+/// wait do not add to the load.
 const CONFIRMATION_POLL_MAX: Duration = Duration::from_millis(50);
 
 impl Endpoint {
     /// Connects to a server that must prove `expected` and speak `alpn`.
     ///
-    /// Returns once the server has accepted this endpoint's certificate as well, which in TLS 1.3 is one round trip after
-    /// the client's own side is complete: a connection returned from here was not refused. Gives up at the deadline.
-    /// Cancel-safe: dropping the future closes the attempt.
+    /// Returns once the server has accepted this endpoint's certificate as well. In TLS 1.3 that is one round
+    /// trip after the client's own side is complete: a connection returned from here was not refused. Gives
+    /// up at the deadline. Cancel-safe: dropping the future closes the attempt.
     ///
     /// # Errors
     /// [`ConnectError`] names the address and what to do.
@@ -46,7 +47,8 @@ impl Endpoint {
             .await
     }
 
-    /// Connects as [`Endpoint::connect`] does; the connection is lost after `idle_timeout` of silence, or earlier if the server says so.
+    /// Connects as [`Endpoint::connect`] does; the connection is lost after `idle_timeout` of silence, or
+    /// earlier if the server says so.
     ///
     /// Cancel-safe: dropping the future closes the attempt.
     ///
@@ -86,7 +88,8 @@ impl Endpoint {
 
 /// Waits for the server's HANDSHAKE_DONE, which follows its acceptance of our certificate.
 ///
-/// quinn has no event for it, only the count of such frames; so this looks, until the connection ends one way or another.
+/// quinn has no event for it, only the count of such frames; so this looks, until the connection ends one way
+/// or another.
 async fn confirmed(connection: &Connection) -> Result<(), ConnectionError> {
     let mut pause = CONFIRMATION_POLL_MIN;
     loop {

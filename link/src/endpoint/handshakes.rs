@@ -1,7 +1,7 @@
 //! The handshakes that are under way, and the choice of the one that makes room when there are too many.
 //!
-//! Pure but for the handles of the tasks. Clients that have proved their address have shares by address; all others have one small
-//! share together, because anyone can claim an address.
+//! Pure but for the handles of the tasks. Clients that have proved their address have shares by address; all
+//! others have one small share together, because anyone can claim an address.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
-/// A handshake that is younger is not evicted: evicting what has just begun would end none when many clients start together.
+/// A handshake that is younger is not evicted: evicting what has just begun would end none when many clients
+/// start together.
 const EVICTABLE_AGE: Duration = Duration::from_millis(500);
 /// The part of all places that clients without a proved address have together, as a divisor.
 const UNPROVED_DIVISOR: usize = 8;

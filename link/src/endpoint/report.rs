@@ -18,7 +18,8 @@ pub struct PathReport {
     pub rcvbuf_bytes: usize,
     /// Send buffer as the kernel states it.
     pub sndbuf_bytes: usize,
-    /// The TLS cipher suite. quinn does not say what was negotiated, but this crate offers and accepts this one only.
+    /// The TLS cipher suite. quinn does not say what was negotiated, but this crate offers and accepts this
+    /// one only.
     pub cipher: &'static str,
     /// Smoothed round-trip time.
     pub rtt: Duration,

@@ -1,10 +1,11 @@
 //! Stateless resets: a server that comes back tells the peers of its earlier life at once that their
 //! connections are gone.
 //!
-//! To a packet of a connection that it does not know it answers with a reset (RFC 9000, section 10.3), which the peer believes
-//! only if it carries a token that the earlier life alone could have made. So the tokens follow from the server's key, which
-//! lasts, and from its host and address, which keep servers with one key apart: servers on `0.0.0.0:5051` of many hosts have one
-//! address, and one of them must not be made to end the connections of another (RFC 9000, section 21.11).
+//! It answers a packet of an unknown connection with a reset (RFC 9000, section 10.3). The peer believes it
+//! only if it carries a token that the earlier life alone could have made. So the tokens follow from the
+//! server's key, which lasts, and from its host and address, which keep servers with one key apart: servers
+//! on `0.0.0.0:5051` of many hosts have one address. One of them must not be able to end the connections of
+//! another (RFC 9000, section 21.11).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use quinn_proto::HashedConnectionIdGenerator;
 
 use crate::identity::{Credentials, Signer};
 
-/// Has a server at this address recognise, and reset, connections of whoever served there with the same key before.
+/// Has a server at this address recognise, and reset, connections of whoever served there with the same key
+/// before.
 pub(super) fn survive_restarts(
     config: &mut quinn::EndpointConfig,
     credentials: &Credentials,
@@ -32,8 +34,8 @@ pub(super) fn survive_restarts(
         .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
 }
 
-/// Returns what this host has and no other: the random name of this run of its kernel, and the name that tells containers apart. Where
-/// there is none, random bytes: peers then notice a restart by silence.
+/// Returns what this host has and no other: the random name of this run of its kernel, and the name that
+/// tells containers apart. Where there is none, random bytes: peers then notice a restart by silence.
 fn host() -> Vec<u8> {
     let named = |path: &str| std::fs::read(path).unwrap_or_default();
     let boot = named("/proc/sys/kernel/random/boot_id");

@@ -9,7 +9,8 @@ use tokio::time::MissedTickBehavior;
 use crate::identity::{LOOK_EVERY, Revocations};
 use crate::tls::peer_certificate;
 
-/// Application close code of a connection whose peer was revoked after it had connected. The protocols above give none of theirs this number.
+/// Application close code of a connection whose peer was revoked after it had connected. The protocols above
+/// give none of theirs this number.
 const CLOSE_REVOKED: VarInt = VarInt::from_u32(7);
 
 /// Watches for the revocation of the peer until the returned end is dropped, and closes the connection then.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 /// Allows any loopback address, and any other address only when the key was given explicitly.
 ///
-/// A key that was made on first use is known to this user on this machine alone: nobody elsewhere could connect, and
-/// a service that listens to a network by accident is how such services are found by strangers.
+/// A key that was made on first use is known to this user on this machine alone: nobody elsewhere could
+/// connect, and a service that listens to a network by accident is how such services are found by strangers.
 ///
 /// # Errors
 /// `address` is beyond loopback and `explicitly_given` is false.

@@ -14,7 +14,8 @@ use super::role::Role;
 use super::role_key::RoleKey;
 use crate::tls::{anchor_of_role, roles_of_certificate};
 
-/// The right to act as one [`Role`], and the means to recognise every role. Cheap to clone. `Debug` hides secrets.
+/// The right to act as one [`Role`], and the means to recognise every role. Cheap to clone. `Debug` hides
+/// secrets.
 #[derive(Clone)]
 pub struct Credentials {
     role: Role,
@@ -79,9 +80,10 @@ impl Credentials {
 
     /// Credentials of a site that runs its own certificate authority.
     ///
-    /// `certificate` is the chain in PEM, leaf first; `key` the leaf's private key in PEM; `authorities` the trusted
-    /// roots in PEM. The leaf, and every peer's, must allow both client and server authentication and carry exactly
-    /// one DNS name of the form `<role>.millstream` among its subject alternative names; other names are ignored.
+    /// `certificate` is the chain in PEM, leaf first; `key` the leaf's private key in PEM; `authorities` the
+    /// trusted roots in PEM. The leaf, and every peer's, must allow both client and server authentication. It
+    /// must carry exactly one DNS name of the form `<role>.millstream` among its subject alternative names;
+    /// other names are ignored.
     ///
     /// # Errors
     /// A text holds no usable PEM of its kind, or the leaf does not name exactly one role.

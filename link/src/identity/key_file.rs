@@ -64,7 +64,8 @@ impl LoadedKey {
         Ok(self)
     }
 
-    /// Credentials to act as `role`, which accept the holders of all keys and remember whether the key was given explicitly.
+    /// Credentials to act as `role`, which accept the holders of all keys and remember whether the key was
+    /// given explicitly.
     ///
     /// # Errors
     /// The key to act with is another role's.
@@ -102,8 +103,8 @@ impl KeySource {
         }
     }
 
-    /// Returns the source that the environment names: `MILLSTREAM_KEY` if it is set and not empty, else this user's own file.
-    /// `variable` looks a variable up, as [`std::env::var_os`] does.
+    /// Returns the source that the environment names: `MILLSTREAM_KEY` if it is set and not empty, else this
+    /// user's own file. `variable` looks a variable up, as [`std::env::var_os`] does.
     ///
     /// # Errors
     /// [`KeyError::NoHome`]: no variable says where the user's own file is.
@@ -195,8 +196,8 @@ fn read(path: &Path) -> Result<KeyRing, KeyError> {
 
 /// Creates the file with a new key; `false` when another process was faster.
 ///
-/// The key is written in full under a name of its own and then linked to its place, which fails if the place is
-/// taken: so the file is never seen half written, and never replaced.
+/// The key is written in full under a name of its own and then linked to its place, which fails if the place
+/// is taken: so the file is never seen half written, and never replaced.
 fn create(path: &Path) -> Result<bool, KeyError> {
     let failed = |source| KeyError::Create {
         path: path.to_owned(),
@@ -226,8 +227,8 @@ struct Draft {
 
 impl Draft {
     fn write(directory: &Path, key: &ClusterKey) -> io::Result<Draft> {
-        // A random name: process ids repeat, among containers that share this directory too, and a draft that another
-        // process is writing must be left alone.
+        // A random name: process ids repeat, among containers that share this directory too, and a draft that
+        // another process is writing must be left alone.
         let mut suffix = [0; 16];
         aws_lc_rs::rand::fill(&mut suffix).map_err(|_| io::Error::other("no randomness"))?;
         let path = directory.join(format!(".cluster.key.{}", hex::encode(&suffix)));

@@ -1,4 +1,5 @@
-//! The keys of one process: the one that it acts with, and those that it accepts besides while one key replaces another.
+//! The keys of one process: the one that it acts with, and those that it accepts besides while one key
+//! replaces another.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::{ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyTextError, PublicKeys, Role};
@@ -8,8 +9,8 @@ const ACCEPTED_MAX: usize = 4;
 
 /// A key to act with, and the public keys of others that are accepted.
 ///
-/// The text form has one key a line. The first is a cluster key or a role key; the others are any keys, of which only the public half is
-/// used. Empty lines and lines that begin with `#` are ignored.
+/// The text form has one key a line. The first is a cluster key or a role key; the others are any keys, of
+/// which only the public half is used. Empty lines and lines that begin with `#` are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRing {
     /// The key that this process acts with.
@@ -22,7 +23,8 @@ impl KeyRing {
     /// The keys of a text.
     ///
     /// # Errors
-    /// The first line is not a key to act with, another is not a key, or there are more than five. The message never repeats the text.
+    /// The first line is not a key to act with, another is not a key, or there are more than five. The
+    /// message never repeats the text.
     pub fn from_text(text: &str) -> Result<KeyRing, KeyTextError> {
         let mut lines = text
             .lines()

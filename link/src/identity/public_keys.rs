@@ -1,6 +1,8 @@
-//! The public half of a cluster key: what a process needs to recognise its roles, and nothing that lets it act.
+//! The public half of a cluster key: what a process needs to recognise its roles, and nothing that lets it
+//! act.
 //!
-//! A key file may list the public keys of other cluster keys, which are accepted too while one key replaces another.
+//! A key file may list the public keys of other cluster keys, which are accepted too while one key replaces
+//! another.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};

@@ -16,8 +16,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of a file at most.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// The certificates and keys that a file revokes. The file is looked at every second while somebody asks; a file that cannot be read
-/// leaves the list as it was.
+/// The certificates and keys that a file revokes. The file is looked at every second while somebody asks; a
+/// file that cannot be read leaves the list as it was.
 #[derive(Debug)]
 pub struct Revocations {
     path: PathBuf,

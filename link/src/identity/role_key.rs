@@ -8,7 +8,8 @@ use super::key_text_error::KeyTextError;
 use super::public_keys::{PublicKeys, public_key};
 use super::role::Role;
 
-/// The secret to act as one role, and the public keys that recognise all roles. `millstream key --role read` prints one.
+/// The secret to act as one role, and the public keys that recognise all roles. `millstream key --role read`
+/// prints one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RoleKey {
     role: Role,

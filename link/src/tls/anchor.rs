@@ -1,7 +1,7 @@
 //! A role's trust anchor, built from its public key alone.
 //!
-//! Holders of a role key know the other roles only by their public keys, so there is no authority certificate to pass
-//! around: the anchor's name is a function of the role, and its key is the public key.
+//! Holders of a role key know the other roles only by their public keys, so there is no authority certificate
+//! to pass around: the anchor's name is a function of the role, and its key is the public key.
 
 use rustls_pki_types::{Der, TrustAnchor};
 

@@ -13,7 +13,8 @@ use super::leaf::Leaf;
 use super::verifier::PeerVerifier;
 use crate::identity::{Credentials, Role};
 
-/// The one suite on offer: both ends know it without asking, and it is the fastest where processors speak AES.
+/// The one suite on offer: both ends know it without asking, and it is the fastest where processors speak
+/// AES.
 pub(crate) const CIPHER_NAME: &str = "TLS13_AES_128_GCM_SHA256";
 
 /// One endpoint's certificate, and what it judges peers by.

@@ -31,9 +31,9 @@ impl Leaf {
 
     /// A new key and its certificate for `dns_names`, signed in the name of `issuer` with `seed`.
     ///
-    /// The certificate has no useful end date: its key lives in this process's memory and dies with it, whoever holds
-    /// the role's key could issue another at any time, and an expiry would only end long runs and shut out machines whose
-    /// clocks are wrong. A role is revoked by a new cluster key.
+    /// The certificate has no useful end date: its key lives in this process's memory and dies with it, and
+    /// the holder of the role's key could issue another at any time. An expiry would only end long runs and
+    /// shut out machines whose clocks are wrong. A role is revoked by a new cluster key.
     pub(crate) fn issue(issuer: Role, dns_names: &[&str], seed: &[u8; 32]) -> Result<Leaf, TlsSetupError> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let names: Vec<String> = dns_names.iter().map(|&name| name.to_owned()).collect();

@@ -1,7 +1,8 @@
 //! Certificates: how they are made, and how a peer's is judged.
 //!
-//! TLS 1.3 with mutual authentication, one cipher suite, no 0-RTT, no session tickets, no key log. A certificate carries
-//! its role as the DNS name `<role>.millstream`; the anchor that signed it must be that role's.
+//! TLS 1.3 with mutual authentication, one cipher suite, no 0-RTT, no session tickets, no key log. A
+//! certificate carries its role as the DNS name `<role>.millstream`; the anchor that signed it must be that
+//! role's.
 
 mod anchor;
 mod config;

@@ -8,8 +8,8 @@ use crate::identity::Role;
 
 /// The role that the peer of an established connection has proved; `None` before the handshake is complete.
 ///
-/// Sound for connections of this crate's endpoints alone, whose handshake has checked that the role named in the
-/// certificate is the one its anchor vouches for.
+/// Sound only for connections of this crate's endpoints. Their handshake has checked that the certificate's
+/// role is the one that its anchor vouches for.
 pub fn peer_role(connection: &quinn::Connection) -> Option<Role> {
     match roles_of_certificate(&peer_certificate(connection)?)[..] {
         [role] => Some(role),

@@ -1,7 +1,7 @@
 //! The judgement of a peer's certificate, the same for both sides.
 //!
-//! A peer has the role that its certificate names if that role's anchor signed the certificate. So a name alone proves
-//! nothing, and an anchor vouches for its own role only.
+//! A peer has the role that its certificate names if that role's anchor signed the certificate. So a name
+//! alone proves nothing, and an anchor vouches for its own role only.
 
 use std::sync::Arc;
 
@@ -55,9 +55,9 @@ impl PeerVerifier {
 
     /// The peer's proved and accepted role, given how to check its chain against one role's anchors.
     ///
-    /// Three kinds of refusal are told apart, because they have different cures: `UnknownIssuer` is another cluster's
-    /// key, `ApplicationVerificationFailure` is this cluster's key in a role that it does not prove or that is not
-    /// wanted here, `Revoked` is a certificate or key that the operator has revoked.
+    /// Three kinds of refusal are told apart, because they have different cures: `UnknownIssuer` is another
+    /// cluster's key. `ApplicationVerificationFailure` is this cluster's key in a role that it does not prove
+    /// or that is not wanted here. `Revoked` is a certificate or key that the operator has revoked.
     fn judge(
         &self,
         certificate: &CertificateDer<'_>,

@@ -1,5 +1,6 @@
-//! The dataset that a function makes of an element or of a window of them: the function's body, executed anew with these as
-//! its argument, or whatever a registered function opens. In which order several are read is not known here.
+//! The dataset that a function makes of an element or of a window of them: the function's body, executed anew
+//! with these as its argument, or whatever a registered function opens. In which order several are read is
+//! not known here.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! The memory that the buffers of one pipeline may hold together.
 //!
-//! Whoever computes ahead takes the bytes of an element before it makes it ([`Budget::try_take`]), and waits where there are none
-//! left ([`Budget::wait_unless`]), except for an element that somebody waits for: that is always made, or nothing would ever
-//! move. What must be held to be of any use, such as the buffer of a shuffle, is [`Kept`]; it fails where it does not fit.
+//! A prefetching operation takes the bytes of an element before it makes it ([`Budget::try_take`]). It waits
+//! where none are left ([`Budget::wait_unless`]), except for an element that another operation waits for:
+//! that is always made, or nothing would ever move. What must be held to be of any use, such as the buffer of
+//! a shuffle, is [`Kept`]; it fails where it does not fit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +15,8 @@ use parking_lot::{Condvar, Mutex};
 /// every stage, on a worker that runs several tasks.
 pub const BUDGET_BYTES_DEFAULT: usize = 256 << 20;
 
-/// How long whoever waits for memory waits before it looks again: one of them is woken for each that is given back, and it may
-/// be one that needs more.
+/// How long whoever waits for memory waits before it looks again: one of them is woken for each that is given
+/// back, and it may be one that needs more.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// An element smaller than the budget by this much is not counted while the consumer works on it.
@@ -32,8 +33,9 @@ pub struct Budget {
 
 /// The memory that the buffers of several pipelines may hold together. Clones are the same limit.
 ///
-/// What each computes ahead is limited to an even share, which shrinks as pipelines begin and grows as they end. Buffers that must be
-/// full to be of use, such as those of shuffles, are limited together. Each pipeline may still make the element that somebody waits for.
+/// What each computes ahead is limited to an even share, which shrinks as pipelines begin and grows as they
+/// end. Buffers that must be full to be of use, such as those of shuffles, are limited together. Each
+/// pipeline may still make the element that somebody waits for.
 #[derive(Debug, Clone)]
 pub struct SharedBudget(Arc<Common>);
 
@@ -55,7 +57,8 @@ pub struct Charge {
     bytes: usize,
 }
 
-/// Bytes of one buffer that computes nothing ahead and that nothing but its end makes smaller. Counted until dropped.
+/// Bytes of one buffer that computes nothing ahead and that nothing but its end makes smaller. Counted until
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Kept {
     charge: Charge,
@@ -124,8 +127,8 @@ impl Budget {
         self.count.held_bytes.load(Ordering::SeqCst)
     }
 
-    /// Returns whether nothing more should be buffered. A buffer that is empty takes one element all the same,
-    /// or nothing would ever move.
+    /// Returns whether nothing more should be buffered. A buffer that is empty takes one element all the
+    /// same, or nothing would ever move.
     pub fn is_spent(&self) -> bool {
         self.held_bytes() >= self.limit_bytes()
     }
@@ -139,9 +142,9 @@ impl Budget {
         }
     }
 
-    /// Counts `bytes` if there is room for them, and for as many again: those are for what somebody waits for. A buffer that
-    /// `has_some` leaves half of the budget to those that have nothing, or the first of many readers would have it all and the
-    /// others would stand still.
+    /// Counts `bytes` if there is room for them, and for as many again: those are for what somebody waits
+    /// for. A buffer that `has_some` leaves half of the budget to those that have nothing. Otherwise the
+    /// first of many readers would take it all, and the others would stand still.
     pub(crate) fn try_take(&self, bytes: usize, has_some: bool) -> Option<Charge> {
         let fitting = |held| self.fits(bytes, has_some, held).then(|| held + bytes);
         self.count
@@ -154,8 +157,8 @@ impl Budget {
         })
     }
 
-    /// Waits until there may be room for `bytes`, until [`Budget::wake`], or for a moment; not at all where there is room, or
-    /// where `may_go` says so.
+    /// Waits until there may be room for `bytes`, until [`Budget::wake`], or for a moment; not at all where
+    /// there is room, or where `may_go` says so.
     pub(crate) fn wait_unless(&self, bytes: usize, has_some: bool, may_go: impl Fn() -> bool) {
         let mut looking = self.count.looking.lock();
         self.count.waiters.fetch_add(1, Ordering::SeqCst);
@@ -190,8 +193,8 @@ impl Budget {
         }
     }
 
-    /// The first element may go beyond the limit; the first besides the one in the consumer's hand may take what is left to others,
-    /// or large elements would be made only when they are waited for.
+    /// The first element may go beyond the limit; the first besides the one in the consumer's hand may take
+    /// what is left to others. Otherwise large elements would be made only on demand.
     fn fits(&self, bytes: usize, has_some: bool, held: usize) -> bool {
         let (limit_bytes, with_it) = (self.limit_bytes(), held.saturating_add(bytes));
         let left = if has_some { limit_bytes / 2 } else { bytes };

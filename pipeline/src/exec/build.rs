@@ -36,7 +36,8 @@ impl Program {
         }
     }
 
-    /// The operation at `node` and all that it reads, where they stand, measured, and with its failures placed.
+    /// The operation at `node` and all that it reads, where they stand, measured, and with its failures
+    /// placed.
     ///
     /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
     pub(crate) fn open_node(

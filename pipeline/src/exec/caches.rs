@@ -11,8 +11,9 @@ use super::item::Item;
 /// Caches that keep their elements beyond an execution; further ones keep them for the execution only.
 const CACHES_MAX: usize = 64;
 
-/// The elements that the memory caches of a dataset hold, shared by all executions that are given a clone. Each cache bounds its own
-/// bytes. Whoever executes a dataset again and wants what was cached gives the same one.
+/// The elements that the memory caches of a dataset hold, shared by all executions that are given a clone.
+/// Each cache bounds its own bytes. Whoever executes a dataset again and wants what was cached gives the same
+/// one.
 #[derive(Clone, Default)]
 pub struct Caches {
     whole: Arc<Mutex<BTreeMap<String, Arc<[Item]>>>>,

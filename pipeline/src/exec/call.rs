@@ -1,5 +1,5 @@
-//! Calls of map functions: the trait they share, and the one place where they are made, so that no panic
-//! passes and every failure names its function and its element.
+//! Calls of map functions: the trait that functions share, and the one place that calls them. No panic passes
+//! it, and every failure names its function and its element.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -35,8 +35,8 @@ pub(crate) struct Place<'p> {
 /// Functions applied one after the other, as one step.
 pub(crate) type Chain = Arc<[Box<dyn Call>]>;
 
-/// Sends `item` through `chain` in pass `pass`. `None` when a function left it out, or `faults` did because one failed. A
-/// failure abandons the splits of the element, so that they never count as finished.
+/// Sends `item` through `chain` in pass `pass`. `None` when a function left it out, or `faults` did because
+/// one failed. A failure abandons the splits of the element, so that they never count as finished.
 pub(crate) fn run(
     chain: &[Box<dyn Call>],
     item: Item,
@@ -142,7 +142,8 @@ fn ascertained(tensor: Tensor) -> Result<Tensor, ExecError> {
     }
 }
 
-/// `item` with everything computed that was left to be done when it is written. A failure abandons its splits.
+/// `item` with everything computed that was left to be done when it is written. A failure abandons its
+/// splits.
 pub(crate) fn settled(item: Item) -> Result<Item, ExecError> {
     computed(item, |tensor| tensor.settled())
 }

@@ -80,8 +80,8 @@ impl Cancel {
         }
     }
 
-    /// Does `action` when the flag is raised, on the thread that raises it, so it must not block; at once if it is
-    /// raised. Not any more once the hook is dropped. For what blocks elsewhere and can be woken.
+    /// Does `action` when the flag is raised, on the thread that raises it, so it must not block; at once if
+    /// it is raised. Not any more once the hook is dropped. For what blocks elsewhere and can be woken.
     pub fn on_cancel(&self, action: impl FnOnce() + Send + 'static) -> CancelHook {
         let shared = Arc::clone(&self.shared);
         let mut hooks = shared.hooks.lock();

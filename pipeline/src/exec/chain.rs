@@ -1,5 +1,5 @@
-//! The calls of neighbouring maps as one step. Where a picture is decoded and only a part of it is taken, the two are one call,
-//! which decodes that part.
+//! The calls of neighbouring maps as one step. Where a picture is decoded and only a part of it is taken, the
+//! two are one call, which decodes that part.
 
 #[cfg(feature = "images")]
 use crate::graph::Function;

@@ -25,15 +25,15 @@ pub struct ExecContext {
     /// The task. Decides the draws of operations without a seed, so tasks that should differ have different
     /// ids.
     pub task_id: u64,
-    /// The iteration: a number that all its tasks know. Where they are dealt splits of one shuffled source, it decides the order of
-    /// a shuffle without a seed.
+    /// The iteration: a number that all its tasks know. Where they are dealt splits of one shuffled source,
+    /// it decides the order of a shuffle without a seed.
     pub iteration: u64,
     /// The pass over the whole dataset: seeded draws differ from epoch to epoch.
     pub epoch: u64,
     /// The seed of operations that have none of their own.
     pub seed: Option<u64>,
-    /// The iteration's plan, which says what files there are. Without one, and without splits, which bring their
-    /// own, the executor lists them.
+    /// The iteration's plan, which says what files there are. Without one, and without splits, which bring
+    /// their own, the executor lists them.
     pub plan: Option<SplitPlan>,
     /// Source of splits; without it, every source is read whole.
     pub splits: Option<Box<dyn SplitSource>>,
@@ -49,8 +49,8 @@ pub struct ExecContext {
     pub caches: Option<Caches>,
     /// Stops the pipeline.
     pub cancel: Cancel,
-    /// Whether what each stage costs is measured: see [`Executor::stats`](super::Executor::stats). It takes a few hundredths of
-    /// the time of the cheapest elements, and nothing that can be measured of others.
+    /// Whether what each stage costs is measured: see [`Executor::stats`](super::Executor::stats). It takes a
+    /// few hundredths of the time of the cheapest elements, and nothing that can be measured of others.
     pub measured: bool,
 }
 
@@ -96,8 +96,8 @@ pub(crate) struct Shared {
     pub(crate) iteration: u64,
     /// Decides the draws: of the body of a function, no number that anybody else knows.
     pub(crate) epoch: u64,
-    /// The pass over a service that is the first one here: the epoch of the execution, and of the body of a function one
-    /// more for each pass of the operation that calls it.
+    /// The pass over a service that is the first one here: the epoch of the execution, and of the body of a
+    /// function one more for each pass of the operation that calls it.
     pub(crate) first_pass: u64,
     pub(crate) seed: Option<u64>,
     /// Whether operations that work in parallel keep the order of their elements unless they say otherwise.
@@ -152,7 +152,8 @@ impl Shared {
         }
     }
 
-    /// For the operation at `node`, which was defined as `origin`: with its own stage, and what measures its body.
+    /// For the operation at `node`, which was defined as `origin`: with its own stage, and what measures its
+    /// body.
     pub(crate) fn at(&self, node: usize, origin: u32) -> Shared {
         let mut shared = self.clone();
         shared.node = origin;
@@ -168,7 +169,8 @@ impl Shared {
         Faults::new(self.on_error, &self.skipped, &self.cancel)
     }
 
-    /// For the body of a function, of which `call` says with which element, in pass `pass` of the operation that calls it.
+    /// For the body of a function, of which `call` says with which element, in pass `pass` of the operation
+    /// that calls it.
     pub(crate) fn within(&self, call: u64, pass: u64) -> Shared {
         let mut shared = self.clone();
         shared.feed = None;

@@ -155,8 +155,8 @@ impl Cursor {
         self.fed.is_some()
     }
 
-    /// Begins the next pass. What is left of this one, of the current split and of those leased ahead, will not be read by
-    /// anyone: their leases end as finished when the elements made of them are gone.
+    /// Begins the next pass. What is left of this one, of the current split and of those leased ahead, will
+    /// not be read by anyone: their leases end as finished when the elements made of them are gone.
     pub(crate) fn restart(&mut self) -> Result<(), ExecError> {
         match &mut self.fed {
             Some(fed) => {

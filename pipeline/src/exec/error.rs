@@ -9,7 +9,8 @@ use thiserror::Error;
 /// Whatever a user's function returns as an error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A failed pipeline: what failed, where, and whose fault it is. One pointer wide, so that results stay small.
+/// A failed pipeline: what failed, where, and whose fault it is. One pointer wide, so that results stay
+/// small.
 #[derive(Debug, Clone, Error)]
 #[error("{0}")]
 pub struct ExecError(Box<Failure>);
@@ -32,7 +33,8 @@ pub struct Failure {
     pub place: SmallVec<[u32; 2]>,
     /// The user function's own account of how it got there.
     pub traceback: Option<String>,
-    /// Whether it is one element's, or the rest of one file's: the operation goes on behind it when it is asked again.
+    /// Whether it is one element's, or the rest of one file's: the operation goes on behind it when it is
+    /// asked again.
     pub of_element: bool,
     /// The error of another library that this one stands for, for callers that know its type.
     pub cause: Option<Arc<dyn std::error::Error + Send + Sync>>,

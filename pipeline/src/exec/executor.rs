@@ -24,7 +24,8 @@ use super::statistics::Statistics;
 use super::token::{self, FinishedSplit, Ledger};
 use super::write::{Written, write_element};
 
-/// Executes one graph for one task, on the thread that calls it and those of its prefetches and parallel maps.
+/// Executes one graph for one task, on the thread that calls it and those of its prefetches and parallel
+/// maps.
 ///
 /// Elements are handed out one by one ([`Executor::next`]) or written into packs ([`Executor::write`]);
 /// either way the count of them is what finished splits refer to. After an error nothing more is handed out.
@@ -160,8 +161,8 @@ impl Executor {
         self.measuring.drawing()
     }
 
-    /// The next element. The splits it stands for count as handed out when the caller drops it; its bytes count in the budget
-    /// until the next one is asked for and found.
+    /// The next element. The splits it stands for count as handed out when the caller drops it; its bytes
+    /// count in the budget until the next one is asked for and found.
     ///
     /// # Errors
     /// [`ExecError`], and the same again whenever asked.
@@ -203,7 +204,8 @@ impl Executor {
     /// Blocks for as long as producing them takes: `limit` 1 gives every element away as soon as it is there.
     ///
     /// # Errors
-    /// [`ExecError`], and the same again whenever asked. Elements written before it are in the pack and count.
+    /// [`ExecError`], and the same again whenever asked. Elements written before it are in the pack and
+    /// count.
     pub fn write(
         &mut self,
         layout: &Layout,
@@ -290,8 +292,8 @@ impl Executor {
         Ok(state.into_bytes())
     }
 
-    /// Puts a new executor where [`Executor::save`] left the old one: of the same graph and files, opened for the
-    /// same task, epoch and seed.
+    /// Puts a new executor where [`Executor::save`] left the old one: of the same graph and files, opened for
+    /// the same task, epoch and seed.
     ///
     /// # Errors
     /// [`StateError`] when the state is of another executor, or damaged. This one is of no further use then.

@@ -84,8 +84,8 @@ impl Faults {
         is_left_out
     }
 
-    /// Counts an element as left out, which stands for `marks` and failed with `error`; or, if that is not what is wanted,
-    /// abandons its splits and passes the failure on.
+    /// Counts an element as left out, which stands for `marks` and failed with `error`; or, if that is not
+    /// what is wanted, abandons its splits and passes the failure on.
     pub(crate) fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
         if self.passes_over(&error) {
             return Ok(());

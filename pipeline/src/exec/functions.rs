@@ -24,11 +24,11 @@ pub type MapCall = Arc<dyn Fn(Value) -> Result<Value, BoxError> + Send + Sync>;
 pub type SitedMapCall = Arc<dyn Fn(Value, &Site<'_>) -> Result<Value, BoxError> + Send + Sync>;
 /// The call of a predicate.
 pub type FilterCall = Arc<dyn Fn(&Value) -> Result<bool, BoxError> + Send + Sync>;
-/// The call of a flat_map function. It and what it opens end soon, with an error of kind `Cancelled`, when the flag is raised:
-/// whoever waits for anything listens to it.
+/// The call of a flat_map function. It and what it opens end soon, with an error of kind `Cancelled`, when
+/// the flag is raised: whoever waits for anything listens to it.
 pub type FlatMapCall = Arc<dyn Fn(Value, &Cancel) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
-/// The call of a flat_map function that asks where it is called. It and what it opens end soon, with an error of kind
-/// `Cancelled`, when the site's flag is raised.
+/// The call of a flat_map function that asks where it is called. It and what it opens end soon, with an error
+/// of kind `Cancelled`, when the site's flag is raised.
 pub type SitedFlatMapCall = Arc<dyn Fn(Value, &Site<'_>) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
 
 /// A map function prepared for its parameters and input.
@@ -78,10 +78,11 @@ pub type PrepareFlatMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedFlatMa
 /// Prepares a flat_map function that asks where it is called.
 pub type PrepareSitedFlatMap =
     dyn Fn(&Params, &ElementSpec) -> Result<PreparedSitedFlatMap, String> + Send + Sync;
-/// Opens one pass over a service. Passes of one execution are opened one after the other, the first by its epoch.
+/// Opens one pass over a service. Passes of one execution are opened one after the other, the first by its
+/// epoch.
 pub type OpenPass = Box<dyn FnMut(u64) -> Result<Box<dyn Source>, ExecError> + Send>;
-/// Connects to a service, once for each execution that reads it. It and what it opens end soon, with an error of kind
-/// `Cancelled`, when the flag is raised.
+/// Connects to a service, once for each execution that reads it. It and what it opens end soon, with an error
+/// of kind `Cancelled`, when the flag is raised.
 pub type OpenService = dyn Fn(&Params, &Cancel) -> Result<OpenPass, ExecError> + Send + Sync;
 
 /// A source that can be registered.
@@ -92,8 +93,8 @@ pub trait SourceFactory: Send + Sync {
     /// Why it refuses them.
     fn signature(&self, params: &Params) -> Result<SourceSignature, String>;
 
-    /// Opens the source at `positions`, which is `0..count` for a source read whole, `0..u64::MAX` where the
-    /// count is unknown or infinite, and a split's range where it is indexable.
+    /// Opens the source at `positions`: `0..count` for a source read whole, `0..u64::MAX` if the count is
+    /// unknown or infinite, and a split's range if it is indexable.
     ///
     /// # Errors
     /// [`ExecError`] when it cannot be opened.

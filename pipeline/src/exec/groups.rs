@@ -1,4 +1,5 @@
-//! Elements collected by key until there are enough of one. What a key is and what becomes of a group is not known here.
+//! Elements collected by key until there are enough of one. What a key is and what becomes of a group is not
+//! known here.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -40,7 +41,8 @@ impl Groups {
         }
     }
 
-    /// Adds an element; its group if it is full now. `size` says how many elements a group has, and is asked when one begins.
+    /// Adds an element; its group if it is full now. `size` says how many elements a group has, and is asked
+    /// when one begins.
     pub(crate) fn add(
         &mut self,
         key: i64,
@@ -136,8 +138,8 @@ impl Groups {
     }
 }
 
-/// The `i64` that `chain` makes of `item` in pass `pass`, for the operation `op`; `None` when it failed to and the element is to be
-/// left out.
+/// The `i64` that `chain` makes of `item` in pass `pass`, for the operation `op`; `None` when it failed to
+/// and the element is to be left out.
 pub(crate) fn number(
     op: &str,
     chain: &Chain,

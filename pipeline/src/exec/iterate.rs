@@ -10,8 +10,9 @@ use super::state::{StateError, StateReader, StateWriter};
 pub trait Iterate: Send {
     /// The next element; `None` at the end of the pass, and again whenever asked until [`Iterate::restart`].
     ///
-    /// Blocks for as long as producing the element takes. After an error that
-    /// [is passable](ExecError::is_passable) it goes on behind what failed; after any other the tree is of no further use.
+    /// Blocks for as long as producing the element takes. After an error that [is
+    /// passable](ExecError::is_passable) it goes on behind what failed; after any other the tree is of no
+    /// further use.
     ///
     /// # Errors
     /// [`ExecError`]; of kind `Cancelled` soon after the context's cancel was called.
@@ -34,7 +35,8 @@ pub trait Iterate: Send {
     /// [`StateError`] when something below cannot be put aside, or is too large.
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError>;
 
-    /// Puts a new tree where [`Iterate::save`] left the old one. Called at most once, before the first `next`.
+    /// Puts a new tree where [`Iterate::save`] left the old one. Called at most once, before the first
+    /// `next`.
     ///
     /// # Errors
     /// [`StateError`] when the state is not of this graph.
@@ -59,9 +61,11 @@ pub trait Iterate: Send {
 pub enum Further {
     /// They may yield elements.
     Open,
-    /// A later pass is being dealt out to other workers already: there is nothing to wait for before the next.
+    /// A later pass is being dealt out to other workers already: there is nothing to wait for before the
+    /// next.
     Behind,
-    /// Other readers share the passes, and may have had all of this one: that it was empty says nothing of the next.
+    /// Other readers share the passes, and may have had all of this one: that it was empty says nothing of
+    /// the next.
     Shared,
     /// None will ever yield anything.
     Nothing,

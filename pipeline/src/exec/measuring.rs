@@ -103,8 +103,8 @@ impl Measuring {
         })
     }
 
-    /// Returns whether the operation at `path` is a stage of its own, and not part of the one above or none at
-    /// all.
+    /// Returns whether the operation at `path` is a stage of its own, and not part of the one above or none
+    /// at all.
     fn is_stage(&self, path: &[usize]) -> bool {
         self.at(path)
             .is_some_and(|(graph, node)| !graph.is_passed_over(node))

@@ -131,8 +131,8 @@ fn common_dims(rows: &[Tensor], shape: &[Option<u64>]) -> Result<Vec<u64>, Strin
     Ok(dims)
 }
 
-/// Calls `copy` with the place of each run of items in a tensor of dimensions `from`, its place in one of `to`, which are as
-/// large or larger, and its length.
+/// Calls `copy` for each run of items: its place in a tensor of dimensions `from`, its place in one of `to`,
+/// which are no smaller, and its length.
 fn for_each_run(from: &[u64], to: &[u64], copy: &mut dyn FnMut(usize, usize, usize)) {
     fn runs(from: &[u64], to: &[u64], at: (usize, usize), copy: &mut dyn FnMut(usize, usize, usize)) {
         // Items exist in memory, so that their number fits.

@@ -3,11 +3,13 @@
 
 use super::random::{Draws, mix};
 
-/// Rounds of the network. Four hide the order; eight make the orders of a handful of positions equally likely.
+/// Rounds of the network. Four hide the order; eight make the orders of a handful of positions equally
+/// likely.
 const ROUNDS: u64 = 8;
 
-/// A generalised Feistel network over a grid of `columns` times `rows` cells, which are at least `count` and fewer than
-/// `count` and a column more. Cells beyond `count` are walked on from, so that every position has a place of its own.
+/// A generalised Feistel network over a grid of `columns` times `rows` cells, which are at least `count` and
+/// fewer than `count` and a column more. Cells beyond `count` are walked on from, so that every position has
+/// a place of its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Permutation {
     draws: Draws,

@@ -22,8 +22,8 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 /// How long an end waits for the input, which may be inside a user's function; then the thread is left to end
 /// itself.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// Elements read ahead at most, however many are asked for: the channel takes the memory for all of them at
-/// once, some 200 bytes each, and a thread that is thousands of elements ahead waits for nobody.
+/// Elements read ahead at most, however many are asked for: the channel allocates them all at once, some 200
+/// bytes each, and a thread that is thousands of elements ahead waits for nobody.
 pub(crate) const AHEAD_MAX: usize = 4096;
 
 /// An element in the buffer, and what it is charged.
@@ -55,8 +55,8 @@ pub(crate) enum Polled {
     Item(Held),
     /// Nothing yet: [`ReadAhead::arrivals`] tells when to ask again.
     Pending,
-    /// The input's end, or what it failed with. The answer is the same until a restart, unless the failure is passable: then
-    /// what follows it comes next.
+    /// The input's end, or what it failed with. The answer is the same until a restart, unless the failure is
+    /// passable: then what follows it comes next.
     Ended(Result<(), ExecError>),
 }
 
@@ -78,8 +78,8 @@ struct Handback {
 }
 
 impl ReadAhead {
-    /// Reads up to `size` elements of `input` ahead, each of which is `expected` to hold so much, for the operation `op`. Nothing
-    /// is read before the first poll.
+    /// Reads up to `size` elements of `input` ahead, each of which is `expected` to hold so much, for the
+    /// operation `op`. Nothing is read before the first poll.
     pub(crate) fn new(
         op: &'static str,
         size: usize,
@@ -127,7 +127,8 @@ impl ReadAhead {
         }
     }
 
-    /// Has the next element made although there is no memory left for it: for who can do nothing but wait for it.
+    /// Has the next element made although there is no memory left for it: for who can do nothing but wait for
+    /// it.
     pub(crate) fn want(&self) {
         self.allowance.want(self.taken.wrapping_add(1));
     }
@@ -148,7 +149,8 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// The next element, which whoever asks reads, or waits for if a thread is at it. There is never nothing yet.
+    /// The next element, which whoever asks reads, or waits for if a thread is at it. There is never nothing
+    /// yet.
     ///
     /// # Errors
     /// As [`ReadAhead::poll`].
@@ -178,7 +180,8 @@ impl ReadAhead {
         (self.ready.len() + running, self.size)
     }
 
-    /// Reads so many elements ahead from now on. Waits for the one that its thread is at, so it is for who waits for it anyway.
+    /// Reads so many elements ahead from now on. Waits for the one that its thread is at, so it is for who
+    /// waits for it anyway.
     pub(crate) fn resize(&mut self, size: usize) -> Result<(), ExecError> {
         self.pause()?;
         self.size = size.clamp(1, AHEAD_MAX);
@@ -333,8 +336,8 @@ struct Allowance {
     expected: Expected,
     /// Elements made so far.
     made: Arc<AtomicU64>,
-    /// Up to which one somebody waits for them, whatever memory there is. A number, because whoever wanted one that has arrived
-    /// meanwhile does not want another.
+    /// Up to which one somebody waits for them, whatever memory there is. A number, because whoever wanted
+    /// one that has arrived meanwhile does not want another.
     wanted: Arc<AtomicU64>,
 }
 

@@ -1,6 +1,7 @@
 //! One kind of operation, as the table of operations lists it.
 //!
-//! Owns the link from a name on the wire to what reads and prepares the operation. Refuses to know which kinds there are.
+//! Owns the link from a name on the wire to what reads and prepares the operation. Refuses to know which
+//! kinds there are.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -18,7 +19,8 @@ pub(crate) struct Room {
     pub(crate) names: &'static [&'static [&'static str]],
     /// Reads the operation from its parameters.
     pub(crate) decode: Decode,
-    /// Makes the operation of named parameters; `None` where a parameter is more than a number, a text or a list.
+    /// Makes the operation of named parameters; `None` where a parameter is more than a number, a text or a
+    /// list.
     pub(crate) named: Option<Named>,
     /// Prepares the operation to be executed.
     pub(crate) prepare: Prepare,

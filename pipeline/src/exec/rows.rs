@@ -48,8 +48,8 @@ impl Rows {
     }
 }
 
-/// `items` as one element: `join` makes the components of a batch of each component's rows, in order. `None` when they make
-/// none and are to be left out.
+/// `items` as one element: `join` makes the components of a batch of each component's rows, in order. `None`
+/// when they make none and are to be left out.
 pub(crate) fn joined(
     op: &str,
     items: Vec<Item>,

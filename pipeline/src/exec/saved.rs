@@ -30,8 +30,9 @@ pub enum SaveError {
     Exec(#[from] ExecError),
 }
 
-/// Executes `graph` to its end and saves its elements in the directory `path`, which is there afterwards whole or not at all;
-/// how many they were. [`Dataset::load`](crate::graph::Dataset::load) is the dataset of what was saved.
+/// Executes `graph` to its end and saves its elements in the directory `path`, which is there afterwards
+/// whole or not at all; how many they were. [`Dataset::load`](crate::graph::Dataset::load) is the dataset of
+/// what was saved.
 ///
 /// # Errors
 /// [`SaveError`]; of kind `Caller` when the directory is there already, or another process saves it.

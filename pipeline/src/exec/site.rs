@@ -6,13 +6,14 @@ use super::random::{Seeds, mix};
 /// Site at which a function is called or a source is opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Site<'s> {
-    /// A number to draw from: it follows from seed, epoch and position, so that workers with one seed draw the same; where there
-    /// is no seed, from the task as well.
+    /// A number to draw from: it follows from seed, epoch and position, so that workers with one seed draw
+    /// the same; where there is no seed, from the task as well.
     pub draw: u64,
-    /// The epoch, and the pass of the operation within it, as one number: without seed, task and position, so all tasks know it.
+    /// The epoch, and the pass of the operation within it, as one number: without seed, task and position, so
+    /// all tasks know it.
     pub pass: u64,
-    /// Raised when nobody waits for the outcome any more: whoever waits for anything listens to it, and ends with an error of
-    /// kind `Cancelled`.
+    /// Raised when nobody waits for the outcome any more: whoever waits for anything listens to it, and ends
+    /// with an error of kind `Cancelled`.
     pub cancel: &'s Cancel,
 }
 

@@ -1,5 +1,5 @@
-//! The failures that a pipeline has gone on after: counted by operation, the latest of them kept, and logged without
-//! flooding.
+//! The failures that a pipeline has gone on after: counted by operation, the latest of them kept, and logged
+//! without flooding.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

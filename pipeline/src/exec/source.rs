@@ -12,13 +12,14 @@ pub trait Source: Send {
     /// The next element; `None` at the end. Blocks for as long as it takes.
     ///
     /// # Errors
-    /// [`ExecError`], which ends the pipeline, or is tried again or left out, as [`Dataset::on_error`](crate::graph::Dataset::on_error)
-    /// says. A source that can be asked for what comes behind says so by [`ExecError::of_element`]; then that is one element, and
-    /// with any other error it is asked for nothing more.
+    /// [`ExecError`], which ends the pipeline, or is tried again or left out, as
+    /// [`Dataset::on_error`](crate::graph::Dataset::on_error) says. A source that can be asked for what comes
+    /// behind says so by [`ExecError::of_element`]; then that is one element, and with any other error it is
+    /// asked for nothing more.
     fn next(&mut self) -> Result<Option<Value>, ExecError>;
 
-    /// Passes over `count` elements, fewer at the end; those that fail are elements too, if the source goes on behind them. What is
-    /// overridden should not produce them.
+    /// Passes over `count` elements, fewer at the end; those that fail are elements too, if the source goes
+    /// on behind them. What is overridden should not produce them.
     ///
     /// # Errors
     /// As [`Source::next`].

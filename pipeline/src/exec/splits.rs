@@ -35,8 +35,8 @@ pub trait SplitSource: Send {
     /// [`SplitError`] when the dispatcher cannot be asked, or the task is gone.
     fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError>;
 
-    /// Takes what of `source` is leased to the task and was not asked for yet, because the task has left the pass that it is
-    /// of: nobody reads it, and it is finished at once. Blocks while more of it is under way.
+    /// Takes splits of `source` that are leased to the task and were not asked for, because the task has left
+    /// that pass: nobody reads it, and it is finished at once. Blocks while more of it is under way.
     ///
     /// # Errors
     /// As [`SplitSource::next`].
@@ -45,15 +45,15 @@ pub trait SplitSource: Send {
         Ok(Vec::new())
     }
 
-    /// The pass over `source` that is being dealt out, as far as the answers so far have told. Earlier ones have
-    /// nothing more to deal out and need not be asked for.
+    /// The pass over `source` that is being dealt out, as far as the answers so far have told. Earlier ones
+    /// have nothing more to deal out and need not be asked for.
     fn current(&self, source: u32) -> Option<u64> {
         let _ = source;
         None
     }
 
-    /// Returns whether no pass of any source has more splits for this task, whoever else may be given some: it
-    /// is to end with what it has begun. Once true, true for good.
+    /// Returns whether no pass of any source has more splits for this task, whoever else may be given some:
+    /// it is to end with what it has begun. Once true, true for good.
     fn is_draining(&self) -> bool {
         false
     }

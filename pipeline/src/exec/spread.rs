@@ -1,5 +1,5 @@
-//! A stack whose rows are computed by several threads, each straight into its place: those of the pool that are free, and the one
-//! that writes the stack, which waits for nobody that has not begun.
+//! A stack whose rows are computed by several threads, each straight into its place: those of the pool that
+//! are free, and the one that writes the stack, which waits for nobody that has not begun.
 #![expect(unsafe_code, reason = "several threads write one slice, each its part")]
 
 use std::fmt;
@@ -45,7 +45,8 @@ struct Written {
 }
 
 impl Spread {
-    /// `stack` as one whose rows are computed by the threads of `pool`, if it is a stack of rows that are yet to be computed.
+    /// `stack` as one whose rows are computed by the threads of `pool`, if it is a stack of rows that are yet
+    /// to be computed.
     pub(crate) fn of(stack: Tensor, pool: &Arc<Pool>, cancel: &Cancel) -> Tensor {
         let TensorData::Rows(rows) = stack.data() else {
             return stack;
@@ -108,8 +109,8 @@ impl fmt::Debug for Spread {
     }
 }
 
-// SAFETY: what the pointer points to is written by the thread alone that took the row, and the thread that lent it waits until all
-// rows that were taken are written: see `Writing::work`. The rest can be sent by itself.
+// SAFETY: only the thread that took the row writes through the pointer, and the lending thread waits until
+// all rows that were taken are written: see `Writing::work`. The rest can be sent by itself.
 unsafe impl Send for Writing {}
 // SAFETY: as above.
 unsafe impl Sync for Writing {}
@@ -118,12 +119,13 @@ impl Writing {
     /// Takes rows and writes them until there are none left. One that comes late does nothing.
     fn work(&self) {
         loop {
-            // Relaxed: it only says who has which row. What was written is seen by whoever locks `written` afterwards.
+            // Relaxed: it only says who has which row. What was written is seen by whoever locks `written`
+            // afterwards.
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(row) = self.rows.get(index) else { return };
-            // SAFETY: the row lies within the destination, whose length the rows divide, and its number was handed out once. The
-            // destination is lent to `fill`, which touches nothing of it and returns only when all rows are counted, and this one
-            // is counted below.
+            // SAFETY: the row lies within the destination, whose length the rows divide, and its number was
+            // handed out once. The destination is lent to `fill`, which touches nothing of it and returns
+            // only when all rows are counted, and this one is counted below.
             let place = unsafe {
                 std::slice::from_raw_parts_mut(self.place.add(index * self.row_bytes), self.row_bytes)
             };

@@ -108,7 +108,8 @@ impl StateWriter {
         self.check_size()
     }
 
-    /// Writes a failure that has come and not been told yet, if it can be passed over: any other is why nothing is saved.
+    /// Writes a failure that has come and not been told yet, if it can be passed over: any other is why
+    /// nothing is saved.
     pub(crate) fn failure(&mut self, error: &ExecError) -> Result<(), StateError> {
         if !error.is_passable() {
             return Err(error.clone().into());

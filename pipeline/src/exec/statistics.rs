@@ -41,7 +41,8 @@ pub struct Measured {
     pub bytes: u64,
     /// Failures that came instead of an element.
     pub failures: u64,
-    /// How long each element was waited for, in nanoseconds: what everything below took, as far as it was not done ahead.
+    /// How long each element was waited for, in nanoseconds: what everything below took, as far as it was not
+    /// done ahead.
     pub wait_ns: Quantiles,
     /// How large each element was, in bytes.
     pub element_bytes: Quantiles,

@@ -1,5 +1,5 @@
-//! The items of a string tensor: a handle each, or as Arrow lays them out, where making a handle of each would cost more than
-//! reading them. Which tensor they are of is not known here.
+//! The items of a string tensor: a handle each, or as Arrow lays them out, where making a handle of each
+//! would cost more than reading them. Which tensor they are of is not known here.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ struct Packed {
 }
 
 impl Strings {
-    /// Strings that lie in `bytes` one behind the other. `begins` says where: 4 (`width`) or 8 bytes for each, signed and
-    /// little-endian, and once more for where the last one ends. `None` if that cannot be.
+    /// Strings that lie in `bytes` one behind the other. `begins` says where: 4 (`width`) or 8 bytes for
+    /// each, signed and little-endian, and once more for where the last one ends. `None` if that cannot be.
     pub fn packed(bytes: Bytes, begins: Bytes, width: usize) -> Option<Strings> {
         let fits = matches!(width, 4 | 8) && !begins.is_empty() && begins.len().is_multiple_of(width);
         fits.then(|| Strings(Form::Packed(Arc::new(Packed { bytes, begins, width }))))

@@ -97,8 +97,8 @@ impl Drop for SplitToken {
 }
 
 impl Ledger {
-    /// Lets splits finish although elements of them failed: for a dataset that ignores errors. Those that it does not ignore
-    /// end it as a whole.
+    /// Lets splits finish although elements of them failed: for a dataset that ignores errors. Those that it
+    /// does not ignore end it as a whole.
     pub(crate) fn forgive(&self) {
         self.forgives.store(true, Ordering::Relaxed);
     }

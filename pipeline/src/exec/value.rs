@@ -310,7 +310,8 @@ impl Tensor {
         }
     }
 
-    /// Calls `each` with every item of a string tensor, in row-major order. Of other tensors it calls nothing.
+    /// Calls `each` with every item of a string tensor, in row-major order. Of other tensors it calls
+    /// nothing.
     pub fn for_each_string<'t>(&'t self, each: &mut dyn FnMut(&'t [u8])) {
         if self.dtype.item_bytes().is_some() {
             return;

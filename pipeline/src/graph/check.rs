@@ -1,4 +1,5 @@
-//! Rules that parameters of several operations obey by themselves. What depends on what comes in is the analysis'.
+//! Rules that parameters of several operations obey by themselves. What depends on what comes in is the
+//! analysis'.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::limits::{BUFFER_MAX, CYCLE_MAX, NAME_BYTES_MAX};

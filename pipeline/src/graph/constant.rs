@@ -1,5 +1,5 @@
-//! Tensors embedded in a graph, the data of `tensors` and `tensor_slices`: checked when they are made and when they are
-//! read back.
+//! Tensors embedded in a graph, the data of `tensors` and `tensor_slices`: checked when they are made and
+//! when they are read back.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};

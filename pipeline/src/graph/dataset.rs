@@ -24,10 +24,10 @@ pub struct Dataset {
 impl Dataset {
     /// Spreads what was just added over threads, keeping the order.
     ///
-    /// Calls of a map run on so many threads of the pool; [`AUTO`]: all of them. Neighbouring maps with the same schedule
-    /// run as one call. Of the datasets of an `interleave` so many are read ahead, each by a thread of its own, and the
-    /// others when it is their turn; [`AUTO`]: 16, and twice as many as long as that is faster, up to 128. As
-    /// `num_parallel_calls` of tf.data.
+    /// Calls of a map run on so many threads of the pool; [`AUTO`]: all of them. Neighbouring maps with the
+    /// same schedule run as one call. Datasets of an `interleave` that are prefetched, each by a thread of
+    /// its own; the others are read at their turn; [`AUTO`]: 16, and twice as many as long as that is faster,
+    /// up to 128. As `num_parallel_calls` of tf.data.
     pub fn parallel(mut self, threads: u32) -> Dataset {
         match self.schedule() {
             Some(schedule) => schedule.parallel = threads,
@@ -36,7 +36,8 @@ impl Dataset {
         self
     }
 
-    /// Lets what was just added yield elements in whatever order they are ready, if it is [`Dataset::parallel`].
+    /// Lets what was just added yield elements in whatever order they are ready, if it is
+    /// [`Dataset::parallel`].
     pub fn unordered(self) -> Dataset {
         self.in_order(false)
     }
@@ -46,8 +47,9 @@ impl Dataset {
         self.in_order(true)
     }
 
-    /// Has what was just added draw alike in every pass and epoch: a `shuffle`, `random` or `sample`. With a seed also
-    /// wherever it stands in a dataset, so that `take` and `skip` of one shuffled dataset have nothing in common.
+    /// Has what was just added draw alike in every pass and epoch: a `shuffle`, `random` or `sample`. With a
+    /// seed also wherever it stands in a dataset, so that `take` and `skip` of one shuffled dataset have
+    /// nothing in common.
     ///
     /// As `reshuffle_each_iteration=False` and `rerandomize_each_iteration=False` of tf.data.
     pub fn drawn_alike(mut self) -> Dataset {
@@ -61,11 +63,11 @@ impl Dataset {
         self
     }
 
-    /// Deals the sources out in splits of so many positions, 1 to 4096, instead of about 1024 splits a source; of files, each is
-    /// a split anyway. The smallest that was asked for holds for the whole dataset.
+    /// Deals the sources out in splits of so many positions, 1 to 4096, instead of about 1024 splits a
+    /// source; of files, each is a split anyway. The smallest that was asked for holds for the whole dataset.
     ///
-    /// Small splits balance workers better, and less is lost with one that dies; each costs the dispatcher and the workers some
-    /// microseconds, and 32 bytes in the header of every element that is made of it.
+    /// Small splits balance workers better, and less is lost with one that dies; each costs the dispatcher
+    /// and the workers some microseconds, and 32 bytes in the header of every element that is made of it.
     pub fn split_size(mut self, positions: u64) -> Dataset {
         self.split_size = Some(self.split_size.map_or(positions, |size| size.min(positions)));
         self
@@ -162,7 +164,8 @@ impl Dataset {
         (self.nodes.len() as u32).saturating_sub(1)
     }
 
-    /// The graph of what was built on the placeholder of a function's argument, for whoever wants to know what it yields.
+    /// The graph of what was built on the placeholder of a function's argument, for whoever wants to know
+    /// what it yields.
     ///
     /// # Errors
     /// [`GraphError`]: the first mistake in the chain.

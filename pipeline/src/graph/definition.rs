@@ -1,5 +1,5 @@
-//! Makes graphs: nodes in topological order, the last of which is the output. A graph that exists is valid: inputs precede their
-//! users, every node feeds exactly one other, and the limits hold.
+//! Makes graphs: nodes in topological order, the last of which is the output. A graph that exists is valid:
+//! inputs precede their users, every node feeds exactly one other, and the limits hold.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::error::GraphError;
@@ -60,7 +60,8 @@ impl Graph {
         sources
     }
 
-    /// The number of `node` in the graph as it was defined: what is drawn for it follows from that, and messages name it.
+    /// The number of `node` in the graph as it was defined: what is drawn for it follows from that, and
+    /// messages name it.
     pub(crate) fn origin(&self, node: usize) -> u32 {
         let origin = self.execution.origins.get(node).copied();
         // A graph has at most 4096 nodes.

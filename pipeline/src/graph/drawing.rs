@@ -1,5 +1,5 @@
-//! A dataset drawn for people: its operations as text and as DOT, with whatever is known of each beside it. What that is
-//! is decided by whoever asks.
+//! A dataset drawn for people: its operations as text and as DOT, with whatever is known of each beside it.
+//! What that is is decided by whoever asks.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt::{self, Write};
@@ -9,8 +9,8 @@ use super::error::GraphError;
 use super::tree::Graph;
 use super::tree::Role;
 
-/// The operations of a dataset in the order in which they are drawn: the output first, each above what it reads; the
-/// bodies of functions and all inputs but the first of several stand to the right.
+/// The operations of a dataset in the order in which they are drawn: the output first, each above what it
+/// reads; the bodies of functions and all inputs but the first of several stand to the right.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drawing {
     columns: Vec<&'static str>,
@@ -40,7 +40,8 @@ enum Edge {
 }
 
 impl Dataset {
-    /// The dataset drawn as text: see [`Graph::drawing`]. What each operation costs is known where it is executed.
+    /// The dataset drawn as text: see [`Graph::drawing`]. What each operation costs is known where it is
+    /// executed.
     ///
     /// # Errors
     /// [`GraphError`]: the first mistake in the chain.
@@ -55,8 +56,8 @@ impl Graph {
         self.drawing_with(Vec::new(), &mut |_| Vec::new())
     }
 
-    /// The graph with `columns`, of which `cells` says what they hold for the operation at a path: the nodes of the operations
-    /// whose bodies it is in, from the outside, and its own.
+    /// The graph with `columns`, of which `cells` says what they hold for the operation at a path: the nodes
+    /// of the operations whose bodies it is in, from the outside, and its own.
     pub fn drawing_with(
         &self,
         columns: Vec<&'static str>,
@@ -72,8 +73,8 @@ impl Graph {
 }
 
 impl Drawing {
-    /// Returns the places of the operations, in the order of the drawing: the nodes of those whose bodies they
-    /// are in, and their own.
+    /// Returns the places of the operations, in the order of the drawing: the nodes of those whose bodies
+    /// they are in, and their own.
     pub fn paths(&self) -> impl Iterator<Item = &[usize]> {
         self.stages.iter().map(|stage| &stage.path[..])
     }
@@ -83,7 +84,8 @@ impl Drawing {
         self.stages.iter().map(|stage| &stage.label[..])
     }
 
-    /// The drawing in the language of Graphviz: what is read points to its reader, the bodies of functions are dashed.
+    /// The drawing in the language of Graphviz: what is read points to its reader, the bodies of functions
+    /// are dashed.
     pub fn to_dot(&self) -> String {
         let mut dot = String::from("digraph dataset {\n  rankdir=BT;\n  node [shape=box];\n");
         for (index, stage) in self.stages.iter().enumerate() {

@@ -11,18 +11,20 @@ pub const RETRIES_MAX: u32 = 100;
 ///
 /// `tf.data`'s `ignore_errors` omits; it has no retries.
 ///
-/// Left out is what bad data and user functions are to blame for: an element whose map or predicate fails, an element that has no rows
-/// for `unbatch`, a batch whose elements do not stack, the rest of a dataset that `flat_map` or `interleave` was reading, a record that
-/// cannot be read, a file that cannot be opened, or the rest of one whose bytes are broken; an element that a registered source fails
-/// at and goes on behind, or what is left of its split, or of its pass where it has no splits. Each is counted by operation, and counts as
-/// read. What the caller, a limit, another process or this crate is to blame for always ends the pipeline: storage that is down loses
-/// no files.
+/// Left out is what bad data and user functions are to blame for: an element whose map or predicate fails; an
+/// element that has no rows for `unbatch`; a batch whose elements do not stack; the rest of a dataset that
+/// `flat_map` or `interleave` was reading; a record that cannot be read; a file that cannot be opened, or the
+/// rest of one whose bytes are broken; an element at which a registered source fails and continues; or what
+/// is left of its split, or of its pass if it has no splits. Each is counted by operation, and counts as
+/// read. What the caller, a limit, another process or this crate is to blame for always ends the pipeline:
+/// storage that is down loses no files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct ErrorPolicy {
-    /// Further attempts, each after a pause that grows from 1 to 100 ms; at most [`RETRIES_MAX`]. Of calls of functions, of opening
-    /// files, of reading them where storage fails (what is broken is not read again), and of registered sources, which are opened
-    /// anew and pass over what came before. What has read from its input cannot be tried again.
+    /// Further attempts, each after a pause that grows from 1 to 100 ms; at most [`RETRIES_MAX`]. Retries
+    /// apply to calls of functions, to opening files, and to reading them if storage fails; broken bytes are
+    /// not read again. They also apply to registered sources, which are opened again and skip what came
+    /// before. What has read from its input cannot be tried again.
     #[n(0)]
     pub retries: u32,
     /// Whether what still fails is left out.

@@ -13,7 +13,8 @@ use super::native::{
 use super::params::SpecField;
 
 impl Dataset {
-    /// Puts what `expr` computes in the place of the component `name`, or adds it to the dict that an element is.
+    /// Puts what `expr` computes in the place of the component `name`, or adds it to the dict that an element
+    /// is.
     pub fn with_component(self, name: impl Into<String>, expr: impl Into<Expr>) -> Dataset {
         self.with_components([(name, expr)])
     }
@@ -28,8 +29,9 @@ impl Dataset {
 
     /// Makes every element the one tensor that `expr` computes.
     ///
-    /// What the body of a `tf.data.Dataset.map` is. What an expression cannot compute of any such element is refused when the
-    /// dataset is analysed; what only one element shows is an error of that element. So it is for all methods here.
+    /// What the body of a `tf.data.Dataset.map` is. What an expression cannot compute of any such element is
+    /// refused when the dataset is analysed; what only one element shows is an error of that element. So it
+    /// is for all methods here.
     pub fn map_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.computed(Outputs::Single, [("", expr)])
     }
@@ -83,7 +85,8 @@ impl Dataset {
         self.changed(component, |of| of.cast(dtype))
     }
 
-    /// Makes the integers of a component vectors of `depth` items, 1 at their index and else 0, as [`Expr::one_hot`].
+    /// Makes the integers of a component vectors of `depth` items, 1 at their index and else 0, as
+    /// [`Expr::one_hot`].
     pub fn one_hot(self, component: impl Into<String>, depth: u64, dtype: Dtype) -> Dataset {
         self.changed(component, |of| of.one_hot(depth, dtype))
     }
@@ -138,11 +141,11 @@ impl Dataset {
         self.changed(component, |of| of.to_number(dtype))
     }
 
-    /// Parses the serialised `tf.train.Example` in `component`, or the vector of them, into its features. An element that is
-    /// nothing else becomes a dict of them; in a dict they take the place of the component.
+    /// Parses the serialised `tf.train.Example` in `component`, or the vector of them, into its features. An
+    /// element that is nothing else becomes a dict of them; in a dict they take the place of the component.
     ///
-    /// Works as `tf.io.parse_example` and `parse_single_example`. A feature that is missing and has no default, of another type, or of
-    /// another length than declared, is an error of its element.
+    /// Works as `tf.io.parse_example` and `parse_single_example`. A feature that is missing and has no
+    /// default, of another type, or of another length than declared, is an error of its element.
     pub fn parse_example(
         self,
         component: impl Into<String>,
@@ -154,8 +157,9 @@ impl Dataset {
         })
     }
 
-    /// Parses the serialised `tf.train.SequenceExample` in `component` into the features of its context and its feature
-    /// lists, as [`Dataset::parse_example`] does. Each list has a row for every one of its features.
+    /// Parses the serialised `tf.train.SequenceExample` in `component` into the features of its context and
+    /// its feature lists, as [`Dataset::parse_example`] does. Each list has a row for every one of its
+    /// features.
     ///
     /// Works as `tf.io.parse_single_sequence_example`.
     pub fn parse_sequence_example(
@@ -171,7 +175,8 @@ impl Dataset {
         })
     }
 
-    /// Parses the text of JSON in `component` into the fields that are declared, as [`Dataset::parse_example`] does.
+    /// Parses the text of JSON in `component` into the fields that are declared, as
+    /// [`Dataset::parse_example`] does.
     ///
     /// Text that is no JSON, and values that are missing or of another type, are errors of their element.
     pub fn parse_json(
@@ -192,7 +197,8 @@ impl Dataset {
         self.native(decode)
     }
 
-    /// Cuts the strings in `component`, a vector, into ragged parts: between `separator`s, or words between white space.
+    /// Cuts the strings in `component`, a vector, into ragged parts: between `separator`s, or words between
+    /// white space.
     ///
     /// Works as `tf.strings.split`.
     pub fn split_ragged(self, component: impl Into<String>, separator: Option<&str>) -> Dataset {
@@ -207,8 +213,8 @@ impl Dataset {
 
     /// Cuts the text in a component into tokens, of which the ids become a vector.
     ///
-    /// The counterpart of `tensorflow_text`'s tokenisers. Bytes that are no UTF-8 are an error of their element; a tokeniser that
-    /// cannot be read is refused when the dataset is opened.
+    /// The counterpart of `tensorflow_text`'s tokenisers. Bytes that are no UTF-8 are an error of their
+    /// element; a tokeniser that cannot be read is refused when the dataset is opened.
     pub fn tokenise(self, tokenise: Tokenise) -> Dataset {
         self.native(tokenise)
     }

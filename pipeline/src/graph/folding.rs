@@ -12,7 +12,7 @@ use super::spec::{node_specs, widened};
 use super::tree::Given;
 use super::tree::Graph;
 
-/// The number of times that the shapes of a state are made wider, a dimension at a time, until they describe
+/// The number of times that the shapes of a state are widened, one dimension at a time, until they describe
 /// the results of a function.
 const WIDENED_MAX: usize = 64;
 
@@ -33,7 +33,8 @@ impl Folding {
         })
     }
 
-    /// Returns what describes every state: the initial one and those that `next` finds in what the function makes.
+    /// Returns what describes every state: the initial one and those that `next` finds in what the function
+    /// makes.
     pub(crate) fn state(
         &self,
         given: &Given<'_>,

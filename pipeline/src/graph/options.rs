@@ -11,12 +11,13 @@ use super::settings::{Autotune, ExternalState, Threading};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct Options {
-    /// Whether operations that work in parallel keep the order of their elements unless they say otherwise themselves;
-    /// they do by default.
+    /// Whether operations that work in parallel keep the order of their elements unless they say otherwise
+    /// themselves; they do by default.
     #[n(0)]
     pub deterministic: Option<bool>,
-    /// How elements travel from workers over a network; by default as each worker is set, which is `Auto` unless it was told otherwise. Of a whole dataset only: what is
-    /// part of another dataset travels nowhere.
+    /// How elements travel from workers over a network; by default as each worker is set, which is `Auto`
+    /// unless it was told otherwise. Of a whole dataset only: what is part of another dataset travels
+    /// nowhere.
     #[n(1)]
     pub compression: Option<Travel>,
     /// Treatment of elements at which an operation fails, for all operations up to here that no option
@@ -46,7 +47,8 @@ impl Options {
     }
 }
 
-/// How elements travel over a network. What the tf.data service calls `AUTO`, `None` and `SNAPPY` is `Auto`, `Plain` and `Lz4`.
+/// How elements travel over a network. What the tf.data service calls `AUTO`, `None` and `SNAPPY` is `Auto`,
+/// `Plain` and `Lz4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Travel {

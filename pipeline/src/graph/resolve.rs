@@ -1,5 +1,5 @@
-//! Writes the signatures of registered functions into a graph, so that a process without those functions, such as a
-//! dispatcher, can analyse it.
+//! Writes the signatures of registered functions into a graph, so that a process without those functions,
+//! such as a dispatcher, can analyse it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -29,8 +29,8 @@ impl Graph {
         self.resolved_within(registry, None)
     }
 
-    /// The graph with the columns declared of all files that say themselves what they hold. Blocks on storage where `registry` looks
-    /// at files, and does nothing where none are to be looked at.
+    /// The graph with the columns declared of all files that say themselves what they hold. Blocks on storage
+    /// where `registry` looks at files, and does nothing where none are to be looked at.
     ///
     /// # Errors
     /// As [`Graph::facts`].

@@ -6,16 +6,17 @@ use minicbor::{Decode, Encode};
 /// Rewrites to apply before execution; none of them ever changes an element. All are on by default; switching
 /// one off shows its effect.
 ///
-/// `tf.data`'s `Options.experimental_optimization` has more: those that change what a seed draws, or that only help where
-/// operations are dispatched one by one, are not here. Its `map_and_batch_fusion` is what `batch` always does.
+/// `tf.data`'s `Options.experimental_optimization` has more: those that change what a seed draws, or that
+/// only help where operations are dispatched one by one, are not here. Its `map_and_batch_fusion` is what
+/// `batch` always does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct Rewrites {
     /// All that nothing below says otherwise of (`apply_default_optimizations`).
     #[n(0)]
     pub all: Option<bool>,
-    /// Whether operations that do nothing are removed (`noop_elimination`): `take` without end, `skip(0)`, `repeat(1)`, the
-    /// only shard, a shuffle of one element.
+    /// Whether operations that do nothing are removed (`noop_elimination`): `take` without end, `skip(0)`,
+    /// `repeat(1)`, the only shard, a shuffle of one element.
     #[n(1)]
     pub noops: Option<bool>,
     /// Whether a `take` of a `take` is one, and a `skip` of a `skip`.

@@ -9,10 +9,12 @@ use minicbor::{Decode, Encode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Schedule {
-    /// How many calls run, or datasets are read, at once: 1 = in the thread that pulls, 0 = [`AUTO`](crate::graph::AUTO).
+    /// How many calls run, or datasets are read, at once: 1 = in the thread that pulls, 0 =
+    /// [`AUTO`](crate::graph::AUTO).
     #[n(0)]
     pub parallel: u32,
-    /// Whether results keep the order that they would have with `parallel` 1; absent = as the dataset's [`Options`](crate::graph::Options) say.
+    /// Whether results keep the order that they would have with `parallel` 1; absent = as the dataset's
+    /// [`Options`](crate::graph::Options) say.
     #[n(1)]
     pub ordered: Option<bool>,
 }

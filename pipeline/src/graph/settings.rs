@@ -11,12 +11,13 @@ pub const PRIVATE_THREADS_MAX: u32 = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct Threading {
-    /// Threads of a pool of its own for its parallel maps (`private_threadpool_size`); absent or 0: the pool of the process, that is, of
-    /// the worker.
+    /// Threads of a pool of its own for its parallel maps (`private_threadpool_size`); absent or 0: the pool
+    /// of the process, that is, of the worker.
     #[n(0)]
     pub private_threads: Option<u32>,
-    /// Threads that one operation may use within one call (`max_intra_op_parallelism`). Native operations use one whatever is said here, and
-    /// registered functions as many as they like: it is kept for whoever reads the definition.
+    /// Threads that one operation may use within one call (`max_intra_op_parallelism`). Native operations use
+    /// one whatever is said here, and registered functions as many as they like: it is kept for whoever reads
+    /// the definition.
     #[n(1)]
     pub max_intra_op: Option<u32>,
 }
@@ -26,15 +27,16 @@ pub struct Threading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct Autotune {
-    /// Whether anything is; it is by default. If not, a map that leaves it open uses all threads of the pool, and a prefetch
-    /// that does holds two elements.
+    /// Whether anything is; it is by default. If not, a map that leaves it open uses all threads of the pool,
+    /// and a prefetch that does holds two elements.
     #[n(0)]
     pub enabled: Option<bool>,
-    /// Threads for all maps that leave it open (`cpu_budget`); by default as many as the pool has, and never more.
+    /// Threads for all maps that leave it open (`cpu_budget`); by default as many as the pool has, and never
+    /// more.
     #[n(1)]
     pub threads: Option<u32>,
-    /// Bytes that the buffers of the dataset may hold together (`ram_budget`), if that is less than what it is given where it is
-    /// executed.
+    /// Bytes that the buffers of the dataset may hold together (`ram_budget`), if that is less than what it
+    /// is given where it is executed.
     #[n(2)]
     pub ram_bytes: Option<u64>,
 }

@@ -109,7 +109,8 @@ pub(crate) fn widened(one: &TensorSpec, other: &TensorSpec) -> TensorSpec {
     }
 }
 
-/// `input` with the component `name` replaced by what `yields` makes of it, which is `None` unless it is what is `wanted`.
+/// `input` with the component `name` replaced by what `yields` makes of it, which is `None` unless it is what
+/// is `wanted`.
 pub(crate) fn replaced(
     op: &str,
     input: &ElementSpec,

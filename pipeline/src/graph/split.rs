@@ -1,4 +1,5 @@
-//! How the sources of a graph are dealt out in splits, and whether elements stay aligned with source positions.
+//! How the sources of a graph are dealt out in splits, and whether elements stay aligned with source
+//! positions.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::error::AnalysisError;

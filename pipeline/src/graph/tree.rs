@@ -1,7 +1,8 @@
-//! The graph of a dataset, and what it asks of its operations: names, parameters, rules, and what each makes of its input.
+//! The graph of a dataset, and what it asks of its operations: names, parameters, rules, and what each makes
+//! of its input.
 //!
-//! Owns the nodes of a graph and the trait that every operation implements in its room below `ops`. Refuses to know any operation,
-//! and how one is executed.
+//! Owns the nodes of a graph and the trait that every operation implements in its room below `ops`. Refuses
+//! to know any operation, and how one is executed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::any::Any;
@@ -91,7 +92,8 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns how calls are spread over threads, to be changed; `None` for an operation that runs in one thread.
+    /// Returns how calls are spread over threads, to be changed; `None` for an operation that runs in one
+    /// thread.
     fn schedule_mut(&mut self) -> Option<&mut Schedule> {
         None
     }
@@ -169,7 +171,8 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns why source positions cannot be followed through the operation, in a dataset whose options say `deterministic`.
+    /// Returns why source positions cannot be followed through the operation, in a dataset whose options say
+    /// `deterministic`.
     fn misaligns(&self, deterministic: bool) -> Option<&'static str> {
         let _ = deterministic;
         None
@@ -180,17 +183,20 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns whether the operation, with its parameters, yields exactly what it reads, so that it may be left out.
+    /// Returns whether the operation, with its parameters, yields exactly what it reads, so that it may be
+    /// left out.
     fn does_nothing(&self) -> bool {
         false
     }
 
-    /// Returns whether files that the operation reads leave it as they came, though in another order or number.
+    /// Returns whether files that the operation reads leave it as they came, though in another order or
+    /// number.
     fn passes_files(&self) -> bool {
         self.options().is_some()
     }
 
-    /// Returns whether the operation passes on elements of its input as they are: some, in another order or several times.
+    /// Returns whether the operation passes on elements of its input as they are: some, in another order or
+    /// several times.
     fn yields_its_input(&self) -> bool {
         false
     }
@@ -205,7 +211,8 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Makes the operation yield the same elements in the same order on all workers. What has no seed draws with `seed`.
+    /// Makes the operation yield the same elements in the same order on all workers. What has no seed draws
+    /// with `seed`.
     fn draw_alike(&mut self, seed: u64) {
         let _ = seed;
     }

@@ -12,14 +12,15 @@ pub(crate) const WITHOUT_SPLITS: &str =
 pub enum Splitting {
     /// In ranges of positions.
     Counted(Units),
-    /// One file a split, or a part of one where the reader can; which files there are is found out when an iteration is planned.
+    /// One file a split, or a part of one where the reader can; which files there are is found out when an
+    /// iteration is planned.
     Listed,
     /// The source cannot be divided, for this reason.
     Whole(String),
 }
 
-/// Positions dealt out in ranges of a fixed size: a pure function of their number, so that every worker and the
-/// dispatcher agree without being told.
+/// Positions dealt out in ranges of a fixed size: a pure function of their number, so that every worker and
+/// the dispatcher agree without being told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Units {
     positions: u64,

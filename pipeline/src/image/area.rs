@@ -44,7 +44,8 @@ impl Area {
         }
     }
 
-    /// Copies its rows from `pixels`, of rows of `width` pixels of `pixel_bytes`, to `destination`. It lies within them.
+    /// Copies its rows from `pixels`, of rows of `width` pixels of `pixel_bytes`, to `destination`. It lies
+    /// within them.
     pub(crate) fn copy(&self, pixels: &[u8], width: u32, pixel_bytes: usize, destination: &mut [u8]) {
         let (from_row, to_row) = (width as usize * pixel_bytes, self.width as usize * pixel_bytes);
         if to_row == 0 {

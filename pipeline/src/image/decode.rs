@@ -1,5 +1,6 @@
-//! Encoded pictures of any format: recognised by their first bytes, held against a limit of pixels before anything is
-//! allocated for them, and decoded to as many channels as are wanted. How a format is laid out is its own file's business.
+//! Encoded pictures of any format: recognised by their first bytes, checked against a limit of pixels before
+//! anything is allocated, and decoded to the wanted number of channels. How a format is laid out is its own
+//! file's business.
 //!
 //! Decoding is strict: a picture that is cut short or garbled is an error, never a picture that ends in grey.
 
@@ -65,12 +66,12 @@ impl<'b> Encoded<'b> {
         self.width
     }
 
-    /// Decodes `area`, which lies within the picture, to `channels`: 1 = grey, 3 = RGB, 4 = RGBA, 0 = as in the picture,
-    /// which may then be 2, grey and alpha. The same pixels as are in that area of the whole.
+    /// Decodes `area`, which lies within the picture, to `channels`: 1 = grey, 3 = RGB, 4 = RGBA, 0 = as in
+    /// the picture, which may then be 2, grey and alpha. The same pixels as are in that area of the whole.
     ///
     /// # Errors
-    /// The reason, as text. Of a JPEG that is decoded in part, what garbles only the rest goes unnoticed; that it is cut
-    /// short does not.
+    /// The reason, as text. Of a JPEG that is decoded in part, what garbles only the rest goes unnoticed;
+    /// that it is cut short does not.
     pub(crate) fn decode(self, area: Area, channels: u8) -> Result<Decoded, String> {
         if !area.fits(self.height, self.width) {
             return Err(format!(

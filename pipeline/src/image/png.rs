@@ -1,4 +1,5 @@
-//! PNG: of any colour type and depth, interlaced or not, to 8 bits a channel; of an animation the default picture.
+//! PNG: of any colour type and depth, interlaced or not, to 8 bits a channel; of an animation the default
+//! picture.
 
 use std::io::Cursor;
 

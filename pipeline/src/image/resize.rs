@@ -39,7 +39,8 @@ thread_local! {
     static RESIZER: RefCell<Resizer> = RefCell::new(Resizer::new());
 }
 
-/// Writes `area` of the picture at the size `height` x `width`. Pixels outside of the area have no part in the result.
+/// Writes `area` of the picture at the size `height` x `width`. Pixels outside of the area have no part in
+/// the result.
 ///
 /// # Errors
 /// The reason, as text, when sizes do not match.

@@ -88,8 +88,8 @@ pub(crate) fn prepare_of(name: &str) -> Option<Prepare> {
 impl Dataset {
     /// Makes a dataset of the operation `name` with parameters by name, over `inputs`: none for a source.
     ///
-    /// The way of front ends in other languages, which need no code of their own for a new operation. Whether the parameters
-    /// make sense, and whether the number of inputs is right, [`Dataset::graph`] checks.
+    /// The way of front ends in other languages, which need no code of their own for a new operation. Whether
+    /// the parameters make sense, and whether the number of inputs is right, [`Dataset::graph`] checks.
     ///
     /// # Errors
     /// [`OperationError`]: the operation is unknown, or its parameters are not those that it has.

@@ -11,7 +11,8 @@ const PART_BYTES_MAX: u64 = 256 << 20;
 /// Parts that are made of all files together, where they are large enough.
 const PARTS_WANTED: u64 = 1024;
 
-/// The parts of `files`, each as it is written where a path would stand. Those of one file are equally long but for the last.
+/// The parts of `files`, each as it is written where a path would stand. Those of one file are equally long
+/// but for the last.
 pub(super) fn parts(files: &[Listed]) -> Vec<Vec<u8>> {
     let total = files.iter().fold(0_u64, |total, file| {
         total.saturating_add(file.size_bytes.unwrap_or_default())

@@ -25,7 +25,8 @@ pub enum SourcePlan {
         /// The number of splits; 0 for a source that is read whole by every task.
         splits: u64,
     },
-    /// One split an item, whose payload it is: a file's path, or a [`FilePart`](crate::graph::FilePart) of one.
+    /// One split an item, whose payload it is: a file's path, or a [`FilePart`](crate::graph::FilePart) of
+    /// one.
     Listed {
         /// The payloads, in order.
         items: Vec<Vec<u8>>,
@@ -83,7 +84,8 @@ impl SplitPlan {
         self
     }
 
-    /// Puts all files back into the order of their names, so that a file's number does not depend on the pass.
+    /// Puts all files back into the order of their names, so that a file's number does not depend on the
+    /// pass.
     #[must_use]
     pub fn in_order(mut self) -> SplitPlan {
         for source in &mut self.sources {
@@ -96,7 +98,8 @@ impl SplitPlan {
     }
 }
 
-/// Plans an iteration of `graph`, listing its files, which are sorted until [`SplitPlan::shuffled`]. Blocks on `storage`.
+/// Plans an iteration of `graph`, listing its files, which are sorted until [`SplitPlan::shuffled`]. Blocks
+/// on `storage`.
 ///
 /// # Errors
 /// [`PlanError`] naming the pattern that matches nothing, or the source nobody registered.

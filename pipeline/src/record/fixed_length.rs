@@ -13,14 +13,15 @@ pub(crate) struct FixedLengthReader<R> {
     layout: FixedLength,
     /// Start of the next record.
     offset_bytes: u64,
-    /// Bytes read from there on: as many as stand behind the records, since only what follows them tells whether they do.
+    /// Bytes read from there on: as many as stand behind the records, since only what follows them tells
+    /// whether they do.
     ahead: Vec<u8>,
     is_at_start: bool,
 }
 
 impl<R: Read> FixedLengthReader<R> {
-    /// Reads records from `stream`, which is at `offset_bytes` of the uncompressed file: at its start, or where a record
-    /// begins.
+    /// Reads records from `stream`, which is at `offset_bytes` of the uncompressed file: at its start, or
+    /// where a record begins.
     pub(crate) fn new(stream: R, layout: FixedLength, offset_bytes: u64) -> FixedLengthReader<R> {
         FixedLengthReader {
             stream,
@@ -84,7 +85,8 @@ impl<R: Read> FixedLengthReader<R> {
     }
 }
 
-/// Refuses an uncompressed file of `file_bytes` that does not hold a whole number of records, before any of it is read.
+/// Refuses an uncompressed file of `file_bytes` that does not hold a whole number of records, before any of
+/// it is read.
 pub(crate) fn check_size(layout: &FixedLength, file_bytes: u64) -> Result<(), RecordError> {
     let around = layout.header_bytes + layout.footer_bytes;
     let records = file_bytes.checked_sub(around);

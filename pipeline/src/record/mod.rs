@@ -1,4 +1,5 @@
-//! Record files: how records lie in them, compressed or not. Knows bytes and offsets, neither graphs nor elements.
+//! Record files: how records lie in them, compressed or not. Knows bytes and offsets, neither graphs nor
+//! elements.
 //!
 //! - [`TfRecordWriter`] writes TFRecord files, `TfRecordReader` is its twin;
 //! - [`TfRecordFileWriter`] and `WebDatasetWriter` write whole files, which are there when they are finished;

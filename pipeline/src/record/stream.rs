@@ -21,7 +21,8 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// The bytes of `file` behind the first `offset_bytes`. Of a compressed file those are decompressed to be passed over.
+    /// The bytes of `file` behind the first `offset_bytes`. Of a compressed file those are decompressed to be
+    /// passed over.
     pub(crate) fn new(mut file: Object, compression: Compression, offset_bytes: u64) -> io::Result<Stream> {
         let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, file);
         let mut stream = match compression {

@@ -1,7 +1,8 @@
 //! TFRecord: each record behind its length and followed by a checksum, as TensorFlow writes it.
 //!
-//! `length: u64`, `masked_crc32c(length): u32`, `length` bytes, `masked_crc32c(bytes): u32`, all little-endian, one record
-//! after the other. The masked checksum is the CRC-32C rotated right by 15 bits plus `0xa282ead8`.
+//! `length: u64`, `masked_crc32c(length): u32`, `length` bytes, `masked_crc32c(bytes): u32`, all
+//! little-endian, one record after the other. The masked checksum is the CRC-32C rotated right by 15 bits
+//! plus `0xa282ead8`.
 
 use std::io::{self, BufRead, Write};
 
@@ -24,7 +25,8 @@ pub(crate) struct TfRecordReader<R> {
 }
 
 impl<R: BufRead> TfRecordReader<R> {
-    /// Reads records from `stream`, which is at `offset_bytes` of the uncompressed file, where a record begins.
+    /// Reads records from `stream`, which is at `offset_bytes` of the uncompressed file, where a record
+    /// begins.
     pub(crate) fn new(stream: R, offset_bytes: u64) -> TfRecordReader<R> {
         TfRecordReader { stream, offset_bytes }
     }
@@ -74,7 +76,8 @@ impl<R: BufRead> TfRecordReader<R> {
         Ok(Some((begin, record)))
     }
 
-    /// The next record, if all of it lies in the stream's buffer and nothing is wrong with it: then nothing is copied but the record.
+    /// The next record, if all of it lies in the stream's buffer and nothing is wrong with it: then nothing
+    /// is copied but the record.
     fn whole_in_buffer(&mut self) -> Option<(u64, Vec<u8>)> {
         // It is there already.
         let buffer = self.stream.fill_buf().ok()?;
@@ -144,8 +147,8 @@ impl<W: Write> TfRecordWriter<W> {
     /// Appends a record of any bytes.
     ///
     /// # Errors
-    /// What the writer fails with; of kind `InvalidInput` for a record of more than [`RECORD_BYTES_MAX`], which no reader of
-    /// this crate would take.
+    /// What the writer fails with; of kind `InvalidInput` for a record of more than [`RECORD_BYTES_MAX`],
+    /// which no reader of this crate would take.
     pub fn write(&mut self, record: &[u8]) -> io::Result<()> {
         let length = record.len() as u64;
         if length > RECORD_BYTES_MAX {

@@ -10,7 +10,8 @@ use crate::graph::Compression;
 use super::tfrecord::TfRecordWriter;
 use super::whole_file::WholeFile;
 
-/// Writes a TFRecord file. It has its name when it is finished; a writer that is dropped before leaves nothing.
+/// Writes a TFRecord file. It has its name when it is finished; a writer that is dropped before leaves
+/// nothing.
 #[derive(Debug)]
 pub struct TfRecordFileWriter {
     writer: TfRecordWriter<Compressor>,

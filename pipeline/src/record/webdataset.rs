@@ -7,7 +7,8 @@ use tar::{Builder, Header};
 
 use super::whole_file::WholeFile;
 
-/// Writes a WebDataset shard. It has its name when it is finished; a writer that is dropped before leaves nothing.
+/// Writes a WebDataset shard. It has its name when it is finished; a writer that is dropped before leaves
+/// nothing.
 pub struct WebDatasetWriter {
     builder: Builder<BufWriter<WholeFile>>,
     last_key: String,
@@ -29,8 +30,9 @@ impl WebDatasetWriter {
     /// Appends a sample: a file `key.extension` for each of its fields, in this order.
     ///
     /// # Errors
-    /// Of kind `InvalidInput` for a key that is empty, the last one's, or has a dot in its last part, where a reader would end
-    /// it, and for an extension that is empty, has a `/` in it or comes twice; else what the file system fails with.
+    /// Fails with `InvalidInput` for a key that is empty, equals the last one, or has a dot in its last part,
+    /// where readers end keys. The same holds for an extension that is empty, has a `/` in it or comes twice;
+    /// else what the file system fails with.
     pub fn write(&mut self, key: &str, fields: &[(&str, &[u8])]) -> io::Result<()> {
         check(key, &self.last_key, fields).map_err(|reason| {
             let message = format!("sample {key:?}: {reason}");

@@ -1,4 +1,5 @@
-//! A file that is there as a whole or not at all: written beside its place, and moved there when it is finished.
+//! A file that is there as a whole or not at all: written beside its place, and moved there when it is
+//! finished.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -9,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Files that this process has begun: their number makes names that no two of them share.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
-/// A file being written, which nobody sees under its name before [`WholeFile::finish`]. Dropped before that, it is gone.
+/// A file being written, which nobody sees under its name before [`WholeFile::finish`]. Dropped before that,
+/// it is gone.
 #[derive(Debug)]
 pub(super) struct WholeFile {
     file: File,

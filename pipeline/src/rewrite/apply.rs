@@ -1,5 +1,5 @@
-//! Applies rules to a graph from the sources to the output, until none applies. A rule looks at one operation and the one that it
-//! reads, and knows nothing of graphs.
+//! Applies rules to a graph from the sources to the output, until none applies. A rule looks at one operation
+//! and the one that it reads, and knows nothing of graphs.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;
@@ -17,9 +17,9 @@ impl Graph {
         self.rewritten_for(switches, false)
     }
 
-    /// The graph with full shuffles moved to their sources, and with what `switches` allow applied to it and to the bodies of its
-    /// functions. `is_fed` says that its sources are dealt out in splits. Its operations remember where they were, since draws
-    /// follow from that.
+    /// The graph with full shuffles moved to their sources, and with what `switches` allow applied to it and
+    /// to the bodies of its functions. `is_fed` says that its sources are dealt out in splits. Its operations
+    /// remember where they were, since draws follow from that.
     pub(crate) fn rewritten_for(&self, switches: Rewrites, is_fed: bool) -> Graph {
         // What a body says of itself holds in it; else what surrounds it does.
         let switches = self.rewrites().unwrap_or(switches);
@@ -60,8 +60,9 @@ struct Rewriting {
 }
 
 impl Rewriting {
-    /// Applies `rule` from the sources to the output. What an edit leaves is looked at again with the operation that reads
-    /// it. An edit removes a node, brings one nearer to the output, or does what is done once, so that this ends.
+    /// Applies `rule` from the sources to the output. What an edit leaves is looked at again with the
+    /// operation that reads it. An edit removes a node, brings one nearer to the output, or does what is done
+    /// once, so that this ends.
     fn apply(&mut self, rule: Rule) {
         let mut node = 0;
         while node < self.nodes.len() {
@@ -89,7 +90,8 @@ impl Rewriting {
         }
     }
 
-    /// Has the operation at `node`, which reads the one at `below` alone, read what that one reads, and that one it.
+    /// Has the operation at `node`, which reads the one at `below` alone, read what that one reads, and that
+    /// one it.
     fn swap(&mut self, below: usize, node: usize) {
         let (earlier, later) = self.nodes.split_at_mut(node);
         std::mem::swap(&mut earlier[below].op, &mut later[0].op);

@@ -1,7 +1,9 @@
-//! Casts move behind what only chooses elements or cuts pictures: fewer items are converted then, and what is buffered is no larger.
+//! Casts move behind what only chooses elements or cuts pictures: fewer items are converted then, and what is
+//! buffered is no larger.
 //!
-//! A cast never fails, draws nothing and leaves every other component alone, so that it does not matter whether it comes first.
-//! It stays below a `prefetch`, which takes its work to another thread, and below a `batch`, which writes the rows of what is below it.
+//! A cast never fails, draws nothing and leaves every other component alone, so that it does not matter
+//! whether it comes first. It stays below a `prefetch`, which takes its work to another thread, and below a
+//! `batch`, which writes the rows of what is below it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;
@@ -20,7 +22,8 @@ use crate::ops::skip::Skip;
 use crate::ops::take::Take;
 use crate::ops::take_while::TakeWhile;
 
-/// No type that is cast has larger items than this, but for complex numbers, which are no wider than what they are cast to.
+/// No type that is cast has larger items than this, but for complex numbers, which are no wider than what
+/// they are cast to.
 const WIDEST_BYTES: usize = 8;
 
 pub(crate) fn rule(op: &Op, below: &Op) -> Option<Edit> {

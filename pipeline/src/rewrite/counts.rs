@@ -1,4 +1,5 @@
-//! The first of the first elements are the first, and what comes behind what comes behind comes further behind.
+//! The first of the first elements are the first, and what comes behind what comes behind comes further
+//! behind.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;

@@ -1,8 +1,9 @@
-//! Full shuffles: those whose buffer takes in all that a source has, whose elements are found by their positions. They are executed
-//! as a permutation of the positions, so that nothing is held, and tasks that are dealt splits share one order.
+//! Full shuffles: those whose buffer takes in all that a source has, whose elements are found by their
+//! positions. They are executed as a permutation of the positions, so that nothing is held, and tasks that
+//! are dealt splits share one order.
 //!
-//! This is what such a shuffle is defined as, and no change that can be switched off: the permutation draws another order than
-//! a buffer would.
+//! This is what such a shuffle is defined as, and no change that can be switched off: the permutation draws
+//! another order than a buffer would.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::noop;
@@ -20,7 +21,8 @@ use crate::ops::tensor_slices::TensorSlices;
 use crate::ops::tensors::Tensors;
 
 impl Graph {
-    /// The source that the shuffle at `node` permutes, and its positions, if it stands right above one, or above others that do.
+    /// The source that the shuffle at `node` permutes, and its positions, if it stands right above one, or
+    /// above others that do.
     pub(crate) fn permuted(&self, node: usize) -> Option<(usize, u64)> {
         let mut smallest = shuffle_of(&self.nodes()[node].op)?;
         let mut below = node;
@@ -36,7 +38,8 @@ impl Graph {
     }
 }
 
-/// Moves full shuffles down to the source that they permute. `is_fed` says that its positions are dealt out in splits.
+/// Moves full shuffles down to the source that they permute. `is_fed` says that its positions are dealt out
+/// in splits.
 pub(crate) fn sink(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, is_fed: bool) {
     let mut node = 0;
     while node < nodes.len() {
@@ -84,7 +87,8 @@ fn is_full_here(nodes: &[Node], node: usize, is_fed: bool) -> bool {
     positions(&nodes[below].op).is_some_and(|positions| is_full(&smallest, positions, is_fed))
 }
 
-/// Makes a shuffle and a repetition of a full `shuffle_and_repeat` at `node`: nothing is left to be read ahead.
+/// Makes a shuffle and a repetition of a full `shuffle_and_repeat` at `node`: nothing is left to be read
+/// ahead.
 fn divide(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, node: usize) {
     let Some(both) = nodes[node].op.of::<ShuffleAndRepeat>().copied() else {
         return;
@@ -120,8 +124,8 @@ fn positions(op: &Op) -> Option<u64> {
     }
 }
 
-/// Returns whether a shuffle takes in so many positions. One that is drawn alike in all passes stays a buffer
-/// where everything is read, so that shuffles of other sources with its seed draw as it does.
+/// Returns whether a shuffle takes in so many positions. A shuffle that draws the same in all passes stays a
+/// buffer where everything is read. Other sources' shuffles with its seed then draw as it does.
 fn is_full(shuffle: &Shuffle, positions: u64, is_fed: bool) -> bool {
     // One element is nothing to shuffle: such a shuffle is left out.
     shuffle.buffer >= positions.max(2) && (is_fed || !shuffle.fixed)
@@ -137,7 +141,8 @@ fn least(one: Shuffle, other: Shuffle) -> Shuffle {
 }
 
 /// Returns whether a shuffle may change places with the operation that it reads: what that yields is the same
-/// in any order. User code may count its calls, which says something only where one process makes all of them.
+/// in any order. User code may count its calls, which says something only where one process makes all of
+/// them.
 fn passes(op: &Op, is_fed: bool) -> bool {
     let maps = op
         .of::<Map>()

@@ -1,6 +1,7 @@
 //! The operations that are executed together.
 //!
-//! Owns the rule for neighbouring maps, and for a batch that computes its rows in place. Refuses to know how either is executed.
+//! Owns the rule for neighbouring maps, and for a batch that computes its rows in place. Refuses to know how
+//! either is executed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::{Graph, Node};

@@ -1,5 +1,5 @@
-//! Changes of a graph before it is executed. Those that can be switched off never change its elements, their order, draws or errors.
-//! What is executed together is `exec`'s business, but for whether maps are.
+//! Changes of a graph before it is executed. Those that can be switched off never change its elements, their
+//! order, draws or errors. What is executed together is `exec`'s business, but for whether maps are.
 //!
 //! - [`apply`]: applies the rules, each of which looks at one operation and what it reads;
 //! - [`full_shuffles`]: shuffles that permute the positions of a source;

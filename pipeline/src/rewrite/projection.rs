@@ -1,7 +1,7 @@
 //! Columns of Parquet files that the map right behind the reader does not look at are not read.
 //!
-//! Elements keep their components, and those have no items: nobody sees them. A column in which something may be null is read all
-//! the same where a null is an error.
+//! Elements keep their components, and those have no items: nobody sees them. A column in which something may
+//! be null is read all the same where a null is an error.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;

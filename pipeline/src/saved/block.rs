@@ -1,5 +1,6 @@
-//! Blocks of elements: how many bytes are stored and unpacked, how many elements there are, checksums, and the elements, each
-//! behind its length. The end of a file is a block of no elements that says how many there were.
+//! Blocks of elements: how many bytes are stored and unpacked, how many elements there are, checksums, and
+//! the elements, each behind its length. The end of a file is a block of no elements that says how many there
+//! were.
 
 use std::io::{self, Read, Write};
 

@@ -1,5 +1,5 @@
-//! A directory of files of elements, its shards: written beside its place and moved there when it is whole, by one writer at
-//! a time. What a crash leaves is written anew by whoever comes next.
+//! A directory of files of elements, its shards: written beside its place and moved there when it is whole,
+//! by one writer at a time. What a crash leaves is written anew by whoever comes next.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -93,7 +93,8 @@ impl Folder {
         Ok(Begun::Writing(sink))
     }
 
-    /// Goes on to write what a sink wrote until its [`Sink::flush`] said `written`. `None` when that is not there.
+    /// Goes on to write what a sink wrote until its [`Sink::flush`] said `written`. `None` when that is not
+    /// there.
     pub(crate) fn resume(
         &self,
         spec: &ElementSpec,

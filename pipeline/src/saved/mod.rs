@@ -1,4 +1,5 @@
-//! Files of elements: a header, blocks of elements behind their checksums, and an end, without which a file is not whole.
+//! Files of elements: a header, blocks of elements behind their checksums, and an end, without which a file
+//! is not whole.
 //!
 //! - [`block`]: blocks, packed or not;
 //! - [`writer`], [`reader`]: one file;

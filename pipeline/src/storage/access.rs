@@ -1,8 +1,8 @@
 //! The files that may be read: an operator's list of folders, buckets and servers, without the addresses that
 //! only attackers use.
 //!
-//! Whoever submits datasets names paths that workers and the dispatcher open with their own rights. Knows paths and hosts, and opens
-//! nothing.
+//! Whoever submits datasets names paths that workers and the dispatcher open with their own rights. Knows
+//! paths and hosts, and opens nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::path::{Component, Path, PathBuf};
@@ -33,7 +33,8 @@ enum Allowed {
 }
 
 impl Access {
-    /// Access to what these prefixes name: absolute folders, or URLs such as `s3://bucket/train/` and `https://host/`. None: everything.
+    /// Access to what these prefixes name: absolute folders, or URLs such as `s3://bucket/train/` and
+    /// `https://host/`. None: everything.
     ///
     /// # Errors
     /// The prefix that is neither, or the folder that does not exist.
@@ -73,7 +74,8 @@ impl Access {
                 "it has `..` in it, and this process reads some folders only (--allow-path)".to_owned(),
             );
         }
-        // What exists of it, with its links resolved: a pattern's folders up to the first that is not a plain name.
+        // What exists of it, with its links resolved: a pattern's folders up to the first that is not a plain
+        // name.
         let existing = path.ancestors().find_map(|part| std::fs::canonicalize(part).ok());
         let is_inside = |allowed: &Allowed| match allowed {
             Allowed::Folder(folder) => existing.as_ref().is_some_and(|path| path.starts_with(folder)),

@@ -5,19 +5,22 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The settings of a [`Storage`](super::Storage). All but `allowed` concern files that are not of this machine.
+/// The settings of a [`Storage`](super::Storage). All but `allowed` concern files that are not of this
+/// machine.
 #[derive(Clone)]
 pub struct StorageConfig {
-    /// Settings of the stores, by the names that they have in the environment: `AWS_ENDPOINT_URL`, `GOOGLE_SERVICE_ACCOUNT`,
-    /// `AZURE_STORAGE_ACCOUNT_NAME`. They go before those of the environment, from which everything else is taken.
+    /// Settings of the stores, by the names that they have in the environment: `AWS_ENDPOINT_URL`,
+    /// `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`. They go before those of the environment, from
+    /// which everything else is taken.
     pub options: BTreeMap<String, String>,
-    /// Bytes asked for at once, 64 KiB to 1 GiB; default 4 MiB, which takes a few round trips of a busy store to bring.
+    /// Bytes asked for at once, 64 KiB to 1 GiB; default 4 MiB, which takes a few round trips of a busy store
+    /// to bring.
     pub block_bytes: u64,
-    /// Blocks of a file that are asked for ahead of a reader, 1 to 64; default 8. Only a reader that goes straight on and has
-    /// to wait gets as many.
+    /// Blocks of a file that are asked for ahead of a reader, 1 to 64; default 8. Only a reader that goes
+    /// straight on and has to wait gets as many.
     pub ahead_blocks: u64,
-    /// Bytes held for all open files together; default 256 MiB. Every open file may hold one block beyond it, so that none
-    /// stands still.
+    /// Bytes held for all open files together; default 256 MiB. Every open file may hold one block beyond it,
+    /// so that none stands still.
     pub memory_bytes: u64,
     /// How often a request is made that fails in a way that may pass; default 5.
     pub attempts: u32,
@@ -27,19 +30,21 @@ pub struct StorageConfig {
     pub connect: Duration,
     /// How long a block, or a page of a listing, may take with all attempts; default 2 minutes.
     pub deadline: Duration,
-    /// Bytes of a file that is fetched whole, to a temporary file, because its server answers no ranges; default 16 GiB.
+    /// Bytes of a file that is fetched whole, to a temporary file, because its server answers no ranges;
+    /// default 16 GiB.
     pub spool_bytes: u64,
     /// Keeps what was read on a local disk; default none.
     pub cache: Option<CacheConfig>,
-    /// The only files that are read: below these folders, or with URLs that begin like these. Default none, which allows everything
-    /// but servers by which clouds give machines their credentials.
+    /// The only files that are read: below these folders, or with URLs that begin like these. Default none,
+    /// which allows everything but servers by which clouds give machines their credentials.
     pub allowed: Vec<String>,
 }
 
 /// Settings of the cache of bytes that were read. Processes may share a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// A directory of its own, made if it is missing, with mode 0700. What lies in it may be deleted at any time.
+    /// A directory of its own, made if it is missing, with mode 0700. What lies in it may be deleted at any
+    /// time.
     pub directory: PathBuf,
     /// Limit on the length of all files in the directory: at least 64 MiB. The least recently used go first.
     ///

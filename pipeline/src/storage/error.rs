@@ -65,8 +65,8 @@ impl StorageError {
         }
     }
 
-    /// Returns the party to blame: the caller for an invalid path or missing rights, the data, as `NotFound`,
-    /// for a missing file, a peer for a failing server, a resource for a limit of this machine.
+    /// Returns the party to blame: the caller for an invalid path or missing rights; the data, as `NotFound`,
+    /// for a missing file; a peer for a failing server; a resource for a limit of this machine.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

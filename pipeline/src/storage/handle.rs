@@ -19,9 +19,9 @@ use super::object::Object;
 #[cfg(feature = "storage")]
 use super::remote::{Opened, Remote};
 
-/// Opens and lists files: of this machine by their paths, of stores by `s3://bucket/key`, `gs://`, `az://`, of servers by
-/// `http://` and `https://`. Cheap to clone; clones are the same storage, with one thread for requests, which starts with the
-/// first one and ends with the last clone and the last open file.
+/// Opens and lists files: of this machine by their paths, of stores by `s3://bucket/key`, `gs://`, `az://`,
+/// of servers by `http://` and `https://`. Cheap to clone; clones share the storage and one thread for
+/// requests. The thread starts with the first request and ends with the last clone and the last open file.
 #[derive(Debug, Clone, Default)]
 pub struct Storage {
     shared: Arc<Shared>,
@@ -117,8 +117,9 @@ impl Storage {
         }
     }
 
-    /// The files that the glob `pattern` matches, sorted by the bytes of their paths; at least one and at most [`FILES_MAX`](super::FILES_MAX).
-    /// Directories are not files. A server has no listing: its pattern is one file, and is not asked for. Blocks.
+    /// The files that the glob `pattern` matches, sorted by the bytes of their paths; at least one and at
+    /// most [`FILES_MAX`](super::FILES_MAX). Directories are not files. A server has no listing: its pattern
+    /// is one file, and is not asked for. Blocks.
     ///
     /// # Errors
     /// [`StorageError`]: it is no pattern, matches nothing or too much, or what it names cannot be listed.

@@ -4,7 +4,8 @@
 //! - [`Object`] is an open file: [`Read`](std::io::Read), [`Seek`](std::io::Seek), and reads at a position;
 //! - [`StorageError`] says which file, which bytes of it, why, and who is to blame;
 //! - `access` says which files may be read;
-//! - [`StorageConfig`] holds the settings; with the feature `storage`, `remote` makes the requests and `cache` keeps what came.
+//! - [`StorageConfig`] holds the settings; with the feature `storage`, `remote` makes the requests and
+//!   `cache` keeps what came.
 //!
 //! Refuses to know what is in a file.
 

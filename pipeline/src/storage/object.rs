@@ -9,10 +9,13 @@ use super::local::LocalFile;
 #[cfg(feature = "storage")]
 use super::remote::RemoteFile;
 
-/// An open file: of this machine, or of a store, whose bytes come in blocks, and before they are read if it is read straight on.
-/// It is the file that was opened: when a store's object changes meanwhile, reading it is an error. [`Read`] and [`Seek`] have a position, which begins at 0; [`Object::read_at`] has none. Buffer small reads.
+/// An open file: of this machine, or of a store, whose bytes come in blocks, and before they are read if it
+/// is read straight on. It is the file that was opened: when a store's object changes meanwhile, reading it
+/// is an error. [`Read`] and [`Seek`] have a position, which begins at 0; [`Object::read_at`] has none.
+/// Buffer small reads.
 ///
-/// A clone is the same file with a position of its own, as long as it is a file that has positions: a pipe has one, for all.
+/// A clone is the same file with a position of its own, as long as it is a file that has positions: a pipe
+/// has one, for all.
 #[derive(Clone)]
 pub struct Object {
     path: Arc<str>,

@@ -1,4 +1,5 @@
-//! Formats whose files say what is in them, or whose columns are declared, held against what was written into them.
+//! Formats whose files say what is in them, or whose columns are declared, held against what was written into
+//! them.
 
 #[cfg(feature = "csv")]
 mod csv;

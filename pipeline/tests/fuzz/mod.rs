@@ -1,5 +1,6 @@
-//! Fuzz targets of what the pipeline reads: definitions, saved states, files of every format, pictures, texts. `cargo test` replays their
-//! corpora and adds random inputs; CONTRIBUTING.md says how to search for new inputs.
+//! Fuzz targets of what the pipeline reads: definitions, saved states, files of every format, pictures,
+//! texts. `cargo test` replays their corpora and adds random inputs; CONTRIBUTING.md says how to search for
+//! new inputs.
 
 mod files;
 mod repaired;
@@ -56,7 +57,8 @@ fn drain(dataset: Dataset) {
                 .for_each(|tensor| drop(tensor.settled().unwrap())),
             Ok(None) => return,
             Err(error) => {
-                // A file without the table that is asked for may be the caller's fault, and an index may name files that are not there.
+                // A file without the table that is asked for may be the caller's fault, and an index may name
+                // files that are not there.
                 let is_blamed = matches!(error.kind(), ErrorKind::Data | ErrorKind::Caller);
                 assert!(is_blamed || error.to_string().contains("cannot open"), "{error}");
                 return;

@@ -1,6 +1,7 @@
 //! Files of stores and servers, over real connections.
 //!
-//! - `s3`: a server of S3 over a directory; `server`: an HTTP server that does what it is told, wrong things too
+//! - `s3`: a server of S3 over a directory; `server`: an HTTP server that does what it is told, wrong things
+//!   too
 //! - `reading`: what is read is what there is
 //! - `listing`: patterns match what they match on this machine
 //! - `failures`: what servers do wrong becomes an error that says what and where

@@ -89,7 +89,8 @@ pub(crate) fn failure(dataset: Dataset) -> (usize, String) {
     unreachable!()
 }
 
-/// Reads files that may be damaged to the end or the first error, which blames the data. Whether there was none.
+/// Reads files that may be damaged to the end or the first error, which blames the data. Whether there was
+/// none.
 pub(crate) fn survives(dataset: Dataset) -> bool {
     let mut executor = open(&dataset.graph().unwrap());
     for _ in 0..10_000 {

@@ -9,10 +9,11 @@ use millstream_pipeline::graph::{Cardinality, Params, SourceSignature};
 
 use super::{model_of, scalar, sum};
 
-/// `add`: adds its parameter to every item. `modulo`: the remainder of a scalar. `total`: adds up the components. `key`: the remainder of the sum.
-/// `up_to`: the numbers below a number. `length`: the first dimension. `running`: the
-/// sum of two components, and the second once more.
-/// `fails`: passes on what is no multiple of its parameter. `keep`: keeps elements whose sum has a rest. `below`: those whose sum is smaller.
+/// `add`: adds its parameter to every item. `modulo`: the remainder of a scalar. `total`: adds up the
+/// components. `key`: the remainder of the sum. `up_to`: the numbers below a number. `length`: the first
+/// dimension. `running`: the sum of two components, and the second once more. `fails`: passes on what is no
+/// multiple of its parameter. `keep`: keeps elements whose sum has a rest. `below`: those whose sum is
+/// smaller.
 pub(crate) fn functions() -> Functions {
     shaping()
         .with_map("add", |params, input| {

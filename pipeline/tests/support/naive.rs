@@ -120,7 +120,8 @@ fn rows(model: Model) -> Vec<Model> {
     }
 }
 
-/// The windows of elements whose sums have one remainder, in the order in which they are full; at the end what is left.
+/// The windows of elements whose sums have one remainder, in the order in which they are full; at the end
+/// what is left.
 fn grouped(input: &[Model], modulus: i64, size: usize) -> Vec<Vec<Model>> {
     let mut windows = Vec::new();
     let mut open: Vec<Vec<Model>> = vec![Vec::new(); modulus as usize];

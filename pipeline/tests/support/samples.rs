@@ -1,5 +1,5 @@
-//! A small dataset for every operation, with what it yields by a naive model: the table that `promises` goes through. A new
-//! operation needs a line here.
+//! A small dataset for every operation, with what it yields by a naive model: the table that `promises` goes
+//! through. A new operation needs a line here.
 
 use std::path::Path;
 

@@ -125,7 +125,8 @@ impl Graph {
         }
     }
 
-    /// Rows of every batch but the last, if it ends in an operation that says so and in others that leave rows alone.
+    /// Rows of every batch but the last, if it ends in an operation that says so and in others that leave
+    /// rows alone.
     #[getter]
     fn batch_size(&self) -> PyResult<Option<u64>> {
         let graph = self.definition()?;
@@ -147,7 +148,8 @@ impl Graph {
         Ok(graph.nodes().iter().any(|node| node.op.is::<ServiceReader>()))
     }
 
-    /// The share of one of `count` readers: divided by `files`, `elements`, `files_or_elements`, or where a `hint` says.
+    /// The share of one of `count` readers: divided by `files`, `elements`, `files_or_elements`, or where a
+    /// `hint` says.
     fn sharded(&self, by: &str, count: u64, index: u64) -> PyResult<Graph> {
         let by = match by {
             "files" => ShardBy::Files,

@@ -90,7 +90,8 @@ impl Graph {
         self.step(|dataset| dataset.json_lines(json))
     }
 
-    /// `like`, here and below: a pattern of files to look their columns up in, where none are declared and listed.
+    /// `like`, here and below: a pattern of files to look their columns up in, where none are declared and
+    /// listed.
     #[pyo3(signature = (kind, names, declared, like, whole, skips_errors))]
     fn numpy_files(
         &self,

@@ -14,7 +14,8 @@ use crate::expr::{Expr, constant};
 use crate::failure::raise;
 use crate::{code, spec};
 
-/// Calls a function of Python to build what the library asks for. Its exception is kept, since the library has no place for it.
+/// Calls a function of Python to build what the library asks for. Its exception is kept, since the library
+/// has no place for it.
 struct Bodies {
     raised: Option<PyErr>,
 }

@@ -23,8 +23,8 @@ use crate::help;
 /// On one machine the cluster key is made on first use and found by itself; between machines
 /// give each process the same key (see `millstream key --help`).
 ///
-/// Results go to standard output, everything else to standard error. Every command ends with 0
-/// when it did what it was asked, 1 when it could not or was interrupted, and 2 when its flags are wrong.
+/// Results go to standard output, everything else to standard error. Every command exits with 0 on success, 1
+/// if it failed or was interrupted, and 2 if its flags are wrong.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -58,8 +58,9 @@ pub(crate) enum Command {
 /// The key of the command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KeyFlag {
-    /// The file with the cluster key or a role key. Without it, the variable MILLSTREAM_KEY names the file or is the key itself; without both, the
-    /// command uses the key in the user's own directory, creates it if there is none, and serves this machine only.
+    /// The file with the cluster key or a role key. Without it, the variable MILLSTREAM_KEY names the file or
+    /// is the key itself; without both, the command uses the key in the user's own directory, creates it if
+    /// there is none, and serves this machine only.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
 }
@@ -69,8 +70,8 @@ pub(crate) struct KeyFlag {
 pub(crate) struct IdentityFlags {
     #[command(flatten)]
     pub(crate) key: KeyFlag,
-    /// Refuses the certificates and keys that this file names, and closes their connections; the file is read again when it changes. See
-    /// `millstream key --help`.
+    /// Refuses the certificates and keys that this file names, and closes their connections; the file is read
+    /// again when it changes. See `millstream key --help`.
     #[arg(long, value_name = "FILE", env = "MILLSTREAM_REVOKED")]
     pub(crate) revoked: Option<PathBuf>,
 }
@@ -78,8 +79,9 @@ pub(crate) struct IdentityFlags {
 /// The files that datasets may name.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessFlag {
-    /// Reads files below this folder, or with URLs that begin like this (`s3://bucket/train/`, `https://host/`), and no others; repeat for
-    /// more. Without it everything is read that this user may read, but no server by which a cloud gives machines their credentials.
+    /// Reads files below this folder, or with URLs that begin like this (`s3://bucket/train/`,
+    /// `https://host/`), and no others; repeat for more. Without it everything is read that this user may
+    /// read, but no server by which a cloud gives machines their credentials.
     #[arg(long, value_name = "FOLDER|URL")]
     pub(crate) allow_path: Vec<String>,
 }
@@ -92,18 +94,18 @@ pub(crate) struct DispatcherArgs {
     pub(crate) bind: SocketAddr,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
-    /// Keeps its records in this directory and goes on from those it finds there: killed and started again, it loses
-    /// nothing. Without it they are in memory, and end with it.
+    /// Keeps its records in this directory and goes on from those it finds there: killed and started again,
+    /// it loses nothing. Without it they are in memory, and end with it.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) work_dir: Option<PathBuf>,
-    /// Appends to this file, as lines of JSON, who connected, registered a dataset, created a job, opened an iteration, joined as a worker
-    /// or shut the service down. Lines name the role, address and certificate, and no key.
+    /// Appends to this file, as lines of JSON, who connected, registered, created a job, opened an iteration,
+    /// joined as a worker or ended the service. Lines name the role, address and certificate, and no key.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) access: AccessFlag,
-    /// The workers that there are, for the static sharding policies; no others may register. A port may be left open:
-    /// HOST:%port% is one worker on that host, whatever its port.
+    /// The workers that there are, for the static sharding policies; no others may register. A port may be
+    /// left open: HOST:%port% is one worker on that host, whatever its port.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,...")]
     pub(crate) worker_addresses: Vec<String>,
     /// The way in which trainers and workers are placed: colocated, remote or hybrid. Where they are
@@ -115,8 +117,8 @@ pub(crate) struct DispatcherArgs {
         value_name = "MODE"
     )]
     pub(crate) deployment_mode: DeploymentMode,
-    /// Seconds of silence after which other readers no longer wait for a reader. A silent worker counts as dead after three
-    /// times as long; one whose process has ended is missed within about a second.
+    /// Seconds of silence after which other readers no longer wait for a reader. A silent worker counts as
+    /// dead after three times as long; one whose process has ended is missed within about a second.
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
     /// Seconds for which a dispatcher that is told to end the service waits for workers and readers to go.
@@ -136,15 +138,16 @@ pub(crate) struct Lifetimes {
     /// The time between two searches for unused records.
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) job_gc_check_interval_s: Duration,
-    /// Iterations that nobody reads, and jobs without any, are collected after this; `never`, or -1, keeps them.
+    /// Iterations that nobody reads, and jobs without any, are collected after this; `never`, or -1, keeps
+    /// them.
     #[arg(long, default_value = "300", value_name = "SECONDS|never", value_parser = parse_lifetime, allow_hyphen_values = true)]
     pub(crate) job_gc_timeout_s: Lifetime,
-    /// Also collects unfinished iterations under the sharding policy `dynamic`, which otherwise wait for a trainer that
-    /// comes back.
+    /// Also collects unfinished iterations under the sharding policy `dynamic`, which otherwise wait for a
+    /// trainer that comes back.
     #[arg(long)]
     pub(crate) gc_dynamic_sharding_jobs: bool,
-    /// Datasets that no job reads are collected after this and when the process that registered them is gone. Those
-    /// with an id of the user's choice stay until room is needed. `never`, or -1, keeps all.
+    /// Datasets that no job reads are collected after this and when the process that registered them is gone.
+    /// Those with an id of the user's choice stay until room is needed. `never`, or -1, keeps all.
     #[arg(long, default_value = "3600", value_name = "SECONDS|never", value_parser = parse_lifetime, allow_hyphen_values = true)]
     pub(crate) dataset_gc_timeout_s: Lifetime,
     /// Readers that are silent for this long are released.
@@ -195,11 +198,12 @@ pub(crate) struct WorkerArgs {
     /// The dispatcher to work for.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// The address to serve elements at; port 0 takes a free one. Beyond loopback only with an explicit --key.
+    /// The address to serve elements at; port 0 takes a free one. Beyond loopback only with an explicit
+    /// --key.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
-    /// The address that trainers reach this worker at. By default it is the bound one, or this machine's address on
-    /// the way to the dispatcher where 0.0.0.0 is bound.
+    /// The address that trainers reach this worker at. By default it is the bound one, or this machine's
+    /// address on the way to the dispatcher where 0.0.0.0 is bound.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
     #[command(flatten)]
@@ -207,51 +211,56 @@ pub(crate) struct WorkerArgs {
     /// Threads that compute; by default one a processor.
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
-    /// The Python that runs users' code, with the package millstream installed: started when there is code of Python to run. By
-    /// default what MILLSTREAM_PYTHON names, else the one beside this command, as in an environment that a wheel was installed into,
-    /// else python3 on the PATH.
+    /// The Python that runs users' code, with the package millstream installed: started when there is code of
+    /// Python to run. The default is the value of MILLSTREAM_PYTHON. Without it, it is the Python beside this
+    /// command, as in an environment with the wheel, else python3 on the PATH.
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
-    /// A variable of this environment that users' code sees, beside those of the interpreter, locale, libraries and frameworks; may be repeated.
-    /// `*` shows all of them but MILLSTREAM_KEY. MILLSTREAM_PYTHON_ENV names some, too, separated by commas.
+    /// A variable of this environment that users' code sees, beside those of the interpreter, locale,
+    /// libraries and frameworks; may be repeated. `*` shows all of them but MILLSTREAM_KEY.
+    /// MILLSTREAM_PYTHON_ENV names some, too, separated by commas.
     #[arg(long, value_name = "NAME")]
     pub(crate) python_env: Vec<String>,
-    /// How users' code of Python is kept from what this worker may do. `limits`: time, memory and processes. `strict`: it also reads only
-    /// Python, its libraries and what --allow-path names, writes only to a folder of its own, and opens no connection (Linux 5.13 or
-    /// later). Without it, what MILLSTREAM_ISOLATION says, else `limits`.
+    /// How users' code of Python is kept from what this worker may do. `limits`: time, memory and processes.
+    /// `strict`: it also reads only Python, its libraries and the paths of --allow-path. It writes only to a
+    /// folder of its own, and opens no connection (Linux 5.13 or later). Without it, what
+    /// MILLSTREAM_ISOLATION says, else `limits`.
     #[arg(long, value_name = "limits|strict")]
     pub(crate) isolation: Option<String>,
     /// Bytes of elements that wait, are on their way, or are kept for the trainers of a cross-trainer cache.
     #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
     pub(crate) memory_bytes: usize,
-    /// Bytes of these that each task with the cross-trainer cache keeps, half of --memory-bytes at most; by default a quarter.
+    /// Bytes of these that each task with the cross-trainer cache keeps, half of --memory-bytes at most; by
+    /// default a quarter.
     #[arg(long, value_name = "BYTES")]
     pub(crate) cross_trainer_cache_bytes: Option<u64>,
-    /// Bytes of --memory-bytes that may be shared with readers of this host, who then need no copy; by default three quarters. 0:
-    /// they are served over the network too.
+    /// Bytes of --memory-bytes that may be shared with readers of this host, who then need no copy; by
+    /// default three quarters. 0: they are served over the network too.
     #[arg(long, value_name = "BYTES")]
     pub(crate) shm_bytes: Option<usize>,
     /// Bytes of these that one task may share; by default half of --memory-bytes.
     #[arg(long, value_name = "BYTES")]
     pub(crate) shm_bytes_per_task: Option<usize>,
-    /// Makes shared memory of huge pages where the system has some set aside. Each task then takes its share as a whole.
+    /// Makes shared memory of huge pages where the system has some set aside. Each task then takes its share
+    /// as a whole.
     #[arg(long)]
     pub(crate) huge_pages: bool,
-    /// A directory for the socket that readers of this host come in by, where they are in containers that share it but no network
-    /// namespace. Made with mode 0700 if it is missing. By default there is no file.
+    /// A directory for the socket that readers of this host come in by, where they are in containers that
+    /// share it but no network namespace. Made with mode 0700 if it is missing. By default there is no file.
     #[arg(long, value_name = "DIR")]
     pub(crate) shm_dir: Option<PathBuf>,
-    /// Directory in which blocks of remote files (s3://, gs://, az://, http://) are kept after they were read, for all workers that
-    /// are given the same one; made if it is missing.
+    /// Directory that keeps blocks of remote files (s3://, gs://, az://, http://) after they were read.
+    /// Workers of one machine may share it; made if it is missing.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) cache_dir: Option<PathBuf>,
-    /// Bytes that the files in --cache-dir may have together, at least 64 MiB; what was used least recently goes first.
+    /// Bytes that the files in --cache-dir may have together, at least 64 MiB; what was used least recently
+    /// goes first.
     #[arg(long, default_value_t = 64 << 30, requires = "cache_dir", value_name = "BYTES")]
     pub(crate) cache_bytes: u64,
     #[command(flatten)]
     pub(crate) access: AccessFlag,
-    /// A label; repeat for more. Shown in `status`. Readers elsewhere leave a worker that is tagged COLOCATED, in any case, to
-    /// those of its process, unless they ask for all workers.
+    /// A label; repeat for more. Shown in `status`. Readers elsewhere leave a worker that is tagged
+    /// COLOCATED, in any case, to those of its process, unless they ask for all workers.
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
     pub(crate) tags: Vec<String>,
     /// Compression on the network, of datasets that do not say otherwise.
@@ -266,7 +275,8 @@ pub(crate) struct WorkerArgs {
     /// UDP payload of a packet, in bytes; found by probing when not given.
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
-    /// Seconds to wait for a dispatcher that is not there yet. One that was there is looked for as long as the worker lives.
+    /// Seconds to wait for a dispatcher that is not there yet. One that was there is looked for as long as
+    /// the worker lives.
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
     /// Ends when standard input closes; for programs that start it.
@@ -310,8 +320,8 @@ pub(crate) struct ReadArgs {
     /// Elements of one batch; 0 for single elements.
     #[arg(long, default_value_t = 32, value_name = "ELEMENTS")]
     pub(crate) batch: u64,
-    /// Elements of the source in one split, 1 to 4096; by default as many as make about 1024 splits. For --range under
-    /// `dynamic`.
+    /// Elements of the source in one split, 1 to 4096; by default as many as make about 1024 splits. For
+    /// --range under `dynamic`.
     #[arg(long, value_name = "ELEMENTS", requires = "range")]
     pub(crate) split_size: Option<u64>,
     /// The way in which the dataset is dealt out to the workers.
@@ -320,8 +330,9 @@ pub(crate) struct ReadArgs {
     /// Passes over the dataset.
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub(crate) epochs: u64,
-    /// The workers that are read: `any` or all; `host`: those of this machine; `auto`: all but those that are tagged COLOCATED,
-    /// which serve the programs that they run in. There is none in this program, which `local` would ask for.
+    /// The workers that are read: `any` or all; `host`: those of this machine; `auto`: all but those that are
+    /// tagged COLOCATED, which serve the programs that they run in. There is none in this program, which
+    /// `local` would ask for.
     #[arg(long, default_value = "auto", value_name = "WORKERS")]
     pub(crate) target_workers: TargetWorkers,
     /// Elements outstanding at most; 0 sizes it by itself.
@@ -342,22 +353,23 @@ pub(crate) struct ReadArgs {
     /// Elements of an epoch, in batches as they come; what is behind them is not read.
     #[arg(long, value_name = "COUNT")]
     pub(crate) steps: Option<u64>,
-    /// Reads through the cross-trainer cache, as this trainer: trainers that give the same --job-name get the same elements,
-    /// which are computed once. The dataset is repeated without end; each trainer stops after so many steps.
+    /// Reads through the cross-trainer cache, as this trainer: trainers that give the same --job-name get the
+    /// same elements, which are computed once. The dataset is repeated without end; each trainer stops after
+    /// so many steps.
     #[arg(long, value_name = "ID", requires_all = ["steps", "job_name"])]
     pub(crate) trainer_id: Option<String>,
     /// Reads workers of this machine over the network too, instead of sharing memory with them.
     #[arg(long)]
     pub(crate) no_shm: bool,
-    /// The end of an epoch of which splits were lost with a worker: `raise` ends the command with 1, `warn` says what was lost and goes
-    /// on, `ignore` goes on.
+    /// The end of an epoch of which splits were lost with a worker: `raise` ends the command with 1, `warn`
+    /// says what was lost and goes on, `ignore` goes on.
     #[arg(long, default_value = "raise", value_name = "raise|warn|ignore")]
     pub(crate) on_lost: OnLost,
     /// Seconds to wait for a dispatcher that is not there yet.
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
-    /// Seconds for which a dispatcher that was there may be out of reach; then the command fails. What workers have ready is read
-    /// meanwhile.
+    /// Seconds for which a dispatcher that was there may be out of reach; then the command fails. What
+    /// workers have ready is read meanwhile.
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
     pub(crate) dispatcher_timeout_s: f64,
 }
@@ -368,7 +380,8 @@ pub(crate) struct ExplainArgs {
     /// A file with the definition of a dataset, as `Graph::to_bytes` writes it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "range", "dataset"])]
     pub(crate) definition: Option<PathBuf>,
-    /// The dataset of this id, as it is registered with the service of --dispatcher. Asks for a key that may register datasets.
+    /// The dataset of this id, as it is registered with the service of --dispatcher. Asks for a key that may
+    /// register datasets.
     #[arg(long, value_name = "ID", conflicts_with_all = ["files", "range"])]
     pub(crate) dataset: Option<String>,
     /// The dispatcher to ask for it.
@@ -390,8 +403,8 @@ pub(crate) struct ExplainArgs {
     /// Elements of one batch, of --files and --range; 0 for single elements.
     #[arg(long, default_value_t = 32, value_name = "ELEMENTS")]
     pub(crate) batch: u64,
-    /// Executes the dataset in this process for so many seconds, or to its end, and shows what each stage took. Functions that
-    /// only a worker's binary knows are not known here.
+    /// Executes the dataset in this process for so many seconds, or to its end, and shows what each stage
+    /// took. Functions that only a worker's binary knows are not known here.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) run_s: Option<f64>,
     /// Threads that compute; by default one a processor.
@@ -433,16 +446,19 @@ pub(crate) struct ShutdownArgs {
 pub(crate) struct KeyArgs {
     #[command(flatten)]
     pub(crate) key: KeyFlag,
-    /// Prints what a process of this role needs, and no more: `read` can read, `submit` can also run code on workers.
+    /// Prints what a process of this role needs, and no more: `read` can read, `submit` can also run code on
+    /// workers.
     #[arg(long, value_parser = ["read", "submit", "worker", "dispatcher"])]
     pub(crate) role: Option<String>,
-    /// Prints the public half of the key, which a key file may list so that the key's holders are accepted; see below.
+    /// Prints the public half of the key, which a key file may list so that the key's holders are accepted;
+    /// see below.
     #[arg(long, conflicts_with_all = ["role", "generate"])]
     pub(crate) public: bool,
     /// Makes a new cluster key, and prints it unless --out is given.
     #[arg(long, conflicts_with = "role")]
     pub(crate) generate: bool,
-    /// Writes the key to this new file, which only its owner can read, instead of printing it. A file that is there is left as it is.
+    /// Writes the key to this new file, which only its owner can read, instead of printing it. A file that is
+    /// there is left as it is.
     #[arg(long, value_name = "FILE", conflicts_with = "path")]
     pub(crate) out: Option<PathBuf>,
     /// Prints where the key of this user is kept.
@@ -459,8 +475,8 @@ pub(crate) struct DemoArgs {
     /// Worker processes.
     #[arg(long, default_value_t = 2, value_name = "COUNT")]
     pub(crate) workers: u32,
-    /// A directory of WebDataset tars of JPEGs (`.jpg`) with labels (`.cls`); without it the photographs that the command
-    /// brings with it.
+    /// A directory of WebDataset tars of JPEGs (`.jpg`) with labels (`.cls`); without it the photographs that
+    /// the command brings with it.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) data: Option<PathBuf>,
     /// Pictures of one batch.

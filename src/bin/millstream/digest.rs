@@ -1,4 +1,5 @@
-//! A digest of what was read that depends on the rows alone: not on their order, their batches or who computed them.
+//! A digest of what was read that depends on the rows alone: not on their order, their batches or who
+//! computed them.
 
 use millstream::element::{Dtype, Element, TensorView};
 
@@ -24,8 +25,8 @@ impl Digest {
         self.sum = self.sum.wrapping_add(mixed(hash));
     }
 
-    /// Adds the rows of an element, as far as these components of it go. With `is_batched`, a row is a place along the
-    /// leading dimension; else it is the whole element.
+    /// Adds the rows of an element, as far as these components of it go. With `is_batched`, a row is a place
+    /// along the leading dimension; else it is the whole element.
     pub(crate) fn add_element(
         &mut self,
         element: &Element,

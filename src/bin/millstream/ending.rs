@@ -1,4 +1,5 @@
-//! When a command should end, and how: a signal, or the end of standard input for those that a program starts.
+//! When a command should end, and how: a signal, or the end of standard input for those that a program
+//! starts.
 
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -73,8 +74,8 @@ impl std::fmt::Debug for BrakeState {
 }
 
 impl Brake {
-    /// Says what is to be done when the brake is pulled, which may have been; not any more what was said before. Must not
-    /// block.
+    /// Says what is to be done when the brake is pulled, which may have been; not any more what was said
+    /// before. Must not block.
     pub(crate) fn hold(&self, hold: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_pulled {
@@ -124,8 +125,8 @@ impl Ending {
         None
     }
 
-    /// Does what may block for long, on a thread of its own. If the command should end first, the brake is pulled, and the
-    /// thread is left behind when that does not end it soon.
+    /// Does what may block for long, on a thread of its own. If the command should end first, the brake is
+    /// pulled, and the thread is left behind when that does not end it soon.
     pub(crate) fn unless<T: Send + 'static>(
         &self,
         brake: &Brake,

@@ -1,4 +1,5 @@
-//! `millstream explain`: draws a dataset as it is executed and, having run it here for a while, what its stages cost.
+//! `millstream explain`: draws a dataset as it is executed and, having run it here for a while, what its
+//! stages cost.
 
 use std::io::Read;
 use std::sync::Arc;

@@ -99,7 +99,8 @@ pub(crate) fn load(flags: &IdentityFlags) -> Result<LoadedKey, String> {
     }
 }
 
-/// Has a crash leave no image of this process, which holds keys. The limit can be raised again, by `prlimit --core`.
+/// Has a crash leave no image of this process, which holds keys. The limit can be raised again, by `prlimit
+/// --core`.
 fn leave_no_core() {
     #[cfg(target_os = "linux")]
     {

@@ -37,8 +37,8 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-// quinn takes and frees a buffer for every packet it receives. The system's allocator gives large ones back to the
-// kernel each time, which costs a tenth of the throughput.
+// quinn takes and frees a buffer for every packet it receives. The system's allocator gives large ones back
+// to the kernel each time, which costs a tenth of the throughput.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

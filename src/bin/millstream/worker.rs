@@ -48,7 +48,8 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     worker.stop().map_err(|error| error.to_string())
 }
 
-/// The functions that datasets may name, with the Python that was asked for, or that this command was installed with.
+/// The functions that datasets may name, with the Python that was asked for, or that this command was
+/// installed with.
 fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     let builtin = functions::builtin(Some(key));
     #[cfg(target_os = "linux")]
@@ -69,11 +70,13 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     Ok(builtin)
 }
 
-/// Returns the interpreter that the arguments or the environment name, else the one installed with this command, else that of the `PATH`.
+/// Returns the interpreter that the arguments or the environment name, else the one installed with this
+/// command, else that of the `PATH`.
 #[cfg(target_os = "linux")]
 fn interpreter(args: &WorkerArgs) -> python::Interpreter {
     let asked_for = args.python.as_ref().map(python::Interpreter::new);
-    // Links to this command are followed: they may stand in a directory that has nothing to do with its environment.
+    // Links to this command are followed: they may stand in a directory that has nothing to do with its
+    // environment.
     let installed_with = || python::Interpreter::beside(&std::env::current_exe().ok()?);
     asked_for
         .or_else(python::Interpreter::named)

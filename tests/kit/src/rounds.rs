@@ -7,9 +7,11 @@ use proptest::test_runner::Config;
 /// The environment variable that multiplies the cases of every property test that states its number.
 const FACTOR: &str = "MILLSTREAM_ROUNDS";
 
-/// Returns the configuration of a property test that runs `cases` cases, times the variable `MILLSTREAM_ROUNDS`.
+/// Returns the configuration of a property test that runs `cases` cases, times the variable
+/// `MILLSTREAM_ROUNDS`.
 ///
-/// A number of cases in the source overrides `PROPTEST_CASES`, which therefore reaches only tests without one.
+/// A number of cases in the source overrides `PROPTEST_CASES`, which therefore reaches only tests without
+/// one.
 ///
 /// # Panics
 /// If the variable is set to anything but a positive integer.

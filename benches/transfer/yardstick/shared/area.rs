@@ -1,7 +1,7 @@
 //! Memory that the two processes of a yardstick share: words, and bells that a process sleeps at.
 //!
-//! It is a sealed memory file. The reader makes it; the producer, its child, opens it as a descriptor of its parent, so
-//! that it has no name and goes with the processes.
+//! It is a sealed memory file. The reader makes it; the producer, its child, opens it as a descriptor of its
+//! parent, so that it has no name and goes with the processes.
 #![expect(
     unsafe_code,
     reason = "a futex is a word of 32 bits, and shared memory is seen as words of 64"
@@ -17,8 +17,8 @@ use millstream::dataplane::transport::shm::{Mapping, Words};
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-/// How long a bell may stay silent: far longer than a busy machine keeps a process from running, and than the lowest
-/// `--rate` takes.
+/// How long a bell may stay silent: far longer than a busy machine keeps a process from running, and than the
+/// lowest `--rate` takes.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The memory.
@@ -52,8 +52,8 @@ impl Area {
     /// The bell at this word.
     pub(crate) fn bell(&self, at: usize) -> Bell<'_> {
         let word = &self.words()[at];
-        // SAFETY: the word lives as long as `self` and has the alignment and more than the size of 32 bits. It is used in no
-        // other way: both processes take it for a bell.
+        // SAFETY: the word lives as long as `self` and has the alignment and more than the size of 32 bits.
+        // It is used in no other way: both processes take it for a bell.
         let count = unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) };
         Bell { count }
     }

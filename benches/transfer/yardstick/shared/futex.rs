@@ -1,6 +1,8 @@
-//! How long a sleeping process takes to wake up: from before the system call that wakes it to its first instruction.
+//! How long a sleeping process takes to wake up: from before the system call that wakes it to its first
+//! instruction.
 //!
-//! What any hand-over to a sleeping reader takes at least, and so what the latency of a transport is held against.
+//! What any hand-over to a sleeping reader takes at least, and so what the latency of a transport is held
+//! against.
 
 use std::sync::atomic::Ordering;
 

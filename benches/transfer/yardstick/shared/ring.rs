@@ -1,7 +1,9 @@
-//! A bare ring between two processes: one descriptor an element, the element's stamps in its slot, a futex for who sleeps.
+//! A bare ring between two processes: one descriptor an element, the element's stamps in its slot, a futex
+//! for who sleeps.
 //!
-//! The ring is that of the data plane. Around it there is nothing: no leases (a slot is free when its descriptor was taken),
-//! no packs, no credits, no pipeline, no service. Either side spins a little before it sleeps.
+//! The ring is that of the data plane. Around it there is nothing: no leases (a slot is free when its
+//! descriptor was taken), no packs, no credits, no pipeline, no service. Either side spins a little before it
+//! sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,8 +1,8 @@
 //! The order of turns in a coordinated read: the same for every consumer, no matter when messages arrive.
 //!
-//! Consumers go through rounds, and in each round through the tasks that take part in it, by number. A task takes part from
-//! its start on, in as many rounds as it gives groups. Pure: told of starts and ends, answers with turns. Refuses to know
-//! elements, credits and links.
+//! Consumers go through rounds, and in each round through the tasks that take part in it, by number. A task
+//! takes part from its start on, in as many rounds as it gives groups. Pure: told of starts and ends, answers
+//! with turns. Refuses to know elements, credits and links.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,8 +71,9 @@ impl Schedule {
         self.is_open = true;
     }
 
-    /// A task that takes part from `start` on. Without a start, returns what the dispatcher is to be told: the first round
-    /// that this consumer has not begun, and does not begin before it knows the start. Asked again it says the same.
+    /// A task that takes part from `start` on. Without a start, returns what the dispatcher is to be told:
+    /// the first round that this consumer has not begun, and does not begin before it knows the start. Asked
+    /// again it says the same.
     pub(crate) fn add(&mut self, task: TaskId, start: Option<u64>) -> Result<Option<u64>, OutOfStep> {
         if self.taking.contains_key(&task) {
             return Ok(None);
@@ -151,9 +152,9 @@ impl Schedule {
         taking.is_some_and(|taking| taking.handed < taking.limit)
     }
 
-    /// Returns how many of the next `turns` turns each task has, whoever comes first coming first: what to ask
-    /// for if no more can be held. None behind the barrier: the task that is to start there may come before
-    /// others.
+    /// Returns how many of the next `turns` turns each task has, whoever comes first coming first: what to
+    /// ask for if no more can be held. None behind the barrier: the task that is to start there may come
+    /// before others.
     pub(crate) fn window(&self, turns: u64) -> Vec<(TaskId, u64)> {
         let coming: Vec<Coming> = self.turns.iter().filter_map(|turn| self.coming(*turn)).collect();
         let (Some(first), Some(last)) = (coming.first(), coming.last()) else {

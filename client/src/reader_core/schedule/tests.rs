@@ -1,4 +1,5 @@
-//! The schedule against a model that goes through rounds one by one, and among consumers that hear of everything late.
+//! The schedule against a model that goes through rounds one by one, and among consumers that hear of
+//! everything late.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -237,7 +238,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// C9, D7.3, D7.6: whatever a consumer hears late, it hands over what the others do, and nobody is stuck for good.
+    /// C9, D7.3, D7.6: whatever a consumer hears late, it hands over what the others do, and nobody is stuck
+    /// for good.
     #[test]
     fn all_consumers_hand_over_the_same_sequence(count in 1usize..4, tasks in 1..=TASKS, steps in steps()) {
         let mut world = World::new(count, tasks);

@@ -1,4 +1,5 @@
-//! A client's end of a link that is listened to: what was said and heard so far, to wait for, and packs to spoil.
+//! A client's end of a link that is listened to: what was said and heard so far, to wait for, and packs to
+//! spoil.
 
 use std::fmt;
 use std::sync::Arc;

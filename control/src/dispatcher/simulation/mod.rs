@@ -1,5 +1,5 @@
-//! The machine under virtual time, with workers, clients, deaths, partitions, restarts and retries at random, held
-//! against what was really delivered.
+//! The machine under virtual time, with workers, clients, deaths, partitions, restarts and retries at random,
+//! held against what was really delivered.
 //!
 //! | file | what it owns |
 //! |---|---|

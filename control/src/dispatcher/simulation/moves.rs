@@ -234,7 +234,8 @@ impl World {
                 if end {
                     state.pass += 1;
                 }
-                // C6.2: a worker that dies before it has answered for a client that is gone leaves what it held in doubt.
+                // C6.2: a worker that dies before it has answered for a client that is gone leaves what it
+                // held in doubt.
                 let row = self.machine.state.tables.tasks.get(&task);
                 if row.is_some_and(|row| !row.releasing.is_empty()) {
                     self.excuse_held();

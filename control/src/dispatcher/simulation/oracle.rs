@@ -12,8 +12,8 @@ pub(super) type SplitName = (u64, u64);
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     delivered: BTreeMap<SplitName, BTreeSet<u32>>,
-    /// Splits that may be given up though nobody saw them: somebody was gone, silent or not asked any more when they were
-    /// held, so that nobody can say what that one has seen.
+    /// Splits that may be given up though nobody saw them: somebody was gone, silent or not asked any more
+    /// when they were held, so that nobody can say what that one has seen.
     pub(super) excused: BTreeSet<SplitName>,
 }
 

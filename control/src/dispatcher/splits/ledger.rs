@@ -10,8 +10,9 @@ use super::Run;
 use crate::id::TaskId;
 use crate::planner::SplitPlan;
 
-/// The splits of one iteration. For every source and repetition reached: each split is either not yet dealt out, free
-/// again, held by a task or a removal, done, or lost; or it was skipped because a later repetition was asked for.
+/// The splits of one iteration. For every source and repetition reached: each split is either not yet dealt
+/// out, free again, held by a task or a removal, done, or lost; or it was skipped because a later repetition
+/// was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Ledger {
     /// The next lease.
@@ -119,8 +120,9 @@ impl Ledger {
         })
     }
 
-    /// Deals out up to `limit` splits: first those to be read again, of this repetition or an earlier one, then fresh ones.
-    /// None: this pass has no more (C5.3). A later repetition than the current one ends the current one (C5.4).
+    /// Deals out up to `limit` splits: first those to be read again, of this repetition or an earlier one,
+    /// then fresh ones. None: this pass has no more (C5.3). A later repetition than the current one ends the
+    /// current one (C5.4).
     pub(crate) fn lease(&mut self, source: u32, repetition: u64, limit: u64, dealing: Dealing) -> Vec<Run> {
         let number = source;
         let next_lease = &mut self.next_lease;
@@ -206,8 +208,8 @@ impl Ledger {
             .sum()
     }
 
-    /// Returns the repetition and index of the earliest split of source 0 that [`wanted`](Ledger::wanted) counts, and how many
-    /// there are of that source.
+    /// Returns the repetition and index of the earliest split of source 0 that [`wanted`](Ledger::wanted)
+    /// counts, and how many there are of that source.
     pub(crate) fn earliest_wanted(
         &self,
         wants_no_more: impl Fn(TaskId) -> bool,

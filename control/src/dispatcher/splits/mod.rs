@@ -1,4 +1,5 @@
-//! The books of one iteration's splits: pure numbers. They know no task but as the name of who gave splits back.
+//! The books of one iteration's splits: pure numbers. They know no task but as the name of who gave splits
+//! back.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -1,7 +1,8 @@
-//! A piece: consecutive splits leased together, with a bit for each that is still held and one for each that was seen.
+//! A piece: consecutive splits leased together, with a bit for each that is still held and one for each that
+//! was seen.
 //!
-//! However scattered its splits are delivered, as behind a shuffle, it takes a quarter of a byte for each, here and in the
-//! store, where it is written again with each change.
+//! A split takes a quarter of a byte here, however scattered the deliveries are, as after a shuffle. The
+//! store needs as much, and writes it again with each change.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};

@@ -40,7 +40,8 @@ impl Tables {
             next_job: JobId::FIRST,
             next_iteration: IterationId::FIRST,
             next_client: ClientId::FIRST,
-            // C1.8: workers outlive a dispatcher that forgets, and must not take its tasks for those of the next one.
+            // C1.8: workers outlive a dispatcher that forgets, and must not take its tasks for those of the
+            // next one.
             next_task: TaskId(TaskId::FIRST.0 + (boot.0 >> 32)),
             next_worker: WorkerId::FIRST,
         };
@@ -59,7 +60,8 @@ impl Tables {
         tables
     }
 
-    /// Returns the state that these records describe. `boot` counts only if none of them says which life it is.
+    /// Returns the state that these records describe. `boot` counts only if none of them says which life it
+    /// is.
     pub(crate) fn load(records: impl IntoIterator<Item = Record>, boot: BootId) -> Tables {
         let mut tables = Tables::new(boot);
         for record in records {
@@ -96,8 +98,8 @@ impl Tables {
             .expect("inserted at creation and never removed")
     }
 
-    /// Gives everybody a full timeout, as if it had been heard at `now`; clients, who look for a new dispatcher in steps of
-    /// seconds, as if at `clients_back` (C1.6, C6.8).
+    /// Gives everybody a full timeout, as if it had been heard at `now`; clients, who look for a new
+    /// dispatcher in steps of seconds, as if at `clients_back` (C1.6, C6.8).
     pub(crate) fn restart_clocks(&mut self, now: Moment, clients_back: Moment) {
         self.catalog.restart_clocks(now);
         self.clients.restart_clocks(clients_back);

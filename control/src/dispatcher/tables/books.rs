@@ -210,7 +210,8 @@ impl Books {
         }
     }
 
-    /// Takes the free splits out of an iteration's books, but for those from tasks of which `wants_no_more` holds.
+    /// Takes the free splits out of an iteration's books, but for those from tasks of which `wants_no_more`
+    /// holds.
     pub(crate) fn take_wanted(
         &mut self,
         iteration: IterationId,
@@ -221,8 +222,9 @@ impl Books {
     }
 }
 
-/// Returns how many of the available splits a task gets: so many that what it then has not started is at most its part, by its
-/// pace, of those that stay free (C5.1). So it never holds more than its share of what is left.
+/// Returns how many of the available splits a task gets: so many that what it then has not started is at most
+/// its part, by its pace, of those that stay free (C5.1). So it never holds more than its share of what is
+/// left.
 fn fair_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
     let (available, own) = (u128::from(available), u128::from(pace.per_1000_s));
     let all = u128::from(all).max(own).max(1);

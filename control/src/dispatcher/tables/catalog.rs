@@ -91,7 +91,8 @@ impl Catalog {
         self.datasets.len()
     }
 
-    /// Forgets the datasets with automatic ids of processes that are gone, if nobody has used them for `timeout` (C2.5).
+    /// Forgets the datasets with automatic ids of processes that are gone, if nobody has used them for
+    /// `timeout` (C2.5).
     pub(crate) fn collect_datasets(
         &mut self,
         now: Moment,
@@ -197,8 +198,8 @@ impl Catalog {
 
     /// Returns a job's parameters with the dataset of an existing job, if both datasets are one.
     ///
-    /// Trainers that run one program register its dataset each under an id of its own; of one definition they are one
-    /// dataset (C2.3).
+    /// Trainers that run one program register its dataset each under an id of its own; of one definition they
+    /// are one dataset (C2.3).
     pub(crate) fn in_terms_of(&self, existing: &JobRecord, wanted: JobParameters) -> JobParameters {
         let before = self.datasets.get(&existing.parameters.dataset);
         let now = self.datasets.get(&wanted.dataset);

@@ -1,7 +1,7 @@
 //! Everything the dispatcher remembers: tables with owners, each with its rows, its indexes and its clocks.
 //!
-//! Rows are stored; indexes follow from them, and clocks begin again with each life of the dispatcher. No owner knows another
-//! but by id: what concerns several is asked of [`Tables`], or done by the dispatcher.
+//! Rows are stored; indexes follow from them, and clocks begin again with each life of the dispatcher. No
+//! owner knows another but by id: what concerns several is asked of [`Tables`], or done by the dispatcher.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::dispatcher::moment::Moment;
 
-/// The latest moment of each key. Nothing of it is stored: after a restart, all keys begin with a full timeout (C1.6).
+/// The latest moment of each key. Nothing of it is stored: after a restart, all keys begin with a full
+/// timeout (C1.6).
 #[derive(Debug)]
 pub(crate) struct Stamps<K> {
     moments: BTreeMap<K, Moment>,

@@ -167,8 +167,8 @@ impl Workers {
 
     /// Returns the number of the worker that registers at `address` (C8.1).
     ///
-    /// The number is the worker's place in the fixed list. Without a list, it is the number of the worker that
-    /// was there before, or the next one.
+    /// The number is the worker's place in the fixed list. Without a list, it is the number of the worker
+    /// that was there before, or the next one.
     pub(crate) fn place_of(&self, address: &str, list: &WorkerAddresses) -> Result<u64, Error> {
         let workers = || self.rows.values();
         if list.is_empty() {
@@ -204,7 +204,8 @@ impl Workers {
         })
     }
 
-    /// Gives every worker a full timeout. A worker needs one silence to miss the dispatcher, so it has another to come back.
+    /// Gives every worker a full timeout. A worker needs one silence to miss the dispatcher, so it has
+    /// another to come back.
     pub(crate) fn restart_clocks(&mut self, now: Moment) {
         for row in self.rows.values() {
             if row.dead.is_none() {
@@ -251,8 +252,8 @@ impl WorkerRecord {
         }
     }
 
-    /// Returns whether the worker's number is its place in the list: always, unless the dispatcher was restarted with another
-    /// list.
+    /// Returns whether the worker's number is its place in the list: always, unless the dispatcher was
+    /// restarted with another list.
     pub(crate) fn keeps_place(&self, list: &WorkerAddresses) -> bool {
         list.is_empty() || list.admits(self.index, &self.address)
     }

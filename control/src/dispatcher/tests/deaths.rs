@@ -95,7 +95,8 @@ fn a_worker_that_says_goodbye_is_dead_at_once() {
 fn a_loop_that_is_late_gives_its_delay_to_everybody() {
     let (mut rig, workers, client) = rig();
     for _ in 0..20 {
-        // Each time the loop comes round, three seconds have passed, and of the heartbeats only those of one worker are here.
+        // Each time the loop comes round, three seconds have passed, and of the heartbeats only those of one
+        // worker are here.
         rig.now += Duration::from_secs(3);
         rig.event(Event::Woken);
         assert_eq!(removed(&rig), 0);

@@ -325,7 +325,8 @@ struct ModelIteration {
 #[derive(Debug, Default)]
 struct Model {
     iterations: BTreeMap<IterationId, ModelIteration>,
-    /// Each job's dataset, whether it is dynamic, what becomes of a pass that is left, and when it was last asked for.
+    /// Each job's dataset, whether it is dynamic, what becomes of a pass that is left, and when it was last
+    /// asked for.
     jobs: BTreeMap<JobId, (DatasetId, bool, Abandoned, u64)>,
     /// Whether its owner is gone (`None`: it has none), and since when it is idle.
     datasets: BTreeMap<DatasetId, (Option<bool>, u64)>,

@@ -1,4 +1,5 @@
-//! Coordinated reads: consumers that begin once, late tasks that all take in at once, removals that all agree on.
+//! Coordinated reads: consumers that begin once, late tasks that all take in at once, removals that all agree
+//! on.
 
 use std::time::Duration;
 

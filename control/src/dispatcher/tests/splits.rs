@@ -136,7 +136,8 @@ fn an_empty_answer_names_the_pass_that_is_dealt_out() {
     assert_eq!(lease(1, 1), (true, true, 70), "who lags need not ask for 2 to 69");
 }
 
-/// C6.1: a worker that went before it gave back what it had not begun holds both what its one reader has and what nobody has.
+/// C6.1: a worker that went before it gave back what it had not begun holds both what its one reader has and
+/// what nobody has.
 #[test]
 fn a_drained_client_says_what_it_has_of_a_worker_that_did_not_finish() {
     let mut rig = Rig::new();
@@ -164,7 +165,8 @@ fn a_drained_client_says_what_it_has_of_a_worker_that_did_not_finish() {
     assert_eq!(row(&rig), (0, 2, 98));
 }
 
-/// C6.1, C5.6: a client that has had its end is not asked any more, so what it may have seen is not read again.
+/// C6.1, C5.6: a client that has had its end is not asked any more, so what it may have seen is not read
+/// again.
 #[test]
 fn what_a_drained_client_may_have_seen_is_not_shown_to_another() {
     let mut rig = Rig::new();

@@ -17,7 +17,8 @@ use crate::split::{LeaseRange, Seen};
 /// Ranges in one report: at 19 bytes each, two lists of them fit a small request.
 const RANGES_MAX: usize = 1024;
 
-/// A reader's lease on an iteration. Signs of life are sent by themselves; dropping it releases it in the background.
+/// A reader's lease on an iteration. Signs of life are sent by themselves; dropping it releases it in the
+/// background.
 #[derive(Debug)]
 pub struct IterationHandle {
     reporter: IterationReporter,
@@ -70,10 +71,11 @@ impl IterationHandle {
         self.reporter.clone()
     }
 
-    /// The next thing the dispatcher says of the iteration: each task, removal and end once, also across reconnections.
+    /// The next thing the dispatcher says of the iteration: each task, removal and end once, also across
+    /// reconnections.
     ///
-    /// Never a [`ClientPush::Snapshot`]. Cancel-safe. At most 1024 wait here; a reader that falls behind misses none that
-    /// still matters.
+    /// Never a [`ClientPush::Snapshot`]. Cancel-safe. At most 1024 wait here; a reader that falls behind
+    /// misses none that still matters.
     ///
     /// # Errors
     /// The session has failed: the dispatcher restarted without its memory, or refuses us.
@@ -88,7 +90,8 @@ impl IterationHandle {
         }
     }
 
-    /// C9.5: the dispatcher repeats a verdict until it knows that it has arrived. If this report is lost, it comes again.
+    /// C9.5: the dispatcher repeats a verdict until it knows that it has arrived. If this report is lost, it
+    /// comes again.
     fn confirm_verdicts(&self, push: &ClientPush) {
         let verdicts = match push {
             ClientPush::TaskConcluded(verdict) => std::slice::from_ref(verdict),
@@ -240,7 +243,8 @@ impl IterationReporter {
         Ok(())
     }
 
-    /// When the dispatcher may have released this client, unless it is heard of before (C4.4). `None`: nobody knows.
+    /// When the dispatcher may have released this client, unless it is heard of before (C4.4). `None`: nobody
+    /// knows.
     pub fn lease_ends(&self) -> Option<tokio::time::Instant> {
         self.session.leases_end()
     }
@@ -254,8 +258,8 @@ impl IterationReporter {
         self.report(WireRequest::TaskDrained { client, task }).await
     }
 
-    /// Says from which round on this consumer of a coordinated read can take in a task that was told of without a start: the
-    /// first that its user has not begun, and does not begin before the start is known.
+    /// Says from which round on this consumer of a coordinated read can take in a task that was told of
+    /// without a start: the first that its user has not begun, and does not begin before the start is known.
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
@@ -269,7 +273,8 @@ impl IterationReporter {
         .await
     }
 
-    /// Says that this client has lost its link to the worker at this address, so that the dispatcher looks whether it lives.
+    /// Says that this client has lost its link to the worker at this address, so that the dispatcher looks
+    /// whether it lives.
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.

@@ -1,12 +1,13 @@
-//! The jobs that this process asked for. One that was collected because nobody read it is asked for again (C3.8), so that a
-//! trainer may pause between two passes for as long as it likes.
+//! The jobs that this process asked for. A job that was collected because nobody read it is created again
+//! (C3.8). A trainer may pause between two passes for as long as it likes.
 
 use std::collections::BTreeMap;
 
 use crate::id::JobId;
 use crate::job::JobParameters;
 
-/// Jobs remembered, the latest. Default reason: a process reads a few at a time, and each takes a few hundred bytes here.
+/// Jobs remembered, the latest. Default reason: a process reads a few at a time, and each takes a few hundred
+/// bytes here.
 const JOBS_MAX: usize = 1024;
 
 /// By the id that the process was given first, which it goes on using.

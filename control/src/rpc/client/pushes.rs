@@ -1,6 +1,7 @@
 //! A client's pushes, also behind a gap: when it did not take them, or the dispatcher could not be asked.
 //!
-//! Owns the box that they wait in and the pause between two attempts to fill it. Refuses to know what they say.
+//! Owns the box that they wait in and the pause between two attempts to fill it. Refuses to know what they
+//! say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,8 +58,8 @@ impl Pushes {
         }
     }
 
-    /// The next push. Behind a gap that is a snapshot (C4.2). Cancel-safe: a new box is opened, and a snapshot asked for,
-    /// in one go.
+    /// The next push. Behind a gap that is a snapshot (C4.2). Cancel-safe: a new box is opened, and a
+    /// snapshot asked for, in one go.
     ///
     /// # Errors
     /// Nobody can be asked any more.

@@ -34,8 +34,8 @@ pub struct DatasetInfo {
 
 /// A process that reads: its connection with the dispatcher, found again when lost.
 ///
-/// Every method waits for an answer, reconnecting if need be, for at most the request deadline of its [`SessionConfig`].
-/// None is undone by dropping its future: the request may still be carried out.
+/// Every method waits for an answer, reconnecting if need be, for at most the request deadline of its
+/// [`SessionConfig`]. None is undone by dropping its future: the request may still be carried out.
 #[derive(Debug)]
 pub struct Client {
     session: Arc<Session>,
@@ -73,7 +73,8 @@ impl Client {
     /// Registers a dataset: under this id, or under one that the dispatcher chooses.
     ///
     /// # Errors
-    /// The definition cannot be analysed, the id belongs to a different dataset, or this process may not submit.
+    /// The definition cannot be analysed, the id belongs to a different dataset, or this process may not
+    /// submit.
     pub async fn register_dataset(
         &self,
         id: Option<DatasetId>,
@@ -121,7 +122,8 @@ impl Client {
     /// The job of this name, created if there is none; without a name, a new job of one's own.
     ///
     /// # Errors
-    /// The named job differs, with all differences in the message; or this version does not support what is asked.
+    /// The named job differs, with all differences in the message; or this version does not support what is
+    /// asked.
     pub async fn find_or_create_job(
         &self,
         name: Option<String>,
@@ -146,13 +148,13 @@ impl Client {
         jobs.get(job).is_none_or(|known| known.name.is_some())
     }
 
-    /// Becomes a client of one pass of a job: `consumer` says which one, if it has several that read in step, and only then.
-    /// A pass that is over ends at once. A job that was collected meanwhile, since nobody read it for long, is asked for again
-    /// as it was asked for first; its passes then start anew.
+    /// Becomes a client of one pass of a job: `consumer` says which one, if it has several that read in step,
+    /// and only then. A pass that is over ends at once. A job that was collected meanwhile, since nobody read
+    /// it for long, is asked for again as it was asked for first; its passes then start anew.
     ///
     /// # Errors
-    /// There is no such job, its sources cannot be listed, it has no such consumer, or that one has begun already; or this
-    /// process has no worker that the job asks for, or has read the pass before.
+    /// There is no such job, its sources cannot be listed, it has no such consumer, or that one has begun
+    /// already; or this process has no worker that the job asks for, or has read the pass before.
     pub async fn open_iteration(
         &self,
         job: JobId,
@@ -226,7 +228,8 @@ impl Client {
         Ok(id)
     }
 
-    /// C3.8: asks for a job again whose id of late is not known any more. `None` if this process never asked for it.
+    /// C3.8: asks for a job again whose id of late is not known any more. `None` if this process never asked
+    /// for it.
     async fn ask_again(&self, job: JobId, gone: JobId) -> Result<Option<JobId>, Error> {
         let mut jobs = self.jobs.lock().await;
         let Some(known) = jobs.get(job).cloned() else {
@@ -241,8 +244,8 @@ impl Client {
         Ok(Some(current))
     }
 
-    /// Ends the service: its workers, its dispatcher, and whatever its clients read. Waits until the dispatcher is gone. It does not
-    /// matter whether somebody else has asked for it.
+    /// Ends the service: its workers, its dispatcher, and whatever its clients read. Waits until the
+    /// dispatcher is gone. It does not matter whether somebody else has asked for it.
     ///
     /// # Errors
     /// This process may not end it, or the dispatcher does not answer.

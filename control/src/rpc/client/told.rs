@@ -37,7 +37,8 @@ impl Told {
                 self.splits_lost += splits.iter().map(|range| range.count).sum::<u64>();
                 true
             }
-            // Behind a gap: the snapshot that is about to come names what was lost, and tells of the end behind it.
+            // Behind a gap: the snapshot that is about to come names what was lost, and tells of the end
+            // behind it.
             ClientPush::IterationFinished { splits_lost } if *splits_lost > self.splits_lost => false,
             ClientPush::IterationFinished { .. } => !std::mem::replace(&mut self.finished, true),
             ClientPush::WorkersLost { .. }
@@ -51,7 +52,8 @@ impl Told {
         if is_new { vec![push] } else { Vec::new() }
     }
 
-    /// A task is told of once; if it has no start yet, again with each snapshot, since the answer to it may have been lost.
+    /// A task is told of once; if it has no start yet, again with each snapshot, since the answer to it may
+    /// have been lost.
     fn news_of_task(&mut self, task: &TaskInfo) -> Vec<ClientPush> {
         let is_known = !self.tasks.insert(task.task);
         match task.start_round {

@@ -26,7 +26,8 @@ const LINES_MAX: usize = 4096;
 /// Longest text that a process chose, in bytes, as it is logged.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// A file of audit lines. Clones write to the same one; it is complete when the last is dropped and its thread has ended.
+/// A file of audit lines. Clones write to the same one; it is complete when the last is dropped and its
+/// thread has ended.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     lines: SyncSender<Value>,
@@ -43,7 +44,8 @@ pub(super) struct Asker {
 }
 
 impl AuditLog {
-    /// Appends to a file, which is created for its user alone if there is none. A program that rotates it may truncate it.
+    /// Appends to a file, which is created for its user alone if there is none. A program that rotates it may
+    /// truncate it.
     ///
     /// # Errors
     /// The file cannot be opened, or the system gives no thread.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use crate::dispatcher::{Action, Change, Key};
 use crate::error::Error;
 
-/// Between attempts to store: from this, doubling to the other. Each opens the store again, which reads all of it.
+/// Between attempts to store: from this, doubling to the other. Each opens the store again, which reads all
+/// of it.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
@@ -67,7 +68,8 @@ impl Backlog {
         self.actions
     }
 
-    /// Returns what is said to whoever asks for something that would have to be stored. It passes, so that reports are repeated.
+    /// Returns what is said to whoever asks for something that would have to be stored. It passes, so that
+    /// reports are repeated.
     pub(super) fn refusal(&self) -> Error {
         Error::unavailable(format!(
             "the store is full: {}: the dispatcher goes on by itself once there is room; what is being read is read on",

@@ -1,6 +1,8 @@
-//! The dispatcher's clock: the time that has passed, less the time in which its thread waited for a processor.
+//! The dispatcher's clock: the time that has passed, less the time in which its thread waited for a
+//! processor.
 //!
-//! A dispatcher on an overloaded host hears everybody late. By this clock others are silent only while it could have heard them.
+//! A dispatcher on an overloaded host hears everybody late. By this clock others are silent only while it
+//! could have heard them.
 
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -106,7 +108,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_starved_thread_has_a_slow_clock() {
-        // As many threads as there are processors, twice, so that each of them waits for half of the time or more.
+        // As many threads as there are processors, twice, so that each of them waits for half of the time or
+        // more.
         let count = 2 * thread::available_parallelism().map_or(1, usize::from);
         let busy = || {
             let mut clock = Clock::start();

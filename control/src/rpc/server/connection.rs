@@ -31,8 +31,8 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(15);
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Requests of one process that are worked on at a time; the next wait in its streams.
 const REQUESTS_MAX: usize = 64;
-/// The bytes and streams that one process may send ahead of the dispatcher (C1.12). A dispatcher may have thousands of processes, so what
-/// none of them is answered for must stay small.
+/// The bytes and streams that one process may send ahead of the dispatcher (C1.12). A dispatcher may have
+/// thousands of processes, so what none of them is answered for must stay small.
 pub(super) const PROCESS_LIMITS: PeerLimits = PeerLimits {
     stream_window_bytes: 2 * SMALL_BYTES_MAX as u32,
     connection_window_bytes: 4 * SMALL_BYTES_MAX as u32,
@@ -339,7 +339,8 @@ async fn ask(
     };
     let mut request = envelope.request.into_domain(facts)?;
     if let Request::Shutdown { by } = &mut request {
-        // C12.1: what it says of itself is worth what its word is, and leaves room for where it is, which we know.
+        // C12.1: what it says of itself is worth what its word is, and leaves room for where it is, which we
+        // know.
         let from = format!(" at {}", asker.address);
         by.truncate(by.floor_char_boundary(NAME_BYTES_MAX - from.len()));
         by.push_str(&from);
@@ -362,8 +363,8 @@ async fn ask(
         }
         return answer;
     }
-    // Nobody decides any more, and the connection is about to be closed. An error would be an answer; without one the peer asks again,
-    // whoever has come in this one's place.
+    // Nobody decides any more, and the connection is about to be closed. An error would be an answer; without
+    // one the peer asks again, whoever has come in this one's place.
     std::future::pending().await
 }
 

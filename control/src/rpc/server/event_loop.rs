@@ -111,7 +111,8 @@ impl EventLoop {
         }
     }
 
-    /// Runs until told to stop, or until the store fails: then nobody is served any more, and everybody is told why.
+    /// Runs until told to stop, or until the store fails: then nobody is served any more, and everybody is
+    /// told why.
     pub(super) async fn run(
         mut self,
         events: mpsc::Receiver<Input>,
@@ -211,7 +212,8 @@ impl EventLoop {
         }
     }
 
-    /// Carries out what a heartbeat or a question of the status leads to while the store is full: neither changes a record.
+    /// Carries out what a heartbeat or a question of the status leads to while the store is full: neither
+    /// changes a record.
     fn settle_unstored(&mut self) {
         let batch = self.dispatcher.take_batch();
         debug_assert!(batch.changes.is_empty());
@@ -348,7 +350,8 @@ impl EventLoop {
             admitted.send(()).ok();
         }
         for (answers, sequence, taken) in self.beats.drain(..) {
-            // A full queue means that the process does not listen; it then hears no answer to its signs of life either.
+            // A full queue means that the process does not listen; it then hears no answer to its signs of
+            // life either.
             answers.try_send(WirePush::Beat(sequence)).ok();
             // Fails when the process is gone.
             taken.send(()).ok();

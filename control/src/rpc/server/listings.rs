@@ -15,7 +15,8 @@ const AT_A_TIME_MAX: usize = 16;
 /// Listings that were given up and whose thread still hangs in a file system. Beyond it none begins.
 const HUNG_MAX: usize = 64;
 
-/// The listings under way. Dropping it gives them up; a thread that hangs in a file system stays until that lets it go.
+/// The listings under way. Dropping it gives them up; a thread that hangs in a file system stays until that
+/// lets it go.
 pub(super) struct Listings {
     planner: Arc<dyn Planner>,
     deadline: Duration,

@@ -14,7 +14,8 @@ use crate::id::SessionId;
 /// The hash of a process' certificate.
 pub(super) type ProcessId = [u8; 32];
 
-/// C15.6: sessions of one certificate, those that left lately included: three new ones a second for five minutes.
+/// C15.6: sessions of one certificate, those that left lately included: three new ones a second for five
+/// minutes.
 const SESSIONS_PER_PROCESS_MAX: usize = 1024;
 
 /// Why a connection under a session is refused.
@@ -57,7 +58,8 @@ struct Owner {
 }
 
 impl Owners {
-    /// Owners of at most `sessions_max` sessions without a connection, each for `kept` after its last connection.
+    /// Owners of at most `sessions_max` sessions without a connection, each for `kept` after its last
+    /// connection.
     pub(super) fn new(kept: Duration, sessions_max: usize) -> Owners {
         Owners {
             of_session: BTreeMap::new(),

@@ -1,7 +1,8 @@
 //! Asks the hosts of workers whether anything listens at their ports.
 //!
-//! A system answers a datagram to a port that nobody has open with a message that the sender's socket reports as a refused
-//! connection. Nobody answers for a host that is gone, or behind a firewall: then a probe says nothing.
+//! A system answers a datagram to a port that nobody has open with a message that the sender's socket reports
+//! as a refused connection. Nobody answers for a host that is gone, or behind a firewall: then a probe says
+//! nothing.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -36,7 +37,8 @@ impl Probes {
         }
     }
 
-    /// Returns the next worker of which it is known whether its port is closed. Cancel-safe. Waits while there is none.
+    /// Returns the next worker of which it is known whether its port is closed. Cancel-safe. Waits while
+    /// there is none.
     pub(super) async fn next(&mut self) -> (WorkerId, bool) {
         loop {
             match self.under_way.join_next().await {
@@ -49,7 +51,8 @@ impl Probes {
     }
 }
 
-/// Returns whether the system at this address says that nothing listens there; `None` if the question cannot be asked.
+/// Returns whether the system at this address says that nothing listens there; `None` if the question cannot
+/// be asked.
 async fn is_closed(address: &str) -> Option<bool> {
     let address = HostPort::from_str(address).ok()?;
     let mut closed = None;

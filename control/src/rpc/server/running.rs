@@ -20,20 +20,20 @@ use crate::planner::Planner;
 use crate::rpc::{ALPN, IDLE_TIMEOUTS};
 use crate::store::{Store, StoreError};
 
-/// The time for which a stopping server waits for its peers to learn of it. QUIC keeps a closed connection for
-/// three probe timeouts in case its last packets were lost. A peer that misses them notices the silence.
+/// The time for which a stopping server waits for its peers to learn of it. QUIC keeps a closed connection
+/// for three probe timeouts in case its last packets were lost. A peer that misses them notices the silence.
 const FAREWELL: Duration = Duration::from_millis(250);
 
 /// The settings of a dispatcher's server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The endpoint; by default 127.0.0.1 and any free port. The server replaces [`EndpointConfig::of_accepted`] by limits of its own, and
-    /// its connections outlast six idle timeouts.
+    /// The endpoint; by default 127.0.0.1 and any free port. The server replaces
+    /// [`EndpointConfig::of_accepted`] by limits of its own, and its connections outlast six idle timeouts.
     pub endpoint: EndpointConfig,
     /// The machine's limits and timeouts.
     pub dispatcher: DispatcherConfig,
-    /// Messages that may wait to be pushed to one process; one that takes none is reconnected. Default 4096: a start of as many
-    /// tasks at once fits.
+    /// Messages that may wait to be pushed to one process; one that takes none is reconnected. Default 4096:
+    /// a start of as many tasks at once fits.
     pub pushes_max: usize,
     /// The audit log. Default `None`: no log.
     pub audit: Option<AuditLog>,
@@ -50,7 +50,8 @@ impl Default for ServerConfig {
     }
 }
 
-/// A dispatcher that serves. Dropping it stops it without farewell; [`shutdown`](Server::shutdown) says goodbye.
+/// A dispatcher that serves. Dropping it stops it without farewell; [`shutdown`](Server::shutdown) says
+/// goodbye.
 #[derive(Debug)]
 pub struct Server {
     endpoint: Endpoint,
@@ -133,8 +134,8 @@ impl Server {
         }
     }
 
-    /// Returns whether the server has stopped: it was told to, its service was shut down, or its store failed,
-    /// as [`shutdown`](Server::shutdown) then says.
+    /// Returns whether the server has stopped: it was told to, its service was shut down, or its store
+    /// failed, as [`shutdown`](Server::shutdown) then says.
     pub fn has_ended(&self) -> bool {
         self.running.is_finished()
     }
@@ -148,7 +149,8 @@ impl Server {
         self.join().await
     }
 
-    /// Waits until it has stopped: its [`ServerStopper`] was used, its service was shut down (C12.3), or its store failed.
+    /// Waits until it has stopped: its [`ServerStopper`] was used, its service was shut down (C12.3), or its
+    /// store failed.
     ///
     /// # Errors
     /// The store failed.
@@ -215,7 +217,8 @@ async fn accept(mut acceptor: Acceptor, shared: Arc<Shared>, mut stopped: watch:
             _ = stopped.wait_for(|stop| *stop) => break,
         }
     }
-    // Whoever ends this closes the endpoint and says why; a connection that is let go before is closed without a word.
+    // Whoever ends this closes the endpoint and says why; a connection that is let go before is closed
+    // without a word.
     let told = async { while connections.join_next().await.is_some() {} };
     tokio::time::timeout(FAREWELL, told).await.ok();
     connections.shutdown().await;

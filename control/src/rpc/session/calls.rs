@@ -39,7 +39,8 @@ struct OpenNumber<'a> {
 }
 
 impl Session {
-    /// A new session, with a random name. It connects by itself; events come in the order in which they happened.
+    /// A new session, with a random name. It connects by itself; events come in the order in which they
+    /// happened.
     pub(crate) fn start(
         endpoint: Endpoint,
         address: HostPort,
@@ -88,8 +89,8 @@ impl Session {
         *self.shared.liveness.lock()
     }
 
-    /// When the clients of this process may have been released, unless the dispatcher is heard of before (C4.4): a twentieth of
-    /// their timeout early, for clocks that differ. `None`: nobody knows.
+    /// When the clients of this process may have been released, unless the dispatcher is heard of before
+    /// (C4.4): a twentieth of their timeout early, for clocks that differ. `None`: nobody knows.
     pub(crate) fn leases_end(&self) -> Option<Instant> {
         let timeout = (*self.shared.client_timeout.lock())?;
         let confirmed = (*self.shared.confirmed.lock())?;
@@ -208,12 +209,12 @@ impl Session {
         }
     }
 
-    /// Asks once, on the connection that there is: for what means nothing to whoever was not there to hear it. The request has
-    /// no number.
+    /// Asks once, on the connection that there is: for what means nothing to whoever was not there to hear
+    /// it. The request has no number.
     ///
     /// # Errors
-    /// The dispatcher's refusal; there is no connection, or it is lost before there is an answer; no answer before the
-    /// deadline.
+    /// The dispatcher's refusal; there is no connection, or it is lost before there is an answer; no answer
+    /// before the deadline.
     pub(crate) async fn call_now(
         &self,
         request: WireRequest,

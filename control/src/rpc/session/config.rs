@@ -12,8 +12,8 @@ type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 /// Timeouts of a process that talks to the dispatcher. Start from the default and change what is needed.
 #[derive(Clone)]
 pub struct SessionConfig {
-    /// The time for which a new process waits for the dispatcher. Default 60 s: in a cluster everything starts
-    /// at once.
+    /// The time for which a new process waits for the dispatcher. Default 60 s: in a cluster everything
+    /// starts at once.
     pub connect_deadline: Duration,
     /// The time after which another attempt to connect begins beside the first. Default 3 s. The first
     /// continues for five times as long: where everything is slow, handshakes that are given up and begun
@@ -30,8 +30,8 @@ pub struct SessionConfig {
     /// dispatcher that is moved to another machine is back by then. [`Duration::MAX`]: for as long as the
     /// process lives.
     pub give_up: Duration,
-    /// Told while the dispatcher cannot be reached: after the first attempt that failed, then about every `notice_interval`. Without
-    /// it that is a warning in the log.
+    /// Told while the dispatcher cannot be reached: after the first attempt that failed, then about every
+    /// `notice_interval`. Without it that is a warning in the log.
     pub on_waiting: Option<Notice>,
     /// Default 30 s.
     pub notice_interval: Duration,

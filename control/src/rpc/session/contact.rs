@@ -17,8 +17,8 @@ impl Contact {
         Contact { states, is_up: true }
     }
 
-    /// Waits until the dispatcher comes into reach or goes out of it, and says whether it is in reach now. Never returns once the
-    /// session has ended. Cancel-safe.
+    /// Waits until the dispatcher comes into reach or goes out of it, and says whether it is in reach now.
+    /// Never returns once the session has ended. Cancel-safe.
     pub async fn changed(&mut self) -> bool {
         let was_up = self.is_up;
         let states = self.states.wait_for(|state| is_up(state) != was_up).await;

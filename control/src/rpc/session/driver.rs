@@ -127,8 +127,8 @@ fn shut_down(shared: &SessionShared) -> Option<Error> {
     )))
 }
 
-/// Another life of the dispatcher's state is there (C1.8). Nobody is given the connection: what waits was meant for the other, where
-/// ids had other meanings.
+/// Another life of the dispatcher's state is there (C1.8). Nobody is given the connection: what waits was
+/// meant for the other, where ids had other meanings.
 async fn fail_restarted(
     shared: &SessionShared,
     events: &mpsc::Sender<SessionEvent>,
@@ -184,7 +184,8 @@ fn notice(shared: &SessionShared, noticed: &mut Option<Instant>, reason: &str) {
     }
 }
 
-/// Begins an attempt beside those that go on, and waits for the first to succeed, or for the attempt's deadline.
+/// Begins an attempt beside those that go on, and waits for the first to succeed, or for the attempt's
+/// deadline.
 async fn attempt(
     shared: &Arc<SessionShared>,
     attempts: &mut JoinSet<Result<Connection, Ended>>,

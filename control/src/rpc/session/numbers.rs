@@ -25,7 +25,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// The next number, if fewer than the dispatcher remembers lie between it and the first that is not answered.
+    /// The next number, if fewer than the dispatcher remembers lie between it and the first that is not
+    /// answered.
     pub fn open_next(&mut self) -> Option<RequestNumber> {
         let first = self.open.first().copied().unwrap_or(self.next);
         if self.next - first >= REQUESTS_OPEN_MAX {

@@ -34,7 +34,8 @@ pub(crate) enum LinkState {
 pub(crate) enum SessionEvent {
     /// The session is connected, for the first time or again.
     Up,
-    /// The dispatcher has forgotten everything (C1.8). The session has failed: nothing was asked of the new one.
+    /// The dispatcher has forgotten everything (C1.8). The session has failed: nothing was asked of the new
+    /// one.
     Restarted,
     /// The dispatcher says something.
     Push(WirePush),
@@ -61,7 +62,8 @@ pub(super) struct SessionShared {
     pub(super) heard: Mutex<Option<Instant>>,
     /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
     pub(super) liveness: Mutex<Duration>,
-    /// When the latest heartbeat was sent that was answered behind what the dispatcher says of this process' clients.
+    /// When the latest heartbeat was sent that was answered behind what the dispatcher says of this process'
+    /// clients.
     pub(super) confirmed: Mutex<Option<Instant>>,
     /// After which silence the dispatcher releases clients, if it says so.
     pub(super) client_timeout: Mutex<Option<Duration>>,

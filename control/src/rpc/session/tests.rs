@@ -18,7 +18,8 @@ use crate::whereabouts::Whereabouts;
 
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// C1.8: ids mean something else there. Nobody takes the session's events here, so that nobody else could end it in time.
+/// C1.8: ids mean something else there. Nobody takes the session's events here, so that nobody else could end
+/// it in time.
 #[tokio::test]
 async fn what_waits_for_a_dispatcher_is_not_asked_of_one_that_has_forgotten_everything() {
     let key = ClusterKey::generate().unwrap();

@@ -51,7 +51,8 @@ impl Tries {
         )
     }
 
-    /// A wait for `address` that goes on. `None` for its first second: a program that is about to end prints no warning.
+    /// A wait for `address` that goes on. `None` for its first second: a program that is about to end prints
+    /// no warning.
     pub(super) fn waiting(&self, now: Instant, address: &str, last: &str) -> Option<String> {
         let lasted = self.lasted(now);
         let lasted = (lasted >= UNTOLD).then(|| seconds(lasted))?;

@@ -14,10 +14,12 @@ pub const ALPN: &str = "millstream-control/1";
 /// The version that both ends must share beyond the handshake's protocol name.
 pub(crate) const PROTOCOL_VERSION: u32 = 2;
 
-/// The code of a connection that is closed because the service was shut down (C12.3). The reason names who has asked for it.
+/// The code of a connection that is closed because the service was shut down (C12.3). The reason names who
+/// has asked for it.
 pub(crate) const CLOSE_SHUT_DOWN: u32 = 5;
 
-/// The code of a connection that a process closes together with its session: it does not come back under it (C7.4).
+/// The code of a connection that a process closes together with its session: it does not come back under it
+/// (C7.4).
 pub(crate) const CLOSE_GOODBYE: u32 = 6;
 
 /// The client's first message.

@@ -1,6 +1,7 @@
 //! Messages as they travel: CBOR with numbered fields that never change their meaning (C1.1).
 //!
-//! These types mean nothing yet: conversions to the domain's types check them once, and the inside trusts the result.
+//! These types mean nothing yet: conversions to the domain's types check them once, and the inside trusts the
+//! result.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod hello;

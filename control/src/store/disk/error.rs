@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// Why a dispatcher has no store in this directory.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkDirError {
-    /// The directory or a file in it cannot be made or read. The caller's choice of directory, or the machine.
+    /// The directory or a file in it cannot be made or read. The caller's choice of directory, or the
+    /// machine.
     #[error(
         "cannot use {path}: {source}: check the directory's permissions and its disk, or choose another one"
     )]

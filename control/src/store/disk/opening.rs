@@ -1,7 +1,7 @@
 //! Opening a work directory: the directory, the lock on it, and a store file that is complete and undamaged.
 //!
-//! A store file appears under its name only when it is complete, and is read from end to end before anything in it is
-//! believed.
+//! A store file appears under its name only when it is complete, and is read from end to end before anything
+//! in it is believed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::Read;
@@ -64,7 +64,8 @@ pub(super) fn reopen(file: &Path) -> Result<Database, redb::Error> {
     catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(redb::Error::PreviousIo))
 }
 
-/// Checksums find damage. Should the database trip over some all the same, that is the file's fault and ends nobody.
+/// Checksums find damage. Should the database trip over some all the same, that is the file's fault and ends
+/// nobody.
 pub(super) fn guarded<T>(
     file: &Path,
     read: impl FnOnce() -> Result<T, WorkDirError>,
@@ -81,7 +82,8 @@ pub(super) fn guarded<T>(
     })
 }
 
-/// Refuses a store that another user put there: in a directory that others may write to, anybody can replace files.
+/// Refuses a store that another user put there: in a directory that others may write to, anybody can replace
+/// files.
 fn check_owner(file: &Path) -> Result<(), WorkDirError> {
     let metadata = fs::symlink_metadata(file).map_err(WorkDirError::inaccessible(file))?;
     let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
@@ -197,9 +199,10 @@ fn check_format(database: &Database, file: &Path) -> Result<(), WorkDirError> {
     }
 }
 
-/// Gives back what a file keeps of records that are long gone: writes what there is to another file, which then takes its name,
-/// so that whatever happens one of the two is whole. Takes as long as reading and writing the records once, where moving pages
-/// within the file may go on for long. A disk without room for it keeps the file as it is.
+/// Gives back what a file keeps of records that are long gone: writes what there is to another file, which
+/// then takes its name, so that whatever happens one of the two is whole. Takes as long as reading and
+/// writing the records once, where moving pages within the file may go on for long. A disk without room for
+/// it keeps the file as it is.
 fn compact(database: Database, folder: &Path) -> Result<Database, WorkDirError> {
     let (fresh, file) = (folder.join(FRESH), folder.join(FILE));
     if !is_slack(&database, &file)? {

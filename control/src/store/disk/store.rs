@@ -1,7 +1,7 @@
 //! Records in a `redb` database: one transaction for each group of changes, all records in one table.
 //!
-//! Each commit is in two phases, so that a commit that was reported is told from one that was torn: damage is refused
-//! instead of being taken for a crash, which would lose what was reported.
+//! Each commit is in two phases, so that a commit that was reported is told from one that was torn: damage is
+//! refused instead of being taken for a crash, which would lose what was reported.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,8 @@ use crate::store::{Store, StoreError};
 
 /// Records in a work directory.
 pub struct DiskStore {
-    /// Closed before the lock is given up. `None` after a failure: the database must be opened again before it is used.
+    /// Closed before the lock is given up. `None` after a failure: the database must be opened again before
+    /// it is used.
     database: Option<Database>,
     file: PathBuf,
     /// The device and number of the file, so that another one in its place is not taken for it.
@@ -26,11 +27,12 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// The store in this directory; both are made if they are not there. Reads the whole file, and so may take a while.
+    /// The store in this directory; both are made if they are not there. Reads the whole file, and so may
+    /// take a while.
     ///
     /// # Errors
-    /// [`WorkDirError`]: the directory cannot be used, another dispatcher works in it, or what is in it is not a store, not
-    /// of this version, or damaged.
+    /// [`WorkDirError`]: the directory cannot be used, another dispatcher works in it, or what is in it is
+    /// not a store, not of this version, or damaged.
     pub fn open(folder: &Path) -> Result<DiskStore, WorkDirError> {
         let (database, lock) = opening::open(folder)?;
         let file = folder.join(FILE);

@@ -79,8 +79,8 @@ fn harmed_copy(from: &Path, harm: Harm) -> TempDir {
     folder
 }
 
-/// All bits but one: which of the two latest commits counts is a single bit, and with the other value the file is what a
-/// process leaves that was killed just before it reported the latest.
+/// All bits but one: a single bit says which of the two latest commits counts. With the other value, the file
+/// looks as if its process had died just before it reported the latest commit.
 fn flip(bytes: &mut [u8], at: usize, bit: u8) {
     if (at, bit) != (9, 0) {
         bytes[at] ^= 1 << bit;

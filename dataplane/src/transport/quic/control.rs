@@ -37,8 +37,9 @@ pub(super) async fn write<M: Encode<()>>(
     Ok(())
 }
 
-/// Reads messages into a queue, each as what `wrap` makes of it, until the stream ends. The first must come within
-/// `first_within`; later ones may keep the reader waiting, since the connection's keep-alive says that the peer lives.
+/// Reads messages into a queue, each as what `wrap` makes of it, until the stream ends. The first must come
+/// within `first_within`; later ones may keep the reader waiting, since the connection's keep-alive says that
+/// the peer lives.
 pub(super) async fn read<M, T>(
     mut stream: RecvStream,
     queue: &mpsc::Sender<Result<T, LinkLost>>,

@@ -1,6 +1,6 @@
 //! The bytes of a pack on its stream: a fixed header, a table of lengths, the elements (D2.2).
 //!
-//! Both directions live here. Decoding is a pure machine that is fed chunks of any size, copies each payload byte
+//! Both directions live here. Decoding is a pure machine for chunks of any size. It copies each payload byte
 //! once, straight to its place in the slot, and takes no memory that was not admitted.
 
 use std::sync::Arc;

@@ -16,14 +16,16 @@ use super::{close, control};
 use crate::proto::message::{ToClient, ToWorker};
 use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, Transport, WorkerLink};
 
-/// Frames that wait to be written. Few: while the network is behind, elements gather at the task and packs grow.
+/// Frames that wait to be written. Few: while the network is behind, elements gather at the task and packs
+/// grow.
 const FRAMES_MAX: usize = 2;
 
-/// Messages of a client that wait to be handled. Few, since one can be long; a session takes them as they come.
+/// Messages of a client that wait to be handled. Few, since one can be long; a session takes them as they
+/// come.
 const MESSAGES_MAX: usize = 32;
 
-/// Takes a client's link on an authenticated connection. Waits for the client's stream of messages, `deadline` at most; a
-/// client whose first message does not follow within `deadline` loses the link.
+/// Takes a client's link on an authenticated connection. Waits for the client's stream of messages,
+/// `deadline` at most; a client whose first message does not follow within `deadline` loses the link.
 pub async fn accept(path: PathReporter, deadline: Duration) -> Result<Box<WorkerLink>, LinkLost> {
     let connection = path.connection().clone();
     let (send, recv) = tokio::time::timeout(deadline, connection.accept_bi())

@@ -19,10 +19,12 @@ const ABSTRACT_PREFIX: &str = "millstream-";
 /// The end of the name of a socket in a directory.
 const FILE_SUFFIX: &str = ".sock";
 
-/// The address of a worker's socket (D9.1). Its text form is what the control plane carries, and does not look into.
+/// The address of a worker's socket (D9.1). Its text form is what the control plane carries, and does not
+/// look into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShmAddress {
-    /// A name that the kernel keeps for as long as the socket lives, seen by its network namespace: `@millstream-<32 hex digits>`.
+    /// A name that the kernel keeps for as long as the socket lives, seen by its network namespace:
+    /// `@millstream-<32 hex digits>`.
     Abstract(SocketName),
     /// A file: its absolute path, that ends in `<32 hex digits>.sock`.
     File(PathBuf),

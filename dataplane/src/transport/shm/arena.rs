@@ -1,7 +1,8 @@
 //! A worker's side of a task's shared memory: an allocator of slots in it.
 //!
-//! Producers write elements straight into it, readers of the same host map the same memory and are told offsets. What is
-//! free is known in private memory alone, so that no reader can mislead it. Refuses to know who reads.
+//! Producers write elements straight into it, readers of the same host map the same memory and are told
+//! offsets. What is free is known in private memory alone, so that no reader can mislead it. Refuses to know
+//! who reads.
 //!
 //! Invariant: slots in use never overlap, and pages hold memory only as the worker's budget allows.
 #![expect(unsafe_code, reason = "slots in a mapping")]
@@ -21,7 +22,8 @@ use super::budget::{ArenaBudget, GiveBack};
 use super::map::{Mapping, PAGE_BYTES};
 use super::pages::Pages;
 
-/// Idle pages that go back to the system under one hold of the lock, 4 MiB: about a millisecond, which an allocation may wait.
+/// Idle pages that go back to the system under one hold of the lock, 4 MiB: about a millisecond, which an
+/// allocation may wait.
 const GIVE_BACK_PAGES: u32 = 1024;
 
 /// The smallest of huge pages, to which the size of an arena of them is rounded.
@@ -61,9 +63,9 @@ struct Shared {
 }
 
 impl Arena {
-    /// An arena of `size_bytes`, rounded up to whole pages. It takes addresses; memory is taken and charged to `budget` as slots
-    /// need it, unless `wants_huge_pages`, which are taken and charged at once. Where there are none it has small ones, and says
-    /// why ([`Arena::kind`]).
+    /// An arena of `size_bytes`, rounded up to whole pages. It takes addresses; memory is taken and charged
+    /// to `budget` as slots need it, unless `wants_huge_pages`, which are taken and charged at once. Where
+    /// there are none it has small ones, and says why ([`Arena::kind`]).
     ///
     /// # Errors
     /// What the system said: no descriptor or no addresses are left, or the size is not possible.
@@ -148,8 +150,9 @@ impl Arena {
         (offset + slot.len() <= self.size_bytes()).then_some(offset as u64)
     }
 
-    /// Gives idle pages back to the system if fewer than half of those that hold memory were in use at any time since this was
-    /// last called. To be called every few seconds: what a task needs again and again stays, what it needed once goes.
+    /// Returns idle pages to the system if fewer than half of the pages with memory were ever in use since
+    /// the last call. To be called every few seconds: what a task needs again and again stays, what it needed
+    /// once goes.
     pub fn give_back_if_idle(&self) {
         let mut pages = self.shared.pages.lock();
         let is_idle = pages.restart_peak() < pages.resident_pages() / 2;
@@ -164,10 +167,10 @@ impl SlotAlloc for Arena {
     /// Reserves a slot, as [`Arena::alloc`] promises: [`AllocError::TooLarge`] if it fits neither an empty
     /// arena nor the worker's budget, [`AllocError::Exhausted`] if the arena or the budget has no room now.
     ///
-    /// Fresh pages are taken from the system here and not when they are first written, where the same would come as one fault
-    /// a page, and a system without memory as a signal. They are dear, 2.6 µs each on a virtual machine of two cores, which is
-    /// 1.5 GiB a second, and another 0.4 µs when a reader first sees them; pages that hold memory cost nothing again. So a task
-    /// soon goes round in what it once took.
+    /// Fresh pages are taken from the system here. On their first write, each page would cost a fault, and a
+    /// system without memory would send a signal. They are expensive: 2.6 µs each on a virtual machine of two
+    /// cores, which is 1.5 GiB a second. A reader's first look at each takes another 0.4 µs; pages that hold
+    /// memory cost nothing again. So a task soon goes round in what it once took.
     fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
         let shared = &self.shared;
         if size_bytes > self.largest_bytes() {
@@ -191,8 +194,9 @@ impl SlotAlloc for Arena {
         if absent > 0 {
             shared.bring_in(run.clone(), absent as usize * PAGE_BYTES, size_bytes)?;
         }
-        // SAFETY: the run lies in the mapping (`pages` has as many pages), which is initialised and page-aligned, and lives as
-        // long as the slot's owner. The run is nobody else's until `reclaim` gives it back; no words of the mapping are viewed.
+        // SAFETY: the run lies in the mapping (`pages` has as many pages), which is initialised and
+        // page-aligned, and lives as long as the slot's owner. The run is nobody else's until `reclaim` gives
+        // it back; no words of the mapping are viewed.
         let memory = unsafe {
             let start = shared.mapping.start().add(run.start as usize * PAGE_BYTES);
             Memory::from_raw(start, run.len() * PAGE_BYTES)
@@ -245,8 +249,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives the memory of pages that nobody uses back to the system; they read as zeroes from then on. False if it does not
-    /// take it.
+    /// Gives the memory of pages that nobody uses back to the system; they read as zeroes from then on. False
+    /// if it does not take it.
     fn punch(&self, run: &Range<u32>) -> bool {
         let (offset, len) = bytes_of(run);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -256,7 +260,8 @@ impl Shared {
 
 impl GiveBack for Shared {
     fn give_back(&self) {
-        // Huge pages are reserved as a whole; one that was given back may not be there when it is needed again.
+        // Huge pages are reserved as a whole; one that was given back may not be there when it is needed
+        // again.
         if self.kind == PageKind::Huge {
             return;
         }

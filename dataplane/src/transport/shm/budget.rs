@@ -1,7 +1,8 @@
 //! The limit on the memory that all arenas of a worker hold together.
 //!
-//! Invariant: pages that hold memory, in use or idle, never come to more than the limit, nor, with the heap pool's memory, to
-//! more than the pool's budget. Idle ones go back to the system before anybody is refused. Refuses to know what is allocated.
+//! Invariant: pages that hold memory, in use or idle, never exceed the limit. Together with the heap pool's
+//! memory, they never exceed the pool's budget. Idle ones go back to the system before anybody is refused.
+//! Refuses to know what is allocated.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,8 +33,8 @@ struct Inner {
 }
 
 impl ArenaBudget {
-    /// Arenas hold `limit_bytes` at most. Where `pool` is given, what they hold is taken from its budget, so that both together
-    /// keep to it.
+    /// Arenas hold `limit_bytes` at most. Where `pool` is given, what they hold is taken from its budget, so
+    /// that both together keep to it.
     #[must_use]
     pub fn new(limit_bytes: usize, pool: Option<Pool>) -> Self {
         let pool_bytes = pool.as_ref().map(|pool| pool.stats().budget_bytes);

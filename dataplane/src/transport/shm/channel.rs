@@ -1,7 +1,7 @@
 //! The socket of one link: datagrams with their descriptors, and whether the other process is still there.
 //!
-//! Refuses to know what is said. Whatever comes is bounded: a datagram of other length, or with other descriptors than it
-//! should have, ends the link and leaves no descriptor behind.
+//! Refuses to know what is said. Whatever comes is bounded: a datagram of other length, or with other
+//! descriptors than it should have, ends the link and leaves no descriptor behind.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -27,12 +27,12 @@ const THROWN_AWAY_AT_ONCE_MAX: usize = 64;
 
 /// One end of the socket of a link. All sending and receiving is of whole datagrams.
 ///
-/// The socket closes when it is dropped, which the peer sees as the end of this process's interest: whoever may still look
-/// at memory of the peer keeps its end. One task at a time may wait to receive.
+/// The socket closes when it is dropped, which the peer sees as the end of this process's interest: whoever
+/// may still look at memory of the peer keeps its end. One task at a time may wait to receive.
 #[derive(Debug)]
 pub struct Channel {
-    // Tokio's type for byte streams serves for its readiness and its credentials; its socket is one of datagrams, and is
-    // read and written by `receive` and `send` alone.
+    // Tokio's type for byte streams serves for its readiness and its credentials; its socket is one of
+    // datagrams, and is read and written by `receive` and `send` alone.
     stream: UnixStream,
     peer: Peer,
     // What the listener counts its links with.
@@ -145,7 +145,8 @@ impl Channel {
         Poll::Pending
     }
 
-    /// Tells the peer why the link ends, if it can still be told (D9.5). The socket stays until the channel is dropped.
+    /// Tells the peer why the link ends, if it can still be told (D9.5). The socket stays until the channel
+    /// is dropped.
     pub fn say_close(&self, why: &LinkLost) {
         // Whoever has no room for it, or is gone, sees the socket's end instead.
         let _ = self.try_send(&Datagram::Close(Close::of(why)), &[]);
@@ -204,7 +205,8 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Came, Errno> {
     let received = loop {
         let result = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags);
         match result {
-            // The peer closed without reading all it was sent, which is told once; what it said before is still there.
+            // The peer closed without reading all it was sent, which is told once; what it said before is
+            // still there.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             other => break other?,
         }

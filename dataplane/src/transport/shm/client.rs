@@ -1,7 +1,8 @@
 //! The reader's end of a same-host link: elements where the worker wrote them, without a copy.
 //!
-//! Owns the arenas that the worker told of, and returns leases when their last view is dropped. Refuses to know credits, but
-//! for asking whether what is announced was granted. Copies only for a reader that keeps more than its share (D10.6).
+//! Owns the arenas that the worker told of, and returns leases when their last view is dropped. Refuses to
+//! know credits, but for asking whether what is announced was granted. Copies only for a reader that keeps
+//! more than its share (D10.6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ const LEASES_KEPT_MAX: usize = LEASES_MAX / 2;
 /// Arenas of one link at most, as many as a worker takes subscriptions.
 const ARENAS_MAX: usize = 1024;
 
-/// Datagrams looked at for the arena of a pack at most: many times what a socket holds, so that a worker that rings without
-/// end holds nobody up.
+/// Datagrams looked at for the arena of a pack at most: many times what a socket holds, so that a worker that
+/// rings without end holds nobody up.
 const LOOKED_AT_MAX: usize = 16 << 10;
 
 /// Connects to a worker of this host, within a tokio runtime with I/O and time. Cancel-safe.
@@ -218,8 +219,8 @@ impl ClientEnd {
         }
     }
 
-    /// An arena by its number. Its announcement went over the socket before anything of it went over the ring, so that it is
-    /// there, also where the runtime has not noticed it yet.
+    /// An arena by its number. Its announcement went over the socket before anything of it went over the
+    /// ring. It is there, even if the runtime has not noticed it yet.
     fn find_arena(&mut self, arena: u64) -> Result<&mut Known, LinkLost> {
         for _ in 0..LOOKED_AT_MAX {
             if self.arenas.contains_key(&arena) {

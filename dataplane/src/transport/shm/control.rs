@@ -1,4 +1,5 @@
-//! The control memory of one link as words, kept mapped by whoever uses a part of it. Refuses to know what lies where.
+//! The control memory of one link as words, kept mapped by whoever uses a part of it. Refuses to know what
+//! lies where.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,5 +1,5 @@
-//! The messages on the socket of a link, and their encoding: one message a datagram, with the descriptors that
-//! its kind has (D9.2).
+//! The messages on the socket of a link, and their encoding: one message a datagram, with the descriptors
+//! that its kind has (D9.2).
 //!
 //! This file owns the vocabulary and its bounds. It does not know sockets, nor the effect of a message.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -12,7 +12,8 @@ use crate::transport::LinkLost;
 /// The version of what is shared: of these messages and of the layout of the memory behind them (D9.3).
 pub const SHM_VERSION: u32 = 1;
 
-/// Longest datagram, in bytes: several times what the longest message takes, and small enough to be read into the stack.
+/// Longest datagram, in bytes: several times what the longest message takes, and small enough to be read into
+/// the stack.
 pub const DATAGRAM_BYTES_MAX: usize = 4096;
 
 /// Most descriptors that come with one datagram: memory, of a link or of a task.
@@ -36,8 +37,8 @@ pub enum Datagram {
     /// Why the sender closes the link.
     #[n(3)]
     Close(#[n(0)] Close),
-    /// Wakes the receiver, or says that the sender lives (D10.8). A socket and not an event: no peer can make a process wait that
-    /// sends to it.
+    /// Wakes the receiver, or says that the sender lives (D10.8). A socket and not an event: no peer can make
+    /// a process wait that sends to it.
     #[n(4)]
     Ring,
 }
@@ -61,8 +62,8 @@ pub struct WorkerHello {
     pub sizes: ControlSizes,
 }
 
-/// Sizes of the parts of the control memory, as the worker made it. A client holds them against the memory it was handed and
-/// its own limits before it maps anything.
+/// Sizes of the parts of the control memory, as the worker made it. A client holds them against the memory it
+/// was handed and its own limits before it maps anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ControlSizes {
     /// Bytes of the whole.

@@ -1,4 +1,5 @@
-//! The directory of workers' sockets, where one is configured: ours alone, and without what dead workers left in it (D9.6).
+//! The directory of workers' sockets, where one is configured: ours alone, and without what dead workers left
+//! in it (D9.6).
 //!
 //! Refuses to know who connects.
 
@@ -20,7 +21,8 @@ pub(super) const UNFINISHED_SUFFIX: &str = ".new";
 /// A socket under that name is left over after this time: it has it for microseconds.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Entries looked at in one sweep: many times the workers of a host, few enough to be looked at while one starts.
+/// Entries looked at in one sweep: many times the workers of a host, few enough to be looked at while one
+/// starts.
 const SWEPT_ENTRIES_MAX: usize = 10_000;
 
 /// Why a directory cannot be used for sockets; for its owner to mend.
@@ -83,7 +85,8 @@ pub(super) fn prepare(path: &Path) -> Result<(), DirectoryError> {
     Ok(())
 }
 
-/// Removes the sockets of workers that are no more. What cannot be removed stays: it does no harm but to be there.
+/// Removes the sockets of workers that are no more. What cannot be removed stays: it does no harm but to be
+/// there.
 fn sweep(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;

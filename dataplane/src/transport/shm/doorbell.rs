@@ -1,7 +1,7 @@
 //! The word on which a thread sleeps until the other process wakes it.
 //!
-//! Owns the view of that word as a futex. Refuses to know what one sleeps for; [`Nap`](crate::transport::Nap) sleeps at
-//! several.
+//! Owns the view of that word as a futex. Refuses to know what one sleeps for; [`Nap`](crate::transport::Nap)
+//! sleeps at several.
 #![expect(
     unsafe_code,
     reason = "a futex is a word of 32 bits, and shared memory is seen as words of 64"
@@ -44,8 +44,9 @@ impl Doorbell {
     /// Its address is all it is used for here; its value is read by the kernel.
     pub(in crate::transport) fn futex(&self) -> &AtomicU32 {
         let word = &self.control.words()[self.at];
-        // SAFETY: both halves lie within the word, are aligned as 32 bits need it, and live as long as the mapping that
-        // `self` keeps. This process accesses the word as 64 bits alone; through the half it only names the address.
+        // SAFETY: both halves lie within the word, are aligned as 32 bits need it, and live as long as the
+        // mapping that `self` keeps. This process accesses the word as 64 bits alone; through the half it
+        // only names the address.
         unsafe { AtomicU32::from_ptr(word.as_ptr().cast::<u32>().add(LOW_HALF)) }
     }
 }

@@ -1,6 +1,7 @@
 //! Frames of a ring: messages, descriptors of packs, and notices of arenas, in words of 64 bits (D10.5).
 //!
-//! Pure. Decoding reads a copy that nobody else can write, and believes none of it. Refuses to know rings and arenas.
+//! Pure. Decoding reads a copy that nobody else can write, and believes none of it. Refuses to know rings and
+//! arenas.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};

@@ -1,4 +1,5 @@
-//! Fuzz targets of what another process can write: datagrams, rings, frames, leases. CONTRIBUTING.md says how to search for new inputs.
+//! Fuzz targets of what another process can write: datagrams, rings, frames, leases. CONTRIBUTING.md says how
+//! to search for new inputs.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,5 @@
-//! The first words on a socket (D9.3): the client says hello, the worker answers with the memory that they share.
+//! The first words on a socket (D9.3): the client says hello, the worker answers with the memory that they
+//! share.
 //!
 //! Refuses to know what lies in that memory. Says of a client that gets no link who is to blame.
 
@@ -18,8 +19,8 @@ use super::listen::Incoming;
 use super::peer::PeerError;
 use crate::transport::LinkLost;
 
-/// The time that either end may take over its hello. Two processes on one host need less than a millisecond, a
-/// host that swaps a second.
+/// The time that either end may take over its hello. Two processes on one host need less than a millisecond,
+/// a host that swaps a second.
 pub const GREETING_DEADLINE: Duration = Duration::from_secs(15);
 
 /// The time between two attempts of a client while the worker has as many connections waiting as it takes.
@@ -34,7 +35,8 @@ pub struct Offer {
     pub control: OwnedFd,
 }
 
-/// Why a client got no link. Its text is what users are told when they ask why a worker on their host is read over a network.
+/// Why a client got no link. Its text is what users are told when they ask why a worker on their host is read
+/// over a network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConnectError {
     /// There is no listener at that address, as far as this process sees.
@@ -88,8 +90,8 @@ pub enum GreetError {
     Lost(#[from] LinkLost),
 }
 
-/// Connects to the worker that listens at an address, within a tokio runtime with I/O and time. Cancel-safe: a connection
-/// that is given up is closed.
+/// Connects to the worker that listens at an address, within a tokio runtime with I/O and time. Cancel-safe:
+/// a connection that is given up is closed.
 ///
 /// # Errors
 /// [`ConnectError`] says who is to blame; the worker can still be read over a network, whatever it is.
@@ -175,8 +177,8 @@ impl Incoming {
         self.channel.peer()
     }
 
-    /// Hears the client's hello and answers it with `offer`; or says why not, and closes. Cancel-safe: a connection that is
-    /// given up is closed.
+    /// Hears the client's hello and answers it with `offer`; or says why not, and closes. Cancel-safe: a
+    /// connection that is given up is closed.
     ///
     /// # Errors
     /// [`GreetError`].

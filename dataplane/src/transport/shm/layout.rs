@@ -1,27 +1,27 @@
 //! The layout of the memory that carries the rings of one link: a table of offsets, the same for both ends
 //! (D10.1).
 //!
-//! All in words of 64 bits from the start of the area. Fresh memory is zero, and a zeroed area is an empty one. Invariant:
-//! no two words that different sides write often share a line.
+//! All in words of 64 bits from the start of the area. Fresh memory is zero, and a zeroed area is an empty
+//! one. Invariant: no two words that different sides write often share a line.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::datagram::ControlSizes;
 use crate::proto::message::MESSAGE_BYTES_MAX;
 
-/// Words between what different sides write. Caches keep lines of 64 bytes but many fetch them in pairs, and some
-/// processors have lines of 128: so 128 bytes. It costs memory, of which a link has little of this kind.
+/// Words between what different sides write. Caches keep lines of 64 bytes but many fetch them in pairs, and
+/// some processors have lines of 128: so 128 bytes. It costs memory, of which a link has little of this kind.
 pub const LINE_WORDS: usize = 16;
 
-/// Words of a frame at most: the longest message and two words before it. It is longer than a descriptor of 8192
-/// elements of different lengths, two to a word, and what comes before those.
+/// Words of a frame at most: the longest message and two words before it. It is longer than a descriptor of
+/// 8192 elements of different lengths, two to a word, and what comes before those.
 pub const FRAME_WORDS_MAX: usize = MESSAGE_BYTES_MAX / 8 + 2;
 
-/// Words of a ring: the next power of two that takes the largest frame, 256 KiB. Descriptors of packs take some ten words
-/// each, so that thousands of them fit.
+/// Words of a ring: the next power of two that takes the largest frame, 256 KiB. Descriptors of packs take
+/// some ten words each, so that thousands of them fit.
 pub const RING_WORDS: usize = (FRAME_WORDS_MAX + 1).next_power_of_two();
 
-/// Packs that a reader may hold at once. Readers hold as many as they may have outstanding elements, at most: tens to
-/// hundreds. A power of two, as the return ring needs, and the ring takes eight pages.
+/// Packs that a reader may hold at once. Readers hold as many as they may have outstanding elements, at most:
+/// tens to hundreds. A power of two, as the return ring needs, and the ring takes eight pages.
 pub const LEASES_MAX: usize = 4096;
 
 /// Words of a page, to which the whole area is rounded.
@@ -135,7 +135,8 @@ impl RingPlace {
         (self.first + self.capacity).next_multiple_of(LINE_WORDS)
     }
 
-    /// The `count` words from index `at` on, in the one or two runs they lie in. `count` is at most `capacity`.
+    /// The `count` words from index `at` on, in the one or two runs they lie in. `count` is at most
+    /// `capacity`.
     #[inline]
     pub(super) fn runs<'a, W>(&self, words: &'a [W], at: u64, count: usize) -> (&'a [W], &'a [W]) {
         let ring = &words[self.first..self.first + self.capacity];

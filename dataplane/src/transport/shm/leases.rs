@@ -1,6 +1,7 @@
 //! The packs that a worker lent to its reader: who is lent what, under which number (D10.4).
 //!
-//! Owns what is lent until its number comes back. Refuses to know how numbers travel, and believes none of them.
+//! Owns what is lent until its number comes back. Refuses to know how numbers travel, and believes none of
+//! them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use thiserror::Error;
@@ -91,7 +92,8 @@ enum State<T> {
 }
 
 impl<T> Leases<T> {
-    /// A table of at most `max` leases at once. The return ring has as many places, so that it never overflows.
+    /// A table of at most `max` leases at once. The return ring has as many places, so that it never
+    /// overflows.
     pub fn new(max: u32) -> Self {
         Self {
             slots: Vec::new(),
@@ -119,7 +121,8 @@ impl<T> Leases<T> {
         Ok(number)
     }
 
-    /// Takes back what was lent under a number that a peer returned. On an error nothing changed, and the peer is to blame.
+    /// Takes back what was lent under a number that a peer returned. On an error nothing changed, and the
+    /// peer is to blame.
     pub fn give_back(&mut self, number: LeaseNumber) -> Result<T, LeaseError> {
         let (index, generation) = (number.index(), number.generation());
         let granted = self.slots.len();

@@ -1,7 +1,7 @@
 //! Memory that a worker lent to one reader, until it is returned or the reader's process has ended.
 //!
-//! Packs of a link stay here beyond its end: elements must not change under a reader that still looks at them (D10.7). Refuses to
-//! know how packs are announced.
+//! Packs of a link stay here beyond its end: elements must not change under a reader that still looks at them
+//! (D10.7). Refuses to know how packs are announced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,8 +71,8 @@ impl Lent {
         self.shared.lock().leases.out()
     }
 
-    /// Keeps the packs of a link that has ended until all came back, or the reader's process closed its socket: it does so
-    /// with the last view, or when it exits. Within a tokio runtime, with which it ends.
+    /// Keeps the packs of a link that has ended until all came back, or the reader's process closed its
+    /// socket: it does so with the last view, or when it exits. Within a tokio runtime, with which it ends.
     pub(super) fn keep(self, channel: Arc<Channel>) {
         if self.out() == 0 {
             return;

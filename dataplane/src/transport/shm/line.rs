@@ -1,4 +1,5 @@
-//! The socket of a link in use: it wakes whoever sleeps, says that this process lives, and hears when the other does not.
+//! The socket of a link in use: it wakes whoever sleeps, says that this process lives, and hears when the
+//! other does not.
 //!
 //! Owns the beats and the reason why the link ended. Refuses to know rings and elements.
 

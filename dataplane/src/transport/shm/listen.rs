@@ -22,12 +22,13 @@ use super::directory::{self, DirectoryError, UNFINISHED_SUFFIX};
 use super::peer::PeerError;
 use super::socket::socket;
 
-/// Links of one worker at once. A link takes four descriptors at the worker, and one more for each of its tasks that the
-/// same-host readers share: with the usual limit of 1024 open files half of them stay for everything else. A host runs a few
-/// dozen trainers.
+/// Links of one worker at once. A link takes four descriptors at the worker, and one more for each of its
+/// tasks that the same-host readers share: with the usual limit of 1024 open files half of them stay for
+/// everything else. A host runs a few dozen trainers.
 pub const LINKS_MAX: usize = 128;
 
-/// Connections that wait to be accepted, as many as there may be links: all readers of a host may start at once.
+/// Connections that wait to be accepted, as many as there may be links: all readers of a host may start at
+/// once.
 const BACKLOG: i32 = LINKS_MAX as i32;
 
 /// The first wait after the system had no descriptor or memory for a connection, and the longest.
@@ -128,9 +129,9 @@ impl Listener {
         &self.address
     }
 
-    /// The next connection of a process of our own user (D9.1); any other is told why not and let go of, as is whoever comes
-    /// when there are as many links as there may be (D9.7). Never ends: what the system refuses now it may grant later.
-    /// Cancel-safe.
+    /// The next connection of a process of our own user (D9.1); any other is told why not and let go of, as
+    /// is whoever comes when there are as many links as there may be (D9.7). Never ends: what the system
+    /// refuses now it may grant later. Cancel-safe.
     pub async fn accept(&mut self) -> Incoming {
         loop {
             match self.listener.accept().await {
@@ -182,8 +183,8 @@ fn refusal(code: CloseCode, reason: &str) -> Datagram {
     Datagram::Close(Close::new(code, reason))
 }
 
-/// Listens on a file of this name. It has another name until it is listened on: one that refuses connections is taken for a
-/// dead worker's (D9.6).
+/// Listens on a file of this name. It has another name until it is listened on: one that refuses connections
+/// is taken for a dead worker's (D9.6).
 fn bind_file(directory: &Path, name: SocketName, path: &Path) -> Result<(OwnedFd, RemovedOnDrop), BindError> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(UNFINISHED_SUFFIX);

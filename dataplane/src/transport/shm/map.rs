@@ -1,7 +1,8 @@
-//! Memory behind a descriptor, mapped into this process: created and sealed, or opened from a peer and checked first.
+//! Memory behind a descriptor, mapped into this process: created and sealed, or opened from a peer and
+//! checked first.
 //!
-//! Invariant: a mapping covers exactly a file that can neither shrink nor grow, so that no access to it can fault for want
-//! of a file behind it. Refuses to know what the memory holds, and who writes which part of it.
+//! Invariant: a mapping covers exactly a file that can neither shrink nor grow, so no access to it can fault.
+//! Refuses to know what the memory holds, and who writes which part of it.
 #![expect(
     unsafe_code,
     reason = "mapping memory, and viewing it as words that processes share"
@@ -24,8 +25,8 @@ use crate::transport::LinkLost;
 /// The smallest page of a system this runs on; mappings are multiples of it.
 pub const PAGE_BYTES: usize = 4096;
 
-/// A mapping has so many bytes at most: 1 TiB, some thousands of which fit the addresses of a process. What a peer announces
-/// costs nothing but addresses.
+/// A mapping has so many bytes at most: 1 TiB, some thousands of which fit the addresses of a process. What a
+/// peer announces costs nothing but addresses.
 pub const MAPPING_BYTES_MAX: usize = 1 << 40;
 
 /// The seals against cutting and extending the file, and against further seals: a peer could forbid to map it
@@ -88,8 +89,8 @@ impl From<MapError> for LinkLost {
 /// Memory of a sealed file, readable and writable by every process that has mapped it; unmapped when dropped.
 ///
 /// Other processes may change any byte at any moment. What is written by several sides at once is viewed as
-/// [`Mapping::words`]; everything else is handed from side to side as a whole, and is not touched by the one that handed it
-/// over.
+/// [`Mapping::words`]; everything else is handed from side to side as a whole, and is not touched by the one
+/// that handed it over.
 pub struct Mapping {
     start: NonNull<u8>,
     size_bytes: usize,
@@ -101,8 +102,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory of `size_bytes`, a positive multiple of [`PAGE_BYTES`], and the descriptor by which others can map it.
-    /// It takes memory page by page, as it is written. `name` is for people who look at the process.
+    /// Zeroed memory of `size_bytes`, a positive multiple of [`PAGE_BYTES`], and the descriptor by which
+    /// others can map it. It takes memory page by page, as it is written. `name` is for people who look at
+    /// the process.
     ///
     /// # Errors
     /// What the system said; a size that is not possible is `InvalidInput`.
@@ -147,7 +149,8 @@ impl Mapping {
         let Some(size_bytes) = size_bytes else {
             return Err(MapError::Announced { announced_bytes });
         };
-        // Only files that can be sealed have seals to be asked for. They come first: while they are missing the size can change.
+        // Only files that can be sealed have seals to be asked for. They come first: while they are missing
+        // the size can change.
         let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         let named = [
             (SealFlags::SHRINK, "shrinking"),
@@ -206,22 +209,24 @@ impl Mapping {
         Some(unsafe { self.start.add(offset_bytes as usize) })
     }
 
-    /// A range of the mapping as words that other processes may change at any moment. `None` if it is not inside, or does
-    /// not begin and end at multiples of 8 bytes.
+    /// A range of the mapping as words that other processes may change at any moment. `None` if it is not
+    /// inside, or does not begin and end at multiples of 8 bytes.
     ///
-    /// Memory that is viewed as words is used in no other way as long as it is mapped: no slots are made of it.
+    /// Memory that is viewed as words is used in no other way as long as it is mapped: no slots are made of
+    /// it.
     #[must_use]
     pub fn words(&self, range_bytes: Range<usize>) -> Option<&[AtomicU64]> {
         let len_bytes = range_bytes.end.checked_sub(range_bytes.start)?;
         let is_whole = range_bytes.start.is_multiple_of(8) && len_bytes.is_multiple_of(8);
         let start = self.at(range_bytes.start as u64, len_bytes as u64)?;
-        // SAFETY: the range lies in the mapping, which is page-aligned, initialised (files begin as zeroes) and lives as long as
-        // the borrow; words are aligned as was checked. Whoever makes slots of a mapping answers for not viewing it as words.
+        // SAFETY: the range lies in the mapping, which is page-aligned, initialised (files begin as zeroes)
+        // and lives as long as the borrow; words are aligned as was checked. Whoever makes slots of a mapping
+        // answers for not viewing it as words.
         is_whole.then(|| unsafe { std::slice::from_raw_parts(start.cast().as_ptr(), len_bytes / 8) })
     }
 
-    /// Takes memory for a page-aligned range now, so that writing it later neither waits nor ends the process for want of
-    /// memory.
+    /// Takes memory for a page-aligned range now, so that writing it later neither waits nor ends the process
+    /// for want of memory.
     ///
     /// # Errors
     /// What the system said: it has no memory, or (`Unsupported`) it cannot do this before Linux 5.14.
@@ -246,7 +251,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `map` as a whole, and whoever made something of it keeps the mapping meanwhile.
+        // SAFETY: the range was mapped by `map` as a whole, and whoever made something of it keeps the
+        // mapping meanwhile.
         let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.size_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

@@ -1,4 +1,5 @@
-//! Between processes of one host and one user: elements lie in memory that both have mapped, and nothing is copied (D9).
+//! Between processes of one host and one user: elements lie in memory that both have mapped, and nothing is
+//! copied (D9).
 //!
 //! - `address`: where a worker listens, as its readers are told (pure)
 //! - [`arena`]: a worker's side of a task's memory, as an allocator of slots

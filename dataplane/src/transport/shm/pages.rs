@@ -1,8 +1,9 @@
 //! Pages of an arena: which are in use, and which hold memory of the system.
 //!
-//! Owns the numbers only: nothing is kept in the pages themselves, which other processes can write. Runs that were used are
-//! handed out before those that never were, since a fresh page is dear, and only once they have rested: what a reader was done
-//! with last is in its core's own cache, from where the next who writes there has to take each line.
+//! Owns the numbers only: nothing is kept in the pages themselves, which other processes can write. Runs that
+//! were used are handed out before those that never were, since a fresh page is dear, and only once they have
+//! rested: what a reader was done with last is in its core's own cache, from where the next who writes there
+//! has to take each line.
 //!
 //! Invariant: no two runs in use overlap, and pages that are resident and not in use are idle.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -12,12 +13,12 @@ use std::ops::Range;
 
 use offset_allocator::{Allocation, Allocator};
 
-/// Runs that an arena can have in use at a time; bounds its tables at about 1 MiB, which takes half a millisecond to set up.
-/// Small elements share packs of 256 KiB, so that so many runs are some GiB.
+/// Runs that an arena can have in use at a time; bounds its tables at about 1 MiB, which takes half a
+/// millisecond to set up. Small elements share packs of 256 KiB, so that so many runs are some GiB.
 const RUNS_MAX: u32 = 1 << 14;
 
-/// Pages that are in use or rest before a run is used again: 8 MiB, some times what a core's own cache holds, and less than what
-/// cores share. Figures in benches/README.md.
+/// Pages that are in use or rest before a run is used again: 8 MiB, some times what a core's own cache holds,
+/// and less than what cores share. Figures in benches/README.md.
 const RESTING_PAGES: u32 = 2048;
 
 /// Steps in which sizes grow, for each power of two.
@@ -178,8 +179,9 @@ impl Pages {
     }
 }
 
-/// The room that a run takes. Freed room is found again by its size only where that is one of the sizes in which the allocator
-/// keeps its free lists, eight for each power of two. The rest is never touched, and costs addresses only.
+/// The room that a run takes. Freed room is found again by its size only if the allocator keeps a free list
+/// of that size; there are eight sizes for each power of two. The rest is never touched, and costs addresses
+/// only.
 fn class_pages(pages: u32) -> u32 {
     match pages.checked_ilog2() {
         Some(octave) if octave > STEP_BITS => pages.next_multiple_of(1 << (octave - STEP_BITS)),

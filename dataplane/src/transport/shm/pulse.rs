@@ -1,5 +1,5 @@
-//! Whether the other process still runs: each end beats once a second, and a peer that is not heard for long is stopped or
-//! stuck, though its socket stands (D10.8).
+//! Whether the other process still runs: each end beats once a second, and a peer that is not heard for long
+//! is stopped or stuck, though its socket stands (D10.8).
 //!
 //! Pure: told what time it is. Refuses to know how a beat travels.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -1,8 +1,9 @@
 //! The ring that leases come back through: any thread of the reader puts in, the worker alone takes out.
 //!
-//! It has a place for each lease that can be out, and a lease is out until the worker took its number from here: so there
-//! is always a free place, and returning neither waits nor fails (D10.4). Owns the order of places. Refuses to know what a
-//! number means: whether it is one that is out is for [`Leases`](super::leases::Leases) to say.
+//! It has a place for each lease that can be out, and a lease is out until the worker took its number from
+//! here: so there is always a free place, and returning neither waits nor fails (D10.4). Owns the order of
+//! places. Refuses to know what a number means: whether it is one that is out is for
+//! [`Leases`](super::leases::Leases) to say.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -30,14 +31,16 @@ impl<W: Words> ReturnSender<W> {
         Self { words, place }
     }
 
-    /// Returns a lease, without waiting for anybody. Each lease once: a second time takes another's place. Then ask
-    /// [`ReturnSender::needs_wake`], once for any number of leases.
+    /// Returns a lease, without waiting for anybody. Each lease once: a second time takes another's place.
+    /// Then ask [`ReturnSender::needs_wake`], once for any number of leases.
     pub fn send(&self, lease: LeaseNumber) {
         let words = self.words.words();
-        // AcqRel, partner: itself in other threads. Of those that took a place up to this one, at least one returned a
-        // lease that was granted behind the worker's emptying of the place; this one must not be overtaken by that.
+        // AcqRel, partner: itself in other threads. Of those that took a place up to this one, at least one
+        // returned a lease that was granted after the worker emptied the place; this one must not be
+        // overtaken by that.
         let taken = words[self.place.tail].fetch_add(1, AcqRel);
-        // Partner: the Acquire load in `ReturnReceiver::pop`. The reader is done with the lease's memory before.
+        // Partner: the Acquire load in `ReturnReceiver::pop`. The reader is done with the lease's memory
+        // before.
         words[self.place.slot(taken)].store(lease.word(), Release);
     }
 
@@ -50,7 +53,8 @@ impl<W: Words> ReturnSender<W> {
 
 /// The worker's end. Never looks at the shared tail: the place that comes next is empty or it is not.
 ///
-/// Who grants leases does so behind what it took from here: in the same thread, or one that hears of it from that.
+/// Who grants leases does so behind what it took from here: in the same thread, or one that hears of it from
+/// that.
 #[derive(Debug)]
 pub struct ReturnReceiver<W> {
     words: W,
@@ -76,8 +80,8 @@ impl<W: Words> ReturnReceiver<W> {
         }
     }
 
-    /// The next number that came back, unchecked. A peer that writes without end is noticed by the first number that is
-    /// not out, so that at most as many come from here as are out, and one.
+    /// The next number that came back, unchecked. A peer that writes without end is noticed at the first
+    /// number that is not lent. At most one number more than are lent comes from here.
     pub fn pop(&mut self) -> Option<LeaseNumber> {
         self.returns.lower(self.words.words());
         let slot = &self.words.words()[self.place.slot(self.taken)];

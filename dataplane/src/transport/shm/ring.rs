@@ -1,10 +1,10 @@
 //! A ring of frames: one sender, one receiver, in shared memory that the peer can write as it likes.
 //!
-//! A frame is 1 to `frame_words_max` words and goes behind its length (D10.2). Owns the order of frames and their bounds.
-//! Refuses to know what they say, and how a side sleeps.
+//! A frame is 1 to `frame_words_max` words and goes behind its length (D10.2). Owns the order of frames and
+//! their bounds. Refuses to know what they say, and how a side sleeps.
 //!
-//! Invariant: each side believes itself alone. Its own index is private and never read back; the peer's may only advance
-//! and only within the ring; a frame is copied out before anything is read of it.
+//! Invariant: each side believes itself alone. Its own index is private and never read back; the peer's may
+//! only advance and only within the ring; a frame is copied out before anything is read of it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -106,13 +106,14 @@ impl<W: Words> RingSender<W> {
         }
     }
 
-    /// Puts a frame in; `false` if it does not fit now. Then ask [`RingSender::needs_wake`], once for any number of frames.
+    /// Puts a frame in; `false` if it does not fit now. Then ask [`RingSender::needs_wake`], once for any
+    /// number of frames.
     pub fn try_push(&mut self, frame: &[u64]) -> Result<bool, RingError> {
         self.try_push_parts(frame, std::iter::empty())
     }
 
-    /// Puts a frame in that is made of two parts, the second of them written as it is produced: as many words as it says that
-    /// it has.
+    /// Puts a frame in that is made of two parts, the second of them written as it is produced: as many words
+    /// as it says that it has.
     pub fn try_push_parts(
         &mut self,
         header: &[u64],
@@ -179,7 +180,8 @@ impl<W: Words> RingSender<W> {
         if self.free() >= needed {
             return Ok(true);
         }
-        // Partner: the Release store of `head` in `RingReceiver::pop`. What was read is overwritten only behind it.
+        // Partner: the Release store of `head` in `RingReceiver::pop`. What was read is overwritten only
+        // behind it.
         let head = self.words.words()[self.place.head].load(Acquire);
         check_advance(self.place.name, self.head_seen, head, self.tail)?;
         self.head_seen = head;
@@ -219,8 +221,8 @@ pub struct RingReceiver<W> {
     place: RingPlace,
     /// Our index. At most `tail_seen`.
     head: u64,
-    /// The sender's index when it was last looked at, which is only when everything up to it was taken. At most
-    /// `capacity` beyond `head`.
+    /// The sender's index when it was last looked at, which is only when everything up to it was taken. At
+    /// most `capacity` beyond `head`.
     tail_seen: u64,
     frames: WaitFlag,
     dozes: WaitFlag,
@@ -244,8 +246,9 @@ impl<W: Words> RingReceiver<W> {
         }
     }
 
-    /// Copies the next frame to `into`, whose old content goes; `false` if there is none. Does not allocate where `into`
-    /// has room for the largest frame. Then ask [`RingReceiver::needs_wake`], once for any number of frames.
+    /// Copies the next frame to `into`, whose old content goes; `false` if there is none. Does not allocate
+    /// where `into` has room for the largest frame. Then ask [`RingReceiver::needs_wake`], once for any
+    /// number of frames.
     pub fn pop(&mut self, into: &mut Vec<u64>) -> Result<bool, RingError> {
         into.clear();
         self.lower();

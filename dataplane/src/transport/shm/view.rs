@@ -1,7 +1,7 @@
 //! A reader's side of a worker's arena: slots in memory that the worker handed over.
 //!
-//! Checks that what it is told lies in the mapping. Refuses to know leases: whoever makes a slot says what happens on its last
-//! drop.
+//! Checks that what it is told lies in the mapping. Refuses to know leases: whoever makes a slot says what
+//! happens on its last drop.
 #![expect(unsafe_code, reason = "slots in another process's memory")]
 
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub struct OutOfArena {
     pub size_bytes: u64,
 }
 
-/// An arena of a worker, as a reader sees it; clones share it. Its memory stays mapped as long as a slot of it lives.
+/// An arena of a worker, as a reader sees it; clones share it. Its memory stays mapped as long as a slot of
+/// it lives.
 #[derive(Debug, Clone)]
 pub struct ArenaView {
     mapping: Arc<Mapping>,
@@ -53,11 +54,13 @@ impl ArenaView {
     }
 
     /// A slot of `len_bytes` at `offset_bytes`, a multiple of 64, as the worker announced them. It can be
-    /// made writable by its only view unless it `is_shared` with other readers. `on_last_drop` is called once, when the last view of it was dropped, on whichever thread
-    /// did so; it must be quick and must not block.
+    /// made writable by its only view unless it `is_shared` with other readers. `on_last_drop` is called
+    /// once, when the last view of it was dropped, on whichever thread did so; it must be quick and must not
+    /// block.
     ///
-    /// The worker promises not to write these bytes before it is told that they were dropped, nor to announce them again where
-    /// they are not shared. One that breaks the promise changes what is read, as it could by writing; what must not change between being checked and being used is copied out first.
+    /// The worker promises not to write these bytes before it is told that they were dropped. It promises not
+    /// to announce them again where they are not shared. One that breaks the promise changes what is read, as
+    /// it could by writing; what must not change between being checked and being used is copied out first.
     ///
     /// # Errors
     /// [`OutOfArena`]; then nothing is called.
@@ -81,9 +84,10 @@ impl ArenaView {
             _mapping: self.mapping.clone(),
             on_last_drop,
         });
-        // SAFETY: the range lies in the mapping, begins at a multiple of 64 of a page, and is initialised, as files are. The
-        // mapping is this view's alone, and `owner` keeps it. That two slots do not overlap is the worker's promise, as is that it
-        // does not write them itself: plain bytes are all that a slot shows, and no value of theirs is invalid.
+        // SAFETY: the range lies in the mapping, begins at a multiple of 64 of a page, and is initialised, as
+        // files are. The mapping is this view's alone, and `owner` keeps it. That two slots do not overlap is
+        // the worker's promise, as is that it does not write them itself: plain bytes are all that a slot
+        // shows, and no value of theirs is invalid.
         Ok(unsafe { Slot::from_mapping(start, len_bytes as usize, is_shared, owner) })
     }
 }

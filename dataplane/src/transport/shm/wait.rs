@@ -1,13 +1,14 @@
 //! Flags of sleeping threads: one for each thing that a side may wait for, so that the other makes a system
 //! call only then.
 //!
-//! Owns the order of steps that loses no wake-up (D10.3). Refuses to know how one sleeps: the bell of a task is whatever
-//! keeps a ring until it is heard, such as a socket; a thread sleeps at its flag itself, as long as it is raised. So each has a flag of
-//! its own: a waker that is late may lower one that was raised anew, which whoever its wake-up is for then notices.
+//! Owns the order of steps that loses no wake-up (D10.3). Refuses to know how one sleeps: the bell of a task
+//! is whatever keeps a ring until it is heard, such as a socket; a thread sleeps at its flag itself, as long
+//! as it is raised. So each has a flag of its own: a waker that is late may lower one that was raised anew,
+//! which whoever its wake-up is for then notices.
 //!
-//! The sleeper raises the flag, fences, and looks once more for what it wants. The waker publishes, fences, and looks at
-//! the flag. The two fences are partners: at least one of the two sees the other. The sleeper empties its bell before it
-//! raises the flag, never between that and its sleep.
+//! The sleeper raises the flag, fences, and looks once more for what it wants. The waker publishes, fences,
+//! and looks at the flag. The two fences are partners: at least one of the two sees the other. The sleeper
+//! empties its bell before it raises the flag, never between that and its sleep.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,8 +18,8 @@ use super::words::Word;
 /// The value of a raised flag; every value but 0 counts as raised.
 pub(super) const RAISED: u64 = 1;
 
-/// The sleeper's side of a flag. The flag is a hint to the peer, which may do with it what it likes: one that lowers it
-/// keeps only itself from being heard, one that raises it pays for the wake-ups.
+/// The sleeper's side of a flag. The flag is a hint to the peer, which may do with it what it likes: one that
+/// lowers it keeps only itself from being heard, one that raises it pays for the wake-ups.
 #[derive(Debug)]
 pub(super) struct WaitFlag {
     at: usize,
@@ -62,8 +63,8 @@ pub(super) fn need_wake<W: Word, const N: usize>(words: &[W], flags: [usize; N])
         // Looked at before it is written, so that the line stays shared while nobody sleeps.
         let is_raised = words[at].load(Relaxed) != 0;
         if is_raised {
-            // Should this hit a flag that was raised since, its sleeper looked behind the caller's fence, and saw what was
-            // published.
+            // Should this hit a flag that was raised since, its sleeper looked behind the caller's fence, and
+            // saw what was published.
             words[at].store(0, Relaxed);
         }
         is_raised

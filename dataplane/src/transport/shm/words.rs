@@ -1,9 +1,8 @@
-//! The 64-bit atomics that shared memory is made of here, so that what a peer does to them can be wrong but never a data
-//! race.
+//! 64-bit atomics for shared memory: a peer's writes can be wrong, but never a data race.
 //!
-//! Owns the choice of atomics: the standard library's, and Loom's for its models. Code above is generic over it, so that
-//! both are compiled side by side and the models run what production runs. Refuses to know what the words mean, and where
-//! their memory comes from.
+//! Owns the choice of atomics: the standard library's, and Loom's for its models. Code above is generic over
+//! it, so that both are compiled side by side and the models run what production runs. Refuses to know what
+//! the words mean, and where their memory comes from.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -23,8 +22,8 @@ pub trait Word: Send + Sync {
     /// Adds to it, wrapping around, and says what it was.
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
 
-    /// A sequentially consistent fence: of two threads that each write one word, fence and read the other's word, at
-    /// least one sees what the other wrote.
+    /// A sequentially consistent fence: of two threads that each write one word, fence and read the other's
+    /// word, at least one sees what the other wrote.
     fn fence();
 }
 
@@ -78,7 +77,8 @@ impl Word for loom::sync::atomic::AtomicU64 {
     }
 }
 
-/// An area of words, held for as long as this value lives: a mapping that is shared with a peer, or memory of tests.
+/// An area of words, held for as long as this value lives: a mapping that is shared with a peer, or memory of
+/// tests.
 pub trait Words {
     /// The type of its words.
     type Word: Word;

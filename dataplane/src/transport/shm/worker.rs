@@ -1,7 +1,7 @@
 //! The worker's end of a same-host link: lends packs of shared memory, and takes them back.
 //!
-//! Owns what waits for room and the arenas that the reader was told of. Refuses to know sessions and credits. Copies only
-//! what was not produced into the reader's arena.
+//! Owns what waits for room and the arenas that the reader was told of. Refuses to know sessions and credits.
+//! Copies only what was not produced into the reader's arena.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -37,8 +37,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(2);
 /// network. A reader that copies the packs that it keeps returns its leases at once.
 pub(super) const MEMORY_WAIT: Duration = Duration::from_secs(5);
 
-/// Frames that wait for room on the ring at most: a word on each arena that a link can have, and what one step of a session
-/// sends. Elements wait elsewhere.
+/// Frames that wait for room on the ring at most: a word on each arena that a link can have, and what one
+/// step of a session sends. Elements wait elsewhere.
 const OUT_MAX: usize = 2048;
 
 /// Greets a client that came, and serves it from then on.
@@ -178,8 +178,8 @@ impl WorkerEnd {
         }
     }
 
-    /// Looks again soon for the memory that the reader returns, which it does without a word. Who lacks it too long loses the
-    /// link.
+    /// Looks again soon for the memory that the reader returns, which it does without a word. Who lacks it
+    /// too long loses the link.
     fn wait_for_memory(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         if since.elapsed() > MEMORY_WAIT && !self.waiting.is_empty() {

@@ -1,10 +1,12 @@
 //! How each pack of one task travels on one link: plain or compressed, whichever is measured to be faster.
 //!
-//! While the link is not what is waited for, packs travel plain. While it is, samples say what compressing would come to;
-//! when that is more than the link delivers, it is tried, and kept if what is delivered grows by it. So what no sample shows, such
-//! as processors that are busy otherwise or a reader that is slow to restore, counts as well. A trial that fails is repeated after
-//! longer and longer times, or when the link or the data have changed. While packs are compressed, only packs sent plain show whether
-//! the link or the consumer has changed so that they would do: a short probe now and then, and when less is delivered than before.
+//! While the link is not what is waited for, packs travel plain. While it is, samples say what compressing
+//! would come to; when that is more than the link delivers, it is tried, and kept if what is delivered grows
+//! by it. So what no sample shows, such as processors that are busy otherwise or a reader that is slow to
+//! restore, counts as well. A trial that fails is repeated after longer and longer times, or when the link or
+//! the data have changed. While packs are compressed, only packs sent plain show whether the link or the
+//! consumer has changed so that they would do: a short probe now and then, and when less is delivered than
+//! before.
 
 use std::time::{Duration, Instant};
 
@@ -20,18 +22,20 @@ const WORTH_KEEPING: f64 = 1.02;
 /// Windows of a trial: in the first the pipeline still fills.
 const TRIAL_WINDOWS: u32 = 2;
 
-/// Windows in a row with less than the link had delivered of plain packs, after which there is a probe at once.
+/// Windows in a row with less than the link had delivered of plain packs, after which there is a probe at
+/// once.
 const POOR_WINDOWS: u32 = 2;
 
-/// The time to the next trial or probe, in times what the last one took: so they take 1.6 % of the time at most, of which a part
-/// is lost.
+/// The time to the next trial or probe, in times what the last one took: so they take 1.6 % of the time at
+/// most, of which a part is lost.
 const REST: u32 = 64;
 
-/// The time to the first probe after a trial, which may have been lucky. Each next probe is twice as far away,
-/// up to that bound.
+/// The time to the first probe after a trial, which may have been lucky. Each next probe is twice as far
+/// away, up to that bound.
 const REST_AT_FIRST: u32 = 8;
 
-/// Windows in a row in which the link was the limit, and as fast, before a trial: a link that has just begun still gets faster.
+/// Windows in a row in which the link was the limit, and as fast, before a trial: a link that has just begun
+/// still gets faster.
 const STEADY_WINDOWS: u32 = 3;
 
 /// Trials in a row that fail double their distance so many times at most.
@@ -139,7 +143,8 @@ impl Auto {
         plan
     }
 
-    /// Books what the sample came to that [`Plan::Sampled`] asked for; `None` when there was no memory for it.
+    /// Books what the sample came to that [`Plan::Sampled`] asked for; `None` when there was no memory for
+    /// it.
     pub(crate) fn note_sample(&mut self, now: Instant, sample: Option<Sample>) {
         self.codec.note_sample(sample, now);
     }

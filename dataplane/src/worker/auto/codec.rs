@@ -101,8 +101,9 @@ impl Codec {
         self.known.map_or(1.0, |known| 1.0 / known.share.max(1e-6))
     }
 
-    /// Plain bytes a second that come through compressed, over a link of `link_rate` bytes a second and with so many
-    /// threads: compressing, sending and restoring go on side by side, so the slowest of the three decides.
+    /// Plain bytes a second that come through compressed, over a link of `link_rate` bytes a second and with
+    /// so many threads: compressing, sending and restoring go on side by side, so the slowest of the three
+    /// decides.
     pub(super) fn rate(&self, link_rate: f64, threads: usize) -> f64 {
         let Some(known) = self.known else {
             return link_rate;

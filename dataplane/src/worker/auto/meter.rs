@@ -1,15 +1,16 @@
 //! Measurement of one task's credits, which shows what holds the task up, and of the link's delivery
 //! meanwhile.
 //!
-//! A link's speed is what it delivers while it is the one that is waited for, and only then. Neither quinn's congestion
-//! window nor its bytes in flight tell that: with credits as the limiter a window is rarely full, and a queue in the network
-//! looks like a distance. But the credits tell it. They are a fixed number of places that go round producer,
-//! link and consumer, and they gather before the slowest of these: free ones at the worker when the producer has nothing,
-//! packs sent and not acknowledged (D6.2), elements that wait at the reader (D4.6). While most
-//! of them are on the link, what the grants acknowledge in a time is what the link can carry, without any allowance for
-//! round trips and late acknowledgements. All of them are there as well when there are too few for the distance; then an element
-//! takes hardly longer than a round trip, the shortest that the link had. All this holds for packs that travel plain: compressed ones are so
-//! short that the compressors and late acknowledgements look like the link.
+//! A link's speed is what it delivers while it is the one that is waited for, and only then. Neither quinn's
+//! congestion window nor its bytes in flight tell that: with credits as the limiter a window is rarely full,
+//! and a queue in the network looks like a distance. But the credits tell it. They are a fixed number of
+//! places that go round producer, link and consumer, and they gather before the slowest of these: free ones
+//! at the worker when the producer has nothing, packs sent and not acknowledged (D6.2), elements that wait at
+//! the reader (D4.6). While most of them are on the link, the rate of acknowledgements is what the link can
+//! carry. Round trips and late acknowledgements need no allowance. All of them are there as well when there
+//! are too few for the distance; then an element takes hardly longer than a round trip, the shortest that the
+//! link had. All this holds for packs that travel plain: compressed ones are so short that the compressors
+//! and late acknowledgements look like the link.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -42,8 +43,8 @@ pub(crate) struct Standing {
 /// The figures of some time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
-    /// Bytes of elements that arrived a second, whatever they came to on the link, or of those handed over if they are fewer: a
-    /// reader's buffer that fills is no gain, nor is one that is used up.
+    /// Bytes of elements that arrived a second, whatever they came to on the link, or of those handed over if
+    /// they are fewer: a reader's buffer that fills is no gain, nor is one that is used up.
     pub(super) rate: f64,
     /// Whether the link was what was waited for.
     pub(super) is_link_limited: bool,
@@ -61,14 +62,15 @@ pub(super) struct Meter {
     /// The task had nothing although there were credits.
     is_starved: bool,
     handed: u64,
-    /// The first grant has come: behind it the counts are known, which begin anywhere where a link is resumed.
+    /// The first grant has come: behind it the counts are known, which begin anywhere where a link is
+    /// resumed.
     is_begun: bool,
     round_trip_min: Option<Duration>,
     now: Instant,
     /// Windows begin when all before this is acknowledged: it travelled otherwise.
     settled_at: u64,
-    /// That has not been acknowledged yet. The grant that does so opens the window, and counts for none: packs that overtook are
-    /// acknowledged with it, all at once.
+    /// That has not been acknowledged yet. The grant that does so opens the window, and counts for none:
+    /// packs that overtook are acknowledged with it, all at once.
     is_settling: bool,
     window: Open,
 }

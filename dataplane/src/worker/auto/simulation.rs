@@ -1,7 +1,8 @@
-//! A producer, compressors, a link and a consumer under virtual time, to compare what AUTO makes of them with what
-//! always and never compressing do.
+//! A producer, compressors, a link and a consumer under virtual time, to compare what AUTO makes of them with
+//! what always and never compressing do.
 //!
-//! All packs are alike. A fixed number of them is outstanding; the reader acknowledges when it hands over, and every 5 ms.
+//! All packs are alike. A fixed number of them is outstanding; the reader acknowledges when it hands over,
+//! and every 5 ms.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -482,8 +483,8 @@ proptest! {
         };
         let long = (1600.0 * pack_bytes / link.min(producer).min(consumer)).max(20.0);
         let part = compared(&world, long / 4.0, long);
-        // The least where compressing hardly pays, and is not tried; and where it is what limits, at half of what it then
-        // could bring (0.88 was seen).
+        // The least where compressing hardly pays, and is not tried; and where it is what limits, at half of
+        // what it then could bring (0.88 was seen).
         prop_assert!(part > 0.85, "{part}");
     }
 }

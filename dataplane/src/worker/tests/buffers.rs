@@ -110,8 +110,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The model is a list of lengths and one of owners. D4.4: nothing larger than a credit is worth leaves. D5.2: no
-    /// client is told of a split of which another owes elements.
+    /// The model is a list of lengths and one of owners. D4.4: nothing larger than a credit is worth leaves.
+    /// D5.2: no client is told of a split of which another owes elements.
     #[test]
     fn a_buffer_gives_what_a_list_would(steps in steps()) {
         let (buffer, mut producer) = pair(BufferLimits { elements: u64::MAX, bytes: u64::MAX });

@@ -186,7 +186,8 @@ fn element_i_goes_to_consumer_i_mod_n_in_round_i_div_n() {
     }
 }
 
-/// D7.5: the consumers that have an element of the torn group hear the end in the same step as those that have none.
+/// D7.5: the consumers that have an element of the torn group hear the end in the same step as those that
+/// have none.
 #[test]
 fn the_end_of_the_data_is_a_failure_behind_the_last_whole_group() {
     let (buffer, mut producer) = coordinated(3, UNBOUNDED);

@@ -34,7 +34,8 @@ struct Cached {
 }
 
 impl Cached {
-    /// One that keeps this many numbers and, once wanted, counts from 0 until it is dropped, or ends so before `upto`.
+    /// One that keeps this many numbers and, once wanted, counts from 0 until it is dropped, or ends so
+    /// before `upto`.
     fn counting(kept: u64, upto: u64, ending: Ending) -> Self {
         let (cache, buffer) = empty(kept * STRIDE);
         let mut producer = Producer::new(buffer.clone(), Arc::new(HeapAlloc), layout());

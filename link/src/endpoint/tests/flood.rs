@@ -1,4 +1,5 @@
-//! A flood of first packets with invented addresses, beside a connection that is in use and clients that connect. Prints figures.
+//! A flood of first packets with invented addresses, beside a connection that is in use and clients that
+//! connect. Prints figures.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use std::time::Instant;
 use super::*;
 use crate::tls::Identity;
 
-/// First packets that the flood repeats every so often; the server has forgotten one long before it comes again.
+/// First packets that the flood repeats every so often; the server has forgotten one long before it comes
+/// again.
 const INITIALS: usize = 20_000;
 /// First packets a second, sent in bursts.
 const PER_SECOND: usize = 5_000;

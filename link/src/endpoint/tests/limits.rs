@@ -14,7 +14,8 @@ enum Stall {
     Proved,
 }
 
-/// Leaves a server with a handshake that never goes on: nothing is passed on behind the datagram that got so far.
+/// Leaves a server with a handshake that never goes on: nothing is passed on behind the datagram that got so
+/// far.
 async fn stalled_handshake(server: &Server, stall: Stall) -> tokio::task::JoinHandle<()> {
     let relay = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let relay_address = relay.local_addr().unwrap();
@@ -174,7 +175,8 @@ async fn a_peer_beyond_its_quota_is_closed_and_may_return_when_there_is_room() {
     let greedy = client(cluster().credentials(Role::Read));
     let _first = connect(&greedy, &server).await.unwrap();
     let kept = server.accept().await;
-    // The server says no after the handshake, so the connection may just have been made, or be closed already.
+    // The server says no after the handshake, so the connection may just have been made, or be closed
+    // already.
     if let Ok(second) = connect(&greedy, &server).await {
         within(second.closed()).await;
     }

@@ -211,7 +211,8 @@ fn each<T: Item, R: Item>(from: &[u8], into: &mut [u8], f: impl Fn(T) -> R) {
     }
 }
 
-/// `f` of every pair of items. The loops differ in who stands still, so that each is simple enough to be vectorised.
+/// `f` of every pair of items. The loops differ in who stands still, so that each is simple enough to be
+/// vectorised.
 fn pairs<T: Item, R: Item>(
     walk: &Walk<2>,
     [one, other]: [&[u8]; 2],

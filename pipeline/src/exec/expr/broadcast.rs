@@ -1,5 +1,5 @@
-//! Walks several tensors side by side that broadcast to one shape, as NumPy's do: in rows along which each either moves on item
-//! by item, or stands still.
+//! Walks several tensors side by side that broadcast to one shape, as NumPy's do: in rows along which each
+//! either moves on item by item, or stands still.
 
 use smallvec::SmallVec;
 

@@ -83,7 +83,8 @@ impl Formula {
         let name = format!("`{}` of {}", node.op.name(), shown.join(" and "));
         let kernel = kernel(&node.op, &given).map_err(|reason| format!("{name}: {reason}"))?;
         let operands: SmallVec<[Place; 3]> = node.args.iter().map(|arg| places[*arg]).collect();
-        // What is the same for every element is computed here. If that fails, an element that needs it says so.
+        // What is the same for every element is computed here. If that fails, an element that needs it says
+        // so.
         let constant: Option<Vec<&Tensor>> = operands
             .iter()
             .map(|operand| match operand {

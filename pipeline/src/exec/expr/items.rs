@@ -58,7 +58,8 @@ pub(crate) fn items<T: Item>(bytes: &[u8]) -> impl DoubleEndedIterator<Item = T>
     bytes.chunks_exact(T::BYTES).map(T::read)
 }
 
-/// A tensor whose bytes, zeros at first, are what `fill` makes of them. Of 16 bytes and less nothing is allocated.
+/// A tensor whose bytes, zeros at first, are what `fill` makes of them. Of 16 bytes and less nothing is
+/// allocated.
 pub(crate) fn built(
     dtype: Dtype,
     dims: Dims,

@@ -234,7 +234,8 @@ widths! {
     bf16: bf16::to_f64, bf16::from_f64, |one, other| bf16::from_f32(one.to_f32() / other.to_f32()), |x, narrow, _wide| bf16::from_f32(narrow(x.to_f32()));
 }
 
-/// Evaluates `$body` with `$item` standing for the type of items of the number `$dtype`; for other dtypes `$other`.
+/// Evaluates `$body` with `$item` standing for the type of items of the number `$dtype`; for other dtypes
+/// `$other`.
 macro_rules! with_number {
     ($dtype:expr, $item:ident => $body:expr, $other:expr) => {
         match $dtype {

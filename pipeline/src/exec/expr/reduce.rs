@@ -107,8 +107,8 @@ impl Plan {
         })
     }
 
-    /// Calls `row` with the first item of every row, the first result it belongs to, and whether it is the first that
-    /// belongs there.
+    /// Calls `row` with the first item of every row, the first result it belongs to, and whether it is the
+    /// first that belongs there.
     fn rows(&self, mut row: impl FnMut(usize, usize, bool)) {
         let mut places: SmallVec<[usize; 4]> = SmallVec::from_elem(0, self.outer.len());
         let mut result = 0;

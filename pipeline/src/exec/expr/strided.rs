@@ -23,8 +23,8 @@ pub(crate) struct Run {
     pub(crate) items: usize,
 }
 
-/// The tensor of the shape `dims` that the runs make of `operands`, all of one dtype; elsewhere it has items of `background`,
-/// a scalar, or zeros and empty strings.
+/// The tensor of the shape `dims` that the runs make of `operands`, all of one dtype; elsewhere it has items
+/// of `background`, a scalar, or zeros and empty strings.
 pub(crate) fn assembled(
     dims: Dims,
     operands: &[&Tensor],
@@ -108,7 +108,8 @@ fn assembled_strings(
     Tensor::strings(operands[0].dtype(), &dims, into)
 }
 
-/// The tensor whose item at every place of `dims` is the one of `of` at `first`, further by `strides` along each axis.
+/// The tensor whose item at every place of `dims` is the one of `of` at `first`, further by `strides` along
+/// each axis.
 pub(crate) fn strided_view(
     of: &Tensor,
     dims: Dims,

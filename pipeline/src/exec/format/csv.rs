@@ -1,5 +1,5 @@
-//! `csv`: the rows of CSV files. Where fields begin and end is `csv-core`'s, which takes no memory of its own, so that a row
-//! has a limit.
+//! `csv`: the rows of CSV files. Where fields begin and end is `csv-core`'s, which takes no memory of its
+//! own, so that a row has a limit.
 
 use std::io::{self, BufRead};
 

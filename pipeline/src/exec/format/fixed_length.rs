@@ -1,4 +1,5 @@
-//! `fixed_length`: the records of files whose records have one length. How they lie in a file is `crate::record`'s.
+//! `fixed_length`: the records of files whose records have one length. How they lie in a file is
+//! `crate::record`'s.
 
 use crate::exec::error::{Origin, Origins};
 use crate::graph::{self, Compression};

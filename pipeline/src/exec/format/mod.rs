@@ -1,5 +1,5 @@
-//! Files being read: what their bytes are, one format a file, behind one trait. Which parameters a format has is
-//! `graph::format`'s.
+//! Files being read: what their bytes are, one format a file, behind one trait. Which parameters a format has
+//! is `graph::format`'s.
 //!
 //! - `reader`: the trait, and what a reader yields or fails with;
 //! - `read`: the operation, which goes from file to file with a reader for each;

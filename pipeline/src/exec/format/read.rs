@@ -1,5 +1,6 @@
-//! The operation that reads files: opens the ones whose paths come in, one after the other, and yields what their
-//! readers do. Broken records are an error, or counted and left out, as the format's parameters or the dataset say.
+//! The operation that reads files: opens the ones whose paths come in, one after the other, and yields what
+//! their readers do. Broken records are an error, or counted and left out, as the format's parameters or the
+//! dataset say.
 
 use crate::exec::budget::{Budget, Charge};
 use crate::exec::cancel::Cancel;
@@ -204,7 +205,8 @@ impl Iterate for Read {
                 place: file.reader.place(),
                 passed: file.passed,
             });
-            // An element is made in the caller's place: to move it through others costs more than to read a small record.
+            // An element is made in the caller's place: to move it through others costs more than to read a
+            // small record.
             match file.record() {
                 Ok(Some(record)) => return Ok(Some(file.item(record))),
                 Ok(None) => self.file = None,

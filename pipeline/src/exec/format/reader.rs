@@ -12,8 +12,8 @@ pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// A reader of one file.
 pub(crate) trait FileReader: Send {
-    /// The next record, `None` at the end of the file. After an error of a record the ones behind it can be read, after
-    /// any other error nothing.
+    /// The next record, `None` at the end of the file. After an error of a record the ones behind it can be
+    /// read, after any other error nothing.
     fn record(&mut self) -> Result<Option<Record>, ReadError>;
 
     /// Returns the place of the next record, in a measure of the format's own: a [`Start::place`] from which
@@ -69,8 +69,8 @@ pub(crate) struct Start {
     pub(crate) place: u64,
     /// Records that were passed, read or not.
     pub(crate) passed: u64,
-    /// Only records that begin at this byte or behind it, and before `end`, are wanted. Of formats that are not
-    /// [divisible](crate::graph::Format::is_divisible) all are.
+    /// Only records that begin at this byte or behind it, and before `end`, are wanted. Of formats that are
+    /// not [divisible](crate::graph::Format::is_divisible) all are.
     pub(crate) begin: u64,
     /// Position from which on no wanted record begins; `None` for the end of the file.
     pub(crate) end: Option<u64>,
@@ -131,7 +131,8 @@ impl From<io::Error> for Fault {
 /// Error at a file or at one of its records.
 #[derive(Debug)]
 pub(crate) struct ReadError {
-    /// Whether it is one record, so that the ones behind it can be read; else it is all that is left of the file.
+    /// Whether it is one record, so that the ones behind it can be read; else it is all that is left of the
+    /// file.
     pub(crate) is_record: bool,
     pub(crate) kind: ErrorKind,
     pub(crate) reason: String,

@@ -1,4 +1,5 @@
-//! Room for what a thread reads ahead, in bytes. A queue that counts rows would hold as many large ones as small ones.
+//! Room for what a thread reads ahead, in bytes. A queue that counts rows would hold as many large ones as
+//! small ones.
 
 use parking_lot::{Condvar, Mutex};
 
@@ -25,7 +26,8 @@ impl Room {
         }
     }
 
-    /// Waits for room, and takes it. What is larger than the whole room takes it alone. Returns false once the room is closed.
+    /// Waits for room, and takes it. What is larger than the whole room takes it alone. Returns false once
+    /// the room is closed.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         while !state.is_closed && state.taken > 0 && state.taken.saturating_add(bytes) > self.bytes_max {

@@ -1,5 +1,6 @@
-//! `sqlite`: the rows of a query. SQLite's statements borrow their connection and block, so a thread of the reader's own runs
-//! the query, ahead by a bounded number of rows and bytes; it ends with the reader, and with the task.
+//! `sqlite`: the rows of a query. SQLite's statements borrow their connection and block. A thread of the
+//! reader therefore runs the query, ahead by a bounded number of rows and bytes; it ends with the reader, and
+//! with the task.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -100,8 +101,8 @@ impl OpenFile for Sqlite {
     }
 }
 
-/// Has the query reach this file and nothing else: views and triggers of a hostile file call no function with side effects, and neither
-/// they nor the query attach other files.
+/// Has the query reach this file and nothing else: views and triggers of a hostile file call no function with
+/// side effects, and neither they nor the query attach other files.
 fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;

@@ -211,7 +211,8 @@ pub(crate) fn resized(area: Area, sizing: Sizing, shape: &Shape) -> (Step, Dtype
     (step, shape.dtype, dims)
 }
 
-/// Returns whether the pixels themselves are needed several times over, so that they are better computed once.
+/// Returns whether the pixels themselves are needed several times over, so that they are better computed
+/// once.
 fn reads_around(step: &Step) -> bool {
     matches!(step, Step::Resize { .. })
 }

@@ -1,4 +1,5 @@
-//! Pictures that are not yet made: computed when they are written, straight to where they stay, in a batch's row of the slot.
+//! Pictures that are not yet made: computed when they are written, straight to where they stay, in a batch's
+//! row of the slot.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The functions of pictures as calls: what each makes of a component, and when. What happens to pixels is the business of
-//! [`crate::image`].
+//! The functions of pictures as calls: what each makes of a component, and when. What happens to pixels is
+//! the business of [`crate::image`].
 //!
 //! Most results are deferred: they are computed straight into where they stay.
 

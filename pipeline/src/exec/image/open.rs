@@ -26,8 +26,7 @@ pub(crate) fn call(
     Ok(Box::new(call))
 }
 
-/// `decode` and the function behind it, at a node of its own, as one call, if that one takes a part of the picture or changes its
-/// size.
+/// `decode` and the function after it, at a node of its own, as one call, if that function crops or resizes.
 pub(crate) fn fused(
     decode: &ImageFunction,
     (node, function): (usize, &ImageFunction),

@@ -1,5 +1,5 @@
-//! `decode_image` and a crop of what it decodes as one call: only what the crop needs is decoded, where the format allows it. What
-//! comes out is the same; of a JPEG, what garbles only the rest goes unnoticed.
+//! `decode_image` and a crop of what it decodes as one call: only what the crop needs is decoded, where the
+//! format allows it. What comes out is the same; of a JPEG, what garbles only the rest goes unnoticed.
 
 use crate::exec::call::{Call, Place};
 use crate::exec::error::{ErrorKind, ExecError};

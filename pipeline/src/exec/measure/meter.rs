@@ -1,4 +1,5 @@
-//! The stages of a program, found by where they stand: by their node, within the functions by whose bodies they are in.
+//! The stages of a program, found by where they stand: by their node, within the functions by whose bodies
+//! they are in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! When the clock is read: so seldom that it costs no more than [`COST_SHARE`] of the time it measures, and with
-//! everything below at once, so that what a stage took itself is a difference within one sample.
+//! When the clock is read: so rarely that it costs no more than [`COST_SHARE`] of the time it measures. A
+//! sample covers everything below at once, so a stage's own time is a difference within one sample.
 //!
-//! The outermost measured call on a thread decides whether it is a sample; calls within it follow. How many calls lie
-//! between two samples varies, or a stage that is slow at every 32nd element would be seen always or never.
+//! The outermost measured call on a thread decides whether it is a sample; calls within it follow. How many
+//! calls lie between two samples varies, or a stage that is slow at every 32nd element would be seen always
+//! or never.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -13,7 +14,8 @@ const READING_NS: u64 = 40;
 const COST_SHARE: u64 = 50;
 /// Calls between two samples at most.
 const SKIPPED_MAX: u64 = 4096;
-/// The part of all calls so far that may be skipped in a row: early calls differ, and each of a few slow ones matters.
+/// The part of all calls so far that may be skipped in a row: early calls differ, and each of a few slow ones
+/// matters.
 const SKIPPED_SHARE: u64 = 4;
 
 /// State of this thread's sampling.
@@ -155,8 +157,8 @@ impl Sampler {
         }
     }
 
-    /// Calls until the next sample, after one that read the clock so often and took so long: between half and one and a
-    /// half times what the cost asks for.
+    /// Calls until the next sample, after one that read the clock so often and took so long: between half and
+    /// one and a half times what the cost asks for.
     fn distance(&mut self, readings: u64, whole_ns: u64) -> u64 {
         let cost_ns = readings.saturating_mul(READING_NS * COST_SHARE);
         let mean = (cost_ns / whole_ns.max(1)).min(SKIPPED_MAX);

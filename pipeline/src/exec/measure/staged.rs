@@ -1,5 +1,5 @@
-//! An operation where it stands in its graph: its failures say where that is, and, where the tree is measured, its
-//! elements are counted and some of its calls timed.
+//! An operation where it stands in its graph: its failures say where that is, and, where the tree is
+//! measured, its elements are counted and some of its calls timed.
 
 use std::sync::Arc;
 

@@ -11,7 +11,8 @@ pub struct Stats {
     pub elapsed: Duration,
     /// How much of that whoever pulls spent in the pipeline, waiting or computing.
     pub pulled: Duration,
-    /// How much of that went into writing elements where they stay, with what was left to be computed until then.
+    /// How much of that went into writing elements where they stay, with what was left to be computed until
+    /// then.
     pub written: Duration,
     /// The operations as they are executed, the output first. Maps that run in one step are one stage.
     pub stages: Vec<StageStats>,
@@ -67,7 +68,8 @@ pub(crate) struct Placed {
 }
 
 impl Stats {
-    /// The figures of `stages`, the first of which is the output, after `elapsed`. `written_ns` were spent on writing.
+    /// The figures of `stages`, the first of which is the output, after `elapsed`. `written_ns` were spent on
+    /// writing.
     pub(crate) fn new(elapsed: Duration, written_ns: u64, stages: Vec<Placed>) -> Stats {
         let pulled_ns = stages.first().map_or(0, |root| root.counts.whole_ns);
         let written = Duration::from_nanos(written_ns).min(elapsed);
@@ -144,8 +146,9 @@ impl StageStats {
     }
 }
 
-/// The busiest of all. Where one thread does everything the loads add up to one, and the largest part of it is what to
-/// make faster; where stages have threads of their own the one that holds the others up is busy all the time.
+/// The busiest of all. Where one thread does everything the loads add up to one, and the largest part of it
+/// is what to make faster; where stages have threads of their own the one that holds the others up is busy
+/// all the time.
 fn bottleneck(elapsed: Duration, pulled: Duration, written: Duration, stages: &[StageStats]) -> Bottleneck {
     if stages.first().is_none_or(|root| root.elements == 0) {
         return Bottleneck::Unknown;

@@ -1,6 +1,7 @@
 //! The calls of native functions: one file each, and the line that prepares it.
 //!
-//! A call is prepared once for all elements of one spec, whatever patterns, vocabularies or models that takes.
+//! A call is prepared once for all elements of one spec, whatever patterns, vocabularies or models that
+//! takes.
 
 mod compute;
 #[cfg(feature = "text")]

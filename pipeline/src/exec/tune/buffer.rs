@@ -1,6 +1,6 @@
-//! How many elements a prefetch holds: few, and twice as many each time that its buffer was full and has run dry since. What
-//! runs dry without having been full is filled too slowly, which no larger buffer cures; what is never dry is large enough.
-//! (`tf.data`'s prefetch autotuner does the same.)
+//! How many elements a prefetch holds: few, and twice as many each time that its buffer was full and has run
+//! dry since. What runs dry without having been full is filled too slowly, which no larger buffer cures; what
+//! is never dry is large enough. (`tf.data`'s prefetch autotuner does the same.)
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 /// Elements at first.
@@ -30,8 +30,8 @@ impl Buffer {
         self.size
     }
 
-    /// Somebody takes an element, and `ready` of them lie ready, of `element_bytes` as far as is known; `left_bytes` are left
-    /// of the memory for all buffers. Whether it is to be larger from now on.
+    /// Somebody takes an element, and `ready` of them lie ready, of `element_bytes` as far as is known;
+    /// `left_bytes` are left of the memory for all buffers. Whether it is to be larger from now on.
     pub(crate) fn note(&mut self, ready: usize, element_bytes: usize, left_bytes: usize) -> bool {
         if ready >= self.size {
             self.was_full = true;

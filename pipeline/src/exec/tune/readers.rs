@@ -1,11 +1,14 @@
-//! How many datasets an `interleave` reads ahead at once, where nobody says: a fixed number, and twice as many as long as whoever
-//! pulls waits for most elements and more readers made them come faster. What does not come faster goes back and stays: then
-//! something else is slow. (`tf.data` climbs in the same way, by a model of the time that each number would take.)
+//! How many datasets an `interleave` reads ahead at once, where nobody says: a fixed number, and twice as
+//! many as long as whoever pulls waits for most elements and more readers made them come faster. What does
+//! not come faster goes back and stays: then something else is slow. (`tf.data` climbs in the same way, by a
+//! model of the time that each number would take.)
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Readers at first: reading waits for storage more than for a core, so that their number does not depend on that of cores.
+/// Readers at first: reading waits for storage more than for a core, so that their number does not depend on
+/// that of cores.
 pub(crate) const READERS_AT_FIRST: usize = 16;
-/// Readers at most. Each is a thread, an open file, and what is read ahead of it, which the byte budget bounds before this does.
+/// Readers at most. Each is a thread, an open file, and what is read ahead of it, which the byte budget
+/// bounds before this does.
 pub(crate) const READERS_MAX: usize = 128;
 /// Elements for each reader between two looks.
 const ELEMENTS_PER_LOOK: u64 = 4;
@@ -51,8 +54,8 @@ impl Readers {
         !self.is_settled && self.taken.is_multiple_of(ELEMENTS_PER_LOOK * self.now as u64)
     }
 
-    /// Looks at what was done since the last look, `interval_ns` ago: whether that was one. If it is too short ago, the next look
-    /// is at this time too.
+    /// Looks at what was done since the last look, `interval_ns` ago: whether that was one. If it is too
+    /// short ago, the next look is at this time too.
     pub(crate) fn look(&mut self, interval_ns: u64) -> bool {
         if interval_ns < INTERVAL_NS {
             return false;
@@ -81,7 +84,8 @@ mod tests {
 
     use super::*;
 
-    /// Takes as many elements as a look wants, each waited for if `waits`, and looks after the time that they take at `per_second`.
+    /// Takes as many elements as a look wants, each waited for if `waits`, and looks after the time that they
+    /// take at `per_second`.
     fn looked(readers: &mut Readers, waits: bool, per_second: u64) -> usize {
         let mut taken = 0u64;
         loop {

@@ -1,9 +1,9 @@
-//! How many threads each stage gets: one each, and every further one to the stage that is slowest with those it has. So the
-//! slowest stage is as fast as it can be made; that is the speed of all of them. (`tf.data`'s autotuner climbs to the same by
-//! trying; there a stage's work is estimated by a model of its whole input.)
+//! How many threads each stage gets: one each, and every further one to the stage that is slowest with those
+//! it has. So the slowest stage is as fast as it can be made; that is the speed of all of them. (`tf.data`'s
+//! autotuner climbs to the same by trying; there a stage's work is estimated by a model of its whole input.)
 //!
-//! A stage that does not use what it has loses it: it gets at most twice the threads that it kept busy. So a pipeline whose
-//! consumer is slow holds few elements, and one that speeds up doubles from look to look.
+//! A stage that does not use what it has loses it: it gets at most twice the threads that it kept busy. So a
+//! pipeline whose consumer is slow holds few elements, and one that speeds up doubles from look to look.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 /// Work of a stage since the last look.
@@ -15,8 +15,8 @@ pub(crate) struct Load {
     pub(crate) threads_max: u32,
 }
 
-/// The threads of each stage, of `budget` for all of them, given what they did in `interval_ns`. Each has one, even where that
-/// is more than the budget.
+/// The threads of each stage, of `budget` for all of them, given what they did in `interval_ns`. Each has
+/// one, even where that is more than the budget.
 pub(crate) fn shares(loads: &[Load], interval_ns: u64, budget: u32) -> Vec<u32> {
     let mut shares = vec![1u32; loads.len()];
     let mut left = u64::from(budget).saturating_sub(loads.len() as u64);

@@ -1,5 +1,6 @@
-//! The measurements of the maps of one pipeline, and when they are looked at: by the thread of the pool that finishes a call
-//! when the last look is long ago. So nobody waits for a look, and none is made where nothing happens.
+//! The measurements of the maps of one pipeline, and when they are looked at: by the thread of the pool that
+//! finishes a call when the last look is long ago. So nobody waits for a look, and none is made where nothing
+//! happens.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -10,9 +10,10 @@ pub const EXPR_NODES_MAX: usize = 4096;
 
 /// A computation over the components of one element that yields one tensor.
 ///
-/// It is written as formulas are: `col("x") * 2.0 + col("y").mean([], false)`. Shapes broadcast as NumPy's do. Dtypes
-/// never change by themselves: operands of different dtypes are refused when the dataset is analysed, and the message
-/// says so; [`Expr::cast`] converts. Plain numbers take the dtype of what they meet.
+/// It is written as formulas are: `col("x") * 2.0 + col("y").mean([], false)`. Shapes broadcast as NumPy's
+/// do. Dtypes never change by themselves: operands of different dtypes are refused when the dataset is
+/// analysed, and the message says so; [`Expr::cast`] converts. Plain numbers take the dtype of what they
+/// meet.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Expr {

@@ -1,5 +1,5 @@
-//! The fluent way to write expressions: components, constants, operators, reductions. Shapes and text have files of
-//! their own.
+//! The fluent way to write expressions: components, constants, operators, reductions. Shapes and text have
+//! files of their own.
 
 use std::ops;
 
@@ -16,8 +16,8 @@ pub fn col(name: impl Into<String>) -> Expr {
     Expr::of(ExprOp::Column(name.into()), [])
 }
 
-/// A constant: a number, a truth or text. Numbers take the dtype of what they meet; by themselves whole ones are `i64`,
-/// others `f64`.
+/// A constant: a number, a truth or text. Numbers take the dtype of what they meet; by themselves whole ones
+/// are `i64`, others `f64`.
 pub fn lit(value: impl Into<Expr>) -> Expr {
     value.into()
 }
@@ -181,9 +181,10 @@ impl Expr {
         Expr::of(ExprOp::Clip, [self, low.into(), high.into()])
     }
 
-    /// Items of another dtype. Floats lose their fraction and become the nearest integer there is, NaN becomes 0; integers
-    /// that do not fit wrap around, as with NumPy and TensorFlow; truths are 0 and 1, and what is not 0 is true; complex
-    /// numbers lose their imaginary part. Strings become byte strings; byte strings that are not UTF-8 make no strings.
+    /// Items of another dtype. Floats lose their fraction and become the nearest integer there is, NaN
+    /// becomes 0; integers that do not fit wrap around, as with NumPy and TensorFlow; truths are 0 and 1, and
+    /// what is not 0 is true; complex numbers lose their imaginary part. Strings become byte strings; byte
+    /// strings that are not UTF-8 make no strings.
     #[must_use]
     pub fn cast(self, dtype: Dtype) -> Expr {
         self.converted(dtype, false)

@@ -21,8 +21,9 @@ impl Expr {
         self.shaped(Shaping::Shape)
     }
 
-    /// Parts along the leading axes: a range of places, one [`Span::by`] steps, or a place, whose axis goes. Negative places
-    /// count from the end; ranges are cut to what there is, a place outside is an error of the element.
+    /// Parts along the leading axes: a range of places, one [`Span::by`] steps, or a place, whose axis goes.
+    /// Negative places count from the end; ranges are cut to what there is, a place outside is an error of
+    /// the element.
     #[must_use]
     pub fn slice<S: Into<Span>>(self, spans: impl IntoIterator<Item = S>) -> Expr {
         let spans = spans.into_iter().map(Into::into).collect();
@@ -35,8 +36,8 @@ impl Expr {
         self.slice([Span::At(place)])
     }
 
-    /// The slices along `axis` at the places that `indices` name, integers of any shape, which takes the place of the axis. Negative
-    /// places count from the end; one outside is an error of the element.
+    /// The slices along `axis` at the places that `indices` name, integers of any shape, which takes the
+    /// place of the axis. Negative places count from the end; one outside is an error of the element.
     #[must_use]
     pub fn gather(self, indices: impl Into<Expr>, axis: i64) -> Expr {
         Expr::of(ExprOp::Shaping(Shaping::Gather(axis)), [self, indices.into()])
@@ -83,8 +84,8 @@ impl Expr {
         Expr::of(ExprOp::Shaping(Shaping::Pad(pads)), [self, value.into()])
     }
 
-    /// Along `axis` exactly `length` long, with `value` behind what is there. What is longer is an error of the element,
-    /// unless it is to be cut (`truncate`).
+    /// Along `axis` exactly `length` long, with `value` behind what is there. What is longer is an error of
+    /// the element, unless it is to be cut (`truncate`).
     #[must_use]
     pub fn pad_to(self, axis: i64, length: u64, value: impl Into<Expr>, truncate: bool) -> Expr {
         let pad = PadTo {
@@ -95,16 +96,16 @@ impl Expr {
         Expr::of(ExprOp::Shaping(Shaping::PadTo(pad)), [self, value.into()])
     }
 
-    /// Integers as vectors of `depth` items along a new last axis, 1 at their index and else 0; of an index outside all 0, as
-    /// `tf.one_hot` has it.
+    /// Integers as vectors of `depth` items along a new last axis, 1 at their index and else 0; of an index
+    /// outside all 0, as `tf.one_hot` has it.
     #[must_use]
     pub fn one_hot(self, depth: u64, dtype: Dtype) -> Expr {
         let dtype = DtypeField(dtype);
         self.shaped(Shaping::OneHot(OneHot { depth, dtype }))
     }
 
-    /// The bytes of strings as numbers along a new last axis, as `tf.io.decode_raw`. All strings of a tensor have to have
-    /// one length, which is a multiple of the size of an item.
+    /// The bytes of strings as numbers along a new last axis, as `tf.io.decode_raw`. All strings of a tensor
+    /// have to have one length, which is a multiple of the size of an item.
     #[must_use]
     pub fn decode_raw(self, dtype: Dtype, big_endian: bool) -> Expr {
         let dtype = DtypeField(dtype);
@@ -129,7 +130,8 @@ impl Span {
         (start..stop).into()
     }
 
-    /// Only each `step`-th place; a negative step goes backwards, from the last place if the span says no other.
+    /// Only each `step`-th place; a negative step goes backwards, from the last place if the span says no
+    /// other.
     #[must_use]
     pub fn by(self, step: i64) -> Span {
         match self {

@@ -37,8 +37,9 @@ impl Expr {
         self.text(Text::Length(unit))
     }
 
-    /// `length` bytes or characters, or what there is of them, from `start` on, which counts from the end if it is negative.
-    /// A `start` outside is an error of the element, as is a cut within a character of a string.
+    /// `length` bytes or characters, or what there is of them, from `start` on, which counts from the end if
+    /// it is negative. A `start` outside is an error of the element, as is a cut within a character of a
+    /// string.
     #[must_use]
     pub fn substr(self, start: i64, length: u64, unit: TextUnit) -> Expr {
         self.text(Text::Substr(Substr { start, length, unit }))
@@ -70,8 +71,8 @@ impl Expr {
         self.text(Text::Replace(pattern.into(), rewrite.into(), false))
     }
 
-    /// The parts of a scalar string between `separator`s, as a vector; without a separator the words between white space, of
-    /// which an empty string has none.
+    /// The parts of a scalar string between `separator`s, as a vector; without a separator the words between
+    /// white space, of which an empty string has none.
     #[must_use]
     pub fn split(self, separator: Option<&str>) -> Expr {
         self.text(Text::Split(Split {
@@ -95,35 +96,36 @@ impl Expr {
         self.text(Text::JoinAxis(separator.into()))
     }
 
-    /// A number below `buckets` for each string, `i64`: the first eight bytes of its SipHash-2-4 under a key of zeros, modulo
-    /// `buckets`. The same on every machine and in every version.
+    /// A number below `buckets` for each string, `i64`: the first eight bytes of its SipHash-2-4 under a key
+    /// of zeros, modulo `buckets`. The same on every machine and in every version.
     #[must_use]
     pub fn hash_bucket(self, buckets: u64) -> Expr {
         self.text(Text::HashBucket(buckets))
     }
 
-    /// The number of each string in `words`, from 0, `i64`; `other` for those that are not in it, which without one are an
-    /// error of the element.
+    /// The number of each string in `words`, from 0, `i64`; `other` for those that are not in it, which
+    /// without one are an error of the element.
     #[must_use]
     pub fn lookup<W: Into<Vec<u8>>>(self, words: impl IntoIterator<Item = W>, other: Option<i64>) -> Expr {
         self.looked_up(words, other, 0)
     }
 
-    /// The number of each string in `words`; what is not in it is hashed into `buckets` numbers behind them, as
-    /// [`Expr::hash_bucket`] does.
+    /// The number of each string in `words`; what is not in it is hashed into `buckets` numbers behind them,
+    /// as [`Expr::hash_bucket`] does.
     #[must_use]
     pub fn lookup_hashed<W: Into<Vec<u8>>>(self, words: impl IntoIterator<Item = W>, buckets: u64) -> Expr {
         self.looked_up(words, None, buckets)
     }
 
-    /// The number that each string is in decimal notation, white space around it aside: an integer or a float. What is no
-    /// number, or does not fit, is an error of the element.
+    /// The number that each string is in decimal notation, white space around it aside: an integer or a
+    /// float. What is no number, or does not fit, is an error of the element.
     #[must_use]
     pub fn to_number(self, dtype: Dtype) -> Expr {
         self.text(Text::ToNumber(DtypeField(dtype)))
     }
 
-    /// Numbers and truths as text: the shortest decimal notation that reads as the same number; `true` and `false`.
+    /// Numbers and truths as text: the shortest decimal notation that reads as the same number; `true` and
+    /// `false`.
     #[must_use]
     pub fn to_text(self) -> Expr {
         self.text(Text::ToText)

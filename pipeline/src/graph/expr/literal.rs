@@ -1,4 +1,5 @@
-//! Constants in an expression: plain numbers and text, which take the dtype of what they meet, and whole tensors.
+//! Constants in an expression: plain numbers and text, which take the dtype of what they meet, and whole
+//! tensors.
 
 use half::{bf16, f16};
 use millstream_element::{Dtype, ElementSpec, TensorSpec};

@@ -1,5 +1,5 @@
-//! Expressions over the components of an element: what they are made of, the fluent way to write them, and what
-//! they yield. How they are computed is `exec`'s.
+//! Expressions over the components of an element: what they are made of, the fluent way to write them, and
+//! what they yield. How they are computed is `exec`'s.
 //!
 //! - [`Expr`] holds operations in the order of their evaluation; [`col`] and [`lit`] begin one;
 //! - `typed` infers dtypes and shapes, and gives untyped numbers the dtype of what they meet.

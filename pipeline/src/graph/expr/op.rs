@@ -105,7 +105,8 @@ pub enum Binary {
     /// The product.
     #[n(2)]
     Mul,
-    /// The quotient as a float: integers of 8 and 16 bits become `f32`, larger ones `f64`, as `tf.truediv` has it.
+    /// The quotient as a float: integers of 8 and 16 bits become `f32`, larger ones `f64`, as `tf.truediv`
+    /// has it.
     #[n(3)]
     Div,
     /// The quotient, rounded down. An integer divided by 0 is an error.

@@ -108,7 +108,8 @@ pub struct Lookup {
     /// The words, each once. The first has number 0.
     #[n(0)]
     pub words: Vec<ByteVec>,
-    /// The number of everything else, where there is one; absent, and no buckets: it is an error of the element.
+    /// The number of everything else, where there is one; absent, and no buckets: it is an error of the
+    /// element.
     #[n(1)]
     pub other: Option<i64>,
     /// Into how many numbers behind those of the words everything else is hashed.

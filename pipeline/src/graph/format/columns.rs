@@ -44,7 +44,8 @@ impl Columns {
         self
     }
 
-    /// Says which files to look at to find out what an element is, where they are not those of a `files` below.
+    /// Says which files to look at to find out what an element is, where they are not those of a `files`
+    /// below.
     #[must_use]
     pub fn like(mut self, pattern: impl Into<String>) -> Columns {
         self.example = Some(pattern.into());

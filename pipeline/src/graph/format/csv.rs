@@ -13,8 +13,8 @@ use super::records::Compression;
 /// Fields of a row, of which components are some.
 pub const CSV_FIELDS_MAX: u32 = 1 << 16;
 
-/// Parameters of `csv`. Rows are those of RFC 4180: fields may be in quotes, in which a quote is doubled and delimiters and
-/// ends of lines are text. Empty lines are no rows.
+/// Parameters of `csv`. Rows are those of RFC 4180: fields may be in quotes, in which a quote is doubled and
+/// delimiters and ends of lines are text. Empty lines are no rows.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Csv {

@@ -139,7 +139,8 @@ impl Format {
             Format::FixedLength(fixed) => fixed.compression == Compression::None,
             // Its row groups; where an element is several rows, which ones would follow from the part.
             Format::Parquet(table) => table.rows.is_none(),
-            // Where a record begins is only known from the one before it, or from what the file says of itself.
+            // Where a record begins is only known from the one before it, or from what the file says of
+            // itself.
             Format::TfRecord(_)
             | Format::WebDataset(_)
             | Format::Elements(_)

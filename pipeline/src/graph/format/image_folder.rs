@@ -7,21 +7,24 @@ use minicbor::{Decode, Encode};
 use crate::graph::check::{check_name, check_names};
 use crate::graph::on_error::OnError;
 
-/// Parameters of `image_folder`: the files below a root, each of the class whose folder it is in, at any depth.
+/// Parameters of `image_folder`: the files below a root, each of the class whose folder it is in, at any
+/// depth.
 ///
-/// An element is a dict of `image`, the bytes of the file, `label`, the number of its class, and `path`. Classes are numbered
-/// by their names in sorted order, as torchvision's `ImageFolder` and keras' `image_dataset_from_directory` number them.
+/// An element is a dict of `image`, the bytes of the file, `label`, the number of its class, and `path`.
+/// Classes are numbered by their names in sorted order, as torchvision's `ImageFolder` and keras'
+/// `image_dataset_from_directory` number them.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ImageFolder {
     /// The folder that has a folder for each class.
     #[n(0)]
     pub root: String,
-    /// The names of the classes, in the order of their numbers; none = the folders of the root, sorted, when reading begins.
+    /// The names of the classes, in the order of their numbers; none = the folders of the root, sorted, when
+    /// reading begins.
     #[n(1)]
     pub classes: Vec<String>,
-    /// The extensions of what is read, without the dot, in whatever case; none = those of images. Other files are passed
-    /// over.
+    /// The extensions of what is read, without the dot, in whatever case; none = those of images. Other files
+    /// are passed over.
     #[n(2)]
     pub extensions: Vec<String>,
     /// The treatment of files that cannot be read.

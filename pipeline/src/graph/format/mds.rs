@@ -10,10 +10,12 @@ use super::columns::Columns;
 /// The name of the index of a directory of shards.
 pub(crate) const INDEX: &str = "index.json";
 
-/// Parameters of `mds`, whose files are shards, plain or compressed with zstd, each of which says what its columns are.
+/// Parameters of `mds`, whose files are shards, plain or compressed with zstd, each of which says what its
+/// columns are.
 ///
-/// `int` is `i64`, `uint8` to `float64` are scalars of these types, `str` is a string, `bytes`, `jpeg` and `png` are bytes as
-/// they are stored, `json` is a string of JSON. `ndarray` is a tensor. `pkl` is refused: to read it is to run what is in it.
+/// `int` is `i64`, `uint8` to `float64` are scalars of these types, `str` is a string; `bytes`, `jpeg` and
+/// `png` are bytes as stored, `json` is a string of JSON. `ndarray` is a tensor. `pkl` is refused: to read it
+/// is to run what is in it.
 #[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Mds {

@@ -1,5 +1,5 @@
-//! Files as datasets: one operation for every format, whose parameters are here, one format a file. How their bytes are
-//! read is `exec::format`'s.
+//! Files as datasets: one operation for every format, whose parameters are here, one format a file. How their
+//! bytes are read is `exec::format`'s.
 //!
 //! - [`Format`]: which format it is, and what the graph asks of all of them;
 //! - [`TfRecord`], [`FixedLength`]: records, with their [`Compression`];

@@ -11,8 +11,8 @@ use super::columns::Columns;
 #[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Numpy {
-    /// Whether an element is a whole file; else it is a row: what lies at one index of the leading dimension, which is the
-    /// same for all arrays of an archive.
+    /// Whether an element is a whole file; else it is a row: what lies at one index of the leading dimension,
+    /// which is the same for all arrays of an archive.
     #[n(0)]
     pub whole: bool,
     /// The wanted arrays of an archive, and the spec of an element. In `npy` no array has a name.

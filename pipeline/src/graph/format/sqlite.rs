@@ -13,8 +13,8 @@ const QUERY_BYTES_MAX: usize = 1 << 20;
 
 /// Parameters of `sqlite`, whose files are databases, which are only read.
 ///
-/// A database is read by one query, and so is one split. One that is gone on with after an interruption is asked again, and
-/// the rows before are passed over: the query should say the order.
+/// A database is read by one query, and so is one split. One that is gone on with after an interruption is
+/// asked again, and the rows before are passed over: the query should say the order.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Sqlite {

@@ -12,29 +12,30 @@ pub const TABLE_ROWS_MAX: u64 = 1 << 24;
 
 /// Parameters of `parquet` and `arrow`.
 ///
-/// Numbers and booleans are scalars, a fixed-size list of n of them has n items, a list is of any length; a list of lists is
-/// ragged. Texts are strings, binaries bytes. A struct is a dict. Dates, times and durations are the integers they are
-/// stored as. Dictionaries are what they stand for. Maps, unions, decimals and intervals are refused.
+/// Numbers and booleans are scalars, a fixed-size list of n of them has n items, a list is of any length; a
+/// list of lists is ragged. Texts are strings, binaries bytes. A struct is a dict. Dates, times and durations
+/// are the integers they are stored as. Dictionaries are what they stand for. Maps, unions, decimals and
+/// intervals are refused.
 #[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Table {
-    /// Rows of an element, which has a leading dimension then, and lists are ragged; absent = an element is one row. The last
-    /// element of a file may have fewer.
+    /// Rows of an element, which has a leading dimension then, and lists are ragged; absent = an element is
+    /// one row. The last element of a file may have fewer.
     #[n(0)]
     pub rows: Option<u64>,
     /// The wanted columns, the outermost ones, and the spec of an element.
     #[n(1)]
     pub columns: Columns,
-    /// Whether a null is read as what is nothing of its type: 0, false, an empty text, a list without items; else it is an
-    /// error.
+    /// Whether a null is read as what is nothing of its type: 0, false, an empty text, a list without items;
+    /// else it is an error.
     #[n(2)]
     pub nulls_as_default: bool,
     /// The treatment of records that cannot be read: of a row with a null that row, of a broken file the rest
     /// of it.
     #[n(3)]
     pub on_error: OnError,
-    /// The components that whoever reads it looks at, as a rewrite finds out before the dataset is executed; `None` = all. It does
-    /// not travel with the dataset.
+    /// The components that whoever reads it looks at, as a rewrite finds out before the dataset is executed;
+    /// `None` = all. It does not travel with the dataset.
     #[cbor(skip)]
     pub looked_at: Option<Vec<String>>,
 }

@@ -1,4 +1,5 @@
-//! The fluent way to write functions of pictures. `component` is where the picture is; empty = the only component.
+//! The fluent way to write functions of pictures. `component` is where the picture is; empty = the only
+//! component.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::dataset::Dataset;
@@ -10,7 +11,8 @@ use super::{
 };
 
 impl Dataset {
-    /// Decodes the JPEG, PNG or WebP image in `component` into `u8[height, width, 3]`; a broken one is an error.
+    /// Decodes the JPEG, PNG or WebP image in `component` into `u8[height, width, 3]`; a broken one is an
+    /// error.
     ///
     /// Works as `tf.io.decode_image`.
     pub fn decode_image(self, component: impl Into<String>) -> Dataset {
@@ -24,7 +26,8 @@ impl Dataset {
 
     /// Resizes the image, bilinear with antialiasing.
     ///
-    /// Works as `tf.image.resize`: `u8` or `f32` with 1 to 4 channels, to the same type and `height` x `width`.
+    /// Works as `tf.image.resize`: `u8` or `f32` with 1 to 4 channels, to the same type and `height` x
+    /// `width`.
     pub fn resize(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
         self.resize_with(Resize::new(component, height, width))
     }
@@ -34,8 +37,8 @@ impl Dataset {
         self.image(ImageFunction::Resize(resize))
     }
 
-    /// The area of `height` x `width` pixels below row `top` and right of column `left`. An image that does not reach that
-    /// far is an error.
+    /// The area of `height` x `width` pixels below row `top` and right of column `left`. An image that does
+    /// not reach that far is an error.
     ///
     /// Works as `tf.image.crop_to_bounding_box`.
     pub fn crop(self, component: impl Into<String>, top: u32, left: u32, height: u32, width: u32) -> Dataset {
@@ -87,8 +90,8 @@ impl Dataset {
         }))
     }
 
-    /// Crops a random area of the image in `component`, of 8 % to 100 % of it and an aspect ratio of 3:4 to
-    /// 4:3, and resizes it.
+    /// Crops a random area of the image in `component`, with 8 % to 100 % of its pixels and an aspect ratio
+    /// of 3:4 to 4:3; then resizes it.
     ///
     /// Works as torchvision's `RandomResizedCrop`.
     pub fn random_resized_crop(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
@@ -150,8 +153,8 @@ impl Dataset {
 
     /// `(value / 255 - mean) / std` as `f32`: one mean and deviation a channel, or one for all.
     ///
-    /// Works as torchvision's `ToTensor` and `Normalize`, channels last. Means and deviations of another number than channels are an
-    /// error; deviations of 0 are refused.
+    /// Works as torchvision's `ToTensor` and `Normalize`, channels last. Means and deviations of another
+    /// number than channels are an error; deviations of 0 are refused.
     pub fn normalize(
         self,
         component: impl Into<String>,

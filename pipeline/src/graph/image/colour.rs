@@ -3,9 +3,9 @@
 
 use minicbor::{Decode, Encode};
 
-/// Parameters of `color_jitter`, as `torchvision.transforms.ColorJitter`: each factor is drawn uniformly, and what they are
-/// factors of is changed in a random order. Of `u8[height, width, 3]`, or of one channel, which has neither
-/// saturation nor hue.
+/// Parameters of `color_jitter`, as `torchvision.transforms.ColorJitter`: each factor is drawn uniformly, and
+/// what they are factors of is changed in a random order. Of `u8[height, width, 3]`, or of one channel, which
+/// has neither saturation nor hue.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct ColorJitter {
@@ -29,8 +29,8 @@ pub struct ColorJitter {
     pub seed: Option<u64>,
 }
 
-/// Parameters of `normalize`: `(value * scale - mean) / std` as `f32`, of `u8` or `f32` with channels last. With scale 1/255,
-/// what torchvision's `ToTensor` and `Normalize` compute.
+/// Parameters of `normalize`: `(value * scale - mean) / std` as `f32`, of `u8` or `f32` with channels last.
+/// With scale 1/255, what torchvision's `ToTensor` and `Normalize` compute.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Normalize {
@@ -48,8 +48,8 @@ pub struct Normalize {
     pub std: Vec<f32>,
 }
 
-/// Parameters of `rgb_to_grayscale`: `0.299 R + 0.587 G + 0.114 B`, as `tf.image.rgb_to_grayscale` but rounded to the nearest.
-/// Of `u8[height, width, 3]`.
+/// Parameters of `rgb_to_grayscale`: `0.299 R + 0.587 G + 0.114 B`, as `tf.image.rgb_to_grayscale` but
+/// rounded to the nearest. Of `u8[height, width, 3]`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Grayscale {

@@ -6,8 +6,8 @@ use minicbor::{Decode, Encode};
 use crate::graph::dataset::PIXELS_MAX_DEFAULT;
 use crate::graph::on_error::OnError;
 
-/// Parameters of `decode_image`: JPEG, PNG or WebP, told apart by the bytes, as `tf.io.decode_image` does. Of an animation
-/// the first picture; of 16 bits a channel the high 8.
+/// Parameters of `decode_image`: JPEG, PNG or WebP, told apart by the bytes, as `tf.io.decode_image` does. Of
+/// an animation the first picture; of 16 bits a channel the high 8.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct DecodeImage {

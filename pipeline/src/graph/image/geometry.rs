@@ -41,8 +41,8 @@ pub struct Resize {
     /// The method; absent = [`ResizeMethod::Bilinear`].
     #[n(3)]
     pub method: Option<ResizeMethod>,
-    /// Whether the filter widens when a picture shrinks, so that every pixel has its part in the result; absent = it
-    /// does. [`ResizeMethod::Nearest`] and [`ResizeMethod::Area`] are the same either way.
+    /// Whether the filter widens when a picture shrinks, so that every pixel has its part in the result;
+    /// absent = it does. [`ResizeMethod::Nearest`] and [`ResizeMethod::Area`] are the same either way.
     #[n(4)]
     pub antialias: Option<bool>,
 }
@@ -68,8 +68,8 @@ pub struct Crop {
     pub width: u32,
 }
 
-/// Parameters of `central_crop`, as `tf.image.central_crop`: `(size - size * fraction) / 2`, rounded down, is cut off at
-/// either end of a side.
+/// Parameters of `central_crop`, as `tf.image.central_crop`: `(size - size * fraction) / 2`, rounded down, is
+/// cut off at either end of a side.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct CentralCrop {

@@ -1,6 +1,8 @@
-//! The functions of pictures: their parameters, encodings, rules and specs. What they do to pixels is `exec`'s.
+//! The functions of pictures: their parameters, encodings, rules and specs. What they do to pixels is
+//! `exec`'s.
 //!
-//! A picture is a tensor `[height, width, channels]`: of `u8` as decoded, or of any other type where a function says so.
+//! A picture is a tensor `[height, width, channels]`: of `u8` as decoded, or of any other type where a
+//! function says so.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod builder;

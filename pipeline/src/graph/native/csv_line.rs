@@ -10,7 +10,8 @@ use crate::graph::constant::{Constant, ConstantTensor};
 use crate::graph::expr::{DtypeField, column_of};
 use crate::graph::params::SpecField;
 
-/// Parameters of `decode_csv`: the component, lines of values in a tensor of any shape, becomes its columns, tensors of this shape.
+/// Parameters of `decode_csv`: the component, lines of values in a tensor of any shape, becomes its columns,
+/// tensors of this shape.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct DecodeCsv {

@@ -6,7 +6,8 @@ use minicbor::{Decode, Encode};
 use super::feature::{Feature, FeatureLayout, check_features, rows_of, unpacked};
 use super::function::NativeFunction;
 
-/// Parameters of `parse_example`: the component, one serialised `tf.train.Example` or a vector of them, becomes its features.
+/// Parameters of `parse_example`: the component, one serialised `tf.train.Example` or a vector of them,
+/// becomes its features.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ParseExample {
@@ -18,7 +19,8 @@ pub struct ParseExample {
     pub features: Vec<Feature>,
 }
 
-/// Parameters of `parse_sequence_example`: the component, one serialised `tf.train.SequenceExample`, becomes its features.
+/// Parameters of `parse_sequence_example`: the component, one serialised `tf.train.SequenceExample`, becomes
+/// its features.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ParseSequenceExample {
@@ -28,8 +30,8 @@ pub struct ParseSequenceExample {
     /// The features of the context that are wanted.
     #[n(1)]
     pub context: Vec<Feature>,
-    /// The feature lists that are wanted: each is a tensor with a row for every feature of the list. A list that is missing
-    /// is one of no rows, unless its rows are of a fixed shape and have no default.
+    /// The feature lists that are wanted: each is a tensor with a row for every feature of the list. A list
+    /// that is missing is one of no rows, unless its rows are of a fixed shape and have no default.
     #[n(2)]
     pub sequences: Vec<Feature>,
 }

@@ -26,8 +26,8 @@ pub struct Feature {
 /// Layout of the component that a feature's values become.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum FeatureLayout {
-    /// A tensor of these dimensions, as `tf.io.FixedLenFeature`; where it is missing a default, of so many values or one for
-    /// all, else it is an error.
+    /// A tensor of these dimensions, as `tf.io.FixedLenFeature`; where it is missing a default, of so many
+    /// values or one for all, else it is an error.
     #[n(0)]
     Fixed(#[n(0)] Vec<u64>, #[n(1)] Option<ConstantTensor>),
     /// A sparse tensor of as many values as there are, as `tf.io.VarLenFeature`.
@@ -178,8 +178,8 @@ pub(crate) fn check_features(features: &[Feature], others: &[Feature]) -> Result
     Ok(())
 }
 
-/// `input` with the component `name`, one that its structure names directly, gone, and further ones instead: all of an
-/// element that was nothing else.
+/// `input` with the component `name`, one that its structure names directly, gone, and further ones instead:
+/// all of an element that was nothing else.
 pub(crate) fn unpacked(
     input: &ElementSpec,
     name: &str,

@@ -35,7 +35,8 @@ pub struct JsonField {
     /// Dtype of the items: integers, `f32`, `f64`, `bool`, `string`.
     #[n(2)]
     pub dtype: DtypeField,
-    /// The lengths of the arrays in arrays that it is; absent = of any length, the same for all arrays of this depth.
+    /// The lengths of the arrays in arrays that it is; absent = of any length, the same for all arrays of
+    /// this depth.
     #[n(3)]
     pub dims: Vec<Option<u64>>,
     /// Value that replaces an absent one or a null; without it, both are errors. All dimensions must be

@@ -25,7 +25,8 @@ pub struct Tokenise {
     /// Dtype of the ids: `i32` or `i64`.
     #[n(2)]
     pub dtype: DtypeField,
-    /// Whether what the tokeniser's template puts around a text is put there, such as a token for its beginning.
+    /// Whether what the tokeniser's template puts around a text is put there, such as a token for its
+    /// beginning.
     #[n(3)]
     pub special_tokens: bool,
     /// Ids of a text at most; of a longer one the first are kept. Absent = as the tokeniser says.

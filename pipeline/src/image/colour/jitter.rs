@@ -1,5 +1,5 @@
-//! Brightness, contrast, saturation and hue, as torchvision changes them: every change is rounded to whole values before the
-//! next.
+//! Brightness, contrast, saturation and hue, as torchvision changes them: every change is rounded to whole
+//! values before the next.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::grey::grey;

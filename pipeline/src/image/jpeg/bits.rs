@@ -1,5 +1,5 @@
-//! The bits of a scan. Bytes that only say that others are no marker are taken out beforehand, so that reading asks nothing of a
-//! byte. Reading beyond the end yields zeros, and is noticed.
+//! The bits of a scan. Bytes that only say that others are no marker are taken out beforehand, so that
+//! reading asks nothing of a byte. Reading beyond the end yields zeros, and is noticed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 /// Zeros behind the last byte of a stretch, so that eight can always be read at once.
@@ -170,7 +170,8 @@ impl<'b> Bits<'b> {
         self.left() < 0
     }
 
-    /// Goes on behind the restart of number `number`; `false` when the stretch does not end there with that one.
+    /// Goes on behind the restart of number `number`; `false` when the stretch does not end there with that
+    /// one.
     pub(super) fn restart(&mut self, number: u8) -> bool {
         let ends_here = (0..8).contains(&self.left());
         let restart = self.scan.ends.get(self.stretch).and_then(|(_, restart)| *restart);

@@ -12,7 +12,8 @@ pub(super) const ZIGZAG: [u8; 64] = [
     46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
 
-/// A baseline JPEG of one scan, of grey or of YCbCr, the two colours at full size or at half the width, or half of both.
+/// A baseline JPEG of one scan, grey or YCbCr; the two colours have full size, half the width, or half of
+/// both.
 pub(in crate::image) struct Header<'b> {
     pub(super) height: u32,
     pub(super) width: u32,

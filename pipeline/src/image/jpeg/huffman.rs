@@ -11,7 +11,8 @@ const LOOKUP_BITS: u32 = 11;
 pub(super) struct Table {
     /// Table of codes by the next bits.
     lookup: Box<[Found; 1 << LOOKUP_BITS]>,
-    /// Codes of each length from 1 on are below this, aligned to 16 bits; what is added to one for its symbol's place.
+    /// Codes of each length from 1 on are below this, aligned to 16 bits; what is added to one for its
+    /// symbol's place.
     limits: [(u32, i32); 16],
     symbols: Vec<u8>,
 }
@@ -85,8 +86,8 @@ impl Table {
         self.lookup[(bits.peek(LOOKUP_BITS) as usize) & ((1 << LOOKUP_BITS) - 1)]
     }
 
-    /// The symbol that comes next and the bits of its code, where it is too long to be found. At least 16 bits are there. `None`
-    /// when no code is so.
+    /// The symbol that comes next and the bits of its code, where it is too long to be found. At least 16
+    /// bits are there. `None` when no code is so.
     #[cold]
     #[inline(never)]
     pub(super) fn search(&self, next: u32) -> Option<(u8, u32)> {

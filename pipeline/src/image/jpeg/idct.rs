@@ -1,4 +1,5 @@
-//! From coefficients to pixels: the inverse cosine transform of libjpeg's `jidctint`, to the bit, on eight columns at a time.
+//! From coefficients to pixels: the inverse cosine transform of libjpeg's `jidctint`, to the bit, on eight
+//! columns at a time.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 /// Eight numbers that are treated alike. Sums wrap, as a corrupt picture may have any coefficients.
@@ -35,7 +36,8 @@ fn descale(lanes: Lanes, shift: u32) -> Lanes {
     lanes.map(|lane| lane.wrapping_add(1 << (shift - 1)) >> shift)
 }
 
-/// One pass: eight transforms of eight numbers, one in each lane. `shift` is what the results are descaled by.
+/// One pass: eight transforms of eight numbers, one in each lane. `shift` is what the results are descaled
+/// by.
 #[inline(always)]
 fn pass(rows: [Lanes; 8], shift: u32) -> [Lanes; 8] {
     // Even part.

@@ -1,13 +1,14 @@
-//! The arithmetic that most of the time goes into, in a form for any processor and one for newer ones. All forms come to the same.
+//! The arithmetic that most of the time goes into, in a form for any processor and one for newer ones. All
+//! forms come to the same.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::{colours, idct};
 
 /// One form.
 pub(super) trait Kernel {
-    /// Writes the pixels of a block to eight rows of `out`, `stride` apart, of which the first begins with it. Factors are
-    /// multiplied modulo 2^16, and what lies between the passes keeps to 16 bits, beyond which no picture gets that is not
-    /// corrupt.
+    /// Writes the pixels of a block to eight rows of `out`, `stride` apart, of which the first begins with
+    /// it. Factors are multiplied modulo 2^16, and what lies between the passes keeps to 16 bits, beyond
+    /// which no picture gets that is not corrupt.
     fn block(coefficients: &[i16; 64], factors: &[i16; 64], out: &mut [u8], stride: usize);
 
     /// YCbCr to RGB, for as many pixels as the shortest has.

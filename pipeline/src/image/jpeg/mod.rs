@@ -1,5 +1,5 @@
-//! JPEG. What cameras and data sets have as a rule, baseline pictures in one scan, is decoded here, and only where it is wanted;
-//! everything else is left to a library, which decodes the whole.
+//! JPEG. What cameras and data sets have as a rule, baseline pictures in one scan, is decoded here, and only
+//! where it is wanted; everything else is left to a library, which decodes the whole.
 //!
 //! - `picture`: a JPEG, of either kind;
 //! - `header`: which of the two a picture is;
@@ -12,8 +12,9 @@
 //! - `spare`: memory for all of these;
 //! - `other`: JPEGs of other kinds, by `zune-jpeg`.
 //!
-//! The arithmetic is that of libjpeg (the slow integer transform, triangular upsampling, its conversion of colours), so
-//! that pixels are to the bit those which libjpeg-turbo decodes, and with it Pillow, torchvision and TensorFlow.
+//! The arithmetic is that of libjpeg: the slow integer transform, triangular upsampling, its conversion of
+//! colours. Pixels are equal, bit by bit, to those of libjpeg-turbo, and so of Pillow, torchvision and
+//! TensorFlow.
 
 mod bits;
 mod colours;

@@ -1,5 +1,5 @@
-//! Pixels from the planes of their components: colours at half the size are brought to the full one and all are converted, as
-//! libjpeg does both, to the bit.
+//! Pixels from the planes of their components: colours at half the size are brought to the full one and all
+//! are converted, as libjpeg does both, to the bit.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::image::area::Area;
@@ -116,7 +116,8 @@ impl<'p> Chroma<'p> {
         &self.wide[begin..begin + self.width]
     }
 
-    /// Fills `sums` with what is to be widened: the nearest row three times and the next one once, or the row itself.
+    /// Fills `sums` with what is to be widened: the nearest row three times and the next one once, or the row
+    /// itself.
     #[inline(always)]
     fn add_rows(&mut self, row: usize, near: usize) {
         // The columns beyond the first and the last are these again.
@@ -149,8 +150,8 @@ impl<'p> Chroma<'p> {
     }
 }
 
-/// Two pixels for each of `sums` but the first and the last: three shares of itself and one of its neighbour, divided by
-/// `2^SHIFT` after `left` or `right` is added, which break ties by turns.
+/// Two pixels for each of `sums` but the first and the last: three shares of itself and one of its neighbour,
+/// divided by `2^SHIFT` after `left` or `right` is added, which break ties by turns.
 #[inline(always)]
 fn widen<const SHIFT: u32>(sums: &[i16], wide: &mut [u8], left: i16, right: i16) {
     let count = sums.len() - 2;

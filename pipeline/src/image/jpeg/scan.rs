@@ -1,5 +1,5 @@
-//! The blocks of a scan: those that have a part in an area become pixels, the others are passed over, and what is behind the
-//! last one that is needed is not read.
+//! The blocks of a scan: blocks that contribute to an area become pixels, and others are skipped; nothing
+//! after the last needed block is read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::ops::Range;
@@ -230,8 +230,9 @@ fn pass_over(table: &Table, bits: &mut Bits<'_>) -> Option<()> {
     walk(table, bits, |_, _| {})
 }
 
-/// Calls `store` with every coefficient of a block but the first, and its place in the order in which they are stored. `None` when
-/// there is no such code, or a coefficient beyond the last, which `store` may be called with.
+/// Calls `store` with every coefficient of a block but the first, and its place in the order in which they
+/// are stored. `None` when there is no such code, or a coefficient beyond the last, which `store` may be
+/// called with.
 #[inline(always)]
 fn walk(table: &Table, bits: &mut Bits<'_>, mut store: impl FnMut(usize, i16)) -> Option<()> {
     let mut at = 1usize;

@@ -1,4 +1,5 @@
-//! Memory that a thread keeps from one picture to the next, so that it is neither cleared nor handed back and asked for again.
+//! Memory that a thread keeps from one picture to the next, so that it is neither cleared nor handed back and
+//! asked for again.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

@@ -1,5 +1,6 @@
-//! Decoding with the instructions of processors that have AVX2 and BMI2: the same code compiled for them, but for the transform and the
-//! colours, which are written in their terms: sums of two products at once, as in libjpeg-turbo. What comes out is the same.
+//! Decoding with the instructions of processors that have AVX2 and BMI2: the same code compiled for them, but
+//! for the transform and the colours, which are written in their terms: sums of two products at once, as in
+//! libjpeg-turbo. What comes out is the same.
 #![expect(unsafe_code, reason = "not every processor has the instructions")]
 
 use std::arch::x86_64::*;
@@ -93,8 +94,8 @@ fn load(row: &[i16; 8]) -> __m128i {
     unsafe { _mm_loadu_si128(std::ptr::from_ref(row).cast()) }
 }
 
-/// One pass, of `jidctint`: eight transforms of eight numbers, one in each lane, descaled by `2^SHIFT`. Every sum is of
-/// products with what the constants there come to.
+/// One pass, of `jidctint`: eight transforms of eight numbers, one in each lane, descaled by `2^SHIFT`. Every
+/// sum is of products with what the constants there come to.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pass<const SHIFT: i32>(rows: [__m128i; 8]) -> [__m128i; 8] {

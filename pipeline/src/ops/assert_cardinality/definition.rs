@@ -40,8 +40,8 @@ impl Operation for AssertCardinality {
 }
 
 impl Dataset {
-    /// States that there are so many elements: an end before them, or an element behind them, is an error. Of one task's
-    /// share of a dataset nothing can be said, so that splits and shards are not held against it.
+    /// States that there are so many elements: an end before them, or an element behind them, is an error. Of
+    /// one task's share of a dataset nothing can be said, so that splits and shards are not held against it.
     ///
     /// Works as `tf.data.experimental.assert_cardinality`.
     pub fn assert_cardinality(self, count: u64) -> Dataset {

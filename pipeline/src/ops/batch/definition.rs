@@ -59,8 +59,8 @@ impl Operation for Batch {
 impl Dataset {
     /// `size` consecutive elements stacked along a new leading dimension.
     ///
-    /// Works as `tf.data.Dataset.batch`: at the end fewer, unless `drop_remainder`. Elements whose shapes differ are an error of that
-    /// batch: see [`Dataset::padded_batch`]. A size of 0 is refused.
+    /// Works as `tf.data.Dataset.batch`: at the end fewer, unless `drop_remainder`. Elements whose shapes
+    /// differ are an error of that batch: see [`Dataset::padded_batch`]. A size of 0 is refused.
     pub fn batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.then(Batch { size, drop_remainder })
     }

@@ -1,7 +1,7 @@
 //! `batch`: stacks consecutive elements. The stack is not copied here: its rows are copied once, when it is
 //! written. Rows whose computation was left until then hold what they are made of, a whole picture for its
-//! crop; once the byte budget is spent they are computed at once. Those of a parallel map are computed by the threads of its
-//! pool, straight into their places.
+//! crop; once the byte budget is spent they are computed at once. Those of a parallel map are computed by the
+//! threads of its pool, straight into their places.
 
 use super::definition;
 use crate::exec::budget::Charge;

@@ -18,8 +18,8 @@ use crate::graph::tree::Role;
 use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
-/// Parameters of `bucket_by_sequence_length`: bucket 0 has the elements shorter than the first boundary, each further one
-/// those from its boundary on.
+/// Parameters of `bucket_by_sequence_length`: bucket 0 has the elements shorter than the first boundary, each
+/// further one those from its boundary on.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Buckets {
@@ -75,8 +75,8 @@ pub enum Padding {
     #[default]
     #[n(0)]
     Longest,
-    /// Unknown dimensions are padded to the longest that the bucket allows, one less than where the next begins. The last
-    /// bucket allows nothing.
+    /// Unknown dimensions are padded to the longest that the bucket allows, one less than where the next
+    /// begins. The last bucket allows nothing.
     #[n(1)]
     Boundary,
     /// Not at all: elements of one bucket have one shape.
@@ -149,12 +149,12 @@ pub(crate) fn bucket_spec(buckets: &Buckets, input: &ElementSpec) -> Result<Elem
 }
 
 impl Dataset {
-    /// Batches of elements of similar length. `length` is handed an element and is a chain of maps that ends in an `i64`.
-    /// A batch is yielded as soon as its bucket has as many elements as the bucket's batches; at the end, what is left in
-    /// each bucket, the shortest first.
+    /// Batches of elements of similar length. `length` is handed an element and is a chain of maps that ends
+    /// in an `i64`. A batch is yielded as soon as its bucket has as many elements as the bucket's batches; at
+    /// the end, what is left in each bucket, the shortest first.
     ///
-    /// Works as `tf.data.Dataset.bucket_by_sequence_length`. Boundaries that do not rise, and as many batch sizes as do not fit them,
-    /// are refused.
+    /// Works as `tf.data.Dataset.bucket_by_sequence_length`. Boundaries that do not rise, and as many batch
+    /// sizes as do not fit them, are refused.
     pub fn bucket_by_sequence_length(
         self,
         length: impl FnOnce(Dataset) -> Dataset,

@@ -94,8 +94,9 @@ pub(crate) fn check_kept_place(role: Role, nesting: usize, is_in_files: bool) ->
 }
 
 impl Dataset {
-    /// The elements of the first pass in every pass of one execution, from memory: at most [`CACHE_BYTES_DEFAULT`], beyond
-    /// which is an error. Only a pass that is read to its end is kept. Draws and functions below are made once.
+    /// The elements of the first pass in every pass of one execution, from memory: at most
+    /// [`CACHE_BYTES_DEFAULT`], beyond which is an error. Only a pass that is read to its end is kept. Draws
+    /// and functions below are made once.
     ///
     /// Of a dataset dealt out in splits each task keeps what it was dealt in its first pass.
     ///
@@ -110,12 +111,12 @@ impl Dataset {
         self.then(Cache { path, bytes_max })
     }
 
-    /// The elements of the first pass in every pass of every execution, from the directory `path`, which is made: whatever
-    /// this dataset has become since, until the directory is removed.
+    /// The elements of the first pass in every pass of every execution, from the directory `path`, which is
+    /// made: whatever this dataset has become since, until the directory is removed.
     ///
-    /// It is there once a pass has been read to its end, whole or not at all; what is damaged in it is an error. One
-    /// execution writes at a time, and another that is to write too is refused. Such a dataset is not dealt out in splits;
-    /// divided below, each share has a directory of its own.
+    /// It is there once a pass has been read to its end, whole or not at all; what is damaged in it is an
+    /// error. One execution writes at a time, and another that is to write too is refused. Such a dataset is
+    /// not dealt out in splits; divided below, each share has a directory of its own.
     ///
     /// Works as `tf.data.Dataset.cache(filename)`.
     pub fn cache_in(self, path: impl Into<String>) -> Dataset {

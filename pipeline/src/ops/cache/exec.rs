@@ -1,5 +1,5 @@
-//! `cache` in memory: the elements of the first pass that is read to its end, in every pass after it. Executions that share
-//! [`Caches`](crate::exec::Caches) share them.
+//! `cache` in memory: the elements of the first pass that is read to its end, in every pass after it.
+//! Executions that share [`Caches`](crate::exec::Caches) share them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! `cache` in a directory: written in the first pass that is read to its end, by whatever execution; read in all others.
+//! `cache` in a directory: written in the first pass that is read to its end, by whatever execution; read in
+//! all others.
 
 use std::fs::File;
 use std::io::BufReader;

@@ -115,11 +115,12 @@ fn choice_spec(choices: &Graph, registry: &dyn Registry) -> Result<Option<Elemen
 }
 
 impl Dataset {
-    /// Elements of these datasets in the order that `choices` says, a dataset of `i64` scalars: each the index of the
-    /// dataset that yields the next element. It ends with `choices`, or when all datasets have ended.
+    /// Elements of these datasets in the order that `choices` says, a dataset of `i64` scalars: each the
+    /// index of the dataset that yields the next element. It ends with `choices`, or when all datasets have
+    /// ended.
     ///
-    /// Once a dataset that has ended is chosen, the whole ends if `stop_on_empty`; else that choice is passed over.
-    /// Where splits are dealt out, those are of `datasets`: every task reads all of `choices`.
+    /// Once a dataset that has ended is chosen, the whole ends if `stop_on_empty`; else that choice is passed
+    /// over. Where splits are dealt out, those are of `datasets`: every task reads all of `choices`.
     ///
     /// Works as `tf.data.Dataset.choose_from_datasets`. An index that no dataset has is an error.
     pub fn choose(

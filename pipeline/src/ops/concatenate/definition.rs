@@ -45,8 +45,8 @@ pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
 }
 
 impl Dataset {
-    /// The elements of this dataset and then those of `other`, which yields the same structure and dtypes. Dimensions may
-    /// differ, and are unknown of the whole where they do.
+    /// The elements of this dataset and then those of `other`, which yields the same structure and dtypes.
+    /// Dimensions may differ, and are unknown of the whole where they do.
     ///
     /// Works as `tf.data.Dataset.concatenate`; what does not fit is refused when the dataset is analysed.
     pub fn concatenate(self, other: Dataset) -> Dataset {

@@ -63,8 +63,8 @@ impl Operation for Counter {
 }
 
 impl Dataset {
-    /// The integers `start, start + step, …` without end, as `i64` scalars. Where splits are dealt out, each is of one
-    /// worker.
+    /// The integers `start, start + step, …` without end, as `i64` scalars. Where splits are dealt out, each
+    /// is of one worker.
     ///
     /// Beyond the largest value follows the smallest. As `tf.data.Dataset.counter`.
     pub fn counter(start: i64, step: i64) -> Dataset {

@@ -41,8 +41,8 @@ impl Operation for Enumerate {
 }
 
 impl Dataset {
-    /// Tuples of a number, counted from `start` on in every pass, and the element. Where splits are dealt out, each
-    /// task counts its own elements.
+    /// Tuples of a number, counted from `start` on in every pass, and the element. Where splits are dealt
+    /// out, each task counts its own elements.
     ///
     /// Works as `tf.data.Dataset.enumerate`; the number is an `i64` scalar.
     pub fn enumerate(self, start: i64) -> Dataset {

@@ -1,4 +1,5 @@
-//! `enumerate`: every element behind its number in the pass. Of a split dataset, behind its number in the task.
+//! `enumerate`: every element behind its number in the pass. Of a split dataset, behind its number in the
+//! task.
 
 use super::definition;
 use crate::exec::error::ExecError;

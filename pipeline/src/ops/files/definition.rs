@@ -74,8 +74,8 @@ impl Operation for Files {
 impl Dataset {
     /// The paths that `pattern` matches, sorted, as string scalars.
     ///
-    /// Works as `tf.data.Dataset.list_files` without its shuffling. A pattern that matches nothing, or more than 2^20 files, is an
-    /// error when they are listed.
+    /// Works as `tf.data.Dataset.list_files` without its shuffling. A pattern that matches nothing, or more
+    /// than 2^20 files, is an error when they are listed.
     pub fn files(pattern: impl Into<String>) -> Dataset {
         Dataset::source(Files {
             pattern: pattern.into(),

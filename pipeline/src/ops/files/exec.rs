@@ -1,5 +1,5 @@
-//! `files`: the paths of a listing that was made when the iteration was planned. Whoever is dealt splits needs
-//! no listing: each split brings its path.
+//! `files`: the paths of a listing that was made when the iteration was planned. Whoever is dealt splits
+//! needs no listing: each split brings its path.
 
 use std::sync::Arc;
 
@@ -107,8 +107,8 @@ impl Files {
         files
     }
 
-    /// The files whose paths come with the splits: which there are, and their order, is for whoever deals them
-    /// out.
+    /// The files whose paths come with the splits: which there are, and their order, is for whoever deals
+    /// them out.
     pub(crate) fn dealt(cursor: Cursor) -> Files {
         Files::new(Arc::new([]), None, cursor)
     }

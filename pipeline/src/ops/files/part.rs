@@ -13,7 +13,8 @@ use crate::ops::map::Map;
 use crate::ops::prefetch::Prefetch;
 use crate::ops::read::Read;
 
-/// A file, or the part of one that begins with certain bytes: of its records those that begin there, wherever they end.
+/// A file, or the part of one that begins with certain bytes: of its records those that begin there, wherever
+/// they end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePart<'p> {
     /// The file.
@@ -56,9 +57,9 @@ fn number(text: &str) -> Option<u64> {
 }
 
 impl Graph {
-    /// Returns whether the files that the source `node` lists may be read in parts: their paths go straight to
-    /// a reader that can, and nothing on the way or within a function that reads one file sees how many files,
-    /// or how many records of a file, there are.
+    /// Returns whether the files that the source `node` lists may be read in parts: their paths go straight
+    /// to a reader that can. Nothing on the way, or within a function that reads one file, sees how many
+    /// files or records there are.
     pub fn reads_parts(&self, node: usize) -> bool {
         let Some(consumer) = self.consumer(node) else {
             return false;

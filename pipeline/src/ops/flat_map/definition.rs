@@ -144,8 +144,8 @@ impl Dataset {
     /// The datasets that `body` makes of the elements, one after the other. `body` is handed the placeholder
     /// for its argument: a dataset of that one element.
     ///
-    /// Works as `tf.data.Dataset.flat_map`. A failure in the body is the element's; behind one that the body goes on after, so does its
-    /// dataset.
+    /// Works as `tf.data.Dataset.flat_map`. A failure in the body is the element's; behind one that the body
+    /// goes on after, so does its dataset.
     pub fn flat_map(self, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         self.expanded(body, Op::new)
     }

@@ -123,13 +123,14 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 }
 
 impl Dataset {
-    /// Collects elements by key, and yields the dataset that `reduce` makes of each `size` elements of one key as soon as
-    /// they are there; at the end, of what is left of each key, in the order of the keys.
+    /// Collects elements by key, and yields the dataset that `reduce` makes of each `size` elements of one
+    /// key as soon as they are there; at the end, of what is left of each key, in the order of the keys.
     ///
-    /// `key` is handed an element and is a chain of maps that ends in an `i64`. `reduce` is handed the dataset of the
-    /// window. At most 2^24 elements are held.
+    /// `key` is handed an element and is a chain of maps that ends in an `i64`. `reduce` is handed the
+    /// dataset of the window. At most 2^24 elements are held.
     ///
-    /// Works as `tf.data.Dataset.group_by_window`. What is held beyond the pipeline's byte budget is an error.
+    /// Works as `tf.data.Dataset.group_by_window`. What is held beyond the pipeline's byte budget is an
+    /// error.
     pub fn group_by_window(
         self,
         key: impl FnOnce(Dataset) -> Dataset,

@@ -44,11 +44,12 @@ impl Operation for IgnoreErrors {
 }
 
 impl Dataset {
-    /// Leaves out elements that fail: that a function refuses, that are corrupt or do not batch, and of a broken file what
-    /// follows the damage. They are counted (`Executor::skipped`), and logged if `log_warning`.
+    /// Leaves out elements that fail: that a function refuses, that are corrupt or do not batch, and of a
+    /// broken file what follows the damage. They are counted (`Executor::skipped`), and logged if
+    /// `log_warning`.
     ///
-    /// Not ignored is what is no fault of one element: a resource that runs out, a source that cannot go on, a task that is
-    /// cancelled.
+    /// Not ignored is what is no fault of one element: a resource that runs out, a source that cannot go on,
+    /// a task that is cancelled.
     ///
     /// Works as `tf.data.Dataset.ignore_errors`.
     pub fn ignore_errors(self, log_warning: bool) -> Dataset {

@@ -94,9 +94,9 @@ fn cycle(length: u64, block: u64) -> Cycle {
 }
 
 impl Dataset {
-    /// The datasets that `body` makes of the elements, `length` of them by turns: `block` elements of one, then of the
-    /// next. Where one has ended, the next element's takes its place. The order is always the same
-    /// unless [`Dataset::unordered`] follows. With `length` 1 this is [`Dataset::flat_map`].
+    /// The datasets that `body` makes of the elements, `length` of them by turns: `block` elements of one,
+    /// then of the next. Where one has ended, the next element's takes its place. The order is always the
+    /// same unless [`Dataset::unordered`] follows. With `length` 1 this is [`Dataset::flat_map`].
     ///
     /// Works as `tf.data.Dataset.interleave`. Lengths and blocks of 0, and lengths beyond 4096, are refused.
     pub fn interleave(self, length: u64, block: u64, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {

@@ -1,7 +1,7 @@
-//! `interleave` whose datasets are read ahead, each by a thread of its own: in the order in which one thread would read
-//! them, or in the order in which their elements are ready.
+//! `interleave` whose datasets are read ahead, each by a thread of its own: in the order in which one thread
+//! would read them, or in the order in which their elements are ready.
 //!
-//! Datasets are opened by the threads too, in the order of the input and before it is their turn, so that none waits for
+//! The threads also open datasets, in the order of the input and before their turn, so that none waits for
 //! another's file.
 
 use std::collections::VecDeque;
@@ -25,8 +25,8 @@ use crate::exec::turns::{Turn, Turns};
 
 /// Elements of a dataset that are read ahead, unless a block has more.
 const AHEAD: u64 = 16;
-/// Elements for which each thread has room in the byte budget: where they are large, more threads would wait for memory, and keep
-/// some for themselves.
+/// Elements for which each thread has room in the byte budget: where they are large, more threads would wait
+/// for memory, and keep some for themselves.
 const ROOM: usize = 8;
 /// Threads as long as nobody knows how large elements are.
 const THREADS_AT_FIRST: usize = 4;
@@ -127,7 +127,8 @@ impl ParallelInterleave {
         self.threads.min(budget.limit_bytes() / room).max(1)
     }
 
-    /// Counts an element that is handed over, and has more or fewer datasets read ahead where it is time to look at that.
+    /// Counts an element that is handed over, and has more or fewer datasets read ahead where it is time to
+    /// look at that.
     fn took(&mut self) {
         let Some(chosen) = &mut self.chosen else { return };
         if !chosen.readers.took(std::mem::take(&mut chosen.was_waited)) {

@@ -141,7 +141,8 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 impl Dataset {
     /// Applies the registered function `name` to every element.
     ///
-    /// Works as `tf.data.Dataset.map`. What it returns as an error, or panics with, is the failure of that element, with its position.
+    /// Works as `tf.data.Dataset.map`. What it returns as an error, or panics with, is the failure of that
+    /// element, with its position.
     pub fn map(self, name: impl Into<String>, params: Params) -> Dataset {
         self.function(Function::Registered(RegisteredMap {
             name: name.into(),

@@ -63,8 +63,8 @@ pub(crate) struct ParallelMap {
 }
 
 impl ParallelMap {
-    /// `parallel` calls at once; 0 = as many as turn out to be needed, or one per thread of the pool where nothing is tuned. Of
-    /// what elements of the input and results are `expected` to hold both are said.
+    /// `parallel` calls at once; 0 = as many as turn out to be needed, or one per thread of the pool where
+    /// nothing is tuned. Of what elements of the input and results are `expected` to hold both are said.
     pub(crate) fn new(
         chain: Chain,
         parallel: u32,
@@ -114,8 +114,9 @@ impl ParallelMap {
         chosen.map_or(self.parallel, |threads| threads.min(self.parallel))
     }
 
-    /// Memory for the result of one more call, if it may be made: within the window, and within the byte budget unless it is the
-    /// only one. As long as it is unknown what results hold there is no call that would only wait for a thread.
+    /// Memory for the result of one more call, if it may be made: within the window, and within the byte
+    /// budget unless it is the only one. As long as it is unknown what results hold there is no call that
+    /// would only wait for a thread.
     fn room(&self) -> Option<Charge> {
         let held = if self.ordered {
             self.places.len()
@@ -159,8 +160,9 @@ impl ParallelMap {
         let faults = self.faults.clone();
         let stage = self.shared.stage.clone();
         let tuned = self.knob.clone().zip(self.shared.tuner.clone());
-        // What a function left to be done when it is written is done in the pool, or it would not be parallel: by the call, or
-        // by the batch when it is known where the row is, if there is no failure that would come too late then.
+        // What a function left to be done when it is written is done in the pool, or it would not be
+        // parallel: by the call; or by the batch, if the place of the row is known and no failure could come
+        // too late.
         let compute = if self.is_batched {
             call::certain
         } else {

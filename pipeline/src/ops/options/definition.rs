@@ -50,8 +50,8 @@ impl Dataset {
         self.then(options)
     }
 
-    /// Says what becomes of elements that the operations up to here fail at, where nothing further up says it: see
-    /// [`ErrorPolicy`].
+    /// Says what becomes of elements that the operations up to here fail at, where nothing further up says
+    /// it: see [`ErrorPolicy`].
     pub fn on_error(self, policy: ErrorPolicy) -> Dataset {
         self.with_options(Options {
             on_error: Some(policy),

@@ -45,7 +45,8 @@ pub enum Cut {
     #[default]
     #[n(0)]
     Anywhere,
-    /// Only if it is longer than a row: one that does not fit behind others begins the next row, and this one is padded.
+    /// Only if it is longer than a row: one that does not fit behind others begins the next row, and this one
+    /// is padded.
     #[n(1)]
     TooLong,
 }
@@ -147,11 +148,13 @@ fn largest(dtype: Dtype) -> Option<i64> {
 }
 
 impl Dataset {
-    /// Puts sequences of tokens one behind the other, and yields them in rows of one length: a dict of `tokens`, of
-    /// `segment_ids` (`i32`: which sequence of the row a token is of, from 1; 0 = padding) and of `positions` (`i32`: its place
-    /// in its sequence, which goes on where a sequence does in the next row; 0 = padding).
+    /// Puts sequences of tokens one behind the other, and yields them in rows of one length: a dict of
+    /// `tokens`, of `segment_ids` (`i32`: which sequence of the row a token is of, from 1; 0 = padding) and
+    /// of `positions` (`i32`: its place in its sequence, which goes on where a sequence does in the next row;
+    /// 0 = padding).
     ///
-    /// As `seqio` and `t5x` pack. Elements that are no vectors of integers are an error; lengths of 0 are refused.
+    /// As `seqio` and `t5x` pack. Elements that are no vectors of integers are an error; lengths of 0 are
+    /// refused.
     pub fn pack_sequences(self, pack: PackSequences) -> Dataset {
         self.then(pack)
     }

@@ -132,7 +132,8 @@ impl PackSequences {
         tokens + usize::from(self.pack.separator.is_some())
     }
 
-    /// Moves tokens of the pending sequence to `row`, as many as belong there; `false` if it is to begin the next one.
+    /// Moves tokens of the pending sequence to `row`, as many as belong there; `false` if it is to begin the
+    /// next one.
     fn fill(&mut self, row: &mut Row) -> Result<bool, ExecError> {
         let Some(mut pending) = self.pending.take() else {
             return Ok(true);

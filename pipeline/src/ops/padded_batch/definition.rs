@@ -26,8 +26,8 @@ pub struct PaddedBatch {
     /// Whether a last batch of fewer elements is dropped.
     #[n(1)]
     pub drop_remainder: bool,
-    /// The shape that each component is padded to, one a component: where a dimension is absent, to the longest in the
-    /// batch. Empty = the shapes that the elements have, unknown dimensions padded.
+    /// The shape that each component is padded to, one a component: where a dimension is absent, to the
+    /// longest in the batch. Empty = the shapes that the elements have, unknown dimensions padded.
     #[n(2)]
     pub shapes: Vec<Vec<Option<u64>>>,
     /// The padding of each component: the little-endian bytes of an item. Empty = zeros and empty strings.
@@ -111,8 +111,8 @@ pub(crate) fn padded_shapes(
 }
 
 impl Dataset {
-    /// `size` consecutive elements stacked along a new leading dimension. Tensors with unknown dimensions are padded with
-    /// zeros, strings with empty ones, to the longest in the batch.
+    /// `size` consecutive elements stacked along a new leading dimension. Tensors with unknown dimensions are
+    /// padded with zeros, strings with empty ones, to the longest in the batch.
     ///
     /// Works as `tf.data.Dataset.padded_batch`. Elements of another rank are an error of that batch.
     pub fn padded_batch(self, size: u64, drop_remainder: bool) -> Dataset {

@@ -51,8 +51,9 @@ impl Operation for Prefetch {
 }
 
 impl Dataset {
-    /// A buffer of elements that a thread fills ahead: of `buffer` of them, at most 4096, within the pipeline's
-    /// byte budget. [`AUTO`], which is 0: of two, and of twice as many each time that it was full and runs dry.
+    /// A buffer of elements that a thread fills ahead: of `buffer` of them, at most 4096, within the
+    /// pipeline's byte budget. [`AUTO`], which is 0: of two, and of twice as many each time that it was full
+    /// and runs dry.
     ///
     /// Works as `tf.data.Dataset.prefetch`.
     pub fn prefetch(self, buffer: u64) -> Dataset {

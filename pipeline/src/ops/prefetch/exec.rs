@@ -50,7 +50,8 @@ pub(crate) struct Prefetch {
 }
 
 impl Prefetch {
-    /// A buffer of so many elements; [`AUTO`]: of as many as turn out to be needed, or of two where nothing is tuned.
+    /// A buffer of so many elements; [`AUTO`]: of as many as turn out to be needed, or of two where nothing
+    /// is tuned.
     pub(crate) fn new(buffer: u64, expected: Expected, input: Input, shared: Shared) -> Prefetch {
         let (size, buffer) = if buffer == u64::from(AUTO) {
             let buffer = Buffer::new(AHEAD_MAX);

@@ -77,8 +77,8 @@ pub(crate) fn ragged_spec(batch: RaggedBatch, input: &ElementSpec) -> Result<Ele
     ElementSpec::new(structure, components).map_err(|error| error.to_string())
 }
 
-/// Returns how many dimensions of a batch of such tensors are ragged: all up to the last unknown one; 0 = none
-/// is.
+/// Returns how many dimensions of a batch of such tensors are ragged: all up to the last unknown one; 0 =
+/// none is.
 pub(crate) fn ragged_rank(component: &TensorSpec) -> Result<u8, String> {
     let dims = component
         .dims()
@@ -111,8 +111,9 @@ fn with_ragged(structure: &Structure, ranks: &mut impl Iterator<Item = u8>) -> S
 }
 
 impl Dataset {
-    /// `size` consecutive elements as one: tensors whose shape is known are stacked along a new leading dimension, others
-    /// become ragged tensors with `i64` row splits. The dimensions up to the last unknown one are ragged.
+    /// `size` consecutive elements as one: tensors whose shape is known are stacked along a new leading
+    /// dimension, others become ragged tensors with `i64` row splits. The dimensions up to the last unknown
+    /// one are ragged.
     ///
     /// Works as `tf.data.Dataset.ragged_batch`.
     pub fn ragged_batch(self, size: u64, drop_remainder: bool) -> Dataset {

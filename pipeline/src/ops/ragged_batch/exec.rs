@@ -98,7 +98,8 @@ fn ragged(rows: &[Tensor], rank: usize) -> Result<Value, String> {
                 row.dims().len()
             ));
         }
-        // As many as there are rows of this tensor so far: each gets as many parts as the next dimension says.
+        // As many as there are rows of this tensor so far: each gets as many parts as the next dimension
+        // says.
         let mut parts: u64 = 1;
         for (splits, dim) in splits.iter_mut().zip(row.dims()) {
             for _ in 0..parts {

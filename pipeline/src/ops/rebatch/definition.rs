@@ -112,11 +112,11 @@ impl Operation for Rebatch {
 }
 
 impl Dataset {
-    /// The rows of this dataset's elements, batches, cut anew into batches of `size` rows. As `unbatch` and `batch`, without
-    /// taking elements apart row by row: what lies within one batch is not copied.
+    /// The rows of this dataset's elements, batches, cut anew into batches of `size` rows. As `unbatch` and
+    /// `batch`, without taking elements apart row by row: what lies within one batch is not copied.
     ///
-    /// Works as `tf.data.Dataset.rebatch`. Rows of two shapes that would meet in a batch are an error of that batch; a size of 0 is
-    /// refused.
+    /// Works as `tf.data.Dataset.rebatch`. Rows of two shapes that would meet in a batch are an error of that
+    /// batch; a size of 0 is refused.
     pub fn rebatch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.rebatch_sizes([size], drop_remainder)
     }

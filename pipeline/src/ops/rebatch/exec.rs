@@ -107,7 +107,8 @@ impl Rebatch {
         }
     }
 
-    /// The next `size` rows, of which there are as many, as one element; `None` when they make none and are left out.
+    /// The next `size` rows, of which there are as many, as one element; `None` when they make none and are
+    /// left out.
     fn cut(&mut self, size: u64) -> Result<Option<Item>, ExecError> {
         let mut marks = Marks::new();
         let mut columns: Vec<Vec<Tensor>> = Vec::new();

@@ -77,11 +77,12 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 }
 
 impl Dataset {
-    /// One element: what `function` leaves of `initial` after all elements, which of no elements is `initial` itself.
+    /// One element: what `function` leaves of `initial` after all elements, which of no elements is `initial`
+    /// itself.
     ///
-    /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in the next state, of the same
-    /// structure and dtypes. Where splits are dealt out each task reduces its own, to an element each.
-    /// `Executor::into_only` runs such a dataset.
+    /// `function` receives a dict of `state` and `element`. It is a chain of maps that ends in the next
+    /// state, of the same structure and dtypes. Where splits are dealt out each task reduces its own, to an
+    /// element each. `Executor::into_only` runs such a dataset.
     ///
     /// Works as `tf.data.Dataset.reduce`.
     pub fn reduce(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {

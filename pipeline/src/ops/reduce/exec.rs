@@ -98,7 +98,8 @@ impl Iterate for Reduce {
                 Ok(None) => break,
                 Err(error) => Err(error),
             };
-            // What was reduced so far is lost with the element that fails, whose failure is that of the whole.
+            // What was reduced so far is lost with the element that fails, whose failure is that of the
+            // whole.
             let made = made.inspect_err(|_| {
                 token::abandon(&marks);
                 self.yielded = true;

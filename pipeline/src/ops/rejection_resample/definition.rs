@@ -1,4 +1,5 @@
-//! The definition of `rejection_resample`: elements with their classes, dropped until classes are as frequent as is wanted.
+//! The definition of `rejection_resample`: elements with their classes, dropped until classes are as frequent
+//! as is wanted.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
@@ -140,14 +141,15 @@ fn check_distribution(what: &str, distribution: &[f64]) -> Result<(), String> {
 }
 
 impl Dataset {
-    /// Tuples of the class and the element, so many elements dropped of each class that classes are as frequent as `target`
-    /// says, in relation to each other.
+    /// Yields tuples of the class and the element. It drops elements of each class until the classes are as
+    /// frequent as `target` says, in relation to each other.
     ///
-    /// `class` is handed an element and is a chain of maps that ends in an `i64`, an index of `target`. `initial` says how
-    /// frequent classes are in this dataset; without it they are counted as elements come, and the first ones are drawn by a
-    /// guess. An element is yielded at most once.
+    /// `class` is handed an element and is a chain of maps that ends in an `i64`, an index of `target`.
+    /// `initial` says how frequent classes are in this dataset; without it they are counted as elements come,
+    /// and the first ones are drawn by a guess. An element is yielded at most once.
     ///
-    /// Works as `tf.data.Dataset.rejection_resample`. A class that `target` does not have is an error of its element.
+    /// Works as `tf.data.Dataset.rejection_resample`. A class that `target` does not have is an error of its
+    /// element.
     pub fn rejection_resample(
         self,
         class: impl FnOnce(Dataset) -> Dataset,

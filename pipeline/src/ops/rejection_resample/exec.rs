@@ -1,5 +1,5 @@
-//! `rejection_resample`: elements with their classes, of each class as many dropped as there are too many. A draw is a function
-//! of seed, epoch, pass and number.
+//! `rejection_resample`: elements with their classes, of each class as many dropped as there are too many. A
+//! draw is a function of seed, epoch, pass and number.
 
 use crate::exec::call::Chain;
 use crate::exec::cancel::Cancel;
@@ -62,7 +62,8 @@ impl Prepared for WithResampling {
     }
 }
 
-/// Elements of each class that count as seen before the first, as upstream: a guess that the first ones do not overturn.
+/// Elements of each class that count as seen before the first, as upstream: a guess that the first ones do
+/// not overturn.
 const SEEN_BEFORE: u64 = 10;
 /// The number of values that a draw can have.
 const DRAWS: u64 = 1 << 53;
@@ -125,8 +126,8 @@ impl RejectionResample {
         Ok(Some(index))
     }
 
-    /// The probability with which an element of `class` is kept: 1 for the class that is the rarest in relation to what is
-    /// wanted of it.
+    /// The probability with which an element of `class` is kept: 1 for the class that is the rarest in
+    /// relation to what is wanted of it.
     fn kept(&self, class: usize) -> f64 {
         let ratio = |class: usize| {
             let frequency = match &self.params.initial {

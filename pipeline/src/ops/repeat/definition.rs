@@ -34,7 +34,8 @@ impl Operation for Repeat {
         Ok(repeated(self.count, given.count()?))
     }
 
-    // A repetition ignores the order too, but ends that are shuffled across would wait for passes without end.
+    // A repetition ignores the order too, but ends that are shuffled across would wait for passes without
+    // end.
 
     fn yields_its_input(&self) -> bool {
         true

@@ -4,11 +4,11 @@
 //! when a pass yields nothing, since the next would not either. When the sources are fed splits, a pass may
 //! be empty only because other workers took its splits: then `repeat(n)` makes exactly n passes, and
 //! `repeat(None)` goes on until it is stopped. Passes that others have left behind are gone through at once.
-//! Between other empty passes it pauses, ever longer up to [`PAUSE_MAX`], so that a dataset of which nothing is
-//! left (a filter that drops everything) costs no more than a few questions a second.
+//! Between other empty passes it pauses, ever longer up to [`PAUSE_MAX`]. A dataset of which nothing is left
+//! (a filter that drops everything) then costs no more than a few questions a second.
 //!
-//! So it is where a service is read whose job others read too: they may have had all of a pass. After [`SHARED_PASSES_MAX`] empty
-//! ones in a row there is nothing to be had.
+//! So it is where a service is read whose job others read too: they may have had all of a pass. After
+//! [`SHARED_PASSES_MAX`] empty ones in a row there is nothing to be had.
 
 use std::time::Duration;
 
@@ -51,7 +51,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// The longest pause between empty passes of a service, of which each is asked for by itself.
 const SHARED_PAUSE_MAX: Duration = Duration::from_millis(4);
 
-/// Empty passes in a row after which a dataset that others read too ends: a reader that comes late has as many to catch up with.
+/// Empty passes in a row after which a dataset that others read too ends: a reader that comes late has as
+/// many to catch up with.
 const SHARED_PASSES_MAX: u32 = 1000;
 
 pub(crate) struct Repeat {

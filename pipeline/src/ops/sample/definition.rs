@@ -103,11 +103,12 @@ fn check_weights(weights: &[f64], inputs: usize) -> Result<(), String> {
 }
 
 impl Dataset {
-    /// Elements of these datasets in a random order: each from a dataset drawn in proportion to its weight, anew every
-    /// pass, the same on every worker with a seed, each worker's own without. Datasets of weight 0 are left out.
+    /// Elements of these datasets in a random order: each from a dataset drawn in proportion to its weight,
+    /// anew every pass, the same on every worker with a seed, each worker's own without. Datasets of weight 0
+    /// are left out.
     ///
-    /// Once a dataset that has ended is drawn, the whole ends if `stop_on_empty`; else the others go on until all have
-    /// ended. They yield the same structure and dtypes, as for [`Dataset::concatenate`].
+    /// Once a dataset that has ended is drawn, the whole ends if `stop_on_empty`; else the others go on until
+    /// all have ended. They yield the same structure and dtypes, as for [`Dataset::concatenate`].
     ///
     /// Works as `tf.data.Dataset.sample_from_datasets`. Weights that are negative or all 0 are refused.
     pub fn sample(

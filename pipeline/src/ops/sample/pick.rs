@@ -1,4 +1,5 @@
-//! `sample` and `choose`: each element from one of several inputs, picked by draws or by a dataset of numbers.
+//! `sample` and `choose`: each element from one of several inputs, picked by draws or by a dataset of
+//! numbers.
 
 use crate::exec::cancel::Cancel;
 use crate::exec::error::{ErrorKind, ExecError};
@@ -15,7 +16,8 @@ pub(crate) trait Picks: Send {
     /// The operation, as its state and its errors name it.
     const OP: &'static str;
 
-    /// The index of the input, of which those that have ended are told; `None` when there are no more elements.
+    /// The index of the input, of which those that have ended are told; `None` when there are no more
+    /// elements.
     fn pick(&mut self, ended: &[bool]) -> Result<Option<usize>, ExecError>;
 
     /// Starts again, as [`Iterate::restart`] does.
@@ -108,8 +110,8 @@ impl<P: Picks> Iterate for Pick<P> {
     }
 }
 
-/// The picks of `sample`: the n-th of a pass is a function of seed, epoch, pass, n, and of which inputs have ended, since
-/// only the others are drawn.
+/// The picks of `sample`: the n-th of a pass is a function of seed, epoch, pass, n, and of which inputs have
+/// ended, since only the others are drawn.
 pub(crate) struct Draws {
     weights: Vec<f64>,
     seeds: Seeds,

@@ -86,12 +86,13 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 impl Dataset {
     /// Applies `function` to each element and a state, which begins as `initial` in every pass.
     ///
-    /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in a tuple, or dict, of two: the
-    /// next state, of the same structure and dtypes, and the element that is yielded. Where splits are dealt out or the
-    /// dataset is divided below, each task has a state of its own. The state is saved with the executor's.
+    /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in a tuple, or
+    /// dict, of two: the next state, of the same structure and dtypes, and the element that is yielded. Where
+    /// splits are dealt out or the dataset is divided below, each task has a state of its own. The state is
+    /// saved with the executor's.
     ///
-    /// Works as `tf.data.Dataset.scan`. A function whose state is of another structure or dtype is refused when the dataset is
-    /// analysed.
+    /// Works as `tf.data.Dataset.scan`. A function whose state is of another structure or dtype is refused
+    /// when the dataset is analysed.
     pub fn scan(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         match body(function) {
             Ok(function) => self.then(Scan(Folding { initial, function })),

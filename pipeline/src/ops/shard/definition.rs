@@ -72,8 +72,8 @@ impl Operation for Shard {
 }
 
 impl Dataset {
-    /// Shard `index` of `count`: the elements whose number, from 0 on in every pass, leaves the rest `index` when divided
-    /// by `count`.
+    /// Shard `index` of `count`: the elements whose number, from 0 on in every pass, leaves the rest `index`
+    /// when divided by `count`.
     ///
     /// Works as `tf.data.Dataset.shard`. A count of 0, and an index that is not below it, are refused.
     pub fn shard(self, count: u64, index: u64) -> Dataset {
@@ -84,8 +84,8 @@ impl Dataset {
         })
     }
 
-    /// A place for a [`Dataset::shard`] whose numbers are those of the workers: the sharding policy `hint` puts them
-    /// here. Run in any other way, the dataset is refused.
+    /// A place for a [`Dataset::shard`] whose numbers are those of the workers: the sharding policy `hint`
+    /// puts them here. Run in any other way, the dataset is refused.
     pub fn shard_hint(self) -> Dataset {
         self.then(Shard {
             count: None,

@@ -1,8 +1,8 @@
-//! Static sharding: a dataset rewritten into one worker's share of it, so that the shares of all workers together are the
-//! whole. Where the shard stands is decided here; what a shard yields is the operation's.
+//! Static sharding: a dataset rewritten into one worker's share of it, so that the shares of all workers
+//! together are the whole. Where the shard stands is decided here; what a shard yields is the operation's.
 //!
-//! What stands below a shard must come in one order on every worker, or the shares would overlap: below it calls keep
-//! their order, and draws without a seed are drawn alike.
+//! What stands below a shard must come in one order on every worker, or the shares would overlap: below it
+//! calls keep their order, and draws without a seed are drawn alike.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -41,7 +41,8 @@ pub struct Share {
     pub count: u64,
     /// The number of this share, from 0.
     pub index: u64,
-    /// The seed of what is drawn below the shard and has none: a number that all workers of an iteration know.
+    /// The seed of what is drawn below the shard and has none: a number that all workers of an iteration
+    /// know.
     pub seed: u64,
 }
 
@@ -81,8 +82,8 @@ pub enum ShardingError {
 impl Graph {
     /// The dataset that one worker reads when this one is divided.
     ///
-    /// One share is the whole dataset, divided by files or by elements. Shards that are added, and hints, demand an element
-    /// for every worker.
+    /// One share is the whole dataset, divided by files or by elements. Shards that are added, and hints,
+    /// demand an element for every worker.
     ///
     /// # Errors
     /// [`ShardingError`] names the source that cannot be divided; [`ShardingError::NoFiles`] only under
@@ -110,15 +111,15 @@ impl Graph {
         rewrite.finish()
     }
 
-    /// Returns whether it has a [`crate::graph::Dataset::shard_hint`], in a function or outside, and so can be
-    /// read under the policy `hint` only.
+    /// Returns whether it has a [`crate::graph::Dataset::shard_hint`], in a function or outside, and so can
+    /// be read under the policy `hint` only.
     pub fn has_shard_hint(&self) -> bool {
         let mut ops = self.nodes().iter().map(|node| &node.op);
         ops.any(|op| is_hint(op) || op.graphs().iter().any(|(graph, _)| graph.has_shard_hint()))
     }
 
-    /// The nodes behind which a shard divides the files, one on every branch: the input of the reader that is closest to the
-    /// output, else the listing itself.
+    /// The nodes behind which a shard divides the files, one on every branch: the input of the reader that is
+    /// closest to the output, else the listing itself.
     fn file_cuts(&self) -> Result<BTreeSet<usize>, ShardingError> {
         let mut cuts = BTreeSet::new();
         let mut open = vec![self.output()];
@@ -244,8 +245,8 @@ impl<'g> Rewrite<'g> {
         Ok(last)
     }
 
-    /// Copies what stands below a shard. Shuffles from which only operations that do not look at the order lead there are
-    /// moved, innermost first: so each worker has the same files in every iteration.
+    /// Copies what stands below a shard. Shuffles from which only operations that do not look at the order
+    /// lead there are moved, innermost first: so each worker has the same files in every iteration.
     fn below(&mut self, index: usize, mut moved: Option<&mut Vec<Shuffle>>) -> Result<u32, ShardingError> {
         let Node { op, inputs } = &self.graph.nodes()[index];
         if op.is::<ServiceReader>() {
@@ -285,8 +286,8 @@ impl<'g> Rewrite<'g> {
         Ok(self.push(op, copied))
     }
 
-    /// The operation with numbers in its hints, where they are wanted. In a function they demand nothing: how many elements
-    /// one call has says nothing of the dataset.
+    /// The operation with numbers in its hints, where they are wanted. In a function they demand nothing: how
+    /// many elements one call has says nothing of the dataset.
     fn filled(&self, op: &Op, is_outside: bool) -> Op {
         if !self.fills_hints {
             op.clone()

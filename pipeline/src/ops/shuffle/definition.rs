@@ -76,8 +76,8 @@ impl Dataset {
     /// Uniform draws from a buffer of elements, anew every pass: the same on every worker with a seed, each
     /// worker's own without.
     ///
-    /// Works as `tf.data.Dataset.shuffle` that reshuffles each iteration. The buffer is counted by its bytes too: one that does not fit
-    /// into the pipeline's byte budget is an error. One of 0 is refused.
+    /// Works as `tf.data.Dataset.shuffle` that reshuffles each iteration. The buffer is counted by its bytes
+    /// too: one that does not fit into the pipeline's byte budget is an error. One of 0 is refused.
     pub fn shuffle(self, buffer: u64, seed: Option<u64>) -> Dataset {
         self.then(Shuffle {
             buffer,

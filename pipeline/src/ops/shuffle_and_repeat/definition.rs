@@ -55,9 +55,9 @@ impl Operation for ShuffleAndRepeat {
 }
 
 impl Dataset {
-    /// The dataset `count` times over, without end for `None`, each pass shuffled anew by draws from a buffer: the same
-    /// elements in the same order as of [`Dataset::shuffle`] and [`Dataset::repeat`], but the buffer takes in the next pass
-    /// while this one is drawn to its end. Passes do not mix.
+    /// The dataset `count` times over, without end for `None`, each pass shuffled anew by draws from a
+    /// buffer: the elements and the order are those of [`Dataset::shuffle`] and [`Dataset::repeat`], but the
+    /// buffer takes in the next pass while this one is drained. Passes do not mix.
     ///
     /// Works as `tf.data.experimental.shuffle_and_repeat`.
     pub fn shuffle_and_repeat(self, buffer: u64, count: Option<u64>, seed: Option<u64>) -> Dataset {

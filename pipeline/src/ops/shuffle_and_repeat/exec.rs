@@ -1,8 +1,9 @@
-//! `shuffle_and_repeat`: passes over the input, each shuffled by draws from a buffer. The buffer takes in the next pass while
-//! one is drawn to its end; what is drawn is of the oldest pass in it, so that passes do not mix.
+//! `shuffle_and_repeat`: passes over the input, each shuffled by draws from a buffer. The buffer takes in the
+//! next pass while one is drawn to its end; what is drawn is of the oldest pass in it, so that passes do not
+//! mix.
 //!
-//! What is drawn when is as of a `shuffle` and a `repeat` behind it: when the first element of a pass is drawn, the buffer has
-//! nothing of any other before it.
+//! What is drawn when is as of a `shuffle` and a `repeat` behind it: when the first element of a pass is
+//! drawn, the buffer has nothing of any other before it.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! The definition of `snapshot`: the elements that were written when the same dataset was first read to its end.
+//! The definition of `snapshot`: the elements that were written when the same dataset was first read to its
+//! end.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -207,12 +208,13 @@ fn escaped(path: &str) -> String {
 }
 
 impl Dataset {
-    /// The elements that were written when the same dataset, up to here, was first read to its end, in a directory within
-    /// `path` that is named after its definition: what is changed is written anew.
+    /// Yields the elements that were written when the same dataset, up to here, was first read to its end.
+    /// They lie in a directory within `path` that is named after its definition: what is changed is written
+    /// anew.
     ///
-    /// While another execution writes it, and in the first one, elements pass as they come. Code of registered functions is
-    /// not part of a definition: remove the directory when it changes what it yields. Sharing is as of
-    /// [`Dataset::cache_in`].
+    /// While another execution writes it, and in the first one, elements pass as they come. Code of
+    /// registered functions is not part of a definition: remove the directory when it changes what it yields.
+    /// Sharing is as of [`Dataset::cache_in`].
     ///
     /// Works as `tf.data.Dataset.snapshot`.
     pub fn snapshot(self, path: impl Into<String>, packing: Packing) -> Dataset {
@@ -247,18 +249,18 @@ impl Dataset {
         }
     }
 
-    /// The elements in the files whose paths this dataset yields, of which each was written by a `save` or a `snapshot` of
-    /// elements of `spec`.
+    /// The elements in the files whose paths this dataset yields, of which each was written by a `save` or a
+    /// `snapshot` of elements of `spec`.
     ///
-    /// As what a reader of `tf.data.Dataset.load` is given. What is damaged or of another type is an error with its file and
-    /// place.
+    /// As what a reader of `tf.data.Dataset.load` is given. What is damaged or of another type is an error
+    /// with its file and place.
     pub fn elements(self, spec: ElementSpec) -> Dataset {
         let spec = SpecField(spec);
         self.then(Read(Format::Elements(Elements { spec })))
     }
 
-    /// The elements of `spec` that were saved in the directory `path`, in the order in which they were saved. Shards are dealt
-    /// out in splits as files are.
+    /// The elements of `spec` that were saved in the directory `path`, in the order in which they were saved.
+    /// Shards are dealt out in splits as files are.
     ///
     /// Works as `tf.data.Dataset.load`.
     pub fn load(path: &str, spec: ElementSpec) -> Dataset {

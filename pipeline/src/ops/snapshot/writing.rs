@@ -1,4 +1,5 @@
-//! `snapshot`: elements that pass are written to shards; once they are all there, they are read instead of the input.
+//! `snapshot`: elements that pass are written to shards; once they are all there, they are read instead of
+//! the input.
 
 use std::path::PathBuf;
 

@@ -35,7 +35,8 @@ pub struct RegisteredSource {
     pub declared: Option<SourceDeclaration>,
 }
 
-/// A registered source's signature written into the graph, so that who has no such source can still analyse it.
+/// A registered source's signature written into the graph, so that who has no such source can still analyse
+/// it.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct SourceDeclaration {
@@ -132,8 +133,8 @@ impl Operation for RegisteredSource {
 impl Dataset {
     /// A source registered by name.
     ///
-    /// The counterpart of `tf.data.Dataset.from_generator`. An element that is not what its signature says is an error of the
-    /// function; what becomes of errors [`Dataset::on_error`] says.
+    /// The counterpart of `tf.data.Dataset.from_generator`. An element that is not what its signature says is
+    /// an error of the function; what becomes of errors [`Dataset::on_error`] says.
     pub fn registered_source(name: impl Into<String>, params: Params) -> Dataset {
         Dataset::source(RegisteredSource {
             name: name.into(),
@@ -142,7 +143,8 @@ impl Dataset {
         })
     }
 
-    /// A source registered by name on the workers, with its signature, for whoever does not have it registered.
+    /// A source registered by name on the workers, with its signature, for whoever does not have it
+    /// registered.
     pub fn declared_source(name: impl Into<String>, params: Params, declared: SourceDeclaration) -> Dataset {
         Dataset::source(RegisteredSource {
             name: name.into(),

@@ -1,5 +1,5 @@
-//! `source`: a registered source, opened whole or at each split's positions. What fails is tried again where it failed, by a source
-//! that is opened anew and passes over what came before, or left out, as the dataset says.
+//! `source`: a registered source, opened whole or at each split's positions. A failed read is retried by a
+//! new source that skips what came before, or its element is left out, as the dataset says.
 
 use std::sync::Arc;
 
@@ -175,8 +175,8 @@ impl Registered {
         })
     }
 
-    /// Leaves out what failed with `error`, if that is what is wanted: the element, where the source says that it goes on behind
-    /// it, and otherwise what is left of the range.
+    /// Leaves out what failed with `error`, if that is what is wanted: the element, where the source says
+    /// that it goes on behind it, and otherwise what is left of the range.
     fn leave_out(&mut self, error: ExecError) -> Result<(), ExecError> {
         let goes_on = error.is_passable();
         let position = self.position;
@@ -280,7 +280,8 @@ impl Iterate for Registered {
         let has_range = state.flag()?;
         let position = state.number()?;
         if has_range {
-            // The saved cursor has already handed out the range; the source passes over what was yielded of it.
+            // The saved cursor has already handed out the range; the source passes over what was yielded of
+            // it.
             self.cursor.rewind();
             self.ensure_range()?;
             self.position = position.clamp(self.start, self.end);

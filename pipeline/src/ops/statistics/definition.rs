@@ -40,7 +40,8 @@ impl Dataset {
     /// Measures what passes here under `name`: elements, bytes, and how long each was waited for
     /// (`Executor::statistics`).
     ///
-    /// The counterpart of `tf.data.experimental.StatsAggregator` and its operations: times are in nanoseconds, sizes in bytes.
+    /// The counterpart of `tf.data.experimental.StatsAggregator` and its operations: times are in
+    /// nanoseconds, sizes in bytes.
     pub fn statistics(self, name: impl Into<String>) -> Dataset {
         self.then(Statistics { name: name.into() })
     }

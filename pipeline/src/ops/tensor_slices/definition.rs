@@ -64,8 +64,8 @@ impl Operation for TensorSlices {
 impl Dataset {
     /// The slices of tensors along their common leading dimension. `spec` describes the whole tensors.
     ///
-    /// Works as `tf.data.Dataset.from_tensor_slices`: slices are without that dimension. Tensors whose leading dimensions differ, or
-    /// that have none, are refused.
+    /// Works as `tf.data.Dataset.from_tensor_slices`: slices are without that dimension. Tensors whose
+    /// leading dimensions differ, or that have none, are refused.
     pub fn tensor_slices(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
         Dataset::source(TensorSlices {
             constant: Constant {

@@ -57,7 +57,8 @@ impl Operation for Tensors {
 }
 
 impl Dataset {
-    /// One element: these tensors, which `spec` describes. So a sparse or ragged tensor becomes part of a dataset.
+    /// One element: these tensors, which `spec` describes. So a sparse or ragged tensor becomes part of a
+    /// dataset.
     ///
     /// Works as `tf.data.Dataset.from_tensors`. Bytes that `spec` does not describe are refused.
     pub fn tensors(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {

@@ -46,8 +46,8 @@ pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
 impl Dataset {
     /// The rows of every element along its leading dimension: the inverse of [`Dataset::batch`].
     ///
-    /// Works as `tf.data.Dataset.unbatch`. Components of different lengths, or without a leading dimension, are an error of that
-    /// element.
+    /// Works as `tf.data.Dataset.unbatch`. Components of different lengths, or without a leading dimension,
+    /// are an error of that element.
     pub fn unbatch(self) -> Dataset {
         self.then(Unbatch)
     }

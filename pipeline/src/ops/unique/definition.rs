@@ -36,8 +36,9 @@ pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
 }
 
 impl Dataset {
-    /// The first of equal elements, of any type. Every distinct one is held in memory, up to the pipeline's byte budget:
-    /// beyond it is an error. Where splits are dealt out or the dataset is divided, each task drops what it has seen itself.
+    /// The first of equal elements, of any type. Every distinct one is held in memory, up to the pipeline's
+    /// byte budget: beyond it is an error. Where splits are dealt out or the dataset is divided, each task
+    /// drops what it has seen itself.
     ///
     /// Works as `tf.data.Dataset.unique`, which knows integers and strings only.
     pub fn unique(self) -> Dataset {

@@ -1,4 +1,5 @@
-//! `unique`: the first of equal elements. Elements are equal when types, dimensions and items are, bit by bit.
+//! `unique`: the first of equal elements. Elements are equal when types, dimensions and items are, bit by
+//! bit.
 
 use std::collections::HashSet;
 

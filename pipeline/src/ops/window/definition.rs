@@ -110,7 +110,8 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 impl Dataset {
     /// The datasets that `reduce` makes of windows of the elements, one after the other.
     ///
-    /// Works as `tf.data.Dataset.window`, of which a `flat_map` follows. Sizes, shifts and strides of 0 are refused.
+    /// Works as `tf.data.Dataset.window`, of which a `flat_map` follows. Sizes, shifts and strides of 0 are
+    /// refused.
     pub fn window(self, window: Window, reduce: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         match body(reduce) {
             Ok(reduce) => self.then(Windows { reduce, window }),

@@ -75,8 +75,8 @@ fn shorter(one: Cardinality, other: Cardinality) -> Cardinality {
 impl Dataset {
     /// Tuples of one element of each dataset, in this order, as many as the shortest dataset has elements.
     ///
-    /// Where splits are dealt out, each task pairs those it was given: only one worker pairs elements of the same
-    /// position.
+    /// Where splits are dealt out, each task pairs those it was given: only one worker pairs elements of the
+    /// same position.
     ///
     /// Works as `tf.data.Dataset.zip`.
     pub fn zip(datasets: impl IntoIterator<Item = Dataset>) -> Dataset {

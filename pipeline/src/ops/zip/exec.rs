@@ -1,6 +1,6 @@
-//! `zip`: one element of every input, side by side, until the first input ends. What the inputs before that one had
-//! yielded for the row that was not completed is dropped. The inputs after it that keep elements are asked once more, so that those
-//! that end there have kept a whole pass.
+//! `zip`: one element of every input, side by side, until the first input ends. What the inputs before that
+//! one had yielded for the row that was not completed is dropped. The inputs after it that keep elements are
+//! asked once more, so that those that end there have kept a whole pass.
 
 use super::definition;
 use crate::exec::error::ExecError;

@@ -1,5 +1,6 @@
-//! The directory that kept blocks lie in: a file each, in one of 256 directories by the digest of what it is. Written aside and
-//! renamed, so that nobody sees half of one; let go by the time of the last use, under a lock that processes share.
+//! The directory that kept blocks lie in: a file each, in one of 256 directories by the digest of what it is.
+//! Written aside and renamed, so that nobody sees half of one; let go by the time of the last use, under a
+//! lock that processes share.
 
 use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions};
 use std::io::{self, Read, Write};
@@ -56,7 +57,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The bytes that are what `description` says, `bytes_max` at most, if they are here. Damaged ones are deleted.
+    /// The bytes that are what `description` says, `bytes_max` at most, if they are here. Damaged ones are
+    /// deleted.
     pub(super) fn read(&self, description: &str, bytes_max: u64) -> Option<Bytes> {
         let path = self.file_of(&digest_of(description));
         let mut file = File::open(&path).ok()?;
@@ -82,7 +84,8 @@ impl Folder {
         found
     }
 
-    /// Keeps `bytes`, which are what `description` says. What cannot be written is not kept, which is said once.
+    /// Keeps `bytes`, which are what `description` says. What cannot be written is not kept, which is said
+    /// once.
     pub(super) fn write(&self, description: &str, bytes: &[u8]) {
         let outcome = self.written(description, bytes);
         if let Err(error) = outcome
@@ -119,8 +122,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Looks through the directory, and lets go of what was not used for longest if there is no room for `more` bytes. Left to
-    /// others if they are at it.
+    /// Looks through the directory, and lets go of what was not used for longest if there is no room for
+    /// `more` bytes. Left to others if they are at it.
     fn sweep(&self, more: u64) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let lock = options.create(true).truncate(false).write(true).mode(0o600);

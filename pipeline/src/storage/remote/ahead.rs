@@ -1,13 +1,14 @@
 //! How far ahead of a reader blocks are asked for. Knows offsets alone: no store, no clock.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// A reader that passes over no more than this goes straight on: what it leaves out was fetched with the rest.
+/// A reader that passes over no more than this goes straight on: what it leaves out was fetched with the
+/// rest.
 const GAP_BYTES: u64 = 64 << 10;
 
 /// Follows one reader of a file.
 ///
-/// Nothing is asked for ahead before it has gone straight on once, since it may only want the file's beginning. Then it is
-/// one block, and twice as many each time that the reader had to wait all the same.
+/// Nothing is asked for ahead before it has gone straight on once, since it may only want the file's
+/// beginning. Then it is one block, and twice as many each time that the reader had to wait all the same.
 #[derive(Debug, Clone)]
 pub(super) struct ReadAhead {
     /// Position at which a sequential reader reads next.

@@ -1,4 +1,5 @@
-//! The blocks of one open file that are here or on their way: bounded in number, the least recently used let go first.
+//! The blocks of one open file that are here or on their way: bounded in number, the least recently used let
+//! go first.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -81,8 +82,9 @@ impl Blocks {
         state.blocks.insert(index, block);
     }
 
-    /// Block `wanted`, and whether it had to be waited for. Has it brought, and those `ahead` for which there is memory: `bring`
-    /// is to begin with that and to return at once; `size` says how many bytes a block has. Blocks.
+    /// Block `wanted`, and whether it had to be waited for. Has it brought, and those `ahead` for which there
+    /// is memory: `bring` is to begin with that and to return at once; `size` says how many bytes a block
+    /// has. Blocks.
     ///
     /// # Errors
     /// What bringing it failed with. Who asks again has it brought again.
@@ -94,8 +96,8 @@ impl Blocks {
         size: &dyn Fn(u64) -> u64,
         bring: &dyn Fn(Duty) -> AbortHandle,
     ) -> Result<(Bytes, bool), Failure> {
-        // Under the lock, so that whoever is about to wait has seen the flag or is waiting. Not registered under it, since it may
-        // be called at once.
+        // Under the lock, so that whoever is about to wait has seen the flag or is waiting. Not registered
+        // under it, since it may be called at once.
         let blocks = Arc::clone(self);
         let wake = move || {
             let _state = blocks.state.lock();
@@ -191,8 +193,8 @@ impl Blocks {
         state.blocks.insert(index, block);
     }
 
-    /// Waits until block `index` has come, which is on its way: who has the duty to bring it ends by itself, or says that it
-    /// does not bring it.
+    /// Waits until block `index` has come, which is on its way: who has the duty to bring it ends by itself,
+    /// or says that it does not bring it.
     fn wait_for(
         &self,
         state: &mut MutexGuard<'_, State>,
@@ -251,8 +253,8 @@ impl State {
         }
     }
 
-    /// Lets go of what was used least recently until there are no more than `blocks_max`: not of what is `wanted`, waited for or
-    /// on its way.
+    /// Lets go of what was used least recently until there are no more than `blocks_max`: not of what is
+    /// `wanted`, waited for or on its way.
     fn make_room(&mut self, blocks_max: usize, wanted: u64) {
         while self.blocks.len() > blocks_max {
             let idle = self.blocks.iter().filter(|(index, block)| {

@@ -1,4 +1,5 @@
-//! Requests for the bytes of one object: bounded in attempts and time, and believed only when all that was asked for came.
+//! Requests for the bytes of one object: bounded in attempts and time, and believed only when all that was
+//! asked for came.
 
 use std::ops::Range;
 use std::time::Duration;

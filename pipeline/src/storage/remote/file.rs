@@ -1,4 +1,5 @@
-//! An open object: its bytes in blocks, fetched when they are read and, for a reader that goes straight on, before.
+//! An open object: its bytes in blocks, fetched when they are read and, for a reader that goes straight on,
+//! before.
 
 use std::sync::Arc;
 
@@ -102,7 +103,8 @@ impl RemoteFile {
 }
 
 impl Open {
-    /// Reads at `offset` what is in one block, having asked for all blocks of `into` and those `ahead`; whether it had to wait.
+    /// Reads at `offset` what is in one block, having asked for all blocks of `into` and those `ahead`;
+    /// whether it had to wait.
     fn read(&self, offset: u64, into: &mut [u8], ahead: u64) -> Result<(usize, bool), StorageError> {
         let Source {
             version, block_bytes, ..

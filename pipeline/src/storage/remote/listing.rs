@@ -1,4 +1,5 @@
-//! Expands glob patterns over the names of a store's objects, level by level, so that nothing is asked for below what matches.
+//! Expands glob patterns over the names of a store's objects, level by level, so that nothing is asked for
+//! below what matches.
 
 use std::borrow::Cow;
 
@@ -112,7 +113,8 @@ struct Search {
 }
 
 impl Search {
-    /// Looks through what is right below `prefix`: objects if this `is_last`, else prefixes, which go to `next`.
+    /// Looks through what is right below `prefix`: objects if this `is_last`, else prefixes, which go to
+    /// `next`.
     async fn level(
         &mut self,
         pages: &Pages,

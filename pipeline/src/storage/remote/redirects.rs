@@ -1,7 +1,7 @@
 //! The client of HTTP servers: follows redirects only to what may be read, as if the dataset had named it.
 //!
-//! A server that datasets name, or one that it sends readers on to, belongs to anybody. What an operator keeps from datasets must not be
-//! had by way of it.
+//! A server that datasets name, or one that it sends readers on to, belongs to anybody. What an operator
+//! keeps from datasets must not be had by way of it.
 
 use std::time::Duration;
 

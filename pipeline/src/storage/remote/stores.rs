@@ -89,8 +89,8 @@ impl Stores {
         Ok(store)
     }
 
-    /// A machine without certificates of authorities can still speak plain HTTP; over TLS it will be told then whom it does not
-    /// trust.
+    /// A machine without certificates of authorities can still speak plain HTTP; over TLS it will be told
+    /// then whom it does not trust.
     fn build(&self, location: &RemoteLocation) -> object_store::Result<Store> {
         let with = |certificates| match location.scheme {
             Scheme::S3 => self.s3(location, certificates),

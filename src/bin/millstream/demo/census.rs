@@ -78,7 +78,8 @@ impl Census {
     }
 }
 
-/// The key of a picture's file in a WebDataset: its name up to the first dot of the last part. `None` for other files.
+/// The key of a picture's file in a WebDataset: its name up to the first dot of the last part. `None` for
+/// other files.
 fn picture_key(name: &str) -> Option<&str> {
     let base = name.rfind('/').map_or(0, |slash| slash + 1);
     let dot = base + name[base..].find('.')?;

@@ -1,6 +1,7 @@
 //! The demo's service: a dispatcher and workers, each a process of this very program.
 //!
-//! They die with the demo whatever becomes of it: their standard input is a pipe that only the demo holds open.
+//! They die with the demo whatever becomes of it: their standard input is a pipe that only the demo holds
+//! open.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

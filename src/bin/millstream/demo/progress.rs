@@ -1,4 +1,5 @@
-//! The bar: how far, how fast, and how much of the time was spent waiting. Nothing where standard error is no terminal.
+//! The bar: how far, how fast, and how much of the time was spent waiting. Nothing where standard error is no
+//! terminal.
 
 use std::time::{Duration, Instant};
 

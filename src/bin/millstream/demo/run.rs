@@ -1,4 +1,5 @@
-//! The command: finds the pictures, starts the service, reads every epoch, and says whether each was seen once.
+//! The command: finds the pictures, starts the service, reads every epoch, and says whether each was seen
+//! once.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Coordinated reads under virtual time: workers that come, go and are cut off, consumers that miss what they are told, a
-//! dispatcher that restarts, and every group that is handed over written down.
+//! Coordinated reads under virtual time: workers come, go and are cut off; consumers miss messages; a
+//! dispatcher restarts; and every group that is handed over is recorded.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -384,7 +384,8 @@ impl World {
         }
     }
 
-    /// Everybody works until each living consumer has handed over as many more groups. False if that does not come to pass.
+    /// Everybody works until each living consumer has handed over as many more groups. False if that does not
+    /// come to pass.
     pub(super) fn goes_on(&mut self) -> bool {
         let handed = |world: &World| world.consumers.iter().map(|consumer| consumer.handed.len()).min();
         let before = handed(self);

@@ -1,5 +1,5 @@
-//! A worker's end against a client that does anything: it ends the link and says what was wrong, takes its memory back when
-//! the client is gone, and its other links go on (D9.2, D10.2, D10.4, D10.5).
+//! A worker's end against a client that does anything: it ends the link and says what was wrong. It takes its
+//! memory back when the client is gone, and its other links continue (D9.2, D10.2, D10.4, D10.5).
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::transport::{Body, ClientLink, Downstream, LinkLost, OutPack, WorkerLi
 
 const ARENA_BYTES: usize = 16 << 20;
 const PACK_BYTES: usize = 1000;
-/// Packs that the villain is sent at most: enough to run short of room on the ring, and it may keep all and leave memory for
-/// others.
+/// Packs that the villain is sent at most: enough to run short of room on the ring, and it may keep all and
+/// leave memory for others.
 const SENT_MAX: u64 = 2000;
 const LAYOUT: ControlLayout = ControlLayout::STANDARD;
 

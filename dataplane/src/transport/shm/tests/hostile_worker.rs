@@ -1,5 +1,5 @@
-//! A client's end against a worker that does anything: it ends the link and says what was wrong, and lets go of the worker's
-//! memory (D9.2, D9.4, D10.2, D10.5).
+//! A client's end against a worker that does anything: it ends the link and says what was wrong, and lets go
+//! of the worker's memory (D9.2, D9.4, D10.2, D10.5).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Loom's models of the rings: every order in which two or three threads can take their steps, under the memory model,
-//! with small sizes. `ci/full` runs them.
+//! Loom's models of the rings: every order in which two or three threads can take their steps, under the
+//! memory model, with small sizes. `ci/full` runs them.
 //!
-//! What runs in them is what production runs, over Loom's atomics. A lost wake-up ends as a deadlock, which Loom reports.
-//! What Loom cannot show: a load that sees a store of its future. That is what the orderings of a receiver's index exclude.
+//! What runs in them is what production runs, over Loom's atomics. A lost wake-up ends as a deadlock, which
+//! Loom reports. What Loom cannot show: a load that sees a store of its future. That is what the orderings of
+//! a receiver's index exclude.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,7 +67,8 @@ fn frame(count: u64) -> Vec<u64> {
     vec![count + 1; 1 + count as usize % 2]
 }
 
-/// Exhaustive: a ring of 4 words that wraps around, 3 frames of 1 and 2 words, and as many looks at it as Loom lets.
+/// Exhaustive: a ring of 4 words that wraps around, 3 frames of 1 and 2 words, and as many looks at it as
+/// Loom lets.
 #[test]
 fn frames_come_out_whole_and_in_order() {
     explore(|| {
@@ -94,7 +96,8 @@ fn frames_come_out_whole_and_in_order() {
     });
 }
 
-/// Exhaustive, and the longest, about a minute: the receiver sleeps when it finds nothing, for each of 2 frames.
+/// Exhaustive, and the longest, about a minute: the receiver sleeps when it finds nothing, for each of 2
+/// frames.
 #[test]
 fn a_receiver_that_sleeps_is_woken() {
     explore(|| {
@@ -154,8 +157,8 @@ impl Futex {
     }
 }
 
-/// Bounded to orders with 3 preemptions: the receiver sleeps as a thread for the first of 2 frames, and as a task for the
-/// other; the sender wakes whichever it finds.
+/// Bounded to orders with 3 preemptions: the receiver sleeps as a thread for the first of 2 frames, and as a
+/// task for the other; the sender wakes whichever it finds.
 #[test]
 fn a_thread_that_sleeps_at_the_flag_is_woken_and_so_is_the_task_after_it() {
     explore_up_to(3, || {
@@ -222,8 +225,8 @@ fn a_sender_that_sleeps_is_woken() {
     });
 }
 
-/// Two returners, and a worker that sleeps until both leases are back. Bounded to orders with 4 preemptions: three threads
-/// that sleep have too many.
+/// Two returners, and a worker that sleeps until both leases are back. Bounded to orders with 4 preemptions:
+/// three threads that sleep have too many.
 #[test]
 fn leases_come_back_once_each_and_wake_the_worker() {
     explore_up_to(4, || {
@@ -259,8 +262,8 @@ fn leases_come_back_once_each_and_wake_the_worker() {
     });
 }
 
-/// Exhaustive: a ring of one place, which a lease goes through that is granted anew behind the return of the first. What the
-/// reader did with the lease's memory is seen by the worker that gets it back.
+/// Exhaustive: a ring of one place, which a lease goes through that is granted anew behind the return of the
+/// first. What the reader did with the lease's memory is seen by the worker that gets it back.
 #[test]
 fn a_lease_comes_back_behind_what_was_done_with_its_memory() {
     explore(|| {
@@ -290,8 +293,8 @@ fn a_lease_comes_back_behind_what_was_done_with_its_memory() {
     });
 }
 
-/// Exhaustive: one thread returns a lease, is lent another and returns it, so that the ring turns; meanwhile another thread,
-/// which heard of nothing, returns a lease that it had all the time.
+/// Exhaustive: one thread returns a lease, is lent another and returns it, so that the ring turns; meanwhile
+/// another thread, which heard of nothing, returns a lease that it had all the time.
 #[test]
 fn a_place_is_never_emptied_over_a_return_that_follows() {
     explore(|| {

@@ -1,4 +1,5 @@
-//! A second process that is handed a descriptor: this test binary once more, which finds it at its standard input.
+//! A second process that is handed a descriptor: this test binary once more, which finds it at its standard
+//! input.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};

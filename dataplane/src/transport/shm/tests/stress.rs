@@ -1,5 +1,5 @@
-//! Rings and returns (D10.4) between threads that run at once and sleep on bells (D10.3); a lost wake-up is a test that
-//! hangs, and is ended by its watchdog.
+//! Rings and returns (D10.4) between threads that run at once and sleep on bells (D10.3); a lost wake-up is a
+//! test that hangs, and is ended by its watchdog.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, mpsc};

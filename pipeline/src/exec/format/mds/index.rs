@@ -1,5 +1,5 @@
-//! The index of a directory of shards: which there are, how large each is, and its checksum. A listing names each shard as the index
-//! knows it, so that whoever reads one can hold it against that without the index.
+//! The index of a directory of shards: which there are, how large each is, and its checksum. A listing names
+//! each shard as the index knows it, so that whoever reads one can hold it against that without the index.
 
 use std::hash::Hasher;
 use std::io::{self, Read};
@@ -140,8 +140,8 @@ pub(crate) fn first(storage: &Storage, path: &str) -> Result<Opened, String> {
     opened(storage, &first).map_err(|error| error.reason)
 }
 
-/// Opens a shard that is `written` as a listing writes it, or by its path, and holds it against what its index says. One with a
-/// checksum is read once more for that.
+/// Opens a shard that is `written` as a listing writes it, or by its path, and holds it against what its
+/// index says. One with a checksum is read once more for that.
 pub(crate) fn opened(storage: &Storage, written: &str) -> Result<Opened, ReadError> {
     let said = Said::of(written);
     let opened = Opened::new(storage, said.path)?;

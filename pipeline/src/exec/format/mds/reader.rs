@@ -18,7 +18,8 @@ pub(crate) struct Mds(pub(crate) ElementSpec);
 struct MdsFile {
     origins: Origins,
     shard: Shard,
-    /// The columns of the components: their places among those of the shard, and how their values are written.
+    /// The columns of the components: their places among those of the shard, and how their values are
+    /// written.
     columns: Vec<(usize, Encoding)>,
     spec: ElementSpec,
     next: u64,

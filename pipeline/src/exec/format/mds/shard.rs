@@ -1,4 +1,5 @@
-//! A shard: how many samples, where each begins, what their columns are, and the samples; compressed as a whole, or not.
+//! A shard: how many samples, where each begins, what their columns are, and the samples; compressed as a
+//! whole, or not.
 
 use std::io::Read;
 

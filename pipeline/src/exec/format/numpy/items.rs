@@ -41,7 +41,8 @@ pub(crate) fn tensor(header: &Header, dims: &[u64], bytes: Bytes) -> Result<Tens
         .iter()
         .try_fold(1u64, |product, dim| product.checked_mul(*dim));
     let count = count.ok_or_else(|| format!("a tensor of shape {dims:?} is too large"))?;
-    // Strings of no bytes take none, however many there are: their number is bound by what they need in memory.
+    // Strings of no bytes take none, however many there are: their number is bound by what they need in
+    // memory.
     const EMPTY_MAX: u64 = 1 << 24;
     let length = header.items.bytes() as usize;
     if length == 0 && count > EMPTY_MAX {

@@ -1,5 +1,5 @@
-//! `npy`: the rows of an array, read in blocks where they lie: a row is a view of its block, so that no file is mapped, whose
-//! end another process could move.
+//! `npy`: the rows of an array, read in blocks where they lie: a row is a view of its block, so that no file
+//! is mapped, whose end another process could move.
 
 use std::io::{Seek, SeekFrom};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The columns of a batch of rows as tensors: views of the batch's own buffers, where their items lie side by side as a
-//! tensor's do.
+//! The columns of a batch of rows as tensors: views of the batch's own buffers, where their items lie side by
+//! side as a tensor's do.
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "there are more types than are read"
@@ -42,8 +42,8 @@ pub(crate) struct Converted {
 }
 
 impl Converted {
-    /// Adds `array`, the column `name`, of which `shape` says what becomes of it. Nulls are read as nothing of their type, and
-    /// noted unless they are wanted so.
+    /// Adds `array`, the column `name`, of which `shape` says what becomes of it. Nulls are read as nothing
+    /// of their type, and noted unless they are wanted so.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -312,7 +312,8 @@ fn values(array: &ArrayRef, dtype: Dtype, dims: &[u64]) -> Result<Tensor, String
     }
 }
 
-/// The texts or byte strings of an array; nulls are empty ones. Views into the array's own buffers where it has texts side by side.
+/// The texts or byte strings of an array; nulls are empty ones. Views into the array's own buffers where it
+/// has texts side by side.
 fn texts(array: &ArrayRef) -> Option<Strings> {
     let copied = |item: Option<&[u8]>| item.map(Bytes::copy_from_slice).unwrap_or_default();
     let items: Vec<Bytes> = match array.data_type() {

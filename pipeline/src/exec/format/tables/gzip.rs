@@ -1,18 +1,21 @@
-//! Pages under gzip, whose decoder inflates them to whatever they become before it compares that with their headers; that of
-//! every other compression stops at what the header says. Here a page is refused before that decoder sees it.
+//! Pages under gzip, whose decoder inflates them to whatever they become before it compares that with their
+//! headers; that of every other compression stops at what the header says. Here a page is refused before that
+//! decoder sees it.
 
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// Bytes of a page that is inflated to be counted: more than a page of 1 MiB, which is what writers make, ever has compressed. So
-/// that only pages of an odd size are inflated twice, and what is not counted grows to 1 GiB at most.
+/// Bytes of a page that is inflated to be counted: more than a page of 1 MiB, which is what writers make,
+/// ever has compressed. So that only pages of an odd size are inflated twice, and what is not counted grows
+/// to 1 GiB at most.
 const COUNTED_BYTES: usize = (1 << 20) + (64 << 10);
 /// How gzip begins.
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Checks that `page` does not become larger than `most` bytes: what it says of itself at its end, and, if it is large, what it
-/// is. Of a page of the second version, where something else can come first, nothing is said.
+/// Checks that `page` does not become larger than `most` bytes: what it says of itself at its end, and, if it
+/// is large, what it is. Of a page of the second version, where something else can come first, nothing is
+/// said.
 pub(crate) fn check(page: &[u8], most: u64) -> Result<(), String> {
     let refused = |bytes: String| {
         Err(format!(

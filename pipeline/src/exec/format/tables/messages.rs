@@ -1,5 +1,6 @@
-//! The messages of Arrow IPC, read front to back: a file is a stream behind a magic number and in front of an index, which is
-//! not needed. No size is believed that the file does not have, and no uncompressed size beyond a limit.
+//! The messages of Arrow IPC, read front to back: a file is a stream behind a magic number and in front of an
+//! index, which is not needed. No size is believed that the file does not have, and no uncompressed size
+//! beyond a limit.
 
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
@@ -149,7 +150,8 @@ fn message(bytes: &[u8]) -> Result<Message<'_>, Fault> {
         .map_err(|error| Fault::from(format!("the file is corrupt, or no Arrow IPC: {error}")))
 }
 
-/// Refuses a batch whose buffers say that they are larger uncompressed than any may be, before memory is taken for them.
+/// Refuses a batch whose buffers say that they are larger uncompressed than any may be, before memory is
+/// taken for them.
 fn check_uncompressed(bytes: &[u8], metadata_bytes: usize) -> Result<(), Fault> {
     let message = message(&bytes[..metadata_bytes])?;
     let dictionary = message

@@ -4,7 +4,8 @@
 //! - `convert`: the columns of a batch of rows as tensors;
 //! - `rows`: the reader of both formats, which goes from batch to batch;
 //! - `parquet`, `arrow`: the batches of a file;
-//! - `thrift`, `gzip`: what a Parquet file says of itself, held against limits before its decoder believes it.
+//! - `thrift`, `gzip`: what a Parquet file says of itself, held against limits before its decoder believes
+//!   it.
 
 mod arrow;
 mod convert;

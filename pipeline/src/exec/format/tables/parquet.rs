@@ -39,8 +39,8 @@ struct Chunks {
     gzip: Vec<Range<u64>>,
 }
 
-/// The header of a page, of which nothing is read before it is asked for: the decoder opens one for each page, also where it has
-/// read the header already.
+/// The header of a page, of which nothing is read before it is asked for: the decoder opens one for each
+/// page, also where it has read the header already.
 struct PageHeader {
     file: Object,
     start: u64,

@@ -1,5 +1,5 @@
-//! The rows of a table, one by one or several at once: what Parquet and Arrow have in common. A decoder that gives up on a
-//! corrupt file, by a panic too, has found an error of the file.
+//! The rows of a table, one by one or several at once: what Parquet and Arrow have in common. A decoder that
+//! gives up on a corrupt file, by a panic too, has found an error of the file.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,7 +46,8 @@ pub(crate) trait Table {
 pub(crate) struct WantedRows {
     /// The indices of the columns.
     pub(crate) columns: Vec<usize>,
-    /// Only rows whose group begins within these bytes of the file: of formats that have such. Others have no parts.
+    /// Only rows whose group begins within these bytes of the file: of formats that have such. Others have no
+    /// parts.
     pub(crate) part: Range<u64>,
     /// Rows of those that are passed over.
     pub(crate) first: u64,

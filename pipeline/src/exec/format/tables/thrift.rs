@@ -9,7 +9,8 @@ const DEPTH_MAX: usize = 16;
 const SCHEMA_DEPTH_MAX: usize = 100;
 /// Bytes of a page, uncompressed.
 pub(crate) const PAGE_BYTES_MAX: i64 = 512 << 20;
-/// Bytes of a page, uncompressed, that says that it has grown by more than [`GROWTH_MAX`]: a page of equal values is small, and may.
+/// Bytes of a page, uncompressed, that says that it has grown by more than [`GROWTH_MAX`]: a page of equal
+/// values is small, and may.
 const GROWN_PAGE_BYTES_MAX: i64 = 16 << 20;
 /// Times as many bytes as compressed: what gzip makes at most of anything.
 const GROWTH_MAX: i64 = 1000;
@@ -19,7 +20,8 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// Checks that the schema in a file's metadata is a tree of no more columns than it lists, and of no absurd depth.
+/// Checks that the schema in a file's metadata is a tree of no more columns than it lists, and of no absurd
+/// depth.
 pub(crate) fn check_schema(metadata: &[u8]) -> Result<(), String> {
     let corrupt = || "the file is corrupt: its schema cannot be read".to_owned();
     let mut skim = Skim(metadata);

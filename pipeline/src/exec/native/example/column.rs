@@ -7,7 +7,8 @@ use crate::exec::native::made;
 use crate::exec::value::{Dims, Tensor, Value};
 use crate::graph::{ConstantTensor, Feature, FeatureLayout};
 
-/// Values of a batch that is padded, and dimensions of a shape, are bounded so that short examples cannot ask for much.
+/// Values of a batch that is padded, and dimensions of a shape, are bounded so that short examples cannot ask
+/// for much.
 const PADDED_BYTES_MAX: usize = 1 << 30;
 
 /// The values of a feature in the order of the examples.
@@ -112,7 +113,8 @@ impl<'b> Column<'b> {
         Ok(())
     }
 
-    /// The components that it becomes; `batched` = with a row for every example. `record` is what strings are parts of.
+    /// The components that it becomes; `batched` = with a row for every example. `record` is what strings are
+    /// parts of.
     pub(crate) fn finish(
         mut self,
         batched: bool,
@@ -243,8 +245,8 @@ fn splits(lengths: &[u64]) -> Result<Tensor, String> {
     made::fixed(Dtype::I64, Dims::from_slice(&[lengths.len() as u64 + 1]), bytes)
 }
 
-/// The bytes of a string: those of the record, if they are the better part of it, else a copy, so that a few of them
-/// do not keep all of it.
+/// The bytes of a string: those of the record, if they are most of it, else a copy, so that a few of them do
+/// not keep all of it.
 fn shared(item: &[u8], record: Option<&Bytes>) -> Bytes {
     match record {
         Some(record) if item.len() >= record.len() / 2 && is_within(item, record) => record.slice_ref(item),

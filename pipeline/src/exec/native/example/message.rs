@@ -1,10 +1,12 @@
-//! The messages `Example`, `SequenceExample`, `Features`, `FeatureLists`, `FeatureList` and `Feature` of TensorFlow.
+//! The messages `Example`, `SequenceExample`, `Features`, `FeatureLists`, `FeatureList` and `Feature` of
+//! TensorFlow.
 
 use super::column::Column;
 use super::wire::{Content, Fields, varint};
 
-/// Calls `entry` with the key and the value of every entry of the map that is field `number` of `message`, which is
-/// `within` a field of the outer message. A key that comes twice is handed over twice: the last one counts.
+/// Calls `entry` with the key and the value of every entry of the map that is field `number` of `message`.
+/// The message is `within` a field of the outer message. A key that comes twice is handed over twice: the
+/// last one counts.
 pub(crate) fn entries<'b>(
     outer: &'b [u8],
     within: u64,
