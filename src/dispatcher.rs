@@ -52,7 +52,7 @@ pub enum DispatcherError {
     Lane(#[from] LaneError),
 }
 
-/// A dispatcher that serves. Dropping it ends it without farewell; [`Dispatcher::stop`] says goodbye.
+/// A dispatcher that serves. Dropping it ends it without a goodbye; [`Dispatcher::stop`] says goodbye.
 #[derive(Debug)]
 pub struct Dispatcher {
     local_addr: SocketAddr,
@@ -62,7 +62,7 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     /// Binds and serves. Its records are kept in [`DispatcherConfig::work_dir`], and it goes on where they
-    /// end; without one they are in memory, and it begins anew each time. Blocks while they are read.
+    /// end; without one they are in memory, and it begins again each time. Blocks while they are read.
     ///
     /// # Errors
     /// [`DispatcherError`] names the address or the file, and what to do.

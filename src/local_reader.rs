@@ -33,7 +33,7 @@ pub struct LocalReader {
 
 impl LocalReader {
     /// Opens a dataset for its pass number `epoch`, with `threads` for parallel maps. What is drawn without a
-    /// seed is drawn anew by every reader.
+    /// seed is drawn again by every reader.
     ///
     /// # Errors
     /// [`LocalReaderError`] saying what is wrong or missing.

@@ -64,7 +64,7 @@ impl Planner for GraphPlanner {
         let plan = plan::plan_splits(&graph, &Declared(&self.functions), &self.storage)
             .map_err(|error| PlanError::Source(error.to_string()))?;
         let order = FileOrder {
-            // Keyed anew for every plan, so that no two iterations deal out files without a seed alike.
+            // Every plan has a new key, so that no two iterations deal out files without a seed alike.
             iteration: RandomState::new().hash_one(repetition),
             epoch: repetition,
         };

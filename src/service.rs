@@ -25,7 +25,7 @@ use crate::metadata::DatasetMetadata;
 use crate::request::ReadRequest;
 
 /// The time for which [`Service::close`] waits for the dispatcher.
-const FAREWELL: Duration = Duration::from_secs(1);
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// The settings of a trainer's connection to a service.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +95,7 @@ pub enum ServiceError {
 
 /// A connection with a service. Its methods block the thread; readers live on its lane and may outlive it.
 ///
-/// Dropping it and its readers ends them without farewell: the dispatcher counts what they hold as theirs
+/// Dropping it and its readers ends them without a goodbye: the dispatcher counts what they hold as theirs
 /// until it misses them. [`Service::close`] says goodbye.
 #[derive(Debug)]
 pub struct Service {
@@ -104,14 +104,14 @@ pub struct Service {
     connector: Arc<AutoConnector>,
     lane: Arc<Lane>,
     give_up: GiveUp,
-    farewells: Farewells,
+    goodbyes: Goodbyes,
     dispatcher_timeout: Duration,
 }
 
 /// Readers whose end the dispatcher does not know of.
 #[derive(Debug)]
-struct Farewells {
-    /// Each reader has a clone until its farewell was heard.
+struct Goodbyes {
+    /// Each reader has a clone until its goodbye was heard.
     held: mpsc::Sender<Infallible>,
     /// Ends behind the last of them.
     said: mpsc::Receiver<Infallible>,
@@ -162,7 +162,7 @@ impl Service {
             connector,
             lane,
             give_up,
-            farewells: Farewells {
+            goodbyes: Goodbyes {
                 held,
                 said,
                 closing: watch::Sender::new(false),
@@ -249,8 +249,8 @@ impl Service {
     /// The sources of the dataset cannot be listed, for example; another reader has begun as this consumer;
     /// or the job has the cross-trainer cache and no trainer is named.
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
-        let (client, held) = (self.client.clone(), self.farewells.held.clone());
-        let closing = self.farewells.closing.subscribe();
+        let (client, held) = (self.client.clone(), self.goodbyes.held.clone());
+        let closing = self.goodbyes.closing.subscribe();
         let (consumer, trainer_id) = (config.consumer, config.trainer_id.clone());
         let (feed, is_shared) = self.ask(async move {
             check_trainer(client.asked_for(job).await.as_ref(), trainer_id.as_deref())?;
@@ -294,17 +294,17 @@ impl Service {
     /// Ends it once the dispatcher knows that its readers are gone. Drop them before: one that lives on, or a
     /// dispatcher that does not answer, is waited for no longer than a second.
     pub fn close(self) {
-        let Farewells {
+        let Goodbyes {
             held,
             mut said,
             closing,
-        } = self.farewells;
+        } = self.goodbyes;
         drop(held);
         closing.send_replace(true);
-        let farewell = self
+        let goodbye = self
             .lane
-            .spawn(async move { tokio::time::timeout(FAREWELL, said.recv()).await.is_ok() });
-        if !farewell.wait().unwrap_or(false) {
+            .spawn(async move { tokio::time::timeout(GOODBYE, said.recv()).await.is_ok() });
+        if !goodbye.wait().unwrap_or(false) {
             tracing::debug!("the dispatcher was not told of the end; it will notice the silence");
         }
     }

@@ -151,7 +151,7 @@ fn a_digest_does_not_depend_on_batches_or_workers() {
 
 #[test]
 fn whoever_is_done_or_interrupted_is_forgotten_by_the_dispatcher_without_a_silence() {
-    watched("farewell", || {
+    watched("goodbye", || {
         let key = fresh_key();
         let dispatcher = dispatcher(&key);
         let address = dispatcher.address.clone();

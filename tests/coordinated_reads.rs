@@ -46,7 +46,7 @@ fn workers_that_come_and_go_at_any_time_leave_all_in_step() {
             party.read_until_begun(begun);
             std::mem::replace(&mut cluster.workers[0], late)
                 .stop()
-                .expect("a farewell");
+                .expect("a goodbye");
             party.read(20);
         }
     });
@@ -89,7 +89,7 @@ fn a_cut_network_holds_all_up_and_puts_nobody_out_of_step() {
         assert_eq!(
             party.steps.iter().filter(|first| **first == 0).count(),
             2,
-            "a task began anew"
+            "a task began again"
         );
     });
 }

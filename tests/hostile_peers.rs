@@ -198,7 +198,7 @@ fn a_client_that_breaks_the_protocol_is_told_why_and_others_are_served_on() {
         for (read, (bytes, parts)) in lies.into_iter().enumerate() {
             let credentials = cluster.key.credentials(Role::Read).expect("a cluster key");
             let address = cluster.workers[0].local_addr();
-            let farewell = lane.spawn(async move {
+            let goodbye = lane.spawn(async move {
                 let endpoint = Endpoint::client(credentials, EndpointConfig::default()).expect("a free port");
                 let alpn = std::str::from_utf8(quic::ALPN).expect("ascii");
                 let connected = endpoint.connect(address, Role::Worker, alpn, PATIENCE).await;
@@ -209,9 +209,9 @@ fn a_client_that_breaks_the_protocol_is_told_why_and_others_are_served_on() {
                 let _ = say.shutdown().await;
                 connection.closed().await.to_string()
             });
-            let farewell = farewell.wait().expect("the lane lives");
+            let goodbye = goodbye.wait().expect("the lane lives");
             let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-            names("a client's lie", &farewell, &[&["code 1"], &*parts].concat());
+            names("a client's lie", &goodbye, &[&["code 1"], &*parts].concat());
             let next = reader.next_element().expect("the reading goes on");
             assert!(next.is_some(), "{read} elements and no more");
         }
@@ -302,11 +302,11 @@ fn refuses_links(lies: &[(Lie, &[&str])]) {
                 &error.to_string(),
                 &[&[worker.address.as_str()], &*parts].concat(),
             );
-            let farewell = worker
-                .farewell
+            let goodbye = worker
+                .goodbye
                 .recv_timeout(PATIENCE)
                 .expect("the link was closed");
-            names(&what, &farewell, &[&["code 1"], &*parts].concat());
+            names(&what, &goodbye, &[&["code 1"], &*parts].concat());
             others.goes_on();
         }
     });

@@ -2,6 +2,7 @@
 //!
 //! - `tidy`: the rules of the house, checked on the tree itself; `source` reads the tree for it
 //! - `commands`: the program, as a user runs it
+//! - `command_line`: its reference page, completions and manual pages
 //! - `service_reader`: a dataset that goes on in the trainer
 //! - `nested_services`: services that read services, and functions that do
 //! - `transport_conformance`: what every transport must do, run for each mechanism
@@ -38,6 +39,7 @@
 
 mod allowed_paths;
 mod bad_input;
+mod command_line;
 mod commands;
 mod compression;
 mod conformance;

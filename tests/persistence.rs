@@ -198,7 +198,7 @@ fn what_was_collected_stays_collected_when_the_dispatcher_is_killed() {
         assert_eq!(
             drain(&mut deployment.read(finished, 0)).len(),
             10,
-            "read again, it begins anew"
+            "read again, it begins again"
         );
     });
 }

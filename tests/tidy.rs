@@ -4,6 +4,7 @@
 //! A rule that is broken is printed as `file:line: rule: what to do`. The tables hold in both directions:
 //! what they list must exist.
 
+use crate::source::comments;
 use crate::source::corpora;
 use crate::source::cycles;
 use crate::source::manifest::{self, CrateEdges};
@@ -439,6 +440,23 @@ fn pure_modules_are_denied_clocks_sockets_and_randomness() {
 #[test]
 fn no_file_names_a_folder_of_somebodys_machine() {
     assert_clean(tree::files().iter().flat_map(words::private_paths));
+}
+
+#[test]
+fn comments_stand_alone_and_can_be_read_once() {
+    let files = tree::files();
+    let sources = || files.iter().filter(|file| file.is_rust());
+    assert_clean(
+        sources()
+            .flat_map(comments::first_words)
+            .chain(sources().flat_map(comments::long_clauses))
+            .chain(sources().flat_map(comments::wide_lines)),
+    );
+}
+
+#[test]
+fn no_text_uses_a_retired_term() {
+    assert_clean(tree::files().iter().flat_map(comments::retired_terms));
 }
 
 #[test]

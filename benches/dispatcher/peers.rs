@@ -31,7 +31,7 @@ const PER_ENDPOINT: usize = 32;
 pub(crate) fn run(scale: Scale) -> Result<(), String> {
     let seconds = scale.pick(MEASURED, MEASURED_SMALL).as_secs_f64();
     table::say(&format!(
-        "peers: workers with a task each and as many readers of one job, signs of life at the defaults; the dispatcher's \
+        "peers: workers with a task each and as many readers of one job, heartbeats at the defaults; the dispatcher's \
          processor time over {seconds} s. Growth 1.00 is linear"
     ))?;
     table::header(&[

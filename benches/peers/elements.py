@@ -274,9 +274,9 @@ def rate_of(elements, seconds: float) -> float:
     return count / (time.monotonic() - began)
 
 
-def built(anew: bool) -> tuple:
+def built(again: bool) -> tuple:
     """The package with an optimised extension, and the referee."""
-    for what in (["--package", "millstream-python", "--lib"], ["--bin", "bench-transfer"]) if anew else ():
+    for what in (["--package", "millstream-python", "--lib"], ["--bin", "bench-transfer"]) if again else ():
         subprocess.run(["cargo", "build", "--profile", "dist", "--locked", *what], cwd=ROOT, check=True)
     package = HOME / "package"
     shutil.rmtree(package, ignore_errors=True)

@@ -255,7 +255,7 @@ impl Load {
         }
         if self.touch && self.payload != Payload::Zeros {
             return Err(format!(
-                "--touch writes every byte of each element anew, so that --payload {} would show nothing; leave one of them out",
+                "--touch writes every byte of each element, so that --payload {} would show nothing; leave one of them out",
                 self.payload.name()
             ));
         }

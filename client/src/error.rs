@@ -95,7 +95,7 @@ pub enum ReadError {
     /// Consumers of a coordinated read are missing: nobody can go on without them.
     #[error(
         "consumers {consumers:?} of this coordinated read did not come, or are gone: no step can be completed without \
-         them. Start all consumers anew on another repetition"
+         them. Start all consumers again on another repetition"
     )]
     ConsumersLost {
         /// Their numbers.

@@ -38,7 +38,7 @@ const RESIZE_EVERY: Duration = Duration::from_millis(100);
 
 /// The time for which links stay when the reader is gone, so that its workers hear that it wants nothing
 /// more. A worker that does not hear it keeps sent elements for a reader that might come back.
-const FAREWELL: Duration = Duration::from_millis(100);
+const GOODBYE: Duration = Duration::from_millis(100);
 
 /// The limits of waiting.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +121,7 @@ pub(crate) async fn follow(
 /// Ends the links, once workers have heard that the reader wants nothing more.
 async fn end_links(intake: &Intake, drivers: JoinSet<()>) {
     if !intake.look(ReaderCore::is_over) {
-        tokio::time::sleep(FAREWELL).await;
+        tokio::time::sleep(GOODBYE).await;
     }
     drop(drivers);
 }

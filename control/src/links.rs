@@ -1,4 +1,4 @@
-//! By which ways readers are linked with a worker: what it says of itself with its signs of life, for people.
+//! By which ways readers are linked with a worker: what it says of itself with its heartbeats, for people.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};

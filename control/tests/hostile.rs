@@ -19,7 +19,7 @@ use crate::support::{Cluster, told, within};
 const NOBODY: u64 = u64::MAX;
 const ROLES: [Role; 3] = [Role::Read, Role::Submit, Role::Worker];
 
-/// A dispatcher that waits patiently for processes written by hand, which give no signs of life.
+/// A dispatcher that waits patiently for processes written by hand, which send no heartbeats.
 pub(crate) fn patient(cluster: &Cluster, configure: impl FnOnce(&mut DispatcherConfig)) -> Server {
     cluster.configured(|config: &mut ServerConfig| {
         config.dispatcher.liveness = DispatcherConfig::default().client_timeout;
@@ -244,7 +244,7 @@ async fn a_worker_cannot_touch_the_task_of_another_or_of_another_life() {
             raw.ask(register("evil:1")).await,
             "one that left",
             Code::Aborted,
-            "register anew",
+            "register again",
         );
     };
     honest.meanwhile(attack).await;
@@ -557,7 +557,7 @@ async fn any_bytes(nonsense: &[Vec<u8>], damage: &[(usize, prop::sample::Index, 
     let honest = Honest::new(&cluster, &server).await;
     let attack = async {
         for (session, bytes) in (10..).zip(nonsense) {
-            // In place of a hello, and of a sign of life.
+            // In place of a hello, and of a heartbeat.
             for mut raw in [
                 Raw::silent(&cluster, Role::Submit, address).await,
                 Raw::greeted(&cluster, Role::Worker, address, session).await,

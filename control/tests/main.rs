@@ -9,7 +9,7 @@
 //! | `flooding` | who sends more than is read is stopped by flow control, and keeps nobody from being served |
 //! | `mutated` | requests that are changed at random are answered, crash nothing and leave nothing |
 //! | `hangs` | who hangs, fails or does not listen harms nobody else |
-//! | `lifetimes` | what nobody uses goes, and comes anew to whoever asks again |
+//! | `lifetimes` | what nobody uses goes, and comes again to whoever asks again |
 //! | `restarts` | a dispatcher that comes back, with or without its memory |
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 

@@ -95,7 +95,7 @@ fn a_zip_pairs_elements_until_its_shortest_input_ends() {
 }
 
 #[test]
-fn every_pass_of_a_zip_begins_all_its_inputs_anew() {
+fn every_pass_of_a_zip_begins_all_its_inputs_again() {
     let zip = Dataset::zip([range(2), range(1000).repeat(None)]);
     assert_eq!(rows_of(zip.repeat(Some(2))), [[0, 0], [1, 1], [0, 0], [1, 1]]);
 }

@@ -69,7 +69,7 @@ fn only_one_element_is_taken_for_the_only_one() {
 }
 
 #[test]
-fn a_state_begins_anew_in_every_pass() {
+fn a_state_begins_again_in_every_pass() {
     let scan = Dataset::range(1, 4, 1).scan(constant(0), running).repeat(Some(2));
     assert_eq!(
         drain(&mut open(&scan.graph().unwrap())),

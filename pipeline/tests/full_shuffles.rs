@@ -108,8 +108,8 @@ fn iterations_differ_and_their_tasks_do_not() {
     let alike = seeded.clone().drawn_alike().repeat(Some(2));
     let passes = order_of(&alike, 1, 7);
     assert_eq!(passes[..100], passes[100..]);
-    let anew = order_of(&seeded.repeat(Some(2)), 1, 7);
-    assert_ne!(anew[..100], anew[100..]);
+    let again = order_of(&seeded.repeat(Some(2)), 1, 7);
+    assert_ne!(again[..100], again[100..]);
 }
 
 #[test]

@@ -358,7 +358,7 @@ fn a_resized_picture_keeps_type_and_channels() {
 }
 
 #[test]
-fn chance_flips_about_as_many_as_it_says_and_draws_anew_in_every_pass() {
+fn chance_flips_about_as_many_as_it_says_and_draws_again_in_every_pass() {
     let (dataset, all) = pictures(50, 1, 2, 1);
     let flipped = |dataset: Dataset| -> Vec<bool> {
         let found = yields(&dataset.graph().unwrap());

@@ -226,7 +226,7 @@ fn one_execution_writes_at_a_time_and_a_lock_ends_with_its_holder() {
 }
 
 #[test]
-fn what_a_crash_left_is_written_anew() {
+fn what_a_crash_left_is_written_again() {
     let (_directory, path) = place();
     let partial = PathBuf::from(format!("{path}.partial"));
     std::fs::create_dir_all(&partial).unwrap();
@@ -301,7 +301,7 @@ fn a_snapshot_is_of_one_definition() {
         run(snapshot(20).repeat(Some(2))),
         ((0..20).chain(0..20).collect(), 0)
     );
-    assert_eq!(run(snapshot(21)).1, 21, "what is changed is written anew");
+    assert_eq!(run(snapshot(21)).1, 21, "what is changed is written again");
     assert_eq!(run(snapshot(20)).1, 0, "and what was written before stays");
     // What is declared of functions, as for a dispatcher, changes nothing that is computed.
     let (context, calls) = counting();

@@ -132,7 +132,7 @@ fn a_split_without_a_path_is_the_dispatchers_fault() {
 }
 
 #[test]
-fn the_order_of_shuffled_files_is_drawn_anew_every_epoch_and_every_pass() {
+fn the_order_of_shuffled_files_is_drawn_again_every_epoch_and_every_pass() {
     let (_directory, pattern) = directory(30);
     let graph = |seed, passes| {
         let files = Dataset::files_shuffled(&pattern, seed);

@@ -30,7 +30,7 @@
 //! - `packs`: what is written into packs is what is yielded
 //! - `promises`: every operation does what is promised of all of them
 //! - `parts`: files that are read in parts
-//! - `randomness`: what is drawn anew, and what is drawn alike
+//! - `randomness`: what is drawn again, and what is drawn alike
 //! - `records`: record files
 //! - `rewrites`: a graph that is changed before it is executed
 //! - `rows`: rows of batches are computed where they stay

@@ -25,8 +25,8 @@ fn naive(lengths: &[i64], pack: &PackSequences) -> Vec<Row> {
     for sequence in lengths {
         let tokens: Vec<i64> = (0..*sequence).chain(pack.separator).collect();
         let filled = rows.last().unwrap().0.len();
-        let begins_anew = pack.cut == Cut::TooLong && filled > 0 && filled + tokens.len() > length;
-        if begins_anew && filled < length {
+        let begins_again = pack.cut == Cut::TooLong && filled > 0 && filled + tokens.len() > length;
+        if begins_again && filled < length {
             rows.push(Default::default());
         }
         let mut segment = None;

@@ -33,7 +33,7 @@ fn orders(dataset: Dataset, task_id: u64, epoch: u64) -> Vec<Vec<Model>> {
 }
 
 #[test]
-fn the_body_of_a_function_draws_anew_for_every_element_in_every_pass_and_epoch() {
+fn the_body_of_a_function_draws_again_for_every_element_in_every_pass_and_epoch() {
     for seed in [None, Some(7)] {
         let mut all = orders(shuffled_bodies(3, 4, seed), 1, 0);
         all.extend(orders(shuffled_bodies(3, 4, seed), 1, 1));

@@ -139,7 +139,7 @@ fn unique_tells_apart_what_differs_in_any_component_or_shape() {
     }
     assert_eq!(found, ["1 [ab ]", "1 [a b]", "2 [ab ]", "1 [ ab]"]);
     let again = Dataset::range(0, 3, 1).unique().repeat(Some(2));
-    assert_eq!(numbers(again), [0, 1, 2, 0, 1, 2], "every pass begins anew");
+    assert_eq!(numbers(again), [0, 1, 2, 0, 1, 2], "every pass begins again");
 }
 
 #[test]

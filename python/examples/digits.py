@@ -20,7 +20,7 @@ ACCURACY_MIN = 0.95
 
 
 def dataset(images: np.ndarray, labels: np.ndarray) -> ms.Dataset:
-    """What workers do: every digit once an epoch, in an order drawn anew."""
+    """What workers do: every digit once an epoch, in a new order each time."""
     digits = ms.Dataset.from_tensor_slices({"image": images, "label": labels})
     digits = digits.map(
         lambda digit: {

@@ -43,7 +43,7 @@ def step(layers: Layers, momenta: Layers, batch: dict[str, jax.Array]) -> tuple[
 
 
 def dataset(images: np.ndarray, labels: np.ndarray) -> ms.Dataset:
-    """What workers do: every digit once an epoch, in an order drawn anew."""
+    """What workers do: every digit once an epoch, in a new order each time."""
     digits = ms.Dataset.from_tensor_slices({"image": images, "label": labels})
     digits = digits.map(
         lambda digit: {"x": ms.cast(digit["image"], ms.float32) / 16.0, "y": ms.one_hot(digit["label"], 10)}

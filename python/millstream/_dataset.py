@@ -139,7 +139,7 @@ class Dataset(GroupMethods, ImageMethods):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Dataset:
-        """What a function of Python yields, which is called anew for every pass, with ``args``.
+        """What a function of Python yields, which is called again for every pass, with ``args``.
 
         ``output_signature`` nests specs as elements are nested; ``output_types`` and ``output_shapes`` are the older way to say
         it. It runs where the pipeline does, which must be a process of Python: here, or on workers of ``ms.local``; there by a
@@ -159,7 +159,7 @@ class Dataset(GroupMethods, ImageMethods):
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """The paths that a pattern matches, shuffled anew every pass unless ``shuffle`` is false."""
+        """The paths that a pattern matches, shuffled again every pass unless ``shuffle`` is false."""
         listed = [file_pattern] if isinstance(file_pattern, str | os.PathLike) else file_pattern
         patterns = [path_of(pattern) for pattern in listed]
         if not patterns:
@@ -284,7 +284,7 @@ class Dataset(GroupMethods, ImageMethods):
     def with_output(self, output: str) -> Dataset:
         """The same elements as ``"numpy"`` arrays, or as tensors of ``"torch"`` or ``"jax"`` over the same memory.
 
-        Passes are counted together, so that a loop may ask for it anew every epoch.
+        Passes are counted together, so that a loop may ask for it again every epoch.
         """
         taker(output)
         made = Dataset(self._graph, reading=self._reading, output=output, options=copy.deepcopy(self._options), passes=self._passes)
@@ -460,7 +460,7 @@ class Dataset(GroupMethods, ImageMethods):
         return self._then(self._graph.then("unbatch"))
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False, name: str | None = None) -> Dataset:
-        """The rows of batches cut anew into batches of this size, or of these sizes by turns."""
+        """The rows of batches, cut into batches of this size, or of these sizes by turns."""
         sizes = [batch_size] if isinstance(batch_size, int | np.integer) else list(batch_size)
         return self._then(self._graph.then("rebatch", sizes=[whole(size, "batch_size") for size in sizes], drop_remainder=bool(drop_remainder)))
 
@@ -488,7 +488,7 @@ class Dataset(GroupMethods, ImageMethods):
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Draws from a buffer of elements: anew every pass, unless ``reshuffle_each_iteration`` is false. Then all passes of what is made of
+        """Draws from a buffer of elements: again every pass, unless ``reshuffle_each_iteration`` is false. Then all passes of what is made of
         the dataset draw alike, so that ``take`` and ``skip`` divide it.
         """
         size = whole(buffer_size, "buffer_size")
@@ -612,13 +612,13 @@ def _rerandomized(seed: int | None, rerandomized: bool | None) -> bool | None:
     return False if rerandomized is None and seed is not None else rerandomized
 
 
-def _seed(seed: int | None, draws_anew: bool | None) -> int | None:
+def _seed(seed: int | None, draws_again: bool | None) -> int | None:
     """One is chosen where all passes draw alike and none is given, so that all that is made of the dataset draws alike too."""
-    return random.getrandbits(63) if seed is None and draws_anew is False else seed_of(seed)
+    return random.getrandbits(63) if seed is None and draws_again is False else seed_of(seed)
 
 
-def _drawn(graph: Graph, draws_anew: bool | None) -> Graph:
-    return graph.drawn_alike() if draws_anew is False else graph
+def _drawn(graph: Graph, draws_again: bool | None) -> Graph:
+    return graph.drawn_alike() if draws_again is False else graph
 
 
 def _as_int64(x: Tensor) -> Tensor:

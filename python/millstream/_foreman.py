@@ -1,7 +1,7 @@
 """The process that starts and ends the processes of one piece of code: ``python -m millstream._foreman PARENT [SCRATCH READABLE...]``.
 With a folder for scratch files it confines itself and them: see ``isolation``.
 
-It imports what the code names, so that its children need not, and starts them by fork while it has one thread; else anew,
+It imports what the code names, so that its children need not, and starts them by fork while it has one thread; else as new processes,
 since a fork of several threads may hang. It talks to its worker over what was its standard input, ends when that does, and takes
 its children along. Nothing of the user's runs in it but imports.
 """

@@ -314,7 +314,7 @@ class DataLoader:
     def set_epoch(self, epoch: int) -> None:
         """The epoch that the next iterator reads. Nothing if that is so already; another epoch begins at its beginning."""
         if self._has_begun and not self._is_finished and epoch == self._epoch:
-            # Whoever reads it goes on; the next one begins it anew.
+            # Whoever reads it goes on; the next one begins it again.
             self._wanted = None if self._prefetched is not None else epoch
         elif self._has_begun or self._is_finished or epoch != self._epoch:
             self._restored(epoch, 0, [])

@@ -263,7 +263,7 @@ class WorkerServer(_Server):
 
 @dataclasses.dataclass
 class Reading:
-    """What is read of a service and how. Picklable: a copy connects anew, and without a job's name reads a job of its own."""
+    """What is read of a service and how. Picklable: a copy connects again, and without a job's name reads a job of its own."""
 
     address: str
     request: dict[str, Any]

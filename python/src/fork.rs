@@ -64,7 +64,7 @@ impl<T> Here<T> {
             return Ok(&self.value);
         }
         Err(PyRuntimeError::new_err(format!(
-            "this {what} was made before the process was forked, and its connections stayed with the parent: make it anew in \
+            "this {what} was made before the process was forked, and its connections stayed with the parent: make it again in \
              the child, or start processes by spawn or forkserver"
         )))
     }

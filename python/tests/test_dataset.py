@@ -128,7 +128,7 @@ def test_an_operation_yields_what_that_of_tf_data_yields(name: str) -> None:
     assert [plain(element) for element in dataset.as_numpy_iterator()] == expected
 
 
-def test_shuffle_draws_anew_each_pass_and_the_same_with_a_seed() -> None:
+def test_shuffle_draws_again_each_pass_and_the_same_with_a_seed() -> None:
     passes = [[int(x) for x in dataset] for dataset in [Dataset.range(100).shuffle(100, seed=1)] * 2]
     assert passes[0] != passes[1] and sorted(passes[0]) == sorted(passes[1]) == list(range(100))
     again = [int(x) for x in Dataset.range(100).shuffle(100, seed=1)]
@@ -139,12 +139,12 @@ def test_a_seed_alone_draws_alike_in_every_pass() -> None:
     parts = [Dataset.range(100), Dataset.range(100, 200)]
     for dataset in (Dataset.random(seed=4).take(20), Dataset.sample_from_datasets(parts, seed=4)):
         assert numbers(dataset) == numbers(dataset)
-    for anew in (
+    for again in (
         Dataset.random(seed=4, rerandomize_each_iteration=True).take(20),
         Dataset.random().take(20),
         Dataset.sample_from_datasets(parts, seed=4, rerandomize_each_iteration=True),
     ):
-        assert numbers(anew) != numbers(anew)
+        assert numbers(again) != numbers(again)
 
 
 def test_no_files_are_no_elements() -> None:
@@ -330,7 +330,7 @@ def numbers(dataset: Dataset) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-def test_a_shuffle_that_is_not_drawn_anew_divides_into_parts(seed: int | None) -> None:
+def test_a_shuffle_that_is_not_drawn_again_divides_into_parts(seed: int | None) -> None:
     shuffled = Dataset.range(40).shuffle(40, seed, reshuffle_each_iteration=False)
     assert numbers(shuffled) == numbers(shuffled) == numbers(shuffled.repeat(2))[40:] != list(range(40))
     train, rest = shuffled.take(30), shuffled.skip(30).map(lambda x: x)
@@ -340,13 +340,13 @@ def test_a_shuffle_that_is_not_drawn_anew_divides_into_parts(seed: int | None) -
     assert numbers(Dataset.range(40).shuffle(40, seed)) != numbers(shuffled)
 
 
-def test_what_is_random_is_drawn_anew_unless_it_is_said_otherwise() -> None:
-    for anew in (None, True, False):
-        drawn = Dataset.random(rerandomize_each_iteration=anew).take(5)
+def test_what_is_random_is_drawn_again_unless_it_is_said_otherwise() -> None:
+    for again in (None, True, False):
+        drawn = Dataset.random(rerandomize_each_iteration=again).take(5)
         parts = [Dataset.range(20), Dataset.range(20, 40)]
-        sampled = Dataset.sample_from_datasets(parts, rerandomize_each_iteration=anew)
+        sampled = Dataset.sample_from_datasets(parts, rerandomize_each_iteration=again)
         for dataset in (drawn, sampled):
-            assert (numbers(dataset) == numbers(dataset)) is (anew is False)
+            assert (numbers(dataset) == numbers(dataset)) is (again is False)
 
 
 def test_datasets_are_zipped_as_they_are_nested() -> None:

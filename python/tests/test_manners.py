@@ -41,7 +41,7 @@ def test_several_iterators_live_at_a_time_and_each_is_a_pass(cluster: Start) -> 
         assert next(one, "end") == next(one, "end") == "end"
 
 
-def test_another_output_may_be_asked_for_anew_every_epoch(cluster: Start) -> None:
+def test_another_output_may_be_asked_for_again_every_epoch(cluster: Start) -> None:
     served = Dataset.range(4).apply(distribute("parallel_epochs", cluster(1)))
     for dataset in (served, served.map(lambda x: x), Dataset.range(4)):
         for _ in range(3):
@@ -53,7 +53,7 @@ def test_another_output_may_be_asked_for_anew_every_epoch(cluster: Start) -> Non
     assert [int(x) for x in shuffled.with_output("numpy")] != [int(x) for x in shuffled.with_output("numpy")]
 
 
-def test_a_distributed_dataset_is_read_anew_after_pickling(cluster: Start) -> None:
+def test_a_distributed_dataset_is_read_again_after_pickling(cluster: Start) -> None:
     dataset = Dataset.range(5).apply(distribute("parallel_epochs", cluster(1)))
     assert [int(x) for x in dataset] == list(range(5))
     pickled = pickle.dumps(dataset)

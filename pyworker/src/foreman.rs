@@ -1,6 +1,6 @@
 //! The process that imports what code needs, and starts and reaps executors: by fork while it has one thread,
-//! else anew. It runs nothing of the user's but imports, ends with the thread that watches over it, and takes
-//! its executors along. Refuses to know what executors are asked.
+//! else as new processes. It runs nothing of the user's but imports, ends with the thread that watches over
+//! it, and takes its executors along. Refuses to know what executors are asked.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

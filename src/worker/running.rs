@@ -53,7 +53,7 @@ const QUIET_LOOK: Duration = Duration::from_millis(20);
 /// Ends of tasks that wait until the worker looks.
 const ENDS_MAX: usize = 1024;
 
-/// A worker that serves. Dropping it ends it without farewell; [`Worker::stop`] says goodbye, and
+/// A worker that serves. Dropping it ends it without a goodbye; [`Worker::stop`] says goodbye, and
 /// [`Worker::drain`] loses nothing. Each waits for its tasks, and after two seconds leaves behind what is
 /// stuck in a user's function.
 #[derive(Debug)]
@@ -520,7 +520,7 @@ impl Follower {
         let next = if self.drain.has_begun() {
             "it ends"
         } else {
-            "it registers anew"
+            "it registers again"
         };
         tracing::warn!("{why}; {next}");
         self.reports.abandon_all();

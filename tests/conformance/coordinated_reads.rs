@@ -180,7 +180,7 @@ fn coordinated_read_test__cardinality() {
     });
 }
 
-/// The worker is killed without a farewell.
+/// The worker is killed without a goodbye.
 #[test]
 fn coordinated_read_ft_test__restart_worker() {
     watched("SIGKILL", || {

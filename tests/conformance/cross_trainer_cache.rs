@@ -247,7 +247,7 @@ fn cross_trainer_cache_test__multiple_iterations_for_one_dataset_eager_mode() {
     });
 }
 
-/// Each reading of a graph begins as a dataset object that is made anew does.
+/// Each reading of a graph begins as a dataset object that is made again does.
 #[test]
 fn cross_trainer_cache_test__multiple_iterations_for_one_dataset_graph_mode() {
     watched("three readings", || {

@@ -133,7 +133,7 @@ impl Deployment {
         self.workers.borrow_mut().push(self.place.worker(None));
     }
 
-    /// Ends the dispatcher without farewell.
+    /// Ends the dispatcher without a goodbye.
     fn stop_dispatcher(&self) {
         drop(self.dispatcher.take());
     }

@@ -16,7 +16,7 @@ pub(super) struct Distributed<'a> {
     service: &'a Service,
     pub(super) request: ReadRequest,
     pub(super) config: ReaderConfig,
-    /// The pass that the next iterator reads. An object that is created anew begins with the first one.
+    /// The pass that the next iterator reads. An object that is created again begins with the first one.
     pass: Cell<u64>,
 }
 

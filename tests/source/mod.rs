@@ -1,6 +1,7 @@
 //! Tools of the house rules: reading the tree, the sources and the manifests. The rules themselves, with
 //! their tables, are in `tidy.rs`; nothing here knows this project's crates.
 //!
+//! - [`comments`]: how comments begin, how long their clauses are, retired terms
 //! - [`corpora`]: fuzz targets and their inputs
 //! - [`cycles`]: files that import each other in a circle
 //! - [`lexer`]: code, comments and literals told apart
@@ -11,6 +12,7 @@
 //! - [`words`]: words that stand in no file
 //! - [`protocol`]: numbered rules and their citations
 
+pub(crate) mod comments;
 pub(crate) mod corpora;
 pub(crate) mod cycles;
 pub(crate) mod lexer;

@@ -124,7 +124,7 @@ impl Cluster {
         self.service().read(job, 0, config).expect("a reader")
     }
 
-    /// Ends the dispatcher without farewell.
+    /// Ends the dispatcher without a goodbye.
     pub(crate) fn end_dispatcher(&mut self) {
         self.dispatcher = None;
     }
@@ -137,7 +137,7 @@ impl Drop for Cluster {
         for worker in self.workers.drain(..) {
             troubles.extend(worker.stop().err().map(|error| error.to_string()));
         }
-        // Not stopped but dropped: its farewell waits until the network has forgotten every connection.
+        // Not stopped but dropped: its goodbye waits until the network has forgotten every connection.
         self.dispatcher = None;
         assert!(
             troubles.is_empty() || std::thread::panicking(),

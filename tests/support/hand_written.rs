@@ -33,7 +33,7 @@ pub(crate) enum Lie {
 pub(crate) struct HandWritten {
     pub(crate) address: String,
     /// Reason that the worker received when its link was closed.
-    pub(crate) farewell: mpsc::Receiver<String>,
+    pub(crate) goodbye: mpsc::Receiver<String>,
     _serving: LaneTask<()>,
 }
 
@@ -47,7 +47,7 @@ impl HandWritten {
         });
         let endpoint = bound.wait().expect("the lane lives").expect("a free port");
         let address = endpoint.local_addr().to_string();
-        let (told, farewell) = mpsc::channel();
+        let (told, goodbye) = mpsc::channel();
         let serving = lane.spawn(async move {
             let mut acceptor = endpoint.acceptor().expect("a server");
             // Kept at work: handshakes end with it.
@@ -93,7 +93,7 @@ impl HandWritten {
         });
         Self {
             address,
-            farewell,
+            goodbye,
             _serving: serving,
         }
     }

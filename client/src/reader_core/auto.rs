@@ -69,7 +69,7 @@ impl Auto {
         self.arrived_bytes = self.arrived_bytes.saturating_add(bytes);
     }
 
-    /// Sizes anew by what arrived in the `elapsed` time since it did so last.
+    /// Sizes again by what arrived in the `elapsed` time since it did so last.
     pub(super) fn resize(&mut self, elapsed: Duration) {
         let arrived = u128::from(std::mem::take(&mut self.arrived_bytes));
         let round_trip = self.round_trips.values().max().map_or(0, Duration::as_nanos);

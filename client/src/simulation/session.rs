@@ -1,7 +1,7 @@
 //! A process' relation with the dispatcher, across connections: a model of the shell, with the production
 //! core's numbers.
 //!
-//! Within a connection nothing is lost: pushes and signs of life keep their order, requests and answers do
+//! Within a connection nothing is lost: pushes and heartbeats keep their order, requests and answers do
 //! not. When it breaks, what was under way may arrive or not, and each end notices in its own time, or by the
 //! silence.
 
@@ -123,7 +123,7 @@ pub(super) struct Session {
     next_call: u64,
     /// When anything was heard last.
     spoken_at: Duration,
-    /// When the latest answered sign of life was sent.
+    /// When the latest answered heartbeat was sent.
     pub(super) heard: Option<Duration>,
     beats: BTreeMap<u64, Duration>,
     sequence: u64,

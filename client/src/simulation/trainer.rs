@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// The dispatcher does not know it: it begins anew, as another process.
+    /// The dispatcher does not know it: it begins again, as another process.
     pub(super) fn fail_trainer(&mut self, pid: Pid, why: &str) {
         self.note(format_args!("trainer {pid} fails: {why}"));
         let Some(trainer) = self.trainers.get_mut(&pid) else {

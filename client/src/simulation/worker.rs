@@ -21,7 +21,7 @@ use super::world::{Event, Pid, World};
 /// A worker that had no answer for this long drops its tasks: twice the dispatcher's limit.
 const LEASE: Duration = Duration::from_secs(2);
 /// How long a worker that leaves waits for the dispatcher.
-const FAREWELL: Duration = Duration::from_secs(2);
+const GOODBYE: Duration = Duration::from_secs(2);
 /// How long it waits for its tasks before.
 const DRAIN: Duration = Duration::from_secs(6);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -131,7 +131,7 @@ impl World {
         if let Some(worker) = self.workers.get_mut(&pid) {
             (worker.is_leaving, worker.is_gone) = (true, true);
             self.call(pid, Purpose::LeaveWorker, Request::LeaveWorker);
-            let latest = self.now + FAREWELL;
+            let latest = self.now + GOODBYE;
             self.at(latest, Event::Ended(pid));
         }
     }

@@ -25,9 +25,9 @@ pub enum AgentEvent {
         tasks: Vec<TaskId>,
     },
     /// Forget all tasks: the dispatcher was out of reach for too long and has given them away, or it said so.
-    /// The agent registers anew by itself.
+    /// The agent registers again by itself.
     LeaseLapsed,
-    /// Forget all tasks: the dispatcher restarted without its memory. The agent registers anew by itself.
+    /// Forget all tasks: the dispatcher restarted without its memory. The agent registers again by itself.
     DispatcherRestarted,
     /// The service ends: forget all tasks, and leave.
     ShutDown {

@@ -167,7 +167,7 @@ impl<'a> Incarnation<'a> {
                     }
                 }
                 () = sleep_until(lapse) => {
-                    // Signs of life may have been answered while we slept.
+                    // Heartbeats may have been answered while we slept.
                     if self.lapse().is_some_and(|lapse| Instant::now() >= lapse) {
                         return End::Lapsed;
                     }
@@ -342,7 +342,7 @@ impl Questions {
         }
     }
 
-    /// Asks the dispatcher until it answers or the lease has lapsed, which signs of life put off meanwhile.
+    /// Asks the dispatcher until it answers or the lease has lapsed, which heartbeats put off meanwhile.
     async fn ask(&self, request: WireRequest) -> Result<Result<WireReply, Error>, End> {
         loop {
             let deadline = match self.lapse() {

@@ -25,7 +25,7 @@ use crate::split::LeaseRange;
 
 /// The time for which a leaving worker waits for the dispatcher to hear of it. A living dispatcher answers in
 /// milliseconds; a dead one notices the silence later.
-const FAREWELL: Duration = Duration::from_secs(1);
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Ranges of leases in one message: at 19 bytes each they fit a small request.
 const MISSED_MAX: usize = 1024;
@@ -43,7 +43,7 @@ impl AgentEvents {
     }
 }
 
-/// Keeps a worker registered. Dropping it ends the connection without farewell; [`leave`](Agent::leave) says
+/// Keeps a worker registered. Dropping it ends the connection without a goodbye; [`leave`](Agent::leave) says
 /// goodbye.
 #[derive(Debug)]
 pub struct Agent {
@@ -186,7 +186,7 @@ impl Agent {
         self.report(WireRequest::FailTask { task, message }).await
     }
 
-    /// Says with the next sign of life how far a task has come, and how fast it goes.
+    /// Says with the next heartbeat how far a task has come, and how fast it goes.
     pub fn note_pace(&self, task: TaskId, pace: Pace) {
         let session = self.shared.session.lock().clone();
         // Without one, or with another one since, the task is gone.
@@ -195,7 +195,7 @@ impl Agent {
         }
     }
 
-    /// Says with the next sign of life what holds a task up: the name of a stage, or what else it waits for.
+    /// Says with the next heartbeat what holds a task up: the name of a stage, or what else it waits for.
     pub fn note_bottleneck(&self, task: TaskId, name: &str) {
         let session = self.shared.session.lock().clone();
         if let Some(session) = session.filter(|_| self.shared.tasks.lock().controls.contains_key(&task)) {
@@ -203,7 +203,7 @@ impl Agent {
         }
     }
 
-    /// Says with the next sign of life how readers are linked with this worker.
+    /// Says with the next heartbeat how readers are linked with this worker.
     pub fn note_links(&self, links: LinkCounts) {
         if let Some(session) = &*self.shared.session.lock() {
             session.paces().lock().note_links(links);
@@ -229,7 +229,7 @@ impl Agent {
 
     /// Announces that the worker leaves: it is given no further tasks, and its feeds end as soon as what they
     /// have given is read (C10.1, C10.2). It stays registered for as long as its lease holds, and does not
-    /// register anew.
+    /// register again.
     ///
     /// # Errors
     /// The dispatcher cannot be reached now, or has not heard of it within its limit of silence: nothing has
@@ -240,7 +240,7 @@ impl Agent {
         session
             .call_now(WireRequest::DrainWorker, session.liveness())
             .await?;
-        // Only now: whoever ends before the dispatcher knows why would be given a task anew.
+        // Only now: whoever ends before the dispatcher knows why would be given a task again.
         let mut tasks = self.shared.tasks.lock();
         tasks.is_draining = true;
         tasks.controls.values().for_each(FeedControl::drain);
@@ -279,7 +279,7 @@ impl Agent {
         self.shared.leaving.store(true, Ordering::Relaxed);
         match session {
             Some(session) => session
-                .call_now(WireRequest::LeaveWorker, FAREWELL)
+                .call_now(WireRequest::LeaveWorker, GOODBYE)
                 .await
                 .map(|_| ()),
             None => Ok(()),

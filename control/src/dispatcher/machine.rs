@@ -47,7 +47,7 @@ impl Dispatcher {
         Dispatcher::load(config, [], boot, now)
     }
 
-    /// A dispatcher that knows what these records say, as if everybody had given a sign of life just now;
+    /// A dispatcher that knows what these records say, as if everybody had sent a heartbeat just now;
     /// workers, who need one silence to miss the earlier one, have another to come back. `boot` is the name
     /// of this life of the state, if no record names one.
     pub fn load(

@@ -188,7 +188,7 @@ impl ServiceState {
         }
         if !row.keeps_place(&self.config.worker_addresses) {
             return Err(Error::aborted(format!(
-                "this dispatcher's fixed list of workers is another one now: worker {} must register anew",
+                "this dispatcher's fixed list of workers is another one now: worker {} must register again",
                 row.address
             )));
         }

@@ -1,4 +1,4 @@
-//! Keeps nothing beyond the process: a dispatcher that restarts begins anew.
+//! Keeps nothing beyond the process: a dispatcher that restarts has lost its records.
 
 use std::collections::BTreeMap;
 

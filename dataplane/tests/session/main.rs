@@ -391,7 +391,7 @@ async fn a_cancelled_subscription_is_forgotten() {
             has_all: false,
         }))
         .await;
-    // Where it stood is gone: it begins anew, with what is left.
+    // Where it stood is gone: it begins again, with what is left.
     client.subscribe(1, 0).await;
     assert!(matches!(client.message().await, ToClient::Accepted(_)));
     client.grant(2, 0).await;

@@ -1,6 +1,6 @@
-//! The dataset that a function makes of an element or of a window of them: the function's body, executed anew
-//! with these as its argument, or whatever a registered function opens. In which order several are read is
-//! not known here.
+//! The dataset that a function makes of an element or of a window of them: the function's body, executed
+//! again with these as its argument, or whatever a registered function opens. In which order several are read
+//! is not known here.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ impl Body {
         }
     }
 
-    /// The dataset of `given` in pass `pass` over the elements: a body draws anew in every pass.
+    /// The dataset of `given` in pass `pass` over the elements: a body draws again in every pass.
     pub(crate) fn open(&self, given: Given, pass: u64) -> Result<Opened, ExecError> {
         let inner = match self.inner(&given, pass) {
             Ok(inner) => inner,

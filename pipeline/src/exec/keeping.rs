@@ -124,7 +124,7 @@ impl Keeping {
         };
         let path = &self.path;
         let cure = if kind == ErrorKind::Data {
-            "; remove it to have it written anew"
+            "; remove it to have it written again"
         } else {
             ""
         };

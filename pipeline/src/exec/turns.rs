@@ -131,7 +131,7 @@ impl<T> Turns<T> {
         };
     }
 
-    /// Begins anew, without any dataset.
+    /// Begins again, without any dataset.
     pub(crate) fn restart(&mut self) {
         self.slots.clear();
         (self.turn, self.taken, self.open, self.input_ended) = (0, 0, 0, false);

@@ -1,5 +1,5 @@
 //! A directory of files of elements, its shards: written beside its place and moved there when it is whole,
-//! by one writer at a time. What a crash leaves is written anew by whoever comes next.
+//! by one writer at a time. What a crash leaves is written again by whoever comes next.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

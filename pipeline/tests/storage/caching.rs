@@ -69,7 +69,7 @@ fn what_was_read_is_read_again_without_the_server_sending_it() {
 }
 
 #[test]
-fn what_changed_is_read_anew() {
+fn what_changed_is_read_again() {
     let directory = tempfile::tempdir().unwrap();
     let version = Arc::new(AtomicUsize::new(0));
     let served = Arc::clone(&version);

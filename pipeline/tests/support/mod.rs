@@ -75,7 +75,7 @@ pub(crate) enum Step {
         drop_remainder: bool,
     },
     Unbatch,
-    /// Batches of one size, cut anew.
+    /// Batches of one size, cut again.
     Rebatch {
         batch: u64,
         sizes: Vec<u64>,

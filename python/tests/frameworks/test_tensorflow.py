@@ -89,7 +89,7 @@ def test_a_named_job_is_shared_by_its_readers(service: ms.LocalService) -> None:
         tf.data.Dataset.range(50).apply(ms.tf.distribute("distributed_epoch", service, job_name="shared by two"))
         for _ in range(2)
     ]
-    # Made anew, it is the same dataset; each element comes to one of them.
+    # Made again, it is the same dataset; each element comes to one of them.
     iterators = [iter(reader) for reader in readers]
     seen = []
     while iterators:

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use millstream::client::OnLost;
 use millstream::control::{DeploymentMode, TargetWorkers};
 
@@ -23,8 +24,8 @@ use crate::help;
 /// On one machine the cluster key is made on first use and found by itself; between machines
 /// give each process the same key (see `millstream key --help`).
 ///
-/// Results go to standard output, everything else to standard error. Every command exits with 0 on success, 1
-/// if it failed or was interrupted, and 2 if its flags are wrong.
+/// Results go to standard output, everything else to standard error. Every command exits with 0 on
+/// success, 1 if it failed or was interrupted, and 2 if its flags are wrong.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -53,6 +54,10 @@ pub(crate) enum Command {
     Key(KeyArgs),
     /// Streams real pictures through a service of its own and checks that each was seen once an epoch.
     Demo(DemoArgs),
+    /// Prints a script that completes the commands and flags in a shell.
+    Completions(CompletionsArgs),
+    /// Writes manual pages for `man`.
+    Man(ManArgs),
 }
 
 /// The key of the command.
@@ -485,6 +490,22 @@ pub(crate) struct DemoArgs {
     /// Writes every key that was seen to this file, one a line, in order.
     #[arg(long, value_name = "FILE")]
     pub(crate) dump_keys: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::COMPLETIONS)]
+pub(crate) struct CompletionsArgs {
+    /// The shell that reads the script.
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::MAN)]
+pub(crate) struct ManArgs {
+    /// The directory for the pages; it is created if it is missing.
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    pub(crate) out: PathBuf,
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use signal_hook::iterator::Signals;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The time for which work that was told to end may say goodbye.
-const FAREWELL: Duration = Duration::from_secs(2);
+const GOODBYE: Duration = Duration::from_secs(2);
 
 /// The time between two looks whether it has ended.
-const FAREWELL_LOOK: Duration = Duration::from_millis(5);
+const GOODBYE_LOOK: Duration = Duration::from_millis(5);
 
 /// Hears of reasons to end. From its making on, SIGINT and SIGTERM no longer kill the process.
 #[derive(Debug)]
@@ -136,9 +136,9 @@ impl Ending {
         self.wait(|| worker.is_finished());
         if !worker.is_finished() {
             brake.pull();
-            let until = Instant::now() + FAREWELL;
+            let until = Instant::now() + GOODBYE;
             while !worker.is_finished() && Instant::now() < until {
-                std::thread::sleep(FAREWELL_LOOK);
+                std::thread::sleep(GOODBYE_LOOK);
             }
             return Err(NotDone::Interrupted);
         }

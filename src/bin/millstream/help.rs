@@ -4,17 +4,17 @@
 
 /// The text for `millstream dispatcher`.
 pub(crate) const DISPATCHER: &str = "\
-Prints `dispatcher listening on ADDRESS` once it serves. Ctrl-C or SIGTERM ends it with a farewell.
+Prints `dispatcher listening on ADDRESS` once it serves. Ctrl-C or SIGTERM ends it with a goodbye.
 
 With --work-dir everything that it answers is on disk first. However it ends, start it again at the same address and with \
 the same directory: readers go on reading meanwhile, workers and readers find it by themselves, and no split is lost or \
 read twice. If it stays away or is cut off for longer than 30 s, workers give their tasks up, as if they had died. One dispatcher at a \
 time uses a directory. While its disk is full it refuses what it cannot store, and goes on when there is room; it ends with an error if its disk fails, or if its \
 store is removed or replaced. Without --work-dir, workers and readers of a dispatcher that was \
-restarted are told so: workers begin anew, and readers fail.
+restarted are told so: workers begin again, and readers fail.
 
 What nobody uses goes after its lifetime, from the work directory too. A finished iteration that somebody joins before ends at \
-once; afterwards it starts anew, and a job's name is free again.
+once; afterwards it starts again, and a job's name is free again.
 
 Examples:
   millstream dispatcher
@@ -32,7 +32,7 @@ Prints `worker serving on ADDRESS for dispatcher HOST:PORT` once it is registere
 SIGTERM has it leave in good order: it takes no more work, gives back what it has not started, brings what it has begun to \
 its readers, and ends. Under sharding `dynamic` nothing is lost and nothing read twice; under the other policies its tasks \
 end, and a share starts over with the next worker of its number. A reader that pauses is waited for until \
---drain-deadline-s. A second signal ends it at once, as Ctrl-C does: with a farewell, after which others read what it had \
+--drain-deadline-s. A second signal ends it at once, as Ctrl-C does: with a goodbye, after which others read what it had \
 begun, or the reader is told what was lost. A killed worker is missed within about a second, because its system says that its port is closed. If nobody can say so, \
 the dispatcher waits for three times its --liveness-s.
 
@@ -171,3 +171,16 @@ Examples:
   millstream demo
   millstream demo --workers 4 --epochs 10
   millstream demo --data /data/photos --dump-keys keys.txt";
+
+/// The text for `millstream completions`.
+pub(crate) const COMPLETIONS: &str = "\
+Examples:
+  millstream completions bash > ~/.local/share/bash-completion/completions/millstream
+  millstream completions zsh > ~/.zfunc/_millstream
+  millstream completions fish > ~/.config/fish/completions/millstream.fish";
+
+/// The text for `millstream man`.
+pub(crate) const MAN: &str = "\
+Examples:
+  millstream man --out ~/.local/share/man/man1
+      Then `man millstream` and, for example, `man millstream-worker` show them.";

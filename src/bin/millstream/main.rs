@@ -8,6 +8,7 @@
 //! - [`status`]: what a service is doing
 //! - [`key`]: cluster keys and role keys
 //! - [`demo`]: real pictures, from a tar to a consumer, with processes of its own
+//! - [`generated`]: completions of shells and manual pages
 //! - [`asking`]: one question to a dispatcher
 //! - [`console`], [`table`], [`transports`]: what commands print
 //! - [`ending`]: when they end
@@ -21,6 +22,7 @@ mod digest;
 mod dispatcher;
 mod ending;
 mod explain;
+mod generated;
 mod help;
 mod key;
 mod pictures;
@@ -54,6 +56,8 @@ fn main() -> ExitCode {
         Command::Shutdown(args) => shutdown::run(args),
         Command::Key(args) => key::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Completions(args) => generated::completions(args),
+        Command::Man(args) => generated::man(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -229,7 +229,7 @@ impl World {
         let number = RequestNumber(self.next_number);
         self.next_number += 1;
         let first = self.ask_once(session, role, number, request.clone());
-        // Attaching is answered with a push each time; registering assigns anew: neither changes a record.
+        // Attaching is answered with a push each time; registering assigns again: neither changes a record.
         let before = self.machine.state.tables.records();
         let again = self.ask_once(session, role, number, request);
         assert_eq!(

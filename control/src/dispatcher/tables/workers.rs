@@ -102,7 +102,7 @@ impl Workers {
     pub(crate) fn living_of(&self, session: SessionId) -> Result<WorkerId, Error> {
         let row = self.of_session(session).and_then(|id| self.rows.get(&id));
         let row = row.ok_or_else(|| {
-            Error::aborted("this worker is not registered: drop its tasks and register anew")
+            Error::aborted("this worker is not registered: drop its tasks and register again")
         })?;
         row.check_living()
     }
@@ -246,7 +246,7 @@ impl WorkerRecord {
         match self.dead {
             None => Ok(self.id),
             Some(reason) => Err(Error::aborted(format!(
-                "worker {} was given up ({reason}): drop its tasks and register anew",
+                "worker {} was given up ({reason}): drop its tasks and register again",
                 self.address
             ))),
         }

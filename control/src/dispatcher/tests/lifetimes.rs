@@ -57,7 +57,7 @@ fn pass(rig: &mut Rig, job: JobId, repetition: u64) -> ClientId {
 
 /// C3.6, C3.8, C3.9
 #[test]
-fn an_abandoned_iteration_and_its_job_go_after_their_lifetime_and_the_name_begins_anew() {
+fn an_abandoned_iteration_and_its_job_go_after_their_lifetime_and_the_name_begins_again() {
     let mut rig = Rig::with(short());
     let worker = rig.worker(1, "one:1");
     let dataset = rig.register(Some("data"), facts()).unwrap();
@@ -127,7 +127,7 @@ fn what_its_readers_have_left_for_good_ends_with_the_last_of_them_or_after_a_lif
         assert_eq!(
             begun,
             2 - usize::from(at_once == 1),
-            "whoever comes then goes on or begins anew"
+            "whoever comes then goes on or begins again"
         );
         release(&mut rig, next);
         rig.pass(JOB_S + 1, &[worker], &[]);
@@ -157,7 +157,7 @@ fn an_iteration_that_nobody_could_join_goes_whatever_its_policy() {
 
 /// C3.5, C3.7
 #[test]
-fn a_finished_iteration_ends_at_once_for_who_joins_within_its_lifetime_and_begins_anew_afterwards() {
+fn a_finished_iteration_ends_at_once_for_who_joins_within_its_lifetime_and_begins_again_afterwards() {
     let mut rig = Rig::with(short());
     let worker = rig.worker(1, "one:1");
     let job = rig.any_job(Policy::Dynamic);

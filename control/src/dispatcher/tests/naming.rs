@@ -80,7 +80,7 @@ fn a_named_job_is_shared_or_all_differences_are_listed() {
     assert_eq!(
         rig.job(Some("train"), JobParameters::new(again, Policy::Off)),
         Ok(job),
-        "what one program registers anew is the same dataset"
+        "what one program registers again is the same dataset"
     );
     let alike = Request::RegisterDataset {
         id: None,

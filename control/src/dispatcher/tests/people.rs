@@ -351,7 +351,7 @@ fn a_suspended_dispatcher_gives_everybody_the_grace_they_had_left() {
 
 /// C7.4
 #[test]
-fn a_sign_of_life_before_the_registration_is_no_reason_to_disconnect() {
+fn a_heartbeat_before_the_registration_is_no_reason_to_disconnect() {
     let mut rig = Rig::new();
     rig.pass(1, &[SessionId(1)], &[]);
     let worker = rig.worker(1, "one:1");

@@ -122,7 +122,7 @@ fn a_worker_that_is_not_in_the_list_is_refused_with_the_list() {
 
 /// C8.1
 #[test]
-fn a_dispatcher_restarted_with_another_list_numbers_its_workers_anew() {
+fn a_dispatcher_restarted_with_another_list_numbers_its_workers_again() {
     let mut before = Rig::with(listing(&["a:1", "b:1"]));
     before.worker(1, "a:1");
     before.worker(2, "b:1");
@@ -132,7 +132,7 @@ fn a_dispatcher_restarted_with_another_list_numbers_its_workers_anew() {
     let mut after = Rig::with(listing(&["b:1", "a:1"]));
     after.machine = Dispatcher::load(listing(&["b:1", "a:1"]), records, BootId(1), after.now);
     let error = refusal(after.register_worker(1, "a:1"));
-    assert_eq!(error.code, Code::Aborted, "it shall register anew");
+    assert_eq!(error.code, Code::Aborted, "it shall register again");
     let a = after.worker(11, "a:1");
     let b = after.worker(12, "b:1");
     assert_eq!((index_of(&mut after, a), index_of(&mut after, b)), (1, 0));

@@ -17,7 +17,7 @@ use crate::split::{LeaseRange, Seen};
 /// Ranges in one report: at 19 bytes each, two lists of them fit a small request.
 const RANGES_MAX: usize = 1024;
 
-/// A reader's lease on an iteration. Signs of life are sent by themselves; dropping it releases it in the
+/// A reader's lease on an iteration. Heartbeats are sent by themselves; dropping it releases it in the
 /// background.
 #[derive(Debug)]
 pub struct IterationHandle {
@@ -160,7 +160,7 @@ impl IterationHandle {
         self.reporter.report(WireRequest::Release { client }).await
     }
 
-    /// Signs of life do not mention it any more.
+    /// Heartbeats do not mention it any more.
     fn forget(&self) {
         let (session, client) = (&self.reporter.session, self.reporter.client);
         session.clients().lock().remove(&client);
@@ -284,7 +284,7 @@ impl IterationReporter {
         self.report(WireRequest::SuspectWorker(client, address)).await
     }
 
-    /// Says with the next sign of life how far this client's user has come, and how fast it would go.
+    /// Says with the next heartbeat how far this client's user has come, and how fast it would go.
     pub fn note_pace(&self, pace: Pace) {
         // One that was released meanwhile is not spoken of any more.
         if self.session.clients().lock().contains(&self.client) {

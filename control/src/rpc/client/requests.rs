@@ -150,7 +150,7 @@ impl Client {
 
     /// Becomes a client of one pass of a job: `consumer` says which one, if it has several that read in step,
     /// and only then. A pass that is over ends at once. A job that was collected meanwhile, since nobody read
-    /// it for long, is asked for again as it was asked for first; its passes then start anew.
+    /// it for long, is asked for again as it was asked for first; its passes then start again.
     ///
     /// # Errors
     /// There is no such job, its sources cannot be listed, it has no such consumer, or that one has begun
@@ -239,7 +239,7 @@ impl Client {
             return Ok(Some(known.current));
         }
         let current = self.ask_for_job(known.name, &known.parameters).await?;
-        tracing::info!(%job, %current, "a job that nobody read for long begins anew");
+        tracing::info!(%job, %current, "a job that nobody read for long begins again");
         jobs.renew(job, current);
         Ok(Some(current))
     }

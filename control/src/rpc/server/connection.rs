@@ -1,4 +1,4 @@
-//! One process: its hello, its signs of life, its requests, and what is pushed to it.
+//! One process: its hello, its heartbeats, its requests, and what is pushed to it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -182,7 +182,7 @@ async fn attend(
     }
 }
 
-/// Signs of life come in.
+/// Heartbeats come in.
 async fn hear(
     mut recv: RecvStream,
     session: SessionId,

@@ -82,7 +82,7 @@ pub(super) struct EventLoop {
     peers: BTreeMap<SessionId, Peer>,
     waiting: BTreeMap<ReplyToken, oneshot::Sender<Result<Reply, Error>>>,
     next_token: u64,
-    /// Answers to signs of life and to hellos, for when what came before them is stored.
+    /// Answers to heartbeats and to hellos, for when what came before them is stored.
     beats: Vec<(mpsc::Sender<WirePush>, u64, oneshot::Sender<()>)>,
     hellos: Vec<oneshot::Sender<()>>,
 }

@@ -8,7 +8,7 @@
 //! | `listings` | sources being listed, off the loop |
 //! | `backlog` | what the store has no room for |
 //! | `probes` | whether anything listens at workers' ports |
-//! | `connection` | one process: its hello, its signs of life, its requests, what is pushed to it |
+//! | `connection` | one process: its hello, its heartbeats, its requests, what is pushed to it |
 //! | `owners` | which process a session belongs to |
 //! | `rate` | how many requests a process may make in a second |
 //! | `refusals` | how many connections and requests were refused |

@@ -22,7 +22,7 @@ use crate::store::{Store, StoreError};
 
 /// The time for which a stopping server waits for its peers to learn of it. QUIC keeps a closed connection
 /// for three probe timeouts in case its last packets were lost. A peer that misses them notices the silence.
-const FAREWELL: Duration = Duration::from_millis(250);
+const GOODBYE: Duration = Duration::from_millis(250);
 
 /// The settings of a dispatcher's server.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// A dispatcher that serves. Dropping it stops it without farewell; [`shutdown`](Server::shutdown) says
+/// A dispatcher that serves. Dropping it stops it without a goodbye; [`shutdown`](Server::shutdown) says
 /// goodbye.
 #[derive(Debug)]
 pub struct Server {
@@ -160,7 +160,7 @@ impl Server {
         if (&mut self.accepting).await.is_err() {
             tracing::error!("the dispatcher's accepting task died");
         }
-        self.endpoint.wait_idle(FAREWELL).await;
+        self.endpoint.wait_idle(GOODBYE).await;
         ended.unwrap_or_else(|_| Err(StoreError::Failed("the dispatcher's loop died".to_owned())))
     }
 }
@@ -220,6 +220,6 @@ async fn accept(mut acceptor: Acceptor, shared: Arc<Shared>, mut stopped: watch:
     // Whoever ends this closes the endpoint and says why; a connection that is let go before is closed
     // without a word.
     let told = async { while connections.join_next().await.is_some() {} };
-    tokio::time::timeout(FAREWELL, told).await.ok();
+    tokio::time::timeout(GOODBYE, told).await.ok();
     connections.shutdown().await;
 }

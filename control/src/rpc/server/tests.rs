@@ -49,7 +49,7 @@ async fn what_arrives_together_is_stored_together() {
 
 /// C1.11
 #[tokio::test]
-async fn a_sign_of_life_waits_until_the_one_before_it_was_answered() {
+async fn a_heartbeat_waits_until_the_one_before_it_was_answered() {
     let key = ClusterKey::generate().unwrap();
     let server = key.credentials(Role::Dispatcher);
     let server = Endpoint::bind_server(server, &[ALPN], &[Role::Read], EndpointConfig::default()).unwrap();
@@ -75,7 +75,7 @@ async fn a_sign_of_life_waits_until_the_one_before_it_was_answered() {
     let connecting = process.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
     let connection = connecting.await.unwrap();
     let (mut send, _recv) = connection.open_bi().await.unwrap();
-    // A hello and three signs of life, all at once.
+    // A hello and three heartbeats, all at once.
     let beats = b"\x03\0\0\0\x82\x01\x80".repeat(3);
     send.write_all(&[&b"\x03\0\0\0\x82\x02\x05"[..], &beats].concat())
         .await
@@ -86,7 +86,7 @@ async fn a_sign_of_life_waits_until_the_one_before_it_was_answered() {
     admitted.send(()).unwrap();
     for _ in 0..3 {
         let Some(Input::Heartbeat { taken, .. }) = heard.recv().await else {
-            panic!("a sign of life is next")
+            panic!("a heartbeat is next")
         };
         // The others have arrived with it: nothing else keeps them.
         for _ in 0..100 {

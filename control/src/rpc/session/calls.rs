@@ -79,7 +79,7 @@ impl Session {
         &self.shared.paces
     }
 
-    /// When the latest answered sign of life was sent.
+    /// When the latest answered heartbeat was sent.
     pub(crate) fn heard(&self) -> Option<Instant> {
         *self.shared.heard.lock()
     }

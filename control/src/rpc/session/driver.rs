@@ -18,7 +18,7 @@ use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
 use crate::rpc::wire::{Beat, CLOSE_GOODBYE, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome, WirePush};
 use crate::rpc::{ALPN, IDLE_TIMEOUTS};
 
-/// Clients that one sign of life mentions: at 9 bytes each they leave room in its 64 KiB.
+/// Clients that one heartbeat mentions: at 9 bytes each they leave room in its 64 KiB.
 const BEAT_CLIENTS_MAX: usize = 4096;
 
 /// A connection on which the dispatcher says nothing for this many liveness limits is lost.
@@ -319,7 +319,7 @@ async fn speak(
     sent: &Sent,
 ) -> Result<(), FrameError> {
     let every = Duration::from_millis(welcome.heartbeat_ms.max(1));
-    // The greeting was the first sign of life.
+    // The greeting was the first heartbeat.
     let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = None;
@@ -340,7 +340,7 @@ async fn speak(
     Ok(())
 }
 
-/// The clients that the next sign of life mentions: in turns, if they are too many for one.
+/// The clients that the next heartbeat mentions: in turns, if they are too many for one.
 fn next_clients(clients: &BTreeSet<ClientId>, last: Option<ClientId>) -> Vec<ClientId> {
     let after = last.map_or(Bound::Unbounded, Bound::Excluded);
     let rest = clients.range((after, Bound::Unbounded));
@@ -356,7 +356,7 @@ async fn listen(
     sent: &Sent,
 ) -> Result<(), FrameError> {
     loop {
-        // Signs of life are answered, so that silence means that the dispatcher or the way to it is gone.
+        // Heartbeats are answered, so that silence means that the dispatcher or the way to it is gone.
         let read = tokio::time::timeout(patience, frame::read(&mut recv, PUSH_BYTES_MAX)).await;
         let silent = || {
             FrameError::Lost(format!(
@@ -395,7 +395,7 @@ mod tests {
 
     /// C4.3
     #[test]
-    fn signs_of_life_mention_every_client_in_turn() {
+    fn heartbeats_mention_every_client_in_turn() {
         let most = BEAT_CLIENTS_MAX as u64;
         for count in [0, 1, most, most + 1, 2 * most + 7] {
             let clients: BTreeSet<ClientId> = (0..count).map(ClientId).collect();

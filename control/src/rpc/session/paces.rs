@@ -7,7 +7,7 @@ use crate::id::{ClientId, TaskId};
 use crate::links::LinkCounts;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 
-/// Tasks, and clients, of whose pace one sign of life speaks: at 29 bytes each they fit beside the clients
+/// Tasks, and clients, of whose pace one heartbeat speaks: at 29 bytes each they fit beside the clients
 /// that it names. The others' turn comes later.
 const PACES_MAX: usize = 384;
 /// Tasks of whose bottleneck it speaks: at 76 bytes each they fit beside those.

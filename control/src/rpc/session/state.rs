@@ -50,7 +50,7 @@ pub(super) struct SessionShared {
     pub(super) address: HostPort,
     pub(super) config: SessionConfig,
     pub(super) state: watch::Sender<LinkState>,
-    /// The clients that signs of life mention.
+    /// The clients that heartbeats mention.
     pub(super) clients: Mutex<BTreeSet<ClientId>>,
     /// The figures of tasks and clients for the next heartbeats.
     pub(super) paces: Mutex<Paces>,
@@ -58,7 +58,7 @@ pub(super) struct SessionShared {
     pub(super) shut_down_by: Mutex<Option<String>>,
     /// The attempts to reach the dispatcher.
     pub(super) tries: Mutex<Tries>,
-    /// When the latest answered sign of life was sent.
+    /// When the latest answered heartbeat was sent.
     pub(super) heard: Mutex<Option<Instant>>,
     /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
     pub(super) liveness: Mutex<Duration>,

@@ -1,4 +1,4 @@
-//! The first words on the long-lived stream, and the signs of life that follow.
+//! The first words on the long-lived stream, and the heartbeats that follow.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};

@@ -14,7 +14,7 @@ use crate::whereabouts::Whereabouts;
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) enum WirePush {
-    /// The answer to a sign of life.
+    /// The answer to a heartbeat.
     #[n(0)]
     Beat(#[n(0)] u64),
     #[n(1)]

@@ -47,7 +47,7 @@ pub enum WorkDirError {
     /// A later version wrote it. The caller's.
     #[error(
         "{file} was written by a later version of millstream (format {found}, this version reads {known}): run that \
-         version, or move the file away to begin anew"
+         version, or move the file away to start with an empty store"
     )]
     Later {
         /// The file.
@@ -60,7 +60,7 @@ pub enum WorkDirError {
     /// The file is not as it was written, by a fault of the disk or by another program.
     #[error(
         "{file} is damaged ({reason}), so nothing in it is trusted: put back a copy that was made while no dispatcher \
-         ran, or move it away; the dispatcher then begins anew, and its trainers start over"
+         ran, or move it away; the dispatcher then starts with an empty store, and its trainers start over"
     )]
     Damaged {
         /// The file.

@@ -209,7 +209,7 @@ fn compact(database: Database, folder: &Path) -> Result<Database, WorkDirError> 
         return Ok(database);
     }
     if let Err(error) = copy(&database, &fresh) {
-        tracing::warn!(file = %file.display(), %error, "the store cannot be written anew, and stays larger than it need be");
+        tracing::warn!(file = %file.display(), %error, "the store cannot be written again, and stays larger than it need be");
         // What there is of it takes room on a disk that may have none.
         fs::remove_file(&fresh).ok();
         return Ok(database);

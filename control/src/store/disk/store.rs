@@ -104,7 +104,7 @@ impl DiskStore {
 enum CommitError {
     #[error(
         "it was removed or replaced while the dispatcher ran, and nothing more is written: put it back and start the \
-         dispatcher again, which otherwise begins anew"
+         dispatcher again, which otherwise starts with an empty store"
     )]
     Gone,
     #[error(

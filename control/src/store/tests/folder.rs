@@ -82,7 +82,7 @@ fn a_store_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_store_that_is_mostly_nothing_is_written_anew_also_after_one_that_was_interrupted() {
+fn a_store_that_is_mostly_nothing_is_written_again_also_after_one_that_was_interrupted() {
     let (disk, before) = emptied();
     std::fs::write(disk.folder.path().join(FRESH), "half a sto").unwrap();
     let mut disk = disk.reopened();
@@ -98,7 +98,7 @@ fn a_store_that_is_mostly_nothing_is_written_anew_also_after_one_that_was_interr
 }
 
 #[test]
-fn a_store_that_cannot_be_written_anew_serves_as_it_is() {
+fn a_store_that_cannot_be_written_again_serves_as_it_is() {
     let (disk, before) = emptied();
     std::fs::create_dir(disk.folder.path().join(FRESH)).unwrap();
     let mut disk = disk.reopened();

@@ -204,7 +204,7 @@ impl Incoming {
                 "its socket takes no answer".into(),
             ))),
             Err(error) => {
-                let _ = channel.try_send(&Datagram::Close(farewell(&error)), &[]);
+                let _ = channel.try_send(&Datagram::Close(goodbye(&error)), &[]);
                 Err(error)
             }
         }
@@ -233,7 +233,7 @@ fn hear(heard: Result<Option<Received>, LinkLost>) -> Result<(), GreetError> {
 }
 
 /// Returns the message for a client that gets no link.
-fn farewell(error: &GreetError) -> Close {
+fn goodbye(error: &GreetError) -> Close {
     match error {
         GreetError::Silent(_) => Close::new(CloseCode::Blamed, error.to_string()),
         GreetError::Version { .. } => Close::new(CloseCode::Version, error.to_string()),

@@ -46,7 +46,7 @@ impl Pulse {
 
     /// Returns the action that is due now. Each beat is due once.
     pub(super) fn poll(&mut self, now: Instant) -> Due {
-        // A process that slept itself cannot know how long the peer was silent: it listens anew.
+        // A process that slept itself cannot know how long the peer was silent: it listens again.
         if now.saturating_duration_since(self.asked_at) > SILENCE_MAX / 2 {
             self.heard_at = now;
         }

@@ -85,7 +85,7 @@ impl Dataset {
         })
     }
 
-    /// The paths that `pattern` matches, in an order drawn anew every pass: the same on every worker with a
+    /// The paths that `pattern` matches, in an order drawn again every pass: the same on every worker with a
     /// seed, each worker's own without. Where a dispatcher deals the files out, the order is drawn once an
     /// iteration, and a `repeat` within the dataset keeps it.
     ///

@@ -68,7 +68,7 @@ impl Operation for Random {
 
 impl Dataset {
     /// Random integers without end, uniform over `0..2^32` as the tf.data service's are, as `i64` scalars:
-    /// drawn anew every pass, the same on every worker with a seed, each worker's own without. Where splits
+    /// drawn again every pass, the same on every worker with a seed, each worker's own without. Where splits
     /// are dealt out, each position is drawn by one worker.
     ///
     /// Works as `tf.data.Dataset.random`; other numbers.

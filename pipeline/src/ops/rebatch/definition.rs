@@ -1,4 +1,4 @@
-//! The definition of `rebatch`: batches cut anew, into batches of other sizes.
+//! The definition of `rebatch`: batches cut into batches of other sizes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -112,7 +112,7 @@ impl Operation for Rebatch {
 }
 
 impl Dataset {
-    /// The rows of this dataset's elements, batches, cut anew into batches of `size` rows. As `unbatch` and
+    /// The rows of this dataset's elements, batches, cut into batches of `size` rows. As `unbatch` and
     /// `batch`, without taking elements apart row by row: what lies within one batch is not copied.
     ///
     /// Works as `tf.data.Dataset.rebatch`. Rows of two shapes that would meet in a batch are an error of that

@@ -1,4 +1,5 @@
-//! `rebatch`: batches cut anew. Rows that lie within one batch share its bytes; others are copied once.
+//! `rebatch`: batches cut into other batches. Rows that lie within one batch share its bytes; others are
+//! copied once.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! `rebatch`: batches cut anew, into batches of other sizes.
+//! `rebatch`: batches cut into batches of other sizes.
 
 mod definition;
 pub(crate) mod exec;

@@ -104,8 +104,8 @@ fn check_weights(weights: &[f64], inputs: usize) -> Result<(), String> {
 
 impl Dataset {
     /// Elements of these datasets in a random order: each from a dataset drawn in proportion to its weight,
-    /// anew every pass, the same on every worker with a seed, each worker's own without. Datasets of weight 0
-    /// are left out.
+    /// again every pass, the same on every worker with a seed, each worker's own without. Datasets of weight
+    /// 0 are left out.
     ///
     /// Once a dataset that has ended is drawn, the whole ends if `stop_on_empty`; else the others go on until
     /// all have ended. They yield the same structure and dtypes, as for [`Dataset::concatenate`].

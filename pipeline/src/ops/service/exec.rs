@@ -127,7 +127,7 @@ impl Iterate for Service {
         match self.external_state {
             ExternalState::Fail => return Err(unsupported()),
             ExternalState::Warn => tracing::warn!(
-                "what is read of a service is not part of the state: restored, the pass under way begins anew"
+                "what is read of a service is not part of the state: restored, the pass under way begins again"
             ),
             ExternalState::Ignore => {}
         }

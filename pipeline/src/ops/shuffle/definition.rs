@@ -73,7 +73,7 @@ impl Operation for Shuffle {
 }
 
 impl Dataset {
-    /// Uniform draws from a buffer of elements, anew every pass: the same on every worker with a seed, each
+    /// Uniform draws from a buffer of elements, again every pass: the same on every worker with a seed, each
     /// worker's own without.
     ///
     /// Works as `tf.data.Dataset.shuffle` that reshuffles each iteration. The buffer is counted by its bytes

@@ -55,7 +55,7 @@ impl Operation for ShuffleAndRepeat {
 }
 
 impl Dataset {
-    /// The dataset `count` times over, without end for `None`, each pass shuffled anew by draws from a
+    /// The dataset `count` times over, without end for `None`, each pass shuffled again by draws from a
     /// buffer: the elements and the order are those of [`Dataset::shuffle`] and [`Dataset::repeat`], but the
     /// buffer takes in the next pass while this one is drained. Passes do not mix.
     ///

@@ -210,7 +210,7 @@ fn escaped(path: &str) -> String {
 impl Dataset {
     /// Yields the elements that were written when the same dataset, up to here, was first read to its end.
     /// They lie in a directory within `path` that is named after its definition: what is changed is written
-    /// anew.
+    /// again.
     ///
     /// While another execution writes it, and in the first one, elements pass as they come. Code of
     /// registered functions is not part of a definition: remove the directory when it changes what it yields.

@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(ahead.reads(100), 0);
         ahead.waited();
         ahead.has_read(150);
-        assert_eq!(ahead.reads(150), 1, "it begins anew");
+        assert_eq!(ahead.reads(150), 1, "it begins again");
         ahead.has_read(u64::MAX);
         assert_eq!(ahead.reads(u64::MAX), 1, "no offset overflows");
     }

@@ -35,8 +35,8 @@ pub(super) enum Unanswered {
 }
 
 impl Runtime {
-    /// Starts it. At its end it waits a moment for `farewell`.
-    pub(super) fn start(farewell: impl Future<Output = ()> + Send + 'static) -> io::Result<Runtime> {
+    /// Starts it. At its end it waits a moment for `goodbye`.
+    pub(super) fn start(goodbye: impl Future<Output = ()> + Send + 'static) -> io::Result<Runtime> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(DISK_THREADS)
@@ -49,7 +49,7 @@ impl Runtime {
                 runtime.block_on(async {
                     // An error is as good: whoever could stop it is gone.
                     let _ = stopped.await;
-                    let _ = tokio::time::timeout(STOP_GRACE, farewell).await;
+                    let _ = tokio::time::timeout(STOP_GRACE, goodbye).await;
                 });
                 runtime.shutdown_timeout(STOP_GRACE);
             })?;

@@ -38,9 +38,9 @@ impl Remote {
         access: &Access,
         cache: Option<Arc<Cache>>,
     ) -> Result<Remote, String> {
-        let farewell = cache.clone();
+        let goodbye = cache.clone();
         let runtime = Runtime::start(async move {
-            if let Some(cache) = farewell {
+            if let Some(cache) = goodbye {
                 cache.written().await;
             }
         });

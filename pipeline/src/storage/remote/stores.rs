@@ -17,7 +17,7 @@ use crate::storage::access::Access;
 use crate::storage::config::StorageConfig;
 use crate::storage::location::{RemoteLocation, Scheme};
 
-/// Stores kept. Who reads from more has their connections made anew.
+/// Stores kept. Who reads from more has their connections made again.
 const STORES_MAX: usize = 64;
 /// The first pause between two attempts, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

@@ -122,7 +122,7 @@ impl Consumer {
                 self.tasks.insert(info.task, view);
             }
             (Some(None), Some(start)) => self.schedule(info.task, start),
-            (Some(known), now) => assert_eq!(known, now, "task {} begins anew", info.task),
+            (Some(known), now) => assert_eq!(known, now, "task {} begins again", info.task),
         }
     }
 

@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::links::{All, Memory, TASK, pack_in, until_unused};
 use super::processes::second_process;
 use super::villain::{
-    Mischief, farewell, held_by_this_process, mischief, nothing, on_a_lane, say, until_lost, values,
+    Mischief, goodbye, held_by_this_process, mischief, nothing, on_a_lane, say, until_lost, values,
 };
 use crate::proto::send::TaskPack;
 use crate::transport::shm::channel::Channel;
@@ -293,7 +293,7 @@ fn a_client_is_told_what_it_did_wrong_and_others_are_served() {
                 "{lost}, not {said}"
             );
             worker.end(&lost);
-            let close = farewell(&villain.channel).await;
+            let close = goodbye(&villain.channel).await;
             assert!(
                 close.code == CloseCode::Blamed && close.text.contains(said),
                 "{close:?}"

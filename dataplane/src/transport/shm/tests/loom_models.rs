@@ -262,7 +262,7 @@ fn leases_come_back_once_each_and_wake_the_worker() {
     });
 }
 
-/// Exhaustive: a ring of one place, which a lease goes through that is granted anew behind the return of the
+/// Exhaustive: a ring of one place, which a lease goes through that is granted again behind the return of the
 /// first. What the reader did with the lease's memory is seen by the worker that gets it back.
 #[test]
 fn a_lease_comes_back_behind_what_was_done_with_its_memory() {

@@ -113,7 +113,7 @@ pub(super) fn unsealed(bytes: u64) -> OwnedFd {
 }
 
 /// The reason with which the other end closed. Whatever else it says is thrown away.
-pub(super) async fn farewell(channel: &Channel) -> Close {
+pub(super) async fn goodbye(channel: &Channel) -> Close {
     let told = async {
         loop {
             match channel.recv().await.expect("it says what an end says") {

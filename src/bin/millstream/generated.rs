@@ -1,0 +1,44 @@
+//! `millstream completions` and `millstream man`: files for shells and for `man`, generated from the flags.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::CommandFactory;
+use clap_complete::generate;
+use clap_mangen::Man;
+
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::console::note;
+
+/// Prints the completions of a shell. A closed pipe is no error: the reader has seen enough.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), String> {
+    let mut script = Vec::new();
+    generate(args.shell, &mut Cli::command(), "millstream", &mut script);
+    let _ = io::stdout().lock().write_all(&script);
+    Ok(())
+}
+
+/// Writes a page for `millstream`, and one for each of its commands, to a directory.
+pub(crate) fn man(args: &ManArgs) -> Result<(), String> {
+    fs::create_dir_all(&args.out).map_err(|error| failed(&args.out, &error))?;
+    let mut root = Cli::command();
+    root.build();
+    let commands = root
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help");
+    let pages: Vec<clap::Command> = commands.cloned().chain([root.clone()]).collect();
+    for page in pages {
+        let man = Man::new(page);
+        let path = args.out.join(man.get_filename());
+        let mut text = Vec::new();
+        man.render(&mut text).map_err(|error| failed(&path, &error))?;
+        fs::write(&path, text).map_err(|error| failed(&path, &error))?;
+        note(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, error: &io::Error) -> String {
+    format!("{} cannot be written: {error}", path.display())
+}
