@@ -74,8 +74,11 @@ def millstream(protocol: str):
 
 
 def tf_service(target_workers: str, compression: str | None):
-    """One worker, in a process of its own or (LOCAL) in the consumer's. Compression is by default AUTO, which random bytes only make slower.
-    Functions of Python are no part of a graph, so only a worker in the consumer's process has them."""
+    """Starts one worker, in a process of its own or (LOCAL) in the consumer's.
+
+    Compression is AUTO by default, which random bytes only make slower. Graphs contain no Python functions, so only a worker in the
+    consumer's process has them.
+    """
     import tensorflow as tf
 
     if target_workers == "LOCAL":
@@ -265,6 +268,7 @@ def peer(name: str) -> None:
 
 
 def rate_of(elements, seconds: float) -> float:
+    """Returns the elements a second, after a warm-up."""
     for _ in range(WARM_UP):
         next(elements)
     began, count = time.monotonic(), 0
@@ -287,6 +291,7 @@ def built(again: bool) -> tuple:
 
 
 def stamped(program: pathlib.Path, transport: str, size: int, seconds: float) -> float:
+    """Returns the rate that ``bench-transfer`` measures."""
     command = [program, "local", "--transport", transport, "--element-bytes", size, "--seconds", seconds, "--json"]
     ran = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True)
     return json.loads(ran.stdout.strip().splitlines()[-1])["elements_per_s"]
@@ -352,13 +357,14 @@ def report(found: dict) -> None:
         if set(cells) != {"-"}:
             print(f"{name:32}" + "".join(f"{cell:>32}" for cell in cells))
     for ours, other, size, asked in RATIOS:
-        pairs = list(zip(rates.get(size, {}).get(ours, []), rates.get(size, {}).get(other, [])))
+        pairs = list(zip(rates.get(size, {}).get(ours, []), rates.get(size, {}).get(other, []), strict=False))
         if pairs:
             ratios = [one / two for one, two in pairs]
             print(f"{ours} / {other}, {size}: {spread(ratios)}" + (f", asked for: {asked}" if asked else ""))
 
 
 def main() -> None:
+    """Measures the peers that the arguments name, and prints rates and ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", default=",".join(["millstream", "tf.data", "Arrow", "torch", "Ray"]), help="how they begin")
     parser.add_argument("--bytes", default="1k,64k,1M,16M,map")

@@ -45,7 +45,7 @@ def write_files() -> None:
             continue
         draw = numpy.random.default_rng(index)
 
-        def field(scale: float) -> numpy.ndarray:
+        def field(scale: float, draw: numpy.random.Generator = draw) -> numpy.ndarray:
             phase = numpy.exp(2j * numpy.pi * draw.random((height, width // 2 + 1)))
             plane = numpy.fft.irfft2(amplitude * phase, s=(height, width))
             return plane / plane.std() * scale
@@ -146,6 +146,7 @@ def build() -> pathlib.Path:
 
 
 def measure(rounds: int, seconds: float, cores: int) -> None:
+    """Measures all peers in turn, each in a process of its own."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     this = [sys.executable, __file__, "--cores", str(cores), "--peer"]
     commands = {
@@ -169,17 +170,19 @@ def measure(rounds: int, seconds: float, cores: int) -> None:
 
 
 def report(found: dict) -> None:
+    """Prints the medians of the rounds, and their ratios to ours."""
     ours = found["millstream"]
     print(f"{'':12} {'images/s':>26} {'processor ms/image':>26} {'ours / theirs':>22} {'of processor':>22}")
     for name, rounds in found.items():
         speed = [one["images_per_s"] for one in rounds]
         cpu = [one["cpu_ms_per_image"] for one in rounds]
-        by_speed = spread([one["images_per_s"] / other for one, other in zip(ours, speed)], 2)
-        by_cpu = spread([other / one["cpu_ms_per_image"] for one, other in zip(ours, cpu)], 2)
+        by_speed = spread([one["images_per_s"] / other for one, other in zip(ours, speed, strict=True)], 2)
+        by_cpu = spread([other / one["cpu_ms_per_image"] for one, other in zip(ours, cpu, strict=True)], 2)
         print(f"{name:12} {spread(speed, 0):>26} {spread(cpu, 3):>26} {by_speed:>22} {by_cpu:>22}")
 
 
 def main() -> None:
+    """Measures as the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=5.0)

@@ -9,10 +9,25 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from . import errors, ops, service
-from ._millstream import key_path, version
 from ._code import Limits
 from ._composites import Ragged, Sparse
 from ._dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
+from ._distribute import distribute, from_python
+from ._distributed_input import (
+    DistributedDataset,
+    DistributedIterator,
+    InputContext,
+    InputOptions,
+    InputReplicationMode,
+    PerReplica,
+    PerReplicaSpec,
+    ValueContext,
+    distribute_dataset,
+    distribute_datasets_from_function,
+    distribute_values_from_function,
+    local_results,
+    run_replicas,
+)
 from ._dtypes import (
     DType,
     as_dtype,
@@ -36,33 +51,18 @@ from ._dtypes import (
 )
 from ._dtypes import bool_ as bool
 from ._dtypes import bytes_ as bytes
-from ._distribute import distribute, from_python
-from .errors import DataLossWarning
-from ._distributed_input import (
-    DistributedDataset,
-    DistributedIterator,
-    InputContext,
-    InputOptions,
-    InputReplicationMode,
-    PerReplica,
-    PerReplicaSpec,
-    ValueContext,
-    distribute_dataset,
-    distribute_datasets_from_function,
-    distribute_values_from_function,
-    local_results,
-    run_replicas,
-)
 from ._feed import DeviceFeed, feed
-from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from ._loader import DataLoader, wrap
 from ._local import LocalService, local
-from .ops import cast, concat, one_hot, reshape, stack, where
+from ._millstream import key_path, version
 from ._optional import Optional
 from ._options import AutoShardPolicy, Options
 from ._ranks import Rank, from_device_mesh, rank
 from ._spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from ._tensor import Tensor
+from .errors import DataLossWarning
+from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from .ops import cast, concat, one_hot, reshape, stack, where
 
 if TYPE_CHECKING:
     from . import tf, torch

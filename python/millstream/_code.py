@@ -1,5 +1,6 @@
-"""Code of Python on its way to workers: pickled by value, or named as ``module:function``, with a header that says what it needs.
-What is run in this process alone is not pickled; what is too large for a definition, workers on this host read from a file in memory.
+"""Python code on its way to workers: pickled by value, or named as ``module:function``, with a header that lists its needs.
+
+Code that runs in this process alone is not pickled. Workers of this host read code that is too large for a definition from a file in memory.
 
 Only definitions of datasets carry it, which none may register who may not run code on workers. Nothing that comes from a worker is
 ever unpickled.
@@ -26,8 +27,8 @@ from typing import Any
 
 import cloudpickle
 
-from .errors import InvalidArgumentError
 from ._own_modules import ON_STALE_CODE, check, digests
+from .errors import InvalidArgumentError
 
 __all__ = ["Held", "Limits", "Shelf", "packed", "unpacked"]
 
@@ -71,7 +72,7 @@ class Limits:
             raise InvalidArgumentError(f"{', '.join(wrong)}: must be above 0")
 
     def said(self) -> dict[str, float]:
-        """Those that are not left to the workers."""
+        """Returns the limits that are set, by name."""
         limits = dataclasses.asdict(self)
         del limits["on_stale_code"]
         return {name: value for name, value in limits.items() if value is not None}
@@ -85,8 +86,9 @@ class Limits:
 
 
 class Shelf:
-    """Files in memory with code that is too large for a definition. Workers on this host read them from this process, as long as
-    this lives and is not closed; they end with the process, whatever ends that.
+    """Files in memory with code that is too large for a definition.
+
+    Workers of this host read them from this process, until this object is closed or dropped. The files end with the process.
     """
 
     def __init__(self) -> None:
@@ -139,8 +141,9 @@ def packed(
     shelf: Shelf | None = None,
     seeded: bool = False,
 ) -> bytes:
-    """A function, or the name ``module:function`` of one that workers have, and what it is called with before anything else.
-    What is large goes to the ``shelf``, if there is one. ``seeded``: it draws by a seed of its own, and is told which pass it computes.
+    """Packs a function, or the name ``module:function`` of one that workers have, with its first arguments.
+
+    Large code goes to the ``shelf``, if there is one. A ``seeded`` function draws by a seed of its own, and is told its pass.
 
     Raises:
         InvalidArgumentError: It cannot be pickled, or is too large.

@@ -28,7 +28,15 @@ class Ragged:
 
     @classmethod
     def from_rows(cls, rows: list[Any], dtype: npt.DTypeLike | None = None) -> Ragged:
-        """One ragged dimension: of rows that are sequences or arrays."""
+        """Makes a ragged tensor of one ragged dimension.
+
+        Args:
+            rows: Sequences or arrays.
+            dtype: The dtype of the items; that of the first row by default.
+
+        Returns:
+            The ragged tensor.
+        """
         arrays = [np.asarray(row, dtype) for row in rows]
         splits = np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int64)
         return cls(np.concatenate(arrays) if arrays else np.zeros(0, dtype), splits)
@@ -61,14 +69,21 @@ class Ragged:
         return [rest[row] for row in range(start, stop)]
 
     def to_list(self) -> list[Any]:
-        """Nested lists of Python's own values."""
+        """Returns the rows as nested lists of Python values."""
         values = self.values.tolist()
         for splits in reversed(self.nested_row_splits):
             values = [values[start:stop] for start, stop in zip(splits[:-1], splits[1:], strict=True)]
         return list(values)
 
     def to_dense(self, fill: Any = 0) -> npt.NDArray[Any]:
-        """Padded to the longest row, of one ragged dimension."""
+        """Pads the rows of one ragged dimension to the longest.
+
+        Args:
+            fill: The item to add.
+
+        Returns:
+            An array of rows and items.
+        """
         if self.ragged_rank != 1:
             raise ValueError("only one ragged dimension can be padded")
         lengths = np.diff(self.row_splits)
@@ -97,7 +112,7 @@ class Sparse:
         return tuple(int(size) for size in self.dense_shape)
 
     def to_dense(self) -> npt.NDArray[Any]:
-        """The whole tensor."""
+        """Returns the tensor as an array, with zeros where it has no item."""
         dense = np.zeros(self.shape, self.values.dtype)
         if len(self.indices):
             dense[tuple(self.indices.T)] = self.values

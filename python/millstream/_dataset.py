@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _tensor
-from ._millstream import Elements, Graph
 from ._arguments import path_of, seed_of, whole
 from ._composites import Ragged, Sparse
-from .errors import InvalidArgumentError, UnimplementedError
 from ._groups import GroupMethods
 from ._images import ImageMethods
+from ._millstream import Elements, Graph
 from ._options import Options, optioned
 from ._output import taker
 from ._padding import shapes_of, values_of
 from ._spec import dressed, plain
 from ._structure import constants
 from ._tensor import Tensor, applied, arguments, called, scope_of
+from .errors import InvalidArgumentError, UnimplementedError
 
 if TYPE_CHECKING:
     from ._code import Limits
@@ -52,11 +52,11 @@ def _tuned(value: int | None) -> int:
 
 
 class Dataset(GroupMethods, ImageMethods):
-    """Elements and the operations on them. Immutable: every method makes a new dataset.
+    """A pipeline: a source of elements and operations on them. Immutable: every method returns a new dataset.
 
-    Iterating yields elements nested as ``element_spec`` says: numpy arrays and scalars, ``str`` and ``bytes``. Arrays are
-    views of the memory that elements arrived in, valid as long as they are referenced, and writable. ``iter`` does nothing
-    before the first element is asked for; several iterators may live at a time, and each is a pass of its own.
+    Iterating yields elements nested as ``element_spec`` says: numpy arrays and scalars, ``str`` and ``bytes``. Arrays are views of the memory
+    that elements arrived in. They are writable, and valid as long as they are referenced. ``iter`` does nothing before the first element is
+    requested. Several iterators may live at a time, and each is a pass of its own.
     """
 
     def __init__(
@@ -85,7 +85,20 @@ class Dataset(GroupMethods, ImageMethods):
 
     @staticmethod
     def range(*args: int, output_type: Any = None, name: str | None = None) -> Dataset:
-        """Integers, as Python's ``range``."""
+        """Yields integers, as Python's ``range`` does.
+
+        Args:
+            *args: A stop; a start and a stop; or a start, a stop and a step.
+            output_type: The dtype of the numbers; ``int64`` by default.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(2, 10, 3)]
+            [2, 5, 8]
+        """
         if not 1 <= len(args) <= 3:
             raise ValueError(f"range takes a stop, a start and a stop, or a step as well, not {len(args)} numbers")
         if any(isinstance(arg, Tensor) for arg in args):
@@ -96,7 +109,17 @@ class Dataset(GroupMethods, ImageMethods):
 
     @staticmethod
     def counter(start: int = 0, step: int = 1, dtype: Any = None, name: str | None = None) -> Dataset:
-        """Integers without end."""
+        """Yields integers without end.
+
+        Args:
+            start: The first number.
+            step: The difference between two numbers.
+            dtype: The dtype of the numbers; ``int64`` by default.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+        """
         numbers = Dataset(Graph.source("counter", start=start, step=step))
         return numbers if dtype is None else numbers.map(lambda x: x.cast(dtype))
 
@@ -104,15 +127,37 @@ class Dataset(GroupMethods, ImageMethods):
     def random(
         seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
     ) -> Dataset:
-        """Random integers of 32 bits without end. Every pass draws others if ``rerandomize_each_iteration`` is true, or if neither it nor a
-        seed is given; with a seed alone every pass repeats the first one, as upstream.
+        """Yields random integers of 32 bits without end.
+
+        Every pass draws other numbers if ``rerandomize_each_iteration`` is true, or if neither it nor a seed is given. With a seed alone,
+        every pass repeats the first one, as upstream.
+
+        Args:
+            seed: The seed of the numbers.
+            rerandomize_each_iteration: Whether passes differ.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
         """
         rerandomize_each_iteration = _rerandomized(seed, rerandomize_each_iteration)
         return Dataset(_drawn(Graph.source("random", seed=_seed(seed, rerandomize_each_iteration)), rerandomize_each_iteration))
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
-        """One element: these arrays, nested as they are."""
+        """Yields one element.
+
+        Args:
+            tensors: Arrays, nested in tuples and dicts: the element.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> next(iter(ms.Dataset.from_tensors({"a": [1, 2, 3]})))["a"].tolist()
+            [1, 2, 3]
+        """
         scope = scope_of(tensors)
         if scope is not None:
             return Dataset(applied(scope, _tensor.stacked(tensors)))
@@ -121,7 +166,22 @@ class Dataset(GroupMethods, ImageMethods):
 
     @staticmethod
     def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
-        """The slices of arrays along their common leading dimension."""
+        """Yields the slices of arrays along their leading dimension.
+
+        Args:
+            tensors: Arrays of one leading dimension, nested in tuples and dicts.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Raises:
+            TypeError: A ragged or sparse tensor is given.
+
+        Example:
+            >>> [(int(x), y) for x, y in ms.Dataset.from_tensor_slices(([1, 2], ["a", "b"]))]
+            [(1, 'a'), (2, 'b')]
+        """
         scope = scope_of(tensors)
         if scope is not None:
             return Dataset(applied(scope, _tensor.stacked(tensors)).then("unbatch"))
@@ -139,14 +199,29 @@ class Dataset(GroupMethods, ImageMethods):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Dataset:
-        """What a function of Python yields, which is called again for every pass, with ``args``.
+        """Yields the elements of a Python generator, which is called again for every pass.
 
-        ``output_signature`` nests specs as elements are nested; ``output_types`` and ``output_shapes`` are the older way to say
-        it. It runs where the pipeline does, which must be a process of Python: here, or on workers of ``ms.local``; there by a
-        copy of what it refers to.
+        The generator runs where the pipeline does, which must be a Python process: here, or on workers of ``ms.local``. Workers run a copy of
+        the generator and of what it refers to.
+
+        Args:
+            generator: A function that returns an iterable.
+            output_types: Dtypes, nested as elements are; the older way of ``output_signature``.
+            output_shapes: Shapes, nested as elements are.
+            args: Arguments of the generator.
+            output_signature: Specs, nested as elements are.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
 
         Raises:
-            TypeError: It is no function, or nothing says what it yields.
+            TypeError: ``generator`` is not callable, or no argument states the types.
+
+        Example:
+            >>> squares = lambda: (x * x for x in range(3))
+            >>> [int(x) for x in ms.Dataset.from_generator(squares, output_signature=ms.TensorSpec((), ms.int64))]
+            [0, 1, 4]
         """
         from ._generator import generated
 
@@ -159,7 +234,20 @@ class Dataset(GroupMethods, ImageMethods):
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """The paths that a pattern matches, shuffled again every pass unless ``shuffle`` is false."""
+        """Yields the paths that patterns match.
+
+        Args:
+            file_pattern: A glob pattern, or several: local, or of an object store.
+            shuffle: Whether every pass shuffles the paths; true unless it is ``False``. Otherwise they are sorted.
+            seed: The seed of the order.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Raises:
+            ValueError: No pattern is given.
+        """
         listed = [file_pattern] if isinstance(file_pattern, str | os.PathLike) else file_pattern
         patterns = [path_of(pattern) for pattern in listed]
         if not patterns:
@@ -175,12 +263,35 @@ class Dataset(GroupMethods, ImageMethods):
 
     @staticmethod
     def load(path: str | os.PathLike[str], element_spec: Any, name: str | None = None) -> Dataset:
-        """The elements that were saved in a directory."""
+        """Yields the elements that ``Dataset.save`` or ``cache`` wrote to a directory.
+
+        Args:
+            path: The directory.
+            element_spec: The spec of the elements.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+        """
         return Dataset(Graph.load(path_of(path), plain(element_spec)))
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """Tuples, or dicts, of one element of each dataset, nested as the datasets are."""
+        """Yields tuples or dicts of one element of each dataset, until the shortest ends.
+
+        Args:
+            *args: Datasets; or one tuple or dict of datasets, which may be nested.
+            datasets: The same as one argument.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> a, b = ms.Dataset.range(3), ms.Dataset.range(10, 20)
+            >>> [(int(x), int(y)) for x, y in ms.Dataset.zip(a, b)]
+            [(0, 10), (1, 11), (2, 12)]
+        """
         given = args if datasets is None else datasets
         return Dataset(_zipped(given[0] if datasets is None and len(args) == 1 else given))
 
@@ -192,8 +303,23 @@ class Dataset(GroupMethods, ImageMethods):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """Elements of datasets drawn at random, in proportion to weights. Every pass draws otherwise if ``rerandomize_each_iteration`` is
-        true, or if neither it nor a seed is given; with a seed alone every pass repeats the first one, as upstream.
+        """Yields elements of datasets, drawn at random in proportion to weights.
+
+        Every pass draws otherwise if ``rerandomize_each_iteration`` is true, or if neither it nor a seed is given. With a seed alone, every pass
+        repeats the first one, as upstream.
+
+        Args:
+            datasets: The datasets, which have one element spec.
+            weights: A weight for each dataset; equal by default. Datasets of weight 0 are left out.
+            seed: The seed of the draws.
+            stop_on_empty_dataset: Whether the end of one dataset ends all. Otherwise the others continue.
+            rerandomize_each_iteration: Whether passes differ.
+
+        Returns:
+            The new dataset.
+
+        Raises:
+            ValueError: There are not as many weights as datasets.
         """
         rerandomize_each_iteration = _rerandomized(seed, rerandomize_each_iteration)
         if weights is not None and len(weights) != len(datasets):
@@ -213,7 +339,22 @@ class Dataset(GroupMethods, ImageMethods):
     def choose_from_datasets(
         datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
     ) -> Dataset:
-        """Elements of datasets in the order that ``choice_dataset`` says, a dataset of indices."""
+        """Yields elements of datasets in the order that another dataset states.
+
+        Args:
+            datasets: The datasets, which have one element spec.
+            choice_dataset: A dataset of indices into ``datasets``.
+            stop_on_empty_dataset: Whether the end of one dataset ends all. Otherwise choices of it are skipped.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> a, b = ms.Dataset.range(3), ms.Dataset.range(10, 13)
+            >>> choices = ms.Dataset.from_tensor_slices([0, 1, 1])
+            >>> [int(x) for x in ms.Dataset.choose_from_datasets([a, b], choices)]
+            [0, 10, 11]
+        """
         graphs = [dataset._graph for dataset in datasets]
         choices = choice_dataset if choice_dataset.element_spec.dtype == "int64" else choice_dataset.map(_as_int64)
         return Dataset(Graph.choose(choices._graph, graphs, stop_on_empty_dataset))
@@ -222,11 +363,15 @@ class Dataset(GroupMethods, ImageMethods):
 
     @property
     def element_spec(self) -> Any:
-        """What elements are: specs, nested as elements."""
+        """The specs of an element: ``TensorSpec`` and others, nested as the element is."""
         return dressed(self._graph.spec)
 
     def cardinality(self) -> int:
-        """How many elements there are, ``INFINITE_CARDINALITY`` or ``UNKNOWN_CARDINALITY``."""
+        """Counts the elements without computing them.
+
+        Returns:
+            The number of elements, ``ms.INFINITE_CARDINALITY`` or ``ms.UNKNOWN_CARDINALITY``.
+        """
         return self._graph.cardinality if self._known_count is None else self._known_count
 
     def __len__(self) -> int:
@@ -243,7 +388,11 @@ class Dataset(GroupMethods, ImageMethods):
         return f"<millstream.Dataset element_spec={self.element_spec!r}>"
 
     def explain(self) -> str:
-        """The dataset drawn as text."""
+        """Draws the operations of the dataset as text.
+
+        Returns:
+            One line for each operation, each above its input.
+        """
         return self._graph.explain()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -271,7 +420,11 @@ class Dataset(GroupMethods, ImageMethods):
             elements.close()
 
     def as_numpy_iterator(self) -> Elements:
-        """The elements as numpy arrays and scalars."""
+        """Iterates over the elements as numpy arrays and scalars, whatever ``with_output`` says.
+
+        Returns:
+            An iterator of one pass.
+        """
         return iter(self if self._output == "numpy" else self.with_output("numpy"))
 
     @property
@@ -282,9 +435,18 @@ class Dataset(GroupMethods, ImageMethods):
         return self._task[0]
 
     def with_output(self, output: str) -> Dataset:
-        """The same elements as ``"numpy"`` arrays, or as tensors of ``"torch"`` or ``"jax"`` over the same memory.
+        """Yields the same elements as arrays or tensors of a framework, over the same memory.
 
-        Passes are counted together, so that a loop may ask for it again every epoch.
+        Passes are counted together, so a loop may call this again in every epoch.
+
+        Args:
+            output: ``"numpy"``, ``"torch"`` or ``"jax"``.
+
+        Returns:
+            The new dataset.
+
+        Raises:
+            InvalidArgumentError: The output is unknown, or its framework is not installed.
         """
         taker(output)
         made = Dataset(self._graph, reading=self._reading, output=output, options=copy.deepcopy(self._options), passes=self._passes)
@@ -308,10 +470,16 @@ class Dataset(GroupMethods, ImageMethods):
         return self._executed.run(number, _threads(), 0, taker(self._output), True)
 
     def get_single_element(self, name: str | None = None) -> Any:
-        """The only element.
+        """Reads a dataset of one element.
+
+        Args:
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The element.
 
         Raises:
-            InvalidArgumentError: There are none, or several.
+            InvalidArgumentError: The dataset has no element, or several.
         """
         found = list(self.take(2))
         if len(found) != 1:
@@ -319,7 +487,20 @@ class Dataset(GroupMethods, ImageMethods):
         return found[0]
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
-        """What a function of Python leaves of a state after all elements. It runs here, at once."""
+        """Combines all elements by a Python function, here and at once.
+
+        Args:
+            initial_state: The first state.
+            reduce_func: A function of a state and an element that returns the next state.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The last state.
+
+        Example:
+            >>> int(ms.Dataset.range(5).reduce(0, lambda state, x: state + x))
+            10
+        """
         state = initial_state
         for element in self:
             state = reduce_func(state, element)
@@ -337,7 +518,17 @@ class Dataset(GroupMethods, ImageMethods):
         return Dataset(graph, output=self._output, options=options, passes=passes)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """What a function makes of the dataset."""
+        """Applies a function to the dataset; for transformations such as ``ms.service.distribute``.
+
+        Args:
+            transformation_func: A function of a dataset that returns a dataset.
+
+        Returns:
+            The new dataset.
+
+        Raises:
+            TypeError: The function returned something else.
+        """
         dataset = transformation_func(self)
         if not isinstance(dataset, Dataset):
             raise TypeError(f"the function given to apply made {dataset!r} and not a dataset")
@@ -352,9 +543,24 @@ class Dataset(GroupMethods, ImageMethods):
         use_unbounded_threadpool: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """What a function makes of each element.
+        """Applies a function to each element, natively and without Python.
 
-        The function is called once, with tensors that have no value yet, to find out what it computes.
+        The function is called once, with symbolic tensors, to record what it computes. Use ``map_python`` for code that needs values.
+
+        Args:
+            map_func: A function of the element; the parts of a tuple are separate arguments.
+            num_parallel_calls: Threads that compute; ``ms.AUTOTUNE`` tunes them.
+            deterministic: Whether parallel calls keep the order; true by default.
+            synchronous: Accepted as in tf.data; has no effect.
+            use_unbounded_threadpool: Accepted as in tf.data; has no effect.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(4).map(lambda x: x * x)]
+            [0, 1, 4, 9]
         """
         graph = applied(self._graph, called(map_func, self._graph))
         return self._scheduled(graph, num_parallel_calls, deterministic)
@@ -368,11 +574,23 @@ class Dataset(GroupMethods, ImageMethods):
         deterministic: bool | None = None,
         limits: Limits | None = None,
     ) -> Dataset:
-        """What any code of Python makes of each element: a function, or the name ``module:function`` of one that workers have.
+        """Applies any Python function to each element.
 
-        On workers it runs in processes of the user's interpreter, at most so many as there are calls at once, within ``limits``;
-        what comes behind ``distribute`` runs here. What it yields is found by calling it here with the first element, unless
-        ``element_spec`` says it.
+        On workers it runs in Python processes, as many as there are calls at once, within ``limits``. After ``distribute`` it runs here.
+
+        Args:
+            map_func: A function, or the name ``module:function`` of one that workers can import.
+            element_spec: The spec of the results. Without it, the function is called here with the first element.
+            num_parallel_calls: Processes that compute; ``ms.AUTOTUNE`` tunes them.
+            deterministic: Whether parallel calls keep the order; true by default.
+            limits: Limits of the processes.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [text for text in ms.Dataset.range(3).map_python(lambda x: f"number {x}")]
+            ['number 0', 'number 1', 'number 2']
         """
         from ._code import packed, unpacked
         from ._worker import described
@@ -388,10 +606,22 @@ class Dataset(GroupMethods, ImageMethods):
         element_spec: Any = None,
         limits: Limits | None = None,
     ) -> Dataset:
-        """All that iterables yield, one after the other, which any code of Python makes of the elements: as in ``map_python``.
+        """Yields all that Python iterables yield, one iterable for each element.
 
-        On workers one process reads an iterable to its end. Should it be killed before that has yielded anything, the element is
-        begun again; later its death is an error, since what was yielded cannot be told from what another one would yield.
+        On workers, one process reads an iterable to its end. If the process dies before its first result, the element is begun again. A later death
+        is an error, because another run might yield other results.
+
+        Args:
+            map_func: A function that returns an iterable, for example a generator; or the name ``module:function`` of one.
+            element_spec: The spec of the results. Without it, the function is called here with the first element.
+            limits: Limits of the processes.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(1, 4).flat_map_python(lambda x: [x] * int(x))]
+            [1, 2, 2, 3, 3, 3]
         """
         from ._code import packed, unpacked
         from ._worker import described
@@ -413,18 +643,54 @@ class Dataset(GroupMethods, ImageMethods):
         return self._then(graph)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements for which a function yields true."""
+        """Keeps the elements for which a predicate is true.
+
+        Args:
+            predicate: A function of the element that returns a symbolic Boolean scalar.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(6).filter(lambda x: x % 2 == 0)]
+            [0, 2, 4]
+        """
         return self._then(self._graph.filter_expr(self._expression(predicate)))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """The elements before the first one for which a function yields false."""
+        """Yields elements up to the first for which a predicate is false.
+
+        Args:
+            predicate: A function of the element that returns a symbolic Boolean scalar.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(6).take_while(lambda x: x < 3)]
+            [0, 1, 2]
+        """
         return self._then(self._graph.take_while_expr(self._expression(predicate)))
 
     def _expression(self, function: Callable[..., Any]) -> Any:
         return _tensor.convert_to_tensor(called(function, self._graph))._expr
 
     def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
-        """The datasets that a function makes of the elements, one after the other."""
+        """Yields the elements of one dataset for each element, one dataset after the other.
+
+        Args:
+            map_func: A function of the element that returns a dataset.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.from_tensor_slices([[1, 2], [3, 4]]).flat_map(ms.Dataset.from_tensor_slices)]
+            [1, 2, 3, 4]
+        """
         return self._then(self._graph.flat_map(_body(map_func)))
 
     def interleave(
@@ -436,7 +702,24 @@ class Dataset(GroupMethods, ImageMethods):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """The datasets that a function makes of the elements, so many of them by turns."""
+        """Yields the elements of one dataset for each element, several datasets in turn.
+
+        Args:
+            map_func: A function of the element that returns a dataset.
+            cycle_length: Datasets that are open at a time; by default as many as there are processors.
+            block_length: Elements of one dataset in a turn; 1 by default.
+            num_parallel_calls: Datasets that are read ahead by threads; ``ms.AUTOTUNE`` tunes them.
+            deterministic: Whether parallel reading keeps the order; true by default.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> twice = lambda x: ms.Dataset.from_tensors(x).repeat(2)
+            >>> [int(x) for x in ms.Dataset.range(4).interleave(twice, cycle_length=2)]
+            [0, 1, 0, 1, 2, 3, 2, 3]
+        """
         length = _threads() if cycle_length is None or cycle_length == AUTOTUNE else whole(cycle_length, "cycle_length")
         block = 1 if block_length is None else whole(block_length, "block_length")
         if not block:
@@ -452,20 +735,68 @@ class Dataset(GroupMethods, ImageMethods):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """So many consecutive elements stacked along a new leading dimension."""
+        """Stacks consecutive elements along a new leading dimension.
+
+        Args:
+            batch_size: Elements of a batch.
+            drop_remainder: Whether a last batch of fewer elements is left out.
+            num_parallel_calls: Accepted as in tf.data; has no effect.
+            deterministic: Accepted as in tf.data; has no effect.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [batch.tolist() for batch in ms.Dataset.range(5).batch(2)]
+            [[0, 1], [2, 3], [4]]
+        """
         return self._then(self._graph.then("batch", size=whole(batch_size, "batch_size"), drop_remainder=bool(drop_remainder)))
 
     def unbatch(self, name: str | None = None) -> Dataset:
-        """The rows of every element."""
+        """Yields the rows of every element.
+
+        Args:
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(5).batch(2).unbatch()]
+            [0, 1, 2, 3, 4]
+        """
         return self._then(self._graph.then("unbatch"))
 
     def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False, name: str | None = None) -> Dataset:
-        """The rows of batches, cut into batches of this size, or of these sizes by turns."""
+        """Cuts the rows of batches into batches of other sizes.
+
+        Args:
+            batch_size: Rows of a batch; several sizes are used in turn.
+            drop_remainder: Whether a last batch of fewer rows is left out.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [batch.tolist() for batch in ms.Dataset.range(6).batch(2).rebatch(3)]
+            [[0, 1, 2], [3, 4, 5]]
+        """
         sizes = [batch_size] if isinstance(batch_size, int | np.integer) else list(batch_size)
         return self._then(self._graph.then("rebatch", sizes=[whole(size, "batch_size") for size in sizes], drop_remainder=bool(drop_remainder)))
 
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False, name: str | None = None) -> Dataset:
-        """So many consecutive elements; tensors whose shapes vary become ragged ones."""
+        """Stacks consecutive elements; tensors whose shapes vary become ragged tensors.
+
+        Args:
+            batch_size: Elements of a batch.
+            drop_remainder: Whether a last batch of fewer elements is left out.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.then("ragged_batch", size=whole(batch_size, "batch_size"), drop_remainder=bool(drop_remainder)))
 
     def padded_batch(
@@ -476,7 +807,23 @@ class Dataset(GroupMethods, ImageMethods):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """So many consecutive elements padded to one shape: the one given, ``None`` or -1 to the longest, or the longest."""
+        """Stacks consecutive elements, padded to one shape.
+
+        Args:
+            batch_size: Elements of a batch.
+            padded_shapes: Shapes, nested as elements are. ``None`` or -1 pads a dimension to the longest of the batch, and so does no shape.
+            padding_values: Scalars, nested as elements are; zeros and empty strings by default.
+            drop_remainder: Whether a last batch of fewer elements is left out.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> rows = ms.Dataset.range(1, 4).map_python(lambda x: np.full(int(x), x), element_spec=ms.TensorSpec((None,), ms.int64))
+            >>> next(iter(rows.padded_batch(3))).tolist()
+            [[1, 0, 0], [2, 2, 0], [3, 3, 3]]
+        """
         shapes = shapes_of(padded_shapes, self.element_spec)
         values = values_of(padding_values, self.element_spec)
         return self._then(self._graph.then("padded_batch", size=whole(batch_size, "batch_size"), shapes=shapes, values=values, drop_remainder=bool(drop_remainder)))
@@ -488,39 +835,126 @@ class Dataset(GroupMethods, ImageMethods):
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Draws from a buffer of elements: again every pass, unless ``reshuffle_each_iteration`` is false. Then all passes of what is made of
-        the dataset draw alike, so that ``take`` and ``skip`` divide it.
+        """Draws elements at random from a buffer.
+
+        Every pass draws otherwise, unless ``reshuffle_each_iteration`` is false. Then all passes of datasets made of this one draw the same, so
+        ``take`` and ``skip`` divide it into parts.
+
+        Args:
+            buffer_size: Elements in the buffer. As large as the dataset, it shuffles completely.
+            seed: The seed of the draws; with it they are the same on every worker.
+            reshuffle_each_iteration: Whether passes differ; true by default.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> sorted(int(x) for x in ms.Dataset.range(5).shuffle(5, seed=1))
+            [0, 1, 2, 3, 4]
         """
         size = whole(buffer_size, "buffer_size")
         return self._then(_drawn(self._graph.then("shuffle", buffer=size, seed=_seed(seed, reshuffle_each_iteration)), reshuffle_each_iteration))
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
-        """The dataset so many times over; without end for ``None`` or -1."""
+        """Yields the dataset several times.
+
+        Args:
+            count: Passes; ``None`` or -1 for passes without end.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(2).repeat(2)]
+            [0, 1, 0, 1]
+        """
         return self._then(self._graph.then("repeat", count=None if count is None or count < 0 else count))
 
     def take(self, count: int, name: str | None = None) -> Dataset:
-        """The first elements; all for -1."""
+        """Yields the first elements.
+
+        Args:
+            count: Elements to yield; -1 for all.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(10).take(3)]
+            [0, 1, 2]
+        """
         return self._then(self._graph.then("take", count=count)) if count >= 0 else self
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
-        """All but the first elements; none for -1."""
+        """Leaves out the first elements.
+
+        Args:
+            count: Elements to leave out; -1 for all.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(5).skip(3)]
+            [3, 4]
+        """
         return self._then(self._graph.then("skip", count=count) if count >= 0 else self._graph.then("take", count=0))
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
-        """One shard of so many. ``service.SHARD_HINT`` for the number: as the workers are."""
+        """Yields every ``num_shards``-th element.
+
+        Args:
+            num_shards: Number of shards; ``ms.service.SHARD_HINT`` for the number of workers.
+            index: Number of the shard, from 0.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(7).shard(3, 1)]
+            [1, 4]
+        """
         if num_shards == -1:
             return self._then(self._graph.then("shard", count=None, index=0, require_non_empty=False))
         return self._then(self._graph.then("shard", count=whole(num_shards, "num_shards"), index=whole(index, "index"), require_non_empty=False))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
-        """Tuples of a number and the element."""
+        """Yields tuples of a number and the element.
+
+        Args:
+            start: The first number.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [(int(i), int(x)) for i, x in ms.Dataset.range(10, 12).enumerate()]
+            [(0, 10), (1, 11)]
+        """
         return self._then(self._graph.then("enumerate", start=start))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
-        """The elements of this dataset, and then those of another.
+        """Yields the elements of this dataset, then those of another.
+
+        Args:
+            dataset: The other dataset, with the same element spec.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
 
         Raises:
-            TypeError: They are of different types.
+            TypeError: The datasets have different specs.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(2).concatenate(ms.Dataset.range(5, 7))]
+            [0, 1, 5, 6]
         """
         if not isinstance(dataset, Dataset):
             raise TypeError(f"concatenate takes another dataset, not {dataset!r}")
@@ -531,33 +965,86 @@ class Dataset(GroupMethods, ImageMethods):
             raise TypeError(f"Two datasets to concatenate have different types: {both}") from error
 
     def prefetch(self, buffer_size: int = AUTOTUNE, name: str | None = None) -> Dataset:
-        """A buffer that is filled ahead."""
+        """Computes elements before they are requested, on a thread of its own.
+
+        Args:
+            buffer_size: Elements in the buffer; ``ms.AUTOTUNE`` tunes it.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.then("prefetch", buffer=whole(_tuned(buffer_size), "buffer_size")))
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
-        """Yields the elements of the first complete pass in every pass: from memory, or from a directory.
+        """Yields the elements of the first complete pass in every pass, from memory or from a directory.
 
-        Memory is held as long as this dataset, or one made of it, is. A pass that is left before its end keeps nothing.
+        The memory is held as long as this dataset, or one made of it, exists. A pass that is left before its end keeps nothing.
+
+        Args:
+            filename: The directory; empty for memory.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
         """
         path = path_of(filename)
         kept = self._graph.then("cache", path=path, bytes_max=0) if path else self._graph.then("cache", path=None)
         return self._then(kept)
 
     def snapshot(self, path: str | os.PathLike[str], compression: str = "AUTO", name: str | None = None) -> Dataset:
-        """The elements as they were when first read, from files. ``compression``: ``AUTO``, ``LZ4``, ``GZIP`` or ``NONE``."""
+        """Writes the elements of the first pass to files, and reads later passes from them.
+
+        Args:
+            path: The directory. A dataset with another definition gets a folder of its own in it.
+            compression: ``AUTO``, ``LZ4``, ``GZIP`` or ``NONE``.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+        """
         packing = {"AUTO": "lz4", "SNAPPY": "lz4"}.get(compression, str(compression).lower())
         return self._then(self._graph.snapshot(path_of(path), packing))
 
     def unique(self, name: str | None = None) -> Dataset:
-        """The first of equal elements."""
+        """Yields the first of equal elements.
+
+        Args:
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.from_tensor_slices([1, 2, 1, 3]).unique()]
+            [1, 2, 3]
+        """
         return self._then(self._graph.then("unique"))
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
-        """Leaves out elements that fail."""
+        """Leaves out elements that fail.
+
+        Args:
+            log_warning: Whether each failure is logged.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.then("ignore_errors", log_warning=bool(log_warning)))
 
     def on_error(self, policy: str) -> Dataset:
-        """What becomes of elements that fail up to here: ``raise``, ``skip``, ``retry:n``, or ``retry:n,skip``."""
+        """Sets the treatment of elements that fail, for all operations up to here.
+
+        Args:
+            policy: ``raise``, ``skip``, ``retry:n``, or ``retry:n,skip``.
+
+        Returns:
+            The new dataset.
+
+        Raises:
+            ValueError: The policy is unknown.
+        """
         words = policy.split(",")
         retries = next((int(word.removeprefix("retry:")) for word in words if word.startswith("retry:")), 0)
         if not all(word in ("raise", "skip") or word.startswith("retry:") for word in words):
@@ -565,16 +1052,35 @@ class Dataset(GroupMethods, ImageMethods):
         return self._then(self._graph.on_error(retries, "skip" in words))
 
     def assert_cardinality(self, expected_cardinality: int) -> Dataset:
-        """States how many elements there are; that there are others is an error."""
+        """States the number of elements. Reading another number is an error.
+
+        Args:
+            expected_cardinality: The number, or ``ms.INFINITE_CARDINALITY``.
+
+        Returns:
+            The new dataset.
+        """
         count = None if expected_cardinality == INFINITE_CARDINALITY else expected_cardinality
         return self._then(self._graph.then("assert_cardinality", count=count))
 
     def with_options(self, options: Options, name: str | None = None) -> Dataset:
-        """Says how everything up to here is executed."""
+        """Sets how all operations up to here are executed.
+
+        Args:
+            options: The options; those that are not set stay as they are.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+        """
         return self._made(optioned(self._graph, options), self._options.merge(options))
 
     def options(self) -> Options:
-        """How it is executed. What is changed in them holds for this dataset and all that are made of it from then on."""
+        """The options of the execution.
+
+        Returns:
+            The options. Changing them changes this dataset, and all that are made of it from then on.
+        """
         return self._options
 
     @property
@@ -583,7 +1089,14 @@ class Dataset(GroupMethods, ImageMethods):
         return self._graph if self._options == Options() else optioned(self._graph, self._options)
 
     def split_size(self, positions: int) -> Dataset:
-        """Deals sources out to workers in splits of so many positions."""
+        """Sets how many positions of a source a worker leases at a time.
+
+        Args:
+            positions: Positions of a split, 1 to 4096.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.split_size(whole(positions, "positions")))
 
 

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from . import _draws
-from ._millstream import Graph
 from ._code import Limits, Shelf, packed, unpacked
 from ._dataset import AUTOTUNE, Dataset
-from .errors import InvalidArgumentError
-from .service import ShardingPolicy, _policy
-from .service import distribute as _distribute
+from ._millstream import Graph
 from ._spec import plain
 from ._structure import Stack
 from ._worker import array_of_torch, described
+from .errors import InvalidArgumentError
+from .service import ShardingPolicy, _policy
+from .service import distribute as _distribute
 
 __all__ = ["distribute", "from_python"]
 
@@ -92,8 +92,18 @@ class Fetch:
         return self.drawn(indices, None if self.millstream_seed is None or told is None else _draws.base(self.millstream_seed, told[0]))
 
     def drawn(self, indices: Any, base: int | None, by_place: bool = False) -> Any:
-        """The sample or batch, whose samples draw from ``base`` and index, and from the place in the batch where one may come twice;
-        without a base from the generators as they are.
+        """Returns the sample or batch.
+
+        Samples draw from ``base`` and their index, and from the place in the batch where an index may come twice. Without a base they draw from the
+        generators as they are.
+
+        Args:
+            indices: An index, or those of a batch.
+            base: The seed that draws are mixed from.
+            by_place: Whether the place in the batch counts.
+
+        Returns:
+            The sample, or what the collation makes of the batch.
         """
         if not self.is_batched:
             if base is not None:
@@ -274,7 +284,23 @@ def from_python(
     limits: Limits | None = None,
     shelf: Shelf | None = None,
 ) -> Dataset:
-    """A dataset of Python's own: see ``distribute``, whose workers it is for. What is large goes to the ``shelf``, if there is one."""
+    """Makes the dataset of ``distribute`` without a service.
+
+    Args:
+        x: The dataset, loader or iterable.
+        batch_size: The samples of a batch.
+        shuffle: Whether the order differs from epoch to epoch.
+        drop_last: Whether a last batch that is not full is left out.
+        collate_fn: The function that makes a batch.
+        seed: The seed of order and draws.
+        element_spec: The spec of an element.
+        num_parallel_calls: The number of Python processes of a worker.
+        limits: Limits of the processes.
+        shelf: The place for large data, if workers can read it.
+
+    Returns:
+        The new dataset.
+    """
     loader = _Loader(x, batch_size, shuffle, drop_last, collate_fn, limits or Limits())
     if not is_indexed(loader.dataset):
         return _iterated(loader, element_spec, shelf, seed)

@@ -13,10 +13,10 @@ from typing import Any
 
 from ._composites import Ragged
 from ._dataset import Dataset
-from .errors import OutOfRangeError
 from ._optional import Optional
 from ._options import AutoShardPolicy
 from ._spec import TensorSpec
+from .errors import OutOfRangeError
 
 __all__ = [
     "DistributedDataset",
@@ -87,10 +87,16 @@ class InputContext:
     num_replicas_in_sync: int = 1
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """The rows that a replica gets of a global batch.
+        """Divides a global batch size by the number of replicas.
+
+        Args:
+            global_batch_size: Rows of a step over all replicas.
+
+        Returns:
+            The rows of one replica.
 
         Raises:
-            ValueError: The replicas cannot have equally many.
+            ValueError: The replicas cannot have equally many rows.
         """
         if global_batch_size % self.num_replicas_in_sync:
             raise ValueError(
@@ -139,9 +145,10 @@ class PerReplicaSpec:
 
 
 class DistributedDataset:
-    """What is read step by step by all replicas of this trainer. It can be iterated over, several times, and says its
-    ``element_spec``; a step is nested as elements of the dataset are, with a ``PerReplica`` in each leaf. For one replica
-    it is the element itself.
+    """A dataset that all replicas of this trainer read step by step.
+
+    It can be iterated over several times, and has an ``element_spec``. A step is nested as elements of the dataset are, with a ``PerReplica``
+    in each leaf. For one replica it is the element itself.
     """
 
     def __init__(self, element_spec: Any, steps: Callable[[], Iterator[Any]]) -> None:
@@ -176,10 +183,13 @@ class DistributedIterator:
         return next(self._steps)
 
     def get_next(self) -> Any:
-        """The next step.
+        """Reads the next step.
+
+        Returns:
+            The values of the step, a ``PerReplica`` in each leaf.
 
         Raises:
-            OutOfRangeError: There is none.
+            OutOfRangeError: The dataset has ended.
         """
         step = next(self._steps, _END)
         if step is _END:
@@ -187,7 +197,11 @@ class DistributedIterator:
         return step
 
     def get_next_as_optional(self) -> Optional[Any]:
-        """The next step, or that there is none."""
+        """Reads the next step, if there is one.
+
+        Returns:
+            An ``Optional`` of the step.
+        """
         step = next(self._steps, _END)
         return Optional.empty() if step is _END else Optional.from_value(step)
 
@@ -195,8 +209,9 @@ class DistributedIterator:
 def batch_sizes_for_worker(
     global_batch_size: int, num_workers: int, num_replicas_per_worker: int, worker_index: int
 ) -> list[int]:
-    """The sizes that a worker's batches are cut into by turns, so that all replicas of all workers together take one global
-    batch a step, and no two of them differ by more than a row.
+    """Returns the sizes that a worker's batches are cut into, in turn.
+
+    All replicas of all workers together take one global batch a step, and no two of them differ by more than a row.
     """
     parts = num_workers * num_replicas_per_worker
     size, larger = divmod(global_batch_size, parts)
@@ -215,23 +230,27 @@ def distribute_dataset(
 ) -> DistributedDataset:
     """Splits global batches among the replicas of a trainer: upstream's ``experimental_distribute_dataset``.
 
-    The dataset is batched by the number of rows that all replicas take in a step. Where it ends in ``batch``, or in
-    operations behind that which leave rows alone, parts are those of upstream: at most a row apart, and of the rows at the
-    end the first replicas get their full part and the last ones none, as empty arrays. Elsewhere every batch is cut into equal
-    parts, of which the last may be smaller. With ``drop_remainder`` a step that is not full is dropped.
+    The dataset's batches have the rows of all replicas in a step. If the dataset ends in ``batch``, or in operations that leave rows alone after
+    it, parts are those of upstream: sizes differ by at most one row, and at the end the first replicas get full parts and the last ones empty
+    arrays. Otherwise every batch is cut into equal parts, of which the last may be smaller. With ``drop_remainder`` an incomplete step is dropped.
 
-    Among several workers it is divided as ``Options.experimental_distribute.auto_shard_policy`` says: by files, or each
-    computes all of it and keeps its elements; not at all if it is read of a job of a service that has a name, since workers share it.
-    Workers are not told of each other's ends.
+    Several trainers divide the dataset as ``Options.experimental_distribute.auto_shard_policy`` says: by files, or each computes all of it and
+    keeps its elements. A dataset that reads a named job is not divided, because trainers share the job. Trainers do not know of each other's
+    ends.
 
     Args:
-        replicas: How many there are in this trainer, or what they are.
-        num_workers: How many trainers there are; each has as many replicas.
-        worker_index: Which of them this one is.
+        dataset: A dataset of global batches.
+        replicas: The number of replicas of this trainer, or the replicas themselves.
+        options: Options of the input.
+        num_workers: The number of trainers, which have equally many replicas.
+        worker_index: The number of this trainer, from 0.
+
+    Returns:
+        The distributed dataset.
 
     Raises:
-        ValueError: The options are for functions, or there is no such worker.
-        InvalidArgumentError: The dataset cannot be divided as is wanted.
+        ValueError: The options are for functions, or there is no such trainer.
+        InvalidArgumentError: The dataset cannot be divided as requested.
     """
     options = options or InputOptions()
     if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
@@ -257,9 +276,19 @@ def distribute_datasets_from_function(
     num_workers: int = 1,
     worker_index: int = 0,
 ) -> DistributedDataset:
-    """What a function makes for this trainer, or for each of its replicas, batched by the rows of a replica.
+    """Calls a function for the dataset of this trainer, or of each replica, batched by the rows of a replica.
 
-    Nothing is split or divided: that is the function's business, which is told by its ``InputContext`` who it is called for.
+    Nothing is split or divided: the function does so by its ``InputContext``.
+
+    Args:
+        dataset_fn: A function of an ``InputContext`` that returns a dataset.
+        replicas: The number of replicas of this trainer, or the replicas themselves.
+        options: Options of the input.
+        num_workers: The number of trainers.
+        worker_index: The number of this trainer, from 0.
+
+    Returns:
+        The distributed dataset.
     """
     options = options or InputOptions()
     count = _counted(replicas, num_workers, worker_index)
@@ -282,14 +311,33 @@ def distribute_values_from_function(
     num_workers: int = 1,
     worker_index: int = 0,
 ) -> Any:
-    """What a function makes for each replica of this trainer, with a ``PerReplica`` in each leaf."""
+    """Calls a function for the value of each replica of this trainer.
+
+    Args:
+        value_fn: A function of a ``ValueContext``.
+        replicas: The number of replicas of this trainer, or the replicas themselves.
+        num_workers: The number of trainers.
+        worker_index: The number of this trainer, from 0.
+
+    Returns:
+        The values, nested as the function's results are, a ``PerReplica`` in each leaf.
+    """
     count = _counted(replicas, num_workers, worker_index)
     contexts = [ValueContext(worker_index * count + index, num_workers * count) for index in range(count)]
     return _regrouped([value_fn(context) for context in contexts])
 
 
 def run_replicas(function: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
-    """What a function makes of each replica's values, one replica after the other, with a ``PerReplica`` in each leaf."""
+    """Calls a function with the values of each replica, one replica after the other.
+
+    Args:
+        function: The function.
+        args: Its arguments, a ``PerReplica`` or a common value each.
+        kwargs: Its arguments by name.
+
+    Returns:
+        The results, a ``PerReplica`` in each leaf.
+    """
     named = kwargs or {}
     leaves = [leaf for value in (*args, *named.values()) for leaf in _leaves(value)]
     counts = {len(leaf.values) for leaf in leaves if isinstance(leaf, PerReplica)}
@@ -308,7 +356,11 @@ def run_replicas(function: Callable[..., Any], args: Sequence[Any] = (), kwargs:
 
 
 def local_results(value: Any) -> tuple[Any, ...]:
-    """The values of the replicas of this trainer: upstream's ``experimental_local_results``."""
+    """Returns the values of this trainer's replicas: upstream's ``experimental_local_results``.
+
+    Args:
+        value: A ``PerReplica``, or one value.
+    """
     counts = {len(leaf.values) for leaf in _leaves(value) if isinstance(leaf, PerReplica)}
     if not counts:
         return (value,)

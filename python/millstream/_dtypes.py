@@ -91,10 +91,16 @@ string, bytes_ = _DTYPES["string"], _DTYPES["bytes"]
 
 
 def as_dtype(value: Any) -> DType:
-    """The dtype that a name, a numpy dtype or scalar type, or a dtype of TensorFlow or torch names.
+    """Converts to a dtype of Millstream.
+
+    Args:
+        value: A name, a numpy dtype or scalar type, or a dtype of TensorFlow or torch.
+
+    Returns:
+        The dtype.
 
     Raises:
-        TypeError: It names none.
+        TypeError: The value names no dtype.
     """
     if isinstance(value, DType):
         return value

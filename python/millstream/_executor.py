@@ -1,8 +1,7 @@
-"""A process that runs one piece of users' code for a worker: a function that is called with elements, which makes an element or an
-iterable of each, or an iterable.
+"""A process that runs one piece of user code for a worker: a function of elements, or an iterable.
 
-Started by ``foreman``, by fork or as ``python -m millstream._executor``. Whatever the code does to it, the worker sees: what it
-raises is told, and when it crashes, exits or hangs the process is replaced.
+``foreman`` starts it, by fork or as ``python -m millstream._executor``. It reports exceptions of the code to the worker, which replaces the
+process when it crashes, exits or hangs.
 """
 
 from __future__ import annotations

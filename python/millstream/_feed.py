@@ -110,9 +110,10 @@ class Registry:
 
 
 class Arenas:
-    """Memory that workers of this host share with us, as one feed uses it: registered, so that a device copies from it without the
-    processor. A tensor in each keeps it mapped for as long as it is registered. What nothing comes from any more is let go after
-    ``settle``, which waits for copies that were begun.
+    """Memory that workers of this host share with this process, registered so that a device copies from it without the processor.
+
+    A tensor in each keeps it mapped for as long as it is registered. Memory that nothing comes from any more is released after ``settle``, which
+    waits for copies that were begun.
     """
 
     def __init__(self, registry: Registry, settle: Callable[[], None]) -> None:
@@ -334,16 +335,23 @@ def _mapped(value: Any, lane: Lane, tensors: list[Any]) -> Any:
 
 
 def feed(elements: Iterable[Any], device: Any = "cuda", *, depth: int = DEPTH) -> DeviceFeed:
-    """The elements of a dataset, or of any iterable of tensors of torch, with their tensors on a device.
+    """Copies the tensors of elements to a device while it computes.
 
-    ``depth`` elements are on their way or wait there while the device computes, and no more: each is copied on a stream of its own, and the
-    stream that is current when it is asked for waits for that copy alone. Memory of workers on this host is registered with the device,
-    once for all feeds that read it at a time, and read from where it lies. A worker has new memory for each pass; that of a pass that has
-    ended is let go when the feed ends, or ``IDLE_AFTER`` tensors later when it meets other memory. What operations behind ``distribute``
-    made, in this process, goes through pinned buffers. Text stays Python's. ``device="cpu"`` does the same without a device.
+    At most ``depth`` elements are on their way or wait there. Each is copied on a stream of its own, and the stream that is current at the
+    request waits for that copy alone. Memory that workers of this host share is registered with the device, once for all feeds, and copied from
+    where it lies; it is released when the feed ends, or after ``IDLE_AFTER`` tensors of other memory. Elements that operations after
+    ``distribute`` computed go through pinned buffers. Text stays in Python.
+
+    Args:
+        elements: A dataset, a loader, or an iterable of torch tensors.
+        device: A torch device. ``"cpu"`` does the same without a device.
+        depth: Elements ahead of the program.
+
+    Returns:
+        An iterable of the elements with their tensors on the device.
 
     Raises:
-        InvalidArgumentError: ``depth`` is none.
+        InvalidArgumentError: ``depth`` is less than 1.
     """
     from ._dataset import Dataset
 

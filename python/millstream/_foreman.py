@@ -1,9 +1,9 @@
-"""The process that starts and ends the processes of one piece of code: ``python -m millstream._foreman PARENT [SCRATCH READABLE...]``.
-With a folder for scratch files it confines itself and them: see ``isolation``.
+"""The process that starts and ends the executors of one piece of code: ``python -m millstream._foreman PARENT [SCRATCH READABLE...]``.
 
-It imports what the code names, so that its children need not, and starts them by fork while it has one thread; else as new processes,
-since a fork of several threads may hang. It talks to its worker over what was its standard input, ends when that does, and takes
-its children along. Nothing of the user's runs in it but imports.
+With a folder for scratch files it confines itself and its executors: see ``isolation``. It imports the modules that the code names, so its
+children need not. It starts them by fork while it has one thread, and otherwise as new processes, because a fork of several threads may hang.
+It talks to its worker over the socket that was its standard input, and ends with it and with all children. Of the user's code only imports
+run in it.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ._millstream import Graph
 from ._code import packed
 from ._composites import Ragged, Sparse
 from ._dtypes import as_dtype
+from ._millstream import Graph
 from ._spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec, plain
 
 __all__ = ["generated", "yielded"]

@@ -10,13 +10,13 @@ import numpy as np
 
 from . import _tensor
 from ._arguments import seed_of, whole
-from .errors import UnimplementedError
 from ._structure import constants
 from ._tensor import Tensor, applied, argument, arguments
+from .errors import UnimplementedError
 
 if TYPE_CHECKING:
-    from ._millstream import Graph
     from ._dataset import Dataset
+    from ._millstream import Graph
 
 __all__ = ["GroupMethods", "Windows"]
 
@@ -37,7 +37,23 @@ class GroupMethods:
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Windows:
-        """Windows of consecutive elements: datasets, which ``flat_map`` makes elements of."""
+        """Groups consecutive elements into windows, which are datasets; ``flat_map`` turns them into elements.
+
+        Args:
+            size: Elements of a window.
+            shift: Elements between the starts of two windows; ``size`` by default.
+            stride: Elements between two elements of a window.
+            drop_remainder: Whether windows of fewer elements are left out.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The windows.
+
+        Example:
+            >>> windows = ms.Dataset.range(5).window(2, drop_remainder=True)
+            >>> [batch.tolist() for batch in windows.flat_map(lambda window: window.batch(2))]
+            [[0, 1], [2, 3]]
+        """
         return Windows(self._graph, self._then, size, size if shift is None else shift, stride, drop_remainder)
 
     def group_by_window(
@@ -48,11 +64,25 @@ class GroupMethods:
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Collects elements by key, and yields the dataset that ``reduce_func`` makes of each window of one key: of ``window_size``
-        elements, or of as many as ``window_size_func`` makes of the key.
+        """Collects elements by key, and yields the dataset that a function returns for each window of one key.
+
+        Args:
+            key_func: A function of the element that returns its key, an ``int64`` scalar.
+            reduce_func: A function of the key and the window that returns a dataset.
+            window_size: Elements of a window.
+            window_size_func: A function of the key that returns the elements of its windows.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
 
         Raises:
-            ValueError: Neither says how many, or both do.
+            ValueError: Neither or both of the sizes are given.
+
+        Example:
+            >>> grouped = ms.Dataset.range(6).group_by_window(lambda x: x % 2, lambda key, rows: rows.batch(3), 3)
+            >>> [batch.tolist() for batch in grouped]
+            [[0, 2, 4], [1, 3, 5]]
         """
         from ._dataset import Dataset
 
@@ -83,12 +113,27 @@ class GroupMethods:
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Batches of elements of similar length: bucket 0 has those below the first boundary, each further one those from its boundary
-        on. ``padded_shapes`` and ``padding_values`` are those of ``padded_batch``.
+        """Batches elements of similar length.
+
+        Bucket 0 has the elements shorter than the first boundary; each further bucket has those from its boundary on.
+
+        Args:
+            element_length_func: A function of the element that returns its length.
+            bucket_boundaries: The boundaries, rising.
+            bucket_batch_sizes: The batch size of each bucket, one more than there are boundaries.
+            padded_shapes: Shapes, as for ``padded_batch``.
+            padding_values: Values, as for ``padded_batch``.
+            pad_to_bucket_boundary: Whether batches are padded to one less than the bucket's upper boundary.
+            no_padding: Whether elements are batched without padding.
+            drop_remainder: Whether batches of fewer elements are left out.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
 
         Raises:
-            ValueError: Boundaries do not rise, or there are not as many batch sizes as buckets.
-            UnimplementedError: ``padded_shapes`` or ``padding_values`` beside what they are not known to go with.
+            ValueError: The boundaries do not rise, or there are not as many batch sizes as buckets.
+            UnimplementedError: ``padded_shapes`` or ``padding_values`` is combined with arguments that it does not fit.
         """
         length = _number(element_length_func)
         boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
@@ -127,7 +172,18 @@ class GroupMethods:
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Tuples of class and element, so many dropped that classes are as frequent as is wanted."""
+        """Drops elements until their classes are as frequent as requested; yields tuples of class and element.
+
+        Args:
+            class_func: A function of the element that returns its class, from 0.
+            target_dist: The wanted share of each class.
+            initial_dist: The present share of each class; estimated by default.
+            seed: The seed of the draws.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+        """
         initial = None if initial_dist is None else [float(share) for share in initial_dist]
         target = [float(share) for share in target_dist]
         return self._then(self._graph.rejection_resample(_number(class_func), target, initial, seed_of(seed)))
@@ -139,9 +195,23 @@ class GroupMethods:
         use_default_device: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """What a function makes of a state and each element: a pair of the next state and what is yielded.
+        """Computes each element from a state and the input's element.
 
-        The function is called once, as that of ``map``; the state keeps its structure and types. A shape that grows is found.
+        The function is called once, as that of ``map`` is. The state keeps its structure and dtypes; a shape may grow.
+
+        Args:
+            initial_state: The first state.
+            scan_func: A function of a state and an element that returns the next state and the element to yield.
+            use_default_device: Accepted as in tf.data; has no effect.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Example:
+            >>> sums = ms.Dataset.range(4).scan(np.int64(0), lambda state, x: (state + x, state + x))
+            >>> [int(x) for x in sums]
+            [0, 1, 3, 6]
         """
         described, data = constants(initial_state)
 
@@ -172,10 +242,16 @@ class Windows:
         self._window = (size, shift, stride, drop_remainder)
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
-        """The datasets that a function makes of the windows, one after the other.
+        """Yields the elements of one dataset for each window.
 
-        Of tuples it is called with a dataset for each component, as in TensorFlow, or, if it takes one argument, with one dataset of the
-        tuples. Of dicts it is called with a dataset of them, of which ``window["name"]`` is that of one component.
+        For windows of tuples the function is called with a dataset for each component, as in TensorFlow; or, if it takes one argument, with one
+        dataset of tuples. For windows of dicts it is called with one dataset, in which ``window["name"]`` is the dataset of a component.
+
+        Args:
+            map_func: A function of the window that returns a dataset.
+
+        Returns:
+            The new dataset.
         """
         from ._dataset import Dataset
         from ._windows import Window

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._arguments import seed_of
-from .errors import InvalidArgumentError
 from ._options import skips_errors
+from .errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from ._millstream import Graph
     from ._dataset import Dataset
+    from ._millstream import Graph
 
 __all__ = ["ImageMethods"]
 
@@ -41,7 +41,16 @@ class ImageMethods:
     def decode_image(
         self, component: str = "", *, channels: int | None = None, on_error: str = "raise"
     ) -> Dataset:
-        """Decodes JPEG, PNG or WebP to ``uint8`` of height, width and channels."""
+        """Decodes JPEG, PNG or WebP to ``uint8`` of height, width and channels.
+
+        Args:
+            component: The component with the bytes; empty if the element is the bytes.
+            channels: 1, 3 or 4; by default those of the image.
+            on_error: ``"raise"`` or ``"skip"``, for images that cannot be decoded.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.decode_image(component, channels, skips_errors(on_error)))
 
     def resize(
@@ -52,25 +61,73 @@ class ImageMethods:
         method: str = "bilinear",
         antialias: bool = True,
     ) -> Dataset:
-        """Resizes to height and width: ``nearest``, ``bilinear``, ``bicubic``, ``area`` or ``lanczos3``."""
+        """Resizes an image.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            size: Height and width.
+            method: ``nearest``, ``bilinear``, ``bicubic``, ``area`` or ``lanczos3``.
+            antialias: Whether to filter when shrinking.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.resize(component, *_size(size), method, antialias))
 
     def crop(self, component: str, top: int, left: int, height: Size, width: int | None = None) -> Dataset:
-        """A part that lies within every picture. Its size is ``(height, width)``, or two numbers."""
+        """Crops a fixed part, which must lie within every image.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            top: The first row.
+            left: The first column.
+            height: Rows, or ``(height, width)``.
+            width: Columns.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.crop(component, top, left, *_size(height, width)))
 
     def central_crop(self, component: str, fraction: float) -> Dataset:
-        """The middle: a part of each side."""
+        """Crops the middle of an image.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            fraction: The part of each side to keep, up to 1.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.central_crop(component, fraction))
 
     def center_crop(self, component: str, height: Size, width: int | None = None) -> Dataset:
-        """The middle, of the size ``(height, width)``, or of two numbers."""
+        """Crops the middle of an image to a size.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            height: Rows, or ``(height, width)``.
+            width: Columns.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.center_crop(component, *_size(height, width)))
 
     def random_crop(
         self, component: str, height: Size, width: int | None = None, seed: int | None = None
     ) -> Dataset:
-        """A part at a random place, of the size ``(height, width)``, or of two numbers."""
+        """Crops a part at a random place.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            height: Rows, or ``(height, width)``.
+            width: Columns.
+            seed: The seed of the draws.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.random_crop(component, *_size(height, width), seed_of(seed)))
 
     def random_resized_crop(
@@ -82,40 +139,117 @@ class ImageMethods:
         ratio: tuple[float, float] = (3 / 4, 4 / 3),
         seed: int | None = None,
     ) -> Dataset:
-        """A random part, resized."""
+        """Crops a random part and resizes it.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            size: Height and width of the result.
+            scale: The part's share of the image's area.
+            ratio: The part's aspect ratio, width by height.
+            seed: The seed of the draws.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.random_resized_crop(component, _size(size), scale, ratio, seed_of(seed)))
 
     def flip_left_right(self, component: str = "") -> Dataset:
-        """Mirrored."""
+        """Mirrors an image.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.flip(component, "left_right", False, None))
 
     def flip_up_down(self, component: str = "") -> Dataset:
-        """Upside down."""
+        """Turns an image upside down.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.flip(component, "up_down", False, None))
 
     def random_flip_left_right(self, component: str = "", seed: int | None = None) -> Dataset:
-        """Every other one mirrored, by chance."""
+        """Mirrors every other image, by chance.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            seed: The seed of the draws.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.flip(component, "left_right", True, seed_of(seed)))
 
     def random_flip_up_down(self, component: str = "", seed: int | None = None) -> Dataset:
-        """Every other one upside down, by chance."""
+        """Turns every other image upside down, by chance.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            seed: The seed of the draws.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.flip(component, "up_down", True, seed_of(seed)))
 
     def color_jitter(
         self, component: str, *, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None,
         seed: int | None = None,
     ) -> Dataset:
-        """Colours changed by chance, each within a range."""
+        """Changes the colours at random, each property within a range.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            brightness: A range of factors ``(low, high)``, or ``x`` for ``(1 - x, 1 + x)``.
+            contrast: A range of factors, as ``brightness``.
+            saturation: A range of factors, as ``brightness``.
+            hue: A range of turns of the colour circle ``(low, high)``, or ``x`` for ``(-x, x)``.
+            seed: The seed of the draws.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.color_jitter(component, brightness, contrast, saturation, hue, seed_of(seed)))
 
     def normalize(self, component: str, mean: list[float], std: list[float]) -> Dataset:
-        """``(value / 255 - mean) / std`` as ``float32``, with one of each a channel, or one for all."""
+        """Computes ``(value / 255 - mean) / std`` as ``float32``.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            mean: A mean for each channel, or one for all.
+            std: A standard deviation for each channel, or one for all.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.normalize(component, list(mean), list(std)))
 
     def rgb_to_grayscale(self, component: str = "", channels: int = 1) -> Dataset:
-        """Without colours."""
+        """Removes the colours.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+            channels: Equal channels of the result, 1 or 3.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.rgb_to_grayscale(component, channels))
 
     def hwc_to_chw(self, component: str = "") -> Dataset:
-        """With the channels first, as torch wants them."""
+        """Puts the channels first, as torch expects them.
+
+        Args:
+            component: The component of the image; empty if the element is the image.
+
+        Returns:
+            The new dataset.
+        """
         return self._then(self._graph.hwc_to_chw(component))

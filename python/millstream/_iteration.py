@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from ._millstream import Elements
-from .errors import CancelledError, DeadlineExceededError
 from ._feed import DEPTH, DeviceFeed
+from ._millstream import Elements
 from ._steps import Steps
+from .errors import CancelledError, DeadlineExceededError
 
 if TYPE_CHECKING:
     from ._loader import DataLoader

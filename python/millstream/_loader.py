@@ -18,7 +18,6 @@ from typing import Any
 
 from ._dataset import Dataset
 from ._distribute import collate_of, default_collate, draws_all
-from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from ._feed import Lane, lane_of
 from ._iteration import END, LoaderIterator
 from ._loading import Loading, StreamLoading, loading_of
@@ -26,8 +25,9 @@ from ._notices import warn_of_loss
 from ._output import taker
 from ._positions import Delivered
 from ._ranks import Rank, rank
-from .service import ON_LOST
 from ._steps import Steps
+from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError
+from .service import ON_LOST
 
 __all__ = ["DataLoader", "wrap"]
 
@@ -312,7 +312,11 @@ class DataLoader:
     # Where it is.
 
     def set_epoch(self, epoch: int) -> None:
-        """The epoch that the next iterator reads. Nothing if that is so already; another epoch begins at its beginning."""
+        """Chooses the epoch that the next iterator reads. It begins at its beginning, unless it is being read.
+
+        Args:
+            epoch: The number of the epoch, from 0.
+        """
         if self._has_begun and not self._is_finished and epoch == self._epoch:
             # Whoever reads it goes on; the next one begins it again.
             self._wanted = None if self._prefetched is not None else epoch
@@ -320,11 +324,18 @@ class DataLoader:
             self._restored(epoch, 0, [])
 
     def state_dict(self, *, behind: int = 0) -> dict[str, Any]:
-        """Where it is, as a few plain numbers: after the batch that was delivered last, or ``behind`` batches before, for
-        whoever looks ahead. The same on all trainers where batches come in order; else it says which trainer's it is.
+        """The position, as a few plain numbers: after the batch that was delivered last.
+
+        It is the same on all trainers if batches come in order. Otherwise it names its trainer.
+
+        Args:
+            behind: Batches before the last one, for trainers that prefetch.
+
+        Returns:
+            A dict that JSON can hold.
 
         Raises:
-            InvalidArgumentError: So many batches were not delivered in order.
+            InvalidArgumentError: That many batches were not delivered in order.
         """
         ahead, step = self._delivered.ahead, self._delivered.first
         if behind:
@@ -345,14 +356,18 @@ class DataLoader:
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any], *, strict: bool = True) -> None:
-        """Goes on after the batch that was delivered last when the state was taken. Nothing is read before the next batch.
+        """Continues after the batch that was delivered last when the state was taken. Nothing is read before the next batch.
 
-        Of datasets by index no sample is computed again or left out. What can only be iterated over is computed again up to the
-        position, without being handed over. ``strict=False`` takes a state of another dataset or order, whatever that means.
+        For a dataset by index, no sample is computed again or left out. An iterable dataset is computed again up to the position, without
+        delivering the elements.
+
+        Args:
+            state_dict: A state of ``state_dict``.
+            strict: Whether a state of another dataset or order is refused.
 
         Raises:
-            InvalidArgumentError: The state is of another version, seed, size or trainer; it says which and both values.
-            FailedPreconditionError: The order in which batches come is not the same twice.
+            InvalidArgumentError: The state has another version, seed, size or trainer; the message has both values.
+            FailedPreconditionError: The order of batches is not the same in every run.
         """
         if state_dict.get("version") != STATE_VERSION:
             raise InvalidArgumentError(
@@ -390,14 +405,25 @@ class DataLoader:
     # The rest of what is expected.
 
     def stats(self) -> dict[str, Any]:
-        """What was measured of the latest epoch: whether the trainer, the network or the workers are the bottleneck."""
+        """Measurements of the latest epoch.
+
+        Returns:
+            The bottleneck (trainer, network or workers) with rates, waits and transports.
+        """
         if self._reading is not None:
             self._measured = self._reading.stats()
         return {**self._measured, "epoch": self._epoch, "step": self.step}
 
     @contextlib.contextmanager
     def profile(self, path: str | Path) -> Iterator[None]:
-        """Writes how long each batch was waited for and worked on within the block, for viewers of Chrome's traces."""
+        """Records how long the program waited for each batch and worked on it, in the form of Chrome's trace viewers.
+
+        Args:
+            path: The file to write when the block ends.
+
+        Returns:
+            A context manager for the block to record.
+        """
         events: list[dict[str, Any]] = []
         self._profiled = events
         try:
@@ -491,9 +517,14 @@ class _Stub:
 
 
 def wrap(x: Any, **arguments: Any) -> DataLoader:
-    """A loader of what a program has already: a ``DataLoader`` of torch, whose arguments are taken over, or any dataset.
+    """Makes a loader of a loader or dataset that a program has already.
 
-    ``arguments`` are those of ``DataLoader``, and win.
+    Args:
+        x: A torch ``DataLoader``, whose arguments are taken over, or any dataset.
+        **arguments: Arguments of ``ms.DataLoader``, which replace those of ``x``.
+
+    Returns:
+        The loader.
     """
     if isinstance(x, DataLoader | str) or not all(hasattr(x, name) for name in ("dataset", "collate_fn", "batch_sampler")):
         return DataLoader(x, **{"batch_size": None, **arguments})

@@ -9,26 +9,26 @@ import contextlib
 import copy
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from . import _draws
-from ._millstream import Graph
 from ._code import Held, Limits, Shelf, packed
 from ._dataset import Dataset
 from ._distribute import Fetch, Iterate, check_iterable, is_indexed, loose, varying
-from .errors import InvalidArgumentError
 from ._local import LocalService
+from ._millstream import Graph
 from ._plan import IndexPlan, ListedPlan, Plan
 from ._positions import Delivered
 from ._ranks import Rank
-from .service import ShardingPolicy, distribute, distribute_steps, is_of_this_host
 from ._spec import dressed, plain
 from ._stateful import IterablePass, probed
 from ._steps import OrderedSteps, Steps
 from ._worker import described
+from .errors import InvalidArgumentError
+from .service import ShardingPolicy, distribute, distribute_steps, is_of_this_host
 
 __all__ = ["IndexedLoading", "IterableLoading", "Loading", "StreamLoading", "loading_of"]
 
@@ -486,8 +486,9 @@ class StreamLoading:
 
 
 class IterableLoading(StreamLoading):
-    """What can only be iterated over, in this process or in ``processes`` of each worker. Those that shuffle by an epoch that they are
-    told are told it.
+    """Iterable datasets, read in this process or in ``processes`` of each worker.
+
+    A dataset that shuffles by its epoch is told the epoch.
     """
 
     def __init__(

@@ -23,23 +23,37 @@ class Optional(Generic[T]):
 
     @staticmethod
     def from_value(value: T) -> Optional[T]:
-        """One with a value."""
+        """Wraps a value.
+
+        Args:
+            value: The value.
+
+        Returns:
+            An ``Optional`` with the value.
+        """
         return Optional(value)
 
     @staticmethod
     def empty(element_spec: Any = None) -> Optional[Any]:
-        """One without."""
+        """Makes an ``Optional`` without a value.
+
+        Args:
+            element_spec: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The empty ``Optional``.
+        """
         return Optional()
 
     def has_value(self) -> bool:
-        """Whether there is a value."""
+        """Returns whether there is a value."""
         return self._value is not _NOTHING
 
     def get_value(self) -> T:
-        """The value.
+        """Returns the value.
 
         Raises:
-            InvalidArgumentError: There is none.
+            InvalidArgumentError: There is no value.
         """
         if self._value is _NOTHING:
             raise InvalidArgumentError("the Optional has no value: ask has_value() first")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -98,7 +97,14 @@ class Options:
         object.__setattr__(self, name, value)
 
     def merge(self, options: Options) -> Options:
-        """These options, and what the others say where they say something."""
+        """Combines two sets of options.
+
+        Args:
+            options: Options that replace these where they are set.
+
+        Returns:
+            The combined options.
+        """
 
         def merged(one: object, other: object) -> dict[str, object]:
             names = [field.name for field in dataclasses.fields(one)]  # type: ignore[arg-type]

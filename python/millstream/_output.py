@@ -27,8 +27,10 @@ class _Exported:
 
 
 class _Torch:
-    """Makes a tensor of torch of a capsule. ``exchange`` has torch's functions of C, if it has them: the extension prefers those.
-    Vectors of text are lists, as torch's own collation leaves them.
+    """Makes a torch tensor of a capsule.
+
+    ``exchange`` has torch's C functions, if it has any; the extension prefers those. Vectors of text are lists, as torch's own collation
+    leaves them.
     """
 
     lists_text = True

@@ -47,8 +47,9 @@ def _mixed(value: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
 
 
 def permuted(positions: Indices, count: int, seed: int, epoch: int) -> Indices:
-    """Where each position of a shuffled pass over ``count`` samples lies: a Feistel network over the next power of four, walked
-    until it is within. Takes no memory, however many samples there are.
+    """Returns the sample at each position of a shuffled pass over ``count`` samples.
+
+    A Feistel network over the next power of four is walked until it is within the range. It takes no memory, however many samples there are.
     """
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     mask, shift = np.uint64((1 << half) - 1), np.uint64(half)

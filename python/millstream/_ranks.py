@@ -43,13 +43,26 @@ def rank(
     *,
     replication: int = 1,
 ) -> Rank:
-    """Which trainer this is: as given, else as ``torch.distributed`` or ``jax.distributed`` say where the program has begun to run
-    with them, else as variables of torchrun, SLURM, Open MPI, JAX, ``TF_CONFIG`` or Kubernetes do.
+    """Finds which of several trainers this process is.
 
-    ``replication``: so many consecutive processes that a launcher counts are one trainer, as in tensor parallelism.
+    The arguments count first; then ``torch.distributed`` or ``jax.distributed``, if initialised; then the variables of torchrun, SLURM, Open MPI,
+    JAX, ``TF_CONFIG`` or Kubernetes.
+
+    Args:
+        dp_rank: The number of this trainer, from 0.
+        dp_size: The number of trainers.
+        environ: Variables to use instead of the process's own.
+        replication: Consecutive processes that form one trainer, as in tensor parallelism.
+
+    Returns:
+        The rank, which names its source.
 
     Raises:
-        ValueError: Only one of both is given, they contradict each other, or replicas do not come out even.
+        ValueError: Only one of both numbers is given, they contradict each other, or ``replication`` does not divide the number.
+
+    Example:
+        >>> ms.rank(1, 4).dp_size
+        4
     """
     if (dp_rank is None) != (dp_size is None):
         raise ValueError("dp_rank and dp_size belong together: give both or neither")
@@ -85,10 +98,17 @@ def _found(environ: Mapping[str, str]) -> Rank:
 
 
 def from_device_mesh(mesh: Any, dims: Sequence[str] = ("dp_replicate", "dp_shard", "dp")) -> Rank:
-    """Which trainer this is in a device mesh of torch: its place along those of the dimensions that the mesh has.
+    """Finds which trainer this process is in a device mesh of torch.
+
+    Args:
+        mesh: The mesh.
+        dims: Names of dimensions of data parallelism; those that the mesh has count.
+
+    Returns:
+        The rank.
 
     Raises:
-        ValueError: It has none of them.
+        ValueError: The mesh has none of the dimensions.
     """
     found = [name for name in dims if name in (mesh.mesh_dim_names or ())]
     if not found:

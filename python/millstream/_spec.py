@@ -24,7 +24,7 @@ class TensorShape(tuple[int | None, ...]):
         return len(self)
 
     def as_list(self) -> list[int | None]:
-        """The dimensions as a list."""
+        """Returns the dimensions as a list, ``None`` for those that vary."""
         return list(self)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from . import _draws
 from ._distribute import Iterate, varying
-from .errors import InvalidArgumentError
 from ._worker import described
+from .errors import InvalidArgumentError
 
 __all__ = ["IterablePass", "probed"]
 

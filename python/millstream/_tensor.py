@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ._millstream import Expr, Graph
 from ._dtypes import DType, as_dtype
-from .errors import InvalidArgumentError, UnimplementedError
+from ._millstream import Expr, Graph
 from ._spec import TensorShape
 from ._structure import leaf
+from .errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["Tensor", "convert_to_tensor"]
 
@@ -213,57 +213,138 @@ class Tensor:
         return self._binary("ne", other)
 
     def cast(self, dtype: Any, *, saturate: bool = False) -> Tensor:
-        """Of another dtype, as ``tf.cast``, or ``tf.saturate_cast``."""
+        """Converts to another dtype, as ``tf.cast`` or ``tf.saturate_cast``.
+
+        Args:
+            dtype: The dtype of the result.
+            saturate: Whether a value that does not fit becomes the nearest that does.
+
+        Returns:
+            The new tensor.
+        """
         return self._made(self._expr.cast(as_dtype(dtype).code, saturate))
 
     astype = cast
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """The sum along axes, or of all items."""
+        """Adds the items along axes.
+
+        Args:
+            axis: The axes; all by default.
+            keepdims: Whether the axes stay, with one item.
+
+        Returns:
+            The new tensor.
+        """
         return self._reduced("sum", axis, keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """The mean of floats."""
+        """Computes the mean of floats along axes.
+
+        Args:
+            axis: The axes; all by default.
+            keepdims: Whether the axes stay, with one item.
+
+        Returns:
+            The new tensor.
+        """
         return self._reduced("mean", axis, keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """The largest item."""
+        """Returns the largest item along axes.
+
+        Args:
+            axis: The axes; all by default.
+            keepdims: Whether the axes stay, with one item.
+        """
         return self._reduced("max", axis, keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """The smallest item."""
+        """Returns the smallest item along axes.
+
+        Args:
+            axis: The axes; all by default.
+            keepdims: Whether the axes stay, with one item.
+        """
         return self._reduced("min", axis, keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """Whether any item holds."""
+        """Returns whether any item along axes is true.
+
+        Args:
+            axis: The axes; all by default.
+            keepdims: Whether the axes stay, with one item.
+        """
         return self._reduced("any", axis, keepdims)
 
     def all(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """Whether all items hold."""
+        """Returns whether all items along axes are true.
+
+        Args:
+            axis: The axes; all by default.
+            keepdims: Whether the axes stay, with one item.
+        """
         return self._reduced("all", axis, keepdims)
 
     def clip(self, low: Any, high: Any) -> Tensor:
-        """At least ``low`` and at most ``high``."""
+        """Limits items to a range.
+
+        Args:
+            low: The least value.
+            high: The largest value.
+
+        Returns:
+            The new tensor.
+        """
         low, high = convert_to_tensor(low), convert_to_tensor(high)
         return self._made(self._expr.clip(low._expr, high._expr), low, high)
 
     def gather(self, indices: Any, axis: int = 0) -> Tensor:
-        """The items at places along an axis."""
+        """Selects items by their indices along an axis.
+
+        Args:
+            indices: Integers.
+            axis: The axis.
+
+        Returns:
+            The new tensor.
+        """
         indices = convert_to_tensor(indices)
         return self._made(self._expr.gather(indices._expr, axis), indices)
 
     def reshape(self, *shape: Any) -> Tensor:
-        """The same items in another shape, of which one size may be -1."""
+        """Arranges the items in another shape.
+
+        Args:
+            *shape: The sizes, or a sequence of them; one may be -1.
+
+        Returns:
+            The new tensor.
+        """
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return self._made(self._expr.reshape(list(sizes)))
 
     def transpose(self, *axes: Any) -> Tensor:
-        """The axes in this order, or in the reverse one."""
+        """Reorders the axes.
+
+        Args:
+            *axes: The axes in their new order, or a sequence of them; reversed by default.
+
+        Returns:
+            The new tensor.
+        """
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return self._made(self._expr.transpose(list(order or [])))
 
     def split(self, separator: str | None = None) -> Tensor:
-        """The parts of a text, between separators or white space."""
+        """Splits a text.
+
+        Args:
+            separator: The separator; white space by default.
+
+        Returns:
+            The new tensor.
+        """
         return self._made(self._expr.split(separator))
 
 

@@ -29,11 +29,10 @@ _PATIENCE_S = 0.05
 
 
 def dataset_of(elements: Callable[[], Iterable[Any]], signature: tuple[Any, ...], packed: Callable[..., Any]) -> Any:
-    """A ``tf.data.Dataset`` of what is iterated over, tuples of tensors of the ``signature``, which ``packed`` makes elements of. It fails
-    with the code of the error that the iteration raises.
+    """Returns a ``tf.data.Dataset`` of an iteration's tuples of tensors of the ``signature``, which ``packed`` turns into elements.
 
-    A wait holds a thread of the dataset's own and none that TensorFlow computes with, and is taken up again after ``_PATIENCE_S``: in between
-    TensorFlow finds out that nobody wants the element any more.
+    It fails with the code of the error that the iteration raises. A wait holds a thread of the dataset's own and none of TensorFlow's. The wait
+    is resumed after ``_PATIENCE_S``, so that TensorFlow can notice that the element is not wanted any more.
     """
     import tensorflow as tf
 

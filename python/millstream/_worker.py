@@ -59,8 +59,9 @@ def flattened(value: Any, yields: Any) -> list[Leaf]:
 
 
 def tensors(value: Any, yields: Any) -> list[Leaf]:
-    """The tensors of a result, in the order in which ``yields`` describes them: of dicts, tuples, lists, arrays, tensors of torch,
-    pictures, text and numbers.
+    """Returns the tensors of a result, in the order in which ``yields`` describes them.
+
+    A result nests dicts, tuples, lists, arrays, torch tensors, pictures, text and numbers.
 
     Raises:
         TypeError: It is nested otherwise.

@@ -18,15 +18,42 @@ from ._composites import Ragged
 from ._dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from ._dtypes import as_dtype, float32, float64, int8, int16, int32, int64, string, uint8, uint16, uint32, uint64
 from ._dtypes import bool_ as bool
-from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from ._optional import Optional
 from ._options import AutoShardPolicy, AutotuneOptions, DistributeOptions, Options, ThreadingOptions
-from .ops import abs, cast, clip_by_value, concat, exp, expand_dims, floor, gather, maximum, minimum, one_hot, pad
-from .ops import reduce_all, reduce_any, reduce_max, reduce_mean, reduce_min, reduce_sum, reshape, round, saturate_cast, sign, sqrt
-from .ops import squeeze, stack, tanh, transpose, where
 from ._spec import RaggedTensorSpec, SparseTensorSpec, TensorShape, TensorSpec
 from ._structure import leaf
 from ._tensor import Tensor
+from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from .ops import (
+    abs,
+    cast,
+    clip_by_value,
+    concat,
+    exp,
+    expand_dims,
+    floor,
+    gather,
+    maximum,
+    minimum,
+    one_hot,
+    pad,
+    reduce_all,
+    reduce_any,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_sum,
+    reshape,
+    round,
+    saturate_cast,
+    sign,
+    sqrt,
+    squeeze,
+    stack,
+    tanh,
+    transpose,
+    where,
+)
 
 __all__ = [
     "RaggedTensorSpec",
@@ -93,7 +120,16 @@ __all__ = [
 
 
 def constant(value: Any, dtype: Any = None, shape: Sequence[int] | None = None) -> Any:
-    """An array; of Python's own numbers of 32 bits."""
+    """Makes an array; Python's own numbers become 32 bits wide.
+
+    Args:
+        value: A value, or nested sequences of them.
+        dtype: The dtype of the array.
+        shape: The shape of the array.
+
+    Returns:
+        The array.
+    """
     code, dims, items = leaf(value)
     if isinstance(items, list):
         made = np.array(np.asarray(value), object)
@@ -106,12 +142,21 @@ def constant(value: Any, dtype: Any = None, shape: Sequence[int] | None = None) 
 
 
 def function(func: Callable[..., Any] | None = None, *, input_signature: Any = None) -> Callable[..., Any]:
-    """The function itself: nothing is compiled here."""
+    """Returns the function unchanged: nothing is compiled here.
+
+    Args:
+        func: The function.
+        input_signature: Accepted as in TensorFlow; has no effect.
+    """
     return (lambda inner: inner) if func is None else func
 
 
 def print(*values: Any) -> None:
-    """Arrays as they are, within tuples too."""
+    """Prints arrays as they are, also within tuples.
+
+    Args:
+        *values: The values.
+    """
     builtins.print(*(_printed(value) for value in values))
 
 
@@ -122,17 +167,31 @@ def _printed(value: Any) -> str:
 
 
 def shape(x: Any, out_type: Any = int32) -> Tensor:
-    """The sizes of a tensor of a function."""
+    """Returns the sizes of a symbolic tensor.
+
+    Args:
+        x: The tensor.
+        out_type: The dtype of the sizes.
+    """
     return ops.cast(ops.shape(x), out_type)
 
 
 def size(x: Any, out_type: Any = int32) -> Tensor:
-    """How many items it has."""
+    """Returns the number of items of a symbolic tensor.
+
+    Args:
+        x: The tensor.
+        out_type: The dtype of the number.
+    """
     return ops.cast(ops.shape(ops.reshape(x, [-1]))[0], out_type)
 
 
 def identity(x: Any) -> Any:
-    """The same."""
+    """Returns its argument.
+
+    Args:
+        x: Any value.
+    """
     return x
 
 

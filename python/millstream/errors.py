@@ -85,11 +85,11 @@ def _rebuilt(kind: type[MillstreamError], message: str, details: dict[str, Any])
 
 
 class InvalidArgumentError(MillstreamError, ValueError):
-    """What was asked for cannot be: the caller must change it."""
+    """An argument, a dataset or a file is wrong: the caller must change it."""
 
 
 class NotFoundError(MillstreamError, LookupError, FileNotFoundError):
-    """It names something that does not exist, or no longer does: a file, a dataset."""
+    """A file, dataset or job does not exist, or no longer does."""
 
 
 class FailedPreconditionError(MillstreamError, RuntimeError):
@@ -101,7 +101,7 @@ class PermissionDeniedError(MillstreamError, PermissionError):
 
 
 class UnimplementedError(MillstreamError, NotImplementedError):
-    """This version cannot do it."""
+    """This version or build cannot do what was requested."""
 
 
 class ResourceExhaustedError(MillstreamError, MemoryError):
@@ -113,7 +113,7 @@ class UnavailableError(MillstreamError, ConnectionError):
 
 
 class DeadlineExceededError(MillstreamError, TimeoutError):
-    """It took longer than the caller wanted to wait."""
+    """The operation took longer than the caller allows."""
 
 
 class AbortedError(MillstreamError, RuntimeError):
@@ -121,7 +121,7 @@ class AbortedError(MillstreamError, RuntimeError):
 
 
 class CancelledError(MillstreamError, RuntimeError):
-    """Somebody ended it."""
+    """The program or an operator ended the operation."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +160,15 @@ class DataLossError(MillstreamError, ValueError):
 
     @classmethod
     def of_splits(cls, message: str, ranges: Iterable[tuple[tuple[int, int, int, int], str, str]]) -> DataLossError:
-        """The error for splits given as places, workers and causes."""
+        """Makes the error for lost splits.
+
+        Args:
+            message: The message.
+            ranges: For each run of splits: source, repetition, first index and count; the worker; the cause.
+
+        Returns:
+            The error.
+        """
         return cls(message, lost=[LostSplits(*place, worker, cause) for place, worker, cause in ranges])
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -12,13 +12,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ._millstream import Graph
 from ._dataset import Dataset
 from ._dtypes import as_dtype
-from .errors import InvalidArgumentError
+from ._millstream import Graph
 from ._options import skips_errors
 from ._spec import plain
 from ._tensor import Tensor, convert_to_tensor
+from .errors import InvalidArgumentError
 
 __all__ = [
     "FixedLengthRecordDataset",
@@ -69,7 +69,15 @@ def _like(filenames: Any) -> str | None:
 
 
 class TFRecordDataset(Dataset):
-    """The records of TFRecord files, as ``bytes``. ``compression_type``: ``""``, ``"GZIP"`` or ``"ZLIB"``."""
+    """Yields the records of TFRecord files, as ``bytes``.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
+        buffer_size: Accepted as in tf.data; has no effect.
+        num_parallel_reads: Accepted as in tf.data; has no effect.
+        name: Accepted as in tf.data; has no effect.
+    """
 
     def __init__(
         self,
@@ -83,7 +91,15 @@ class TFRecordDataset(Dataset):
 
 
 class TextLineDataset(Dataset):
-    """The lines of text files, as ``str``."""
+    """Yields the lines of text files, as ``str``.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        compression_type: Must be empty: compressed text files are not read.
+        buffer_size: Accepted as in tf.data; has no effect.
+        num_parallel_reads: Accepted as in tf.data; has no effect.
+        name: Accepted as in tf.data; has no effect.
+    """
 
     def __init__(
         self,
@@ -99,7 +115,18 @@ class TextLineDataset(Dataset):
 
 
 class FixedLengthRecordDataset(Dataset):
-    """The records of files, of so many bytes each, as ``bytes``."""
+    """Yields the records of files in which each has the same number of bytes, as ``bytes``.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        record_bytes: Bytes of a record.
+        header_bytes: Bytes before the first record.
+        footer_bytes: Bytes after the last record.
+        buffer_size: Accepted as in tf.data; has no effect.
+        compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
+        num_parallel_reads: Accepted as in tf.data; has no effect.
+        name: Accepted as in tf.data; has no effect.
+    """
 
     def __init__(
         self,
@@ -128,7 +155,20 @@ def csv(
     compression_type: str = "",
     on_error: str = "raise",
 ) -> Dataset:
-    """Dicts of the columns of CSV files, each of a dtype."""
+    """Yields dicts of the columns of CSV files.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        columns: The dtype of each column, by name.
+        defaults: The text that replaces a missing value, by name.
+        header: Whether the first row of each file has names; otherwise columns are in the order of ``columns``.
+        delimiter: The separator of fields.
+        compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
+        on_error: ``"raise"`` or ``"skip"``, for rows that cannot be read.
+
+    Returns:
+        The new dataset.
+    """
     missing = defaults or {}
     wanted = [(name, as_dtype(dtype).code, missing.get(name)) for name, dtype in columns.items()]
     return Dataset(_paths(filenames).csv(wanted, header, delimiter, compression_type, skips_errors(on_error)))
@@ -142,14 +182,35 @@ def json_lines(
     compression_type: str = "",
     on_error: str = "raise",
 ) -> Dataset:
-    """Dicts of values of JSON documents, one a line, each a ``TensorSpec``. ``defaults``: the JSON for what is missing."""
+    """Yields dicts of the values of JSON documents, one a line.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        fields: A ``TensorSpec`` for each value, by name.
+        defaults: The JSON that replaces a missing value, by name.
+        compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
+        on_error: ``"raise"`` or ``"skip"``, for lines that cannot be read.
+
+    Returns:
+        The new dataset.
+    """
     missing = defaults or {}
     wanted = [(name, plain(spec), missing.get(name)) for name, spec in fields.items()]
     return Dataset(_paths(filenames).json_lines(wanted, compression_type, skips_errors(on_error)))
 
 
 def npy(filenames: Any, element_spec: Any = None, *, whole: bool = False, on_error: str = "raise") -> Dataset:
-    """The rows of ``.npy`` files, or whole arrays."""
+    """Yields the rows of ``.npy`` files, or whole arrays.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        element_spec: The spec of an element. Without it the first file states it.
+        whole: Whether an element is a whole array.
+        on_error: ``"raise"`` or ``"skip"``, for files that cannot be read.
+
+    Returns:
+        The new dataset.
+    """
     return _arrays("npy", filenames, (), element_spec, whole, on_error)
 
 
@@ -161,7 +222,18 @@ def npz(
     whole: bool = False,
     on_error: str = "raise",
 ) -> Dataset:
-    """Dicts of the arrays of ``.npz`` files, those of ``names`` or all: row by row, or whole."""
+    """Yields dicts of the arrays of ``.npz`` files, row by row or whole.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        names: The arrays to read; all by default.
+        element_spec: The specs of the arrays. Without it the first file states them.
+        whole: Whether an element has whole arrays.
+        on_error: ``"raise"`` or ``"skip"``, for files that cannot be read.
+
+    Returns:
+        The new dataset.
+    """
     return _arrays("npz", filenames, names, element_spec, whole, on_error)
 
 
@@ -173,7 +245,18 @@ def parquet(
     batch_size: int | None = None,
     on_error: str = "raise",
 ) -> Dataset:
-    """Dicts of the columns of Parquet files: row by row, or in batches."""
+    """Yields dicts of the columns of Parquet files.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        columns: The columns to read; all by default.
+        element_spec: The specs of the columns. Without it the first file states them.
+        batch_size: Rows of an element; ``None`` yields single rows.
+        on_error: ``"raise"`` or ``"skip"``, for files that cannot be read.
+
+    Returns:
+        The new dataset.
+    """
     return _tables("parquet", filenames, columns, element_spec, batch_size, on_error)
 
 
@@ -185,12 +268,32 @@ def arrow(
     batch_size: int | None = None,
     on_error: str = "raise",
 ) -> Dataset:
-    """Dicts of the columns of Arrow IPC files and streams (Feather): row by row, or in batches."""
+    """Yields dicts of the columns of Arrow IPC files and streams (Feather).
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        columns: The columns to read; all by default.
+        element_spec: The specs of the columns. Without it the first file states them.
+        batch_size: Rows of an element; ``None`` yields single rows.
+        on_error: ``"raise"`` or ``"skip"``, for files that cannot be read.
+
+    Returns:
+        The new dataset.
+    """
     return _tables("arrow", filenames, columns, element_spec, batch_size, on_error)
 
 
 def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -> Dataset:
-    """Dicts of the columns of MosaicML's shards: of the shards named, or of those that each ``index.json`` named lists."""
+    """Yields dicts of the columns of MosaicML's shards.
+
+    Args:
+        filenames: Shards, or ``index.json`` files that list them.
+        columns: The columns to read; all by default.
+        element_spec: The specs of the columns. Without it the first shard states them.
+
+    Returns:
+        The new dataset.
+    """
     declared = _declared(element_spec)
     if isinstance(filenames, Dataset | Tensor):
         return Dataset(_paths(filenames).mds(list(columns), declared))
@@ -202,18 +305,43 @@ def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -
 
 
 def sqlite(filenames: Any, query: str, columns: dict[str, Any]) -> Dataset:
-    """Dicts of what a query of SQLite databases yields, of which each column has a dtype."""
+    """Yields dicts of the rows of a query of SQLite databases.
+
+    Args:
+        filenames: Paths of databases.
+        query: The query in SQL.
+        columns: The dtype of each column, by name.
+
+    Returns:
+        The new dataset.
+    """
     wanted = [(name, as_dtype(dtype).code, False) for name, dtype in columns.items()]
     return Dataset(_paths(filenames).sqlite(query, wanted))
 
 
 def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise") -> Dataset:
-    """Dicts of the files of samples in tar shards, as ``bytes``."""
+    """Yields dicts of the files of samples in tar shards, as ``bytes``.
+
+    Args:
+        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        fields: The extensions of a sample's files, for example ``["jpg", "cls"]``.
+        on_error: ``"raise"`` or ``"skip"``, for shards that cannot be read.
+
+    Returns:
+        The new dataset.
+    """
     return Dataset(_paths(filenames).webdataset(list(fields), skips_errors(on_error)))
 
 
 def image_folder(root: str) -> Dataset:
-    """The pictures in folders named after their classes."""
+    """Yields the images of a folder that has a folder for each class.
+
+    Args:
+        root: The folder.
+
+    Returns:
+        Dicts of ``image`` (the file's bytes), ``label`` (the class's number in order of names) and ``path``.
+    """
     return Dataset(Graph.image_folder(root))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ._millstream import Expr
 from ._dtypes import as_dtype
+from ._millstream import Expr
 from ._tensor import Tensor, convert_to_tensor
 
 __all__ = [
@@ -88,174 +88,402 @@ strings_strip = _unary("strip", "Without white space at its ends.")
 
 
 def square(x: Any) -> Tensor:
-    """The product with itself."""
+    """Multiplies a tensor by itself.
+
+    Args:
+        x: A tensor.
+
+    Returns:
+        The new tensor.
+    """
     tensor = convert_to_tensor(x)
     return tensor._binary("mul", tensor)
 
 
 def cast(x: Any, dtype: Any) -> Tensor:
-    """Of another dtype."""
+    """Converts to another dtype.
+
+    Args:
+        x: A tensor.
+        dtype: The dtype of the result.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).cast(dtype)
 
 
 def saturate_cast(x: Any, dtype: Any) -> Tensor:
-    """Of another dtype; what does not fit becomes the nearest that does."""
+    """Converts to another dtype; a value that does not fit becomes the nearest that does.
+
+    Args:
+        x: A tensor.
+        dtype: The dtype of the result.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).cast(dtype, saturate=True)
 
 
 def where(condition: Any, x: Any, y: Any) -> Tensor:
-    """Items of ``x`` where the condition holds, else of ``y``."""
+    """Selects items of ``x`` where the condition holds, else of ``y``.
+
+    Args:
+        condition: Booleans.
+        x: A tensor.
+        y: A tensor of the same dtype.
+
+    Returns:
+        The new tensor.
+    """
     truth, yes, no = convert_to_tensor(condition), convert_to_tensor(x), convert_to_tensor(y)
     return truth._made(truth._expr.if_else(yes._expr, no._expr), yes, no)
 
 
 def minimum(x: Any, y: Any) -> Tensor:
-    """The smaller of both, item by item."""
+    """Returns the smaller of both, item by item.
+
+    Args:
+        x: A tensor.
+        y: A tensor of the same dtype.
+    """
     return convert_to_tensor(x)._binary("minimum", y)
 
 
 def maximum(x: Any, y: Any) -> Tensor:
-    """The larger of both, item by item."""
+    """Returns the larger of both, item by item.
+
+    Args:
+        x: A tensor.
+        y: A tensor of the same dtype.
+    """
     return convert_to_tensor(x)._binary("maximum", y)
 
 
 def clip_by_value(x: Any, low: Any, high: Any) -> Tensor:
-    """At least ``low`` and at most ``high``."""
+    """Limits items to a range.
+
+    Args:
+        x: A tensor.
+        low: The least value.
+        high: The largest value.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).clip(low, high)
 
 
 def reduce_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum along axes, or of all items."""
+    """Adds the items along axes.
+
+    Args:
+        x: A tensor.
+        axis: The axes; all by default.
+        keepdims: Whether the axes stay, with one item.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).sum(axis, keepdims)
 
 
 def reduce_mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The mean of floats."""
+    """Computes the mean of floats along axes.
+
+    Args:
+        x: A tensor.
+        axis: The axes; all by default.
+        keepdims: Whether the axes stay, with one item.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).mean(axis, keepdims)
 
 
 def reduce_max(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The largest item."""
+    """Returns the largest item along axes.
+
+    Args:
+        x: A tensor.
+        axis: The axes; all by default.
+        keepdims: Whether the axes stay, with one item.
+    """
     return convert_to_tensor(x).max(axis, keepdims)
 
 
 def reduce_min(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The smallest item."""
+    """Returns the smallest item along axes.
+
+    Args:
+        x: A tensor.
+        axis: The axes; all by default.
+        keepdims: Whether the axes stay, with one item.
+    """
     return convert_to_tensor(x).min(axis, keepdims)
 
 
 def reduce_any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether any item holds."""
+    """Returns whether any item along axes is true.
+
+    Args:
+        x: A tensor.
+        axis: The axes; all by default.
+        keepdims: Whether the axes stay, with one item.
+    """
     return convert_to_tensor(x).any(axis, keepdims)
 
 
 def reduce_all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether all items hold."""
+    """Returns whether all items along axes are true.
+
+    Args:
+        x: A tensor.
+        axis: The axes; all by default.
+        keepdims: Whether the axes stay, with one item.
+    """
     return convert_to_tensor(x).all(axis, keepdims)
 
 
 def concat(values: Sequence[Any], axis: int = 0) -> Tensor:
-    """Tensors one behind the other along an axis."""
+    """Joins tensors along an axis.
+
+    Args:
+        values: Tensors that differ in this axis alone.
+        axis: The axis.
+
+    Returns:
+        The new tensor.
+    """
     tensors = [convert_to_tensor(value) for value in values]
     return tensors[0]._made(Expr.concat([tensor._expr for tensor in tensors], axis), *tensors)
 
 
 def stack(values: Sequence[Any], axis: int = 0) -> Tensor:
-    """Tensors side by side along a new axis."""
+    """Stacks tensors along a new axis.
+
+    Args:
+        values: Tensors of one shape.
+        axis: The place of the new axis.
+
+    Returns:
+        The new tensor.
+    """
     tensors = [convert_to_tensor(value) for value in values]
     return tensors[0]._made(Expr.stack([tensor._expr for tensor in tensors], axis), *tensors)
 
 
 def gather(x: Any, indices: Any, axis: int = 0) -> Tensor:
-    """The items at places along an axis."""
+    """Selects items by their indices along an axis.
+
+    Args:
+        x: A tensor.
+        indices: Integers.
+        axis: The axis.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).gather(indices, axis)
 
 
 def reshape(x: Any, shape: Sequence[int]) -> Tensor:
-    """The same items in another shape, of which one size may be -1."""
+    """Arranges the items in another shape.
+
+    Args:
+        x: A tensor.
+        shape: The sizes; one of them may be -1.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).reshape(list(shape))
 
 
 def expand_dims(x: Any, axis: int) -> Tensor:
-    """With a new axis of one item."""
+    """Inserts an axis of one item.
+
+    Args:
+        x: A tensor.
+        axis: The place of the new axis.
+
+    Returns:
+        The new tensor.
+    """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.expand_dims(axis))
 
 
 def squeeze(x: Any, axis: Sequence[int] | int | None = None) -> Tensor:
-    """Without axes of one item."""
+    """Removes axes of one item.
+
+    Args:
+        x: A tensor.
+        axis: The axes to remove; all of one item by default.
+
+    Returns:
+        The new tensor.
+    """
     tensor = convert_to_tensor(x)
     axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
     return tensor._made(tensor._expr.squeeze(axes))
 
 
 def transpose(x: Any, perm: Sequence[int] | None = None) -> Tensor:
-    """The axes in this order, or in the reverse one."""
+    """Reorders the axes.
+
+    Args:
+        x: A tensor.
+        perm: The axes in their new order; reversed by default.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).transpose(list(perm or []))
 
 
 def pad(x: Any, paddings: Sequence[tuple[int, int]], constant_values: Any = 0) -> Tensor:
-    """So many items before and behind each axis."""
+    """Adds constant items before and after each axis.
+
+    Args:
+        x: A tensor.
+        paddings: Numbers of items before and after, for each axis.
+        constant_values: The item to add.
+
+    Returns:
+        The new tensor.
+    """
     tensor, value = convert_to_tensor(x), convert_to_tensor(constant_values)
     pads = [(before, behind) for before, behind in paddings]
     return tensor._made(tensor._expr.pad(pads, value._expr), value)
 
 
 def one_hot(indices: Any, depth: int, dtype: Any = "float32") -> Tensor:
-    """Vectors that are 1 at their index and else 0."""
+    """Returns vectors that are 1 at their index and 0 elsewhere.
+
+    Args:
+        indices: Integers.
+        depth: The length of the vectors.
+        dtype: The dtype of the result.
+    """
     tensor = convert_to_tensor(indices)
     return tensor._made(tensor._expr.one_hot(depth, as_dtype(dtype).code))
 
 
 def decode_raw(x: Any, dtype: Any, *, little_endian: bool = True) -> Tensor:
-    """Byte strings as vectors of numbers."""
+    """Reinterprets byte strings as vectors of numbers.
+
+    Args:
+        x: Byte strings of one length.
+        dtype: The dtype of the numbers.
+        little_endian: Whether the bytes are little-endian.
+
+    Returns:
+        The new tensor.
+    """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.decode_raw(as_dtype(dtype).code, not little_endian))
 
 
 def strings_to_number(x: Any, dtype: Any = "float32") -> Tensor:
-    """Decimal text as numbers."""
+    """Parses decimal texts.
+
+    Args:
+        x: Texts.
+        dtype: The dtype of the numbers.
+
+    Returns:
+        The new tensor.
+    """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.to_number(as_dtype(dtype).code))
 
 
 def strings_length(x: Any, unit: str = "BYTE") -> Tensor:
-    """How long text is, in ``BYTE`` or ``UTF8_CHAR``."""
+    """Returns the lengths of texts.
+
+    Args:
+        x: Texts.
+        unit: ``BYTE`` or ``UTF8_CHAR``.
+    """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.text_len(unit))
 
 
 def strings_substr(x: Any, pos: int, len: int, unit: str = "BYTE") -> Tensor:
-    """A part of text."""
+    """Returns a part of each text.
+
+    Args:
+        x: Texts.
+        pos: The start, from the end if negative.
+        len: The length.
+        unit: ``BYTE`` or ``UTF8_CHAR``.
+    """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.substr(pos, len, unit))
 
 
 def strings_split(x: Any, sep: str | None = None) -> Tensor:
-    """The parts of a text, between separators or white space."""
+    """Splits a text.
+
+    Args:
+        x: A text.
+        sep: The separator; white space by default.
+
+    Returns:
+        The new tensor.
+    """
     return convert_to_tensor(x).split(sep)
 
 
 def strings_to_hash_bucket(x: Any, num_buckets: int) -> Tensor:
-    """A number of a bucket, the same for the same text everywhere."""
+    """Returns the number of a bucket, which depends on the text alone.
+
+    Args:
+        x: Texts.
+        num_buckets: The number of buckets.
+    """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.hash_bucket(num_buckets))
 
 
 def regex_full_match(x: Any, pattern: str) -> Tensor:
-    """Whether all of a text matches."""
+    """Returns whether a whole text matches a pattern.
+
+    Args:
+        x: Texts.
+        pattern: A regular expression.
+    """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.regex("full_match", pattern, None))
 
 
 def regex_replace(x: Any, pattern: str, rewrite: str, replace_global: bool = True) -> Tensor:
-    """What matches replaced."""
+    """Replaces the matches of a pattern.
+
+    Args:
+        x: Texts.
+        pattern: A regular expression.
+        rewrite: The replacement.
+        replace_global: Whether all matches are replaced, or the first.
+
+    Returns:
+        The new tensor.
+    """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.regex("replace" if replace_global else "replace_first", pattern, rewrite))
 
 
 def lookup(x: Any, words: Sequence[str | bytes], default: int | None = None) -> Tensor:
-    """The places of words in a list; ``default`` for others, without which they are errors."""
+    """Returns the index of each text in a list.
+
+    Args:
+        x: Texts.
+        words: The list.
+        default: The index of other texts; without it they are errors.
+    """
     tensor = convert_to_tensor(x)
     known = [word.encode() if isinstance(word, str) else word for word in words]
     return tensor._made(tensor._expr.lookup(known, default))

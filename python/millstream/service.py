@@ -1,5 +1,6 @@
-"""The service: servers, and datasets that are read from it. Names, parameters and defaults are those of
-``tf.data.experimental.service``.
+"""The service: servers, and datasets that are read from it.
+
+Names, parameters and defaults are those of ``tf.data.experimental.service``.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ._millstream import Dispatcher, Elements, Worker
 from ._connection import Connection, connect
 from ._dataset import Dataset
-from .errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from ._millstream import Dispatcher, Elements, Worker
 from ._positions import Delivered
 from ._spec import dressed
+from .errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 
 __all__ = [
     "ON_LOST",
@@ -62,7 +63,11 @@ class ShardingPolicy(enum.IntEnum):
 
 
 class CrossTrainerCache:
-    """Trainers that read one job share what workers compute; each has an id of its own."""
+    """The share of a trainer in what workers compute for all trainers of a job.
+
+    Args:
+        trainer_id: The trainer's id, which no other trainer has.
+    """
 
     def __init__(self, trainer_id: str) -> None:
         if not trainer_id:
@@ -181,7 +186,12 @@ class _Server:
 
 
 class DispatchServer(_Server):
-    """A dispatcher in this process."""
+    """A dispatcher in this process.
+
+    Args:
+        config: The settings.
+        start: Whether it starts at once; otherwise by ``start``.
+    """
 
     def __init__(self, config: DispatcherConfig | None = None, start: bool = True) -> None:
         self._config = config or DispatcherConfig()
@@ -213,7 +223,11 @@ class DispatchServer(_Server):
         return self.target.split("://")[1]
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that live: their addresses, tags, and how many tasks they have."""
+        """Lists the living workers.
+
+        Returns:
+            A dict for each, with its address, its tags and its number of tasks.
+        """
         return connect(self._address()).workers()
 
     def _num_workers(self) -> int:
@@ -221,7 +235,12 @@ class DispatchServer(_Server):
 
 
 class WorkerServer(_Server):
-    """A worker in this process. Readers in this process reach it without a network."""
+    """A worker in this process. Readers in this process reach it without a network.
+
+    Args:
+        config: The settings.
+        start: Whether it starts at once; otherwise by ``start``.
+    """
 
     def __init__(self, config: WorkerConfig, start: bool = True) -> None:
         if not isinstance(config, WorkerConfig):
@@ -467,13 +486,34 @@ def distribute(
     on_lost: str = "warn",
     dispatcher_timeout_s: float | None = None,
 ) -> Callable[[Dataset], Dataset]:
-    """A transformation, for ``Dataset.apply``: what stands before it runs on the workers of a service.
+    """Runs the operations before it on the workers of a service; a transformation for ``Dataset.apply``.
 
-    ``service`` is ``millstream://host:port``, ``grpc://host:port``, ``host:port``, or whatever has such a ``target``.
-    ``compression`` takes ``"AUTO"`` and ``None`` as upstream, and ``"lz4"`` and ``"none"``. ``target_workers`` may also be
-    ``"HOST"``: workers on this host. Where elements were lost with a worker, the end of an epoch comes with a ``DataLossWarning``, is a
-    ``DataLossError`` if ``on_lost`` is ``"raise"``, and says nothing if it is ``"ignore"``. The dispatcher may be out of
-    reach for ``dispatcher_timeout_s``: by default what ``MILLSTREAM_DISPATCHER_TIMEOUT_S`` says, else 600 seconds. The project's docs/design/differences-from-tf-data.md lists the differences from the tf.data service.
+    Args:
+        processing_mode: A ``ShardingPolicy``, ``"parallel_epochs"`` or ``"distributed_epoch"``.
+        service: ``millstream://host:port``, ``grpc://host:port``, ``host:port``, or an object with such a ``target``.
+        job_name: A name by which several readers share a job.
+        consumer_index: The number of this reader in a coordinated read, from 0.
+        num_consumers: The number of readers of a coordinated read.
+        max_outstanding_requests: Elements that may be in flight or wait for the user, over all workers. Tuned by default.
+        data_transfer_protocol: ``"grpc"``, ``"local"`` or ``None``, as upstream; shared memory is used where it can be.
+        compression: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
+        cross_trainer_cache: The trainer's id, to share what workers compute with other trainers.
+        target_workers: ``"AUTO"``, ``"ANY"``, ``"LOCAL"``, or ``"HOST"`` for workers of this host.
+        on_lost: What happens at the end of an epoch that lost elements with a worker: ``"warn"`` issues a ``DataLossWarning``, ``"raise"``
+            raises a ``DataLossError``, ``"ignore"`` does nothing.
+        dispatcher_timeout_s: Seconds for which the dispatcher may be away. The default is that of ``MILLSTREAM_DISPATCHER_TIMEOUT_S``, or 600.
+
+    Returns:
+        The transformation.
+
+    Raises:
+        ValueError: An argument is unknown or contradicts another.
+
+    Example:
+        >>> service = ms.local(workers=1, inline=True)
+        >>> squares = ms.Dataset.range(4).map(lambda x: x * x).apply(ms.service.distribute("distributed_epoch", service))
+        >>> sorted(int(x) for x in squares)
+        [0, 1, 4, 9]
     """
     travel = _travel(compression)
     terms = _Terms(
@@ -522,7 +562,17 @@ def _registered(connection: Connection, dataset: Dataset, travel: str | None, da
 def register_dataset(
     service: Any, dataset: Dataset, compression: str | None = "AUTO", dataset_id: str | None = None
 ) -> str:
-    """Registers a dataset with a service, under an id or one that the dispatcher chooses. Returns the id."""
+    """Registers a dataset with a service, for readers that know its id.
+
+    Args:
+        service: The service, as for ``distribute``.
+        dataset: The dataset.
+        compression: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
+        dataset_id: The id; the dispatcher chooses one by default.
+
+    Returns:
+        The id.
+    """
     address, travel = _address(service), _travel(compression)
     return _registered(connect(address), dataset, travel, None if dataset_id is None else str(dataset_id))
 
@@ -542,7 +592,29 @@ def from_dataset_id(
     on_lost: str = "warn",
     dispatcher_timeout_s: float | None = None,
 ) -> Dataset:
-    """The dataset that reads what was registered under an id. ``job_name`` is a name among the jobs of that dataset."""
+    """Reads a registered dataset.
+
+    Args:
+        processing_mode: A ``ShardingPolicy``, ``"parallel_epochs"`` or ``"distributed_epoch"``.
+        service: The service, as for ``distribute``.
+        dataset_id: The id that ``register_dataset`` returned.
+        element_spec: The spec of the elements. Without it the service is asked.
+        job_name: A name among the jobs of this dataset.
+        consumer_index: The number of this reader in a coordinated read, from 0.
+        num_consumers: The number of readers of a coordinated read.
+        max_outstanding_requests: Elements that may be in flight or wait for the user, over all workers. Tuned by default.
+        data_transfer_protocol: ``"grpc"``, ``"local"`` or ``None``, as upstream.
+        cross_trainer_cache: The trainer's id, to share what workers compute with other trainers.
+        target_workers: ``"AUTO"``, ``"ANY"``, ``"LOCAL"``, or ``"HOST"`` for workers of this host.
+        on_lost: ``"warn"``, ``"raise"`` or ``"ignore"``, as for ``distribute``.
+        dispatcher_timeout_s: Seconds for which the dispatcher may be away.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        NotFoundError: The service has no such dataset.
+    """
     known_as = dataset_id.decode() if isinstance(dataset_id, bytes) else str(dataset_id)
     terms = _Terms(
         processing_mode,

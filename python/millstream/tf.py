@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._millstream import Graph
 from ._code import packed
 from ._dataset import Dataset
+from ._millstream import Graph
+from ._tf_failure import dataset_of
 from .errors import InvalidArgumentError
 from .service import CrossTrainerCache, ShardingPolicy, _policy
 from .service import distribute as _distribute
-from ._tf_failure import dataset_of
 
 __all__ = ["distribute"]
 
@@ -38,21 +38,36 @@ def distribute(
     num_shards: int = NUM_SHARDS,
     on_lost: str = "warn",
 ) -> Callable[[Any], Any]:
-    """``tf.data.experimental.service.distribute``, with the same arguments: a transformation for ``tf.data.Dataset.apply``, whose
-    result is a ``tf.data.Dataset`` of the same ``element_spec``. What stands before it runs on the workers of a service.
+    """Runs the operations before it on the workers of a service; a transformation for ``tf.data.Dataset.apply``.
 
-    Under policies that divide a dataset its sources are divided into ``num_shards`` shares, each of which one worker reads with
-    everything behind them; so batches and counts, as of ``take``, are of a share, and what is without end cannot be divided.
+    The arguments are those of ``tf.data.experimental.service.distribute``. The result is a ``tf.data.Dataset`` of the same ``element_spec``.
 
-    As with TensorFlow's service, the cardinality of the result is unknown unless it is nothing or infinite: how many elements come
-    depends on how many workers and readers there are. Keras, which asks for it, finds out in its first epoch, and warns then that
-    the input ran out of data; who repeats the result without end and gives ``fit`` the ``steps_per_epoch`` hears nothing. A named
-    job is not divided once more by TensorFlow's strategies.
+    Policies that divide a dataset divide its sources into ``num_shards`` shares. One worker reads each share with all operations after it, so
+    batches and counts, such as that of ``take``, apply to a share. An infinite dataset cannot be divided.
 
-    ``on_lost``: as for ``ms.service.distribute``.
+    As with TensorFlow's service, the cardinality of the result is unknown unless it is 0 or infinite. Keras learns it in the first epoch and
+    then warns that the input ran out of data. To avoid the warning, repeat the result and give ``fit`` the ``steps_per_epoch``. TensorFlow's
+    strategies do not divide a named job again.
+
+    Args:
+        processing_mode: A ``ShardingPolicy``, ``"parallel_epochs"`` or ``"distributed_epoch"``.
+        service: The service, as for ``ms.service.distribute``.
+        job_name: A name by which several readers share a job.
+        consumer_index: The number of this reader in a coordinated read, from 0.
+        num_consumers: The number of readers of a coordinated read.
+        max_outstanding_requests: Elements that may be in flight or wait for the user, over all workers.
+        data_transfer_protocol: ``"grpc"``, ``"local"`` or ``None``, as upstream.
+        compression: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
+        cross_trainer_cache: The trainer's id, to share what workers compute with other trainers.
+        target_workers: ``"AUTO"``, ``"ANY"`` or ``"LOCAL"``.
+        num_shards: Shares of a source.
+        on_lost: ``"warn"``, ``"raise"`` or ``"ignore"``, as for ``ms.service.distribute``.
+
+    Returns:
+        The transformation.
 
     Raises:
-        InvalidArgumentError: The dataset calls Python, or has elements that are no tensors, or is to be divided and has no end.
+        InvalidArgumentError: The dataset calls Python, has elements that are not tensors, or is infinite and to be divided.
     """
     policy = _policy(processing_mode)
     if num_shards < 1:
@@ -120,8 +135,9 @@ def _serialised(dataset: Any) -> bytes:
 
 
 def _canonical(definition: Any) -> bytes:
-    """The graph without what differs from one time that it is made to another: the names of functions and generators of seeds,
-    which are counted in each program. So equal datasets are one dataset to a service, whoever registers them.
+    """Removes what differs between two makings of one graph: counted names of functions and of generators of seeds.
+
+    Equal datasets are then one dataset to a service, in whichever program they were made.
     """
     for node in _nodes(definition):
         # For profiles.

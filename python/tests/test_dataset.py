@@ -157,7 +157,7 @@ def test_a_generator_yields_text_as_str_or_bytes() -> None:
         is_nested = not isinstance(yields[0], str)
         for dtype, kind in ((ms.string, str), (ms.bytes, bytes)):
             signature = ms.TensorSpec((2,) if is_nested else (), dtype)
-            found = [np.asarray(x, object).reshape(-1).tolist() for x in Dataset.from_generator(lambda: iter(yields), output_signature=signature)]
+            found = [np.asarray(x, object).reshape(-1).tolist() for x in Dataset.from_generator(lambda given=yields: iter(given), output_signature=signature)]
             assert len(found) == 2 and all(type(item) is kind for items in found for item in items)
     with pytest.raises(ms.errors.UserFunctionError, match="ms.bytes"):
         list(Dataset.from_generator(lambda: iter([b"\xff"]), output_signature=ms.TensorSpec((), ms.string)))

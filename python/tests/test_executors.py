@@ -1,5 +1,8 @@
-"""Processes of workers that run users' code: what they are told and seeded with, and what becomes of code that raises, hangs,
-exits, crashes, leaks or is killed. Rows 244 and 247 of the table of expectations."""
+"""Tests of executors, the processes in which workers run user code.
+
+They check what executors are told and seeded with, and what happens when code raises, hangs, exits, crashes, leaks or is killed. Rows 244 and
+247 of the table of expectations.
+"""
 
 from __future__ import annotations
 

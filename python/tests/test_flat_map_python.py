@@ -1,5 +1,8 @@
-"""Iterables that functions of Python make of elements on workers: each is read by a process that the worker supervises; what becomes
-of one that raises, hangs, leaks or is killed in the middle. Rows 244 and 247 of the table of expectations."""
+"""Tests of Python functions that return an iterable for each element.
+
+A supervised process reads each iterable; the tests have it raise, hang, leak, or killed in the middle. Rows 244 and 247 of the table of
+expectations.
+"""
 
 from __future__ import annotations
 

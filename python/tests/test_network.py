@@ -1,5 +1,6 @@
-"""Networks between trainers and workers that are worse than a host's own, and workers that cannot be reached: elements come whole, or
-an error says who is out of reach. A relay stands between them.
+"""Tests of bad networks between trainers and workers, and of workers out of reach.
+
+Elements arrive whole, or an error names the worker. A relay stands between both.
 """
 
 from __future__ import annotations

@@ -344,7 +344,7 @@ def test_a_failure_on_a_worker_keeps_its_kind_and_names_the_worker(cluster: Star
 def test_servers_stop_twice_join_and_never_start_again() -> None:
     dispatcher = DispatchServer(start=False)
     with pytest.raises(ms.errors.FailedPreconditionError, match="not started"):
-        dispatcher.target
+        _ = dispatcher.target
     dispatcher.start()
     dispatcher.start()
     worker = WorkerServer(WorkerConfig(dispatcher.target))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+
 import millstream as ms
 from millstream import Dataset
 

@@ -1,5 +1,7 @@
-"""One of several processes of JAX that train together: started by ``test_several_processes.py`` with the address of a service, that of
-the coordinator, how many processes there are and which one this is. What it saw is a line of JSON.
+"""A process of JAX that trains together with others.
+
+``test_several_processes.py`` starts it with the address of a service, the address of the coordinator, the number of processes, and its own
+number. It prints what it read as a line of JSON.
 """
 
 from __future__ import annotations

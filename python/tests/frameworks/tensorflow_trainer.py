@@ -1,5 +1,7 @@
-"""A trainer of TensorFlow's own strategies: started by ``test_several_processes.py`` with the address of a service and a name. What it
-saw is a line of JSON. With ``TF_CONFIG`` it is one of several.
+"""A trainer of TensorFlow's own strategies.
+
+``test_several_processes.py`` starts it with the address of a service and a name. It prints what it read as a line of JSON. With
+``TF_CONFIG`` it is one of several.
 """
 
 from __future__ import annotations

@@ -1,0 +1,58 @@
+"""Every public function says what it takes, returns and raises, and the examples of docstrings run."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import millstream as ms
+from millstream import compat, errors, files, ops, service
+
+MODULES: list[ModuleType] = [ms, compat, errors, files, ops, service]
+
+
+def functions() -> Iterator[tuple[str, Any]]:
+    """Yields the public functions and methods by their names, each once."""
+    seen: set[int] = set()
+    for module in MODULES:
+        for name in module.__all__:
+            found = getattr(module, name)
+            members = vars(found).items() if inspect.isclass(found) else [(name, found)]
+            for member, value in members:
+                function = getattr(value, "__func__", value)
+                owner = f"{name}." if inspect.isclass(found) else ""
+                is_ours = inspect.isfunction(function) and function.__module__.startswith("millstream")
+                if is_ours and not member.startswith("_") and id(function) not in seen:
+                    seen.add(id(function))
+                    yield f"{owner}{member}", function
+
+
+PUBLIC = dict(functions())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_docstring_has_all_arguments_and_the_result(name: str) -> None:
+    function = PUBLIC[name]
+    text, signature = inspect.getdoc(function) or "", inspect.signature(function)
+    section = text.partition("Args:\n")[2].partition("\n\n")[0]
+    for parameter in signature.parameters.values():
+        if parameter.name not in ("self", "cls"):
+            stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+            assert f"    {stars}{parameter.name}: " in f"\n{section}", f"{name}: {parameter.name}"
+    if signature.return_annotation not in ("None", None, signature.empty):
+        assert text.startswith(("Returns ", "Yields ")) or "Returns:\n" in text, name
+
+
+def test_the_examples_run() -> None:
+    found = [example for owner in PUBLIC for example in doctest.DocTestFinder().find(PUBLIC[owner], owner, globs={"ms": ms, "np": np})]
+    runner = doctest.DocTestRunner()
+    for example in found:
+        runner.run(example)
+    summary = runner.summarize(verbose=False)
+    assert summary.failed == 0 and summary.attempted >= 50, summary
