@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -28,6 +28,12 @@ def test_digits_are_recognised() -> None:
     ended = run("", str(EXAMPLES / "digits.py"))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "unseen digits recognised" in ended.stdout
+
+
+def test_a_mixture_resumes_with_other_trainers() -> None:
+    ended = run("", str(EXAMPLES / "llm_stream.py"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "0 missing, 0 twice" in ended.stdout
 
 
 def test_the_quick_start_runs() -> None:

@@ -7,10 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pages
 import pytest
 
 import millstream as ms
+import pages
 
 COMMAND = os.environ.get("MILLSTREAM_COMMAND") or shutil.which("millstream")
 
