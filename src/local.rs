@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_found_at_its_address_until_it_ends() {
+    fn a_worker_is_found_until_it_ends() {
         let workers = LocalWorkers::default();
         assert!(workers.is_empty() && workers.find("one:1").is_none());
         let memory: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn all_processes_of_a_host_have_its_number_and_each_has_one_of_its_own() {
+    fn processes_share_their_hosts_number_only() {
         let [one, other] = [LocalWorkers::default(), LocalWorkers::default()];
         assert!(host().is_some());
         assert!(one.whereabouts().is_same_host(&other.whereabouts()));

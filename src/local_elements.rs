@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn all_elements_come_in_order_and_then_the_end_as_often_as_asked() {
+    fn elements_come_in_order_before_the_end() {
         let mut elements = start(Dataset::range(0, 1000, 1).batch(3, false));
         let mut seen = Vec::new();
         while let Some(element) = next(&mut elements).unwrap() {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_behind_what_was_before_it_and_stays() {
+    fn an_error_follows_earlier_elements_and_stays() {
         let divided =
             Dataset::range(-2, 3, 1).map_expr(millstream_pipeline::graph::lit(10).floor_div(col("")));
         let mut elements = start(divided);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_early_it_ends_although_the_dataset_does_not() {
+    fn dropping_ends_an_endless_dataset() {
         let mut elements = start(Dataset::counter(0, 1));
         assert!(next(&mut elements).unwrap().is_some());
         drop(elements);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_said_with_the_first_element() {
+    fn an_opening_error_comes_with_the_first_element() {
         let mut elements = start(Dataset::files("/nowhere/at/all/*.txt").text_lines());
         assert!(next(&mut elements).unwrap_err().to_string().contains("/nowhere"));
     }

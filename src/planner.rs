@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_predicate_that_is_known_elsewhere_passes_and_one_that_is_known_here_says_what_it_takes() {
+    fn a_predicate_known_here_states_its_input() {
         let definition = |name: &str| {
             let dataset = Dataset::range(0, 9, 1).filter(name, Params::none());
             dataset.graph().unwrap().to_bytes().unwrap()
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_dealt_out_in_an_order_of_their_own_in_every_pass_and_with_a_seed_in_the_same_again() {
+    fn files_have_a_new_order_every_pass() {
         let directory = tempfile::tempdir().unwrap();
         for file in 0..30 {
             std::fs::write(directory.path().join(file.to_string()), b"").unwrap();

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_name_is_none_in_a_dataset_either() {
+    fn an_empty_name_is_no_name() {
         let request = || ReadRequest::new(DatasetId::new("photos").unwrap(), Policy::Off);
         let name = |request: ReadRequest| request.job_name.unwrap();
         assert_eq!(name(request().named_in_dataset("a")), "dataset_id=photos/a");

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_worker_is_reached_by_the_best_there_is_and_the_reason_says_what_is_in_the_way() {
+    fn the_best_link_is_chosen_with_reasons() {
         let socket = Some("@socket");
         for (here, shares, there, offered, expected) in [
             (Some(7), true, Some(7), socket, Choice::SharedMemory("@socket")),
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_goes_before_memory_and_no_memory_is_shared_with_another_host(
+        fn memory_comes_first_and_stays_on_its_host(
             here: Option<u64>, there: Option<u64>, same: bool, shares: bool, socket: Option<String>, in_process: bool,
         ) {
             let there = if same { here } else { there };

@@ -31,7 +31,7 @@ fn read(dispatcher: &[&str], worker: &[&str], dataset: Dataset, policy: Policy) 
 }
 
 #[test]
-fn neither_dispatcher_nor_worker_reads_what_is_not_allowed() {
+fn no_process_reads_forbidden_paths() {
     watched("allowed paths", || {
         let folder = tempfile::tempdir().expect("a directory");
         let at = |name: &str| folder.path().join(name).display().to_string();

@@ -24,7 +24,7 @@ use crate::support::{run, watched};
 const SHARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/photos-0000.tar");
 
 #[test]
-fn a_function_that_nobody_declared_is_refused_by_name_when_it_is_registered() {
+fn an_undeclared_function_is_refused_at_registration() {
     watched("undeclared", || {
         let cluster = Cluster::plain(Mechanism::Memory, 1);
         let dataset = Dataset::range(0, 10, 1).map("mystery", Params::none());
@@ -39,7 +39,7 @@ fn a_function_that_nobody_declared_is_refused_by_name_when_it_is_registered() {
 }
 
 #[test]
-fn a_function_that_a_worker_does_not_know_is_named_to_the_reader() {
+fn an_unknown_function_is_named_to_the_reader() {
     fails_naming(
         "unknown function",
         vec![Functions::new()],
@@ -53,7 +53,7 @@ fn unknown_function() -> Dataset {
 }
 
 #[test]
-fn a_function_that_panics_is_named_and_its_worker_lives_on() {
+fn a_panicking_function_spares_its_worker() {
     let functions = Functions::new().with_map("trap", |_, input| {
         let call = |value: Value| match value.first().and_then(|tensor| tensor.as_i64()) {
             Some(7) => panic!("seven is right out"),
@@ -69,14 +69,14 @@ fn a_function_that_panics_is_named_and_its_worker_lives_on() {
 }
 
 #[test]
-fn a_function_that_panics_while_it_is_prepared_is_named_and_its_worker_lives_on() {
+fn a_panicking_preparation_spares_its_worker() {
     let functions = Functions::new().with_map("fussy", |_, _| panic!("such parameters"));
     let dataset = || Dataset::range(0, 10, 1).map_declared("fussy", Params::none(), number());
     fails_naming("prepare", vec![functions], dataset, &["such parameters"]);
 }
 
 #[test]
-fn a_file_that_is_gone_when_it_is_read_is_named() {
+fn a_vanished_file_is_named() {
     watched("missing file", || {
         let directory = tempfile::tempdir().expect("a directory");
         let shard = directory.path().join("shard.tar");
@@ -96,7 +96,7 @@ fn a_file_that_is_gone_when_it_is_read_is_named() {
 }
 
 #[test]
-fn an_iteration_reads_the_files_that_were_there_when_it_began() {
+fn an_iteration_reads_its_original_files() {
     watched("listed once", || {
         let directory = tempfile::tempdir().expect("a directory");
         let cluster = Cluster::plain(Mechanism::Memory, 2);
@@ -165,7 +165,7 @@ fn a_torn_shard_is_named() {
 }
 
 #[test]
-fn a_picture_that_cannot_be_decoded_is_named_by_file_and_key() {
+fn an_undecodable_picture_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let broken = directory.path().join("broken.tar");
     let mut bytes = fs::read(SHARD).expect("the example data");
@@ -190,7 +190,7 @@ fn a_picture_that_cannot_be_decoded_is_named_by_file_and_key() {
 }
 
 #[test]
-fn a_forged_ticket_is_refused_and_others_read_on() {
+fn a_forged_ticket_disturbs_no_others() {
     watched("forged", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let mut reader = cluster.read(

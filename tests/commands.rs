@@ -62,7 +62,7 @@ fn logs_that_no_terminal_shows_have_no_colours() {
 }
 
 #[test]
-fn explain_draws_a_dataset_and_what_it_cost_here() {
+fn explain_draws_a_dataset_with_costs() {
     let directory = tempfile::tempdir().unwrap();
     let definition = directory.path().join("dataset");
     let dataset = millstream::pipeline::graph::Dataset::range(0, 1000, 1)
@@ -99,7 +99,7 @@ fn explain_draws_a_dataset_and_what_it_cost_here() {
 }
 
 #[test]
-fn a_demo_whose_pictures_cannot_all_be_read_fails_and_names_the_file() {
+fn an_incomplete_demo_names_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let shard = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/photos-0000.tar");
     let mut bytes = std::fs::read(shard).unwrap();
@@ -123,7 +123,7 @@ fn a_demo_whose_pictures_cannot_all_be_read_fails_and_names_the_file() {
 }
 
 #[test]
-fn a_digest_does_not_depend_on_batches_or_workers() {
+fn a_digest_ignores_batches_and_workers() {
     let key = fresh_key();
     let dispatcher = dispatcher(&key);
     let address = dispatcher.address.clone();
@@ -150,7 +150,7 @@ fn a_digest_does_not_depend_on_batches_or_workers() {
 }
 
 #[test]
-fn whoever_is_done_or_interrupted_is_forgotten_by_the_dispatcher_without_a_silence() {
+fn finished_and_interrupted_readers_are_forgotten_at_once() {
     watched("goodbye", || {
         let key = fresh_key();
         let dispatcher = dispatcher(&key);
@@ -187,7 +187,7 @@ fn whoever_is_done_or_interrupted_is_forgotten_by_the_dispatcher_without_a_silen
 }
 
 #[test]
-fn a_signal_ends_every_server_well_also_one_that_still_waits() {
+fn signals_end_every_server_well() {
     for name in ["INT", "TERM"] {
         let mut server = dispatcher(&fresh_key());
         server.signal(name);
@@ -237,7 +237,7 @@ fn what_cannot_work_is_said_and_fails() {
 }
 
 #[test]
-fn a_wrong_key_or_role_is_refused_with_what_to_do() {
+fn a_wrong_key_is_refused_with_advice() {
     let cluster = ClusterKey::generate().unwrap();
     let server = dispatcher(&cluster.to_text());
     let address = server.address.as_str();
@@ -273,7 +273,7 @@ fn a_wrong_key_or_role_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
+fn an_unavailable_address_is_refused_with_advice() {
     let key = fresh_key();
     let server = dispatcher(&key);
     let taken = server.address.as_str();

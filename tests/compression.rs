@@ -64,12 +64,12 @@ fn a_service_that_compresses_yields_every_number_once() {
 /// D2.2, D5.1, D5.2, D5.4: ends may overtake the packs they count, which are under compression, and count
 /// them all.
 #[test]
-fn what_travels_is_compressed_and_the_ends_count_what_was_sent() {
+fn both_ends_count_compressed_bytes() {
     travels(Compression::Lz4, None, true);
 }
 
 #[test]
-fn a_task_travels_as_its_dataset_says_whatever_its_worker_is_set_to() {
+fn a_datasets_compression_overrides_the_workers() {
     travels(Compression::None, Some(Compression::Lz4), true);
     travels(Compression::Lz4, Some(Compression::None), false);
 }
@@ -150,13 +150,13 @@ const OUTSTANDING: u64 = 64;
 
 /// D2.6: under AUTO a slow link carries compressed packs.
 #[test]
-fn a_link_that_is_waited_for_is_sent_compressed_packs() {
+fn a_slow_link_gets_compressed_packs() {
     watched("a slow link", || run(paced(Slow::Link, u64::MAX)));
 }
 
 /// D2.6, D4.6: a consumer that is as slow as that link gets plain ones.
 #[test]
-fn a_consumer_that_is_waited_for_is_sent_plain_packs() {
+fn a_slow_consumer_gets_plain_packs() {
     watched("a slow consumer", || run(paced(Slow::Consumer, 600)));
 }
 

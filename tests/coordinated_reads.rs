@@ -32,7 +32,7 @@ fn one_element_outstanding_serves_several_workers() {
 }
 
 #[test]
-fn workers_that_come_and_go_at_any_time_leave_all_in_step() {
+fn consumers_stay_in_step_while_workers_change() {
     watched("coming and going", || {
         let mut cluster = Cluster::plain(Mechanism::Quic, 1);
         let mut party = Party::of(cluster.service(), 3, MaxOutstanding::Elements(7));
@@ -54,7 +54,7 @@ fn workers_that_come_and_go_at_any_time_leave_all_in_step() {
 
 /// Consumers stay in step when their links break, because each keeps the groups that it has.
 #[test]
-fn a_cut_network_holds_all_up_and_puts_nobody_out_of_step() {
+fn a_cut_network_keeps_consumers_in_step() {
     watched("a cut", || {
         let endpoint = EndpointConfig {
             idle_timeout: Duration::from_millis(600),
@@ -96,7 +96,7 @@ fn a_cut_network_holds_all_up_and_puts_nobody_out_of_step() {
 
 /// Each split goes to one worker, and what it gives to all consumers.
 #[test]
-fn under_dynamic_each_element_goes_to_one_consumer_at_most_once() {
+fn under_dynamic_elements_have_one_consumer() {
     watched("dynamic", || {
         let cluster = Cluster::plain(Mechanism::Quic, 2);
         let dataset = Dataset::range(0, 1 << 20, 1).repeat(None);
@@ -113,7 +113,7 @@ fn under_dynamic_each_element_goes_to_one_consumer_at_most_once() {
 
 /// C9.8.
 #[test]
-fn a_consumer_that_does_not_come_or_goes_is_named_to_the_others() {
+fn a_missing_consumer_is_named_to_others() {
     let config = DispatcherConfig {
         consumer_timeout: LIVENESS,
         ..prompt()
@@ -184,7 +184,7 @@ const RESTARTS_LONG: usize = 250;
 
 /// D7.6: the worker says goodbye and comes back within its readers' process.
 #[test]
-fn a_worker_back_at_its_address_serves_on_in_memory() {
+fn a_worker_back_serves_on_in_memory() {
     watched_for(10 * WATCHDOG, "restarts in memory", || {
         restart_in_process(Mechanism::Memory, Policy::Dynamic, RESTARTS);
     });
@@ -192,21 +192,21 @@ fn a_worker_back_at_its_address_serves_on_in_memory() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_back_at_its_address_serves_on_through_shared_memory() {
+fn a_worker_back_serves_on_through_shm() {
     watched_for(10 * WATCHDOG, "restarts in shared memory", || {
         restart_in_process(Mechanism::Shm, Policy::Dynamic, RESTARTS);
     });
 }
 
 #[test]
-fn a_worker_back_at_its_address_serves_on_over_the_network() {
+fn a_worker_back_serves_on_over_quic() {
     watched_for(10 * WATCHDOG, "restarts over QUIC", || {
         restart_in_process(Mechanism::Quic, Policy::Dynamic, RESTARTS);
     });
 }
 
 #[test]
-fn a_killed_worker_back_at_its_address_serves_on() {
+fn a_killed_worker_back_serves_on() {
     watched_for(10 * WATCHDOG, "SIGKILL", || {
         restart_process(Policy::Dynamic, RESTARTS)
     });

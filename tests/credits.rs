@@ -15,14 +15,14 @@ use crate::support::links::Mechanism;
 use crate::support::{eventually, watched};
 
 #[test]
-fn a_paused_reader_takes_exactly_what_may_be_outstanding_over_memory() {
+fn a_paused_reader_respects_credits_over_memory() {
     watched("paused, memory", || {
         a_paused_reader_takes_exactly_what_may_be_outstanding(Mechanism::Memory)
     });
 }
 
 #[test]
-fn a_paused_reader_takes_exactly_what_may_be_outstanding_over_quic() {
+fn a_paused_reader_respects_credits_over_quic() {
     watched("paused, quic", || {
         a_paused_reader_takes_exactly_what_may_be_outstanding(Mechanism::Quic)
     });
@@ -52,7 +52,7 @@ fn a_paused_reader_takes_exactly_what_may_be_outstanding(mechanism: Mechanism) {
 }
 
 #[test]
-fn nothing_is_taken_before_the_first_element_is_asked_for() {
+fn no_element_is_taken_before_the_first_request() {
     watched("unread", || {
         let gauge = Arc::new(Gauge::default());
         let cluster = gauged(Mechanism::Memory, 1, &gauge);
@@ -110,14 +110,14 @@ fn read_gauged(cluster: &Cluster, dataset: Dataset, max_outstanding: u64, gauge:
 }
 
 #[test]
-fn a_stuck_worker_leaves_the_others_flowing_over_memory() {
+fn a_stuck_worker_blocks_nobody_over_memory() {
     watched("stuck, memory", || {
         a_stuck_worker_leaves_the_others_flowing(Mechanism::Memory)
     });
 }
 
 #[test]
-fn a_stuck_worker_leaves_the_others_flowing_over_quic() {
+fn a_stuck_worker_blocks_nobody_over_quic() {
     watched("stuck, quic", || {
         a_stuck_worker_leaves_the_others_flowing(Mechanism::Quic)
     });

@@ -94,7 +94,7 @@ fn trainers_of_one_job_get_the_same_elements() {
 
 /// Within a process every trainer views the worker's own memory: nothing is copied for the second.
 #[test]
-fn trainers_in_the_workers_process_view_the_same_memory() {
+fn local_trainers_view_the_same_memory() {
     watched("same memory", || {
         let cluster = Cluster::plain(Mechanism::Memory, 1);
         let dataset = cluster.service().register(endless(), None).expect("registered");
@@ -117,7 +117,7 @@ fn trainers_in_the_workers_process_view_the_same_memory() {
 
 /// `testDisableCrossTrainerCacheByDefault`
 #[test]
-fn without_the_cache_each_element_goes_to_one_reader() {
+fn without_the_cache_elements_have_one_reader() {
     watched("no cache", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let dataset = cluster.service().register(endless(), None).expect("registered");
@@ -136,7 +136,7 @@ fn without_the_cache_each_element_goes_to_one_reader() {
 
 /// `testSlowClientSkipsData`
 #[test]
-fn a_trainer_that_comes_late_skips_what_is_no_longer_kept() {
+fn a_late_trainer_skips_dropped_elements() {
     watched("late", || {
         for mechanism in MECHANISMS {
             let cluster = keeping(mechanism, 500);
@@ -157,7 +157,7 @@ fn a_trainer_that_comes_late_skips_what_is_no_longer_kept() {
 
 /// `testShuffleDataset`
 #[test]
-fn what_is_shuffled_is_shuffled_alike_for_all_trainers() {
+fn trainers_share_one_shuffle() {
     watched("shuffled", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let dataset = cluster
@@ -264,7 +264,7 @@ fn trainers_share_compressed_and_plain_elements_alike() {
 /// `testRequiresJobName`, `testRequiresInfiniteDataset`, `testMultipleIterationsForOneDatasetEagerMode`,
 /// `testNamedJobMismatch`, `testRequiresNonEmptyTrainerID`; C13.1, C13.2.
 #[test]
-fn what_is_missing_is_an_invalid_argument_that_says_what() {
+fn missing_arguments_are_named() {
     watched("refusals", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let service = cluster.service();
@@ -317,7 +317,7 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, ServiceError>, part: &str) {
 /// `testCompressionMismatch` has no counterpart: what travels compressed is not part of a dataset. D8.1: a
 /// process that does not know the job is refused by the workers.
 #[test]
-fn a_reader_that_names_no_trainer_is_refused_by_the_workers_too() {
+fn workers_refuse_nameless_trainers_too() {
     watched("no trainer", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let dataset = cluster.service().register(endless(), None).expect("registered");
@@ -383,7 +383,7 @@ fn failures_reach_every_trainer() {
 
 /// `CrossTrainerCacheSuccess` for a dataset of unknown size; D8.4: it turns out to end.
 #[test]
-fn an_end_of_the_data_is_an_error_that_says_what_is_required() {
+fn a_finite_cached_dataset_is_an_error() {
     watched("end", || {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::write(directory.path().join("one"), "").expect("written");
@@ -422,7 +422,7 @@ fn a_dispatcher_that_is_killed_costs_trainers_nothing() {
 }
 
 #[test]
-fn a_worker_keeps_no_more_for_trainers_than_half_of_its_memory() {
+fn trainers_get_half_of_a_workers_memory() {
     let (key, _) = fresh_key();
     let config = WorkerConfig {
         pool_bytes: 1 << 20,
@@ -436,7 +436,7 @@ fn a_worker_keeps_no_more_for_trainers_than_half_of_its_memory() {
 
 /// Runs the commands as a user would.
 #[test]
-fn two_commands_that_read_as_trainers_print_one_digest() {
+fn two_trainer_commands_print_one_digest() {
     watched("commands", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let digest = |id: &str| {

@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_millis(600);
 const CASES: u32 = 3;
 
 #[test]
-fn connections_cut_under_off_lose_nothing_and_repeat_nothing() {
+fn cut_connections_lose_nothing_under_off() {
     let last = ELEMENTS * WORKERS;
     for cuts in [vec![1, 4_321, 17_003], vec![last - 1], vec![last]] {
         connections_are_cut(Policy::Off, cuts);
@@ -33,7 +33,7 @@ fn connections_cut_under_off_lose_nothing_and_repeat_nothing() {
 }
 
 #[test]
-fn connections_cut_under_dynamic_lose_nothing_and_repeat_nothing() {
+fn cut_connections_lose_nothing_under_dynamic() {
     for cuts in [vec![1, 4_321, 17_003], vec![ELEMENTS - 1], vec![ELEMENTS]] {
         connections_are_cut(Policy::Dynamic, cuts);
     }
@@ -44,12 +44,12 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(CASES) })]
 
     #[test]
-    fn connections_cut_anywhere_under_off_lose_nothing_and_repeat_nothing(cuts in cuts(ELEMENTS * WORKERS)) {
+    fn cuts_anywhere_lose_nothing_under_off(cuts in cuts(ELEMENTS * WORKERS)) {
         connections_are_cut(Policy::Off, cuts);
     }
 
     #[test]
-    fn connections_cut_anywhere_under_dynamic_lose_nothing_and_repeat_nothing(cuts in cuts(ELEMENTS)) {
+    fn cuts_anywhere_lose_nothing_under_dynamic(cuts in cuts(ELEMENTS)) {
         connections_are_cut(Policy::Dynamic, cuts);
     }
 }

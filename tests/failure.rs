@@ -25,12 +25,12 @@ use crate::support::{eventually, watched};
 const ELEMENTS: i64 = 60_000;
 
 #[test]
-fn what_a_killed_worker_had_is_read_from_the_others_or_reported_lost() {
+fn a_killed_workers_elements_are_accounted_for() {
     watched("SIGKILL", || a_worker_ends_in_the_middle(Mechanism::Quic, "KILL"));
 }
 
 #[test]
-fn a_stopped_worker_is_written_off_within_the_liveness_limit() {
+fn a_stopped_worker_is_given_up_in_time() {
     watched("SIGSTOP", || a_worker_ends_in_the_middle(Mechanism::Quic, "STOP"));
 }
 
@@ -59,13 +59,13 @@ fn a_killed_worker_is_missed_without_its_silence() {
 
 /// A reader must not take a worker's goodbye for the end of the data.
 #[test]
-fn a_worker_that_leaves_in_the_middle_of_a_read_repeats_nothing_and_ends_nothing() {
+fn a_leaving_worker_neither_repeats_nor_ends_reading() {
     watched("SIGINT", || a_worker_ends_in_the_middle(Mechanism::Quic, "INT"));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_of_this_host_ends_as_any_other() {
+fn a_worker_of_this_host_ends_alike() {
     for signal in ["KILL", "STOP", "INT"] {
         watched(signal, || a_worker_ends_in_the_middle(Mechanism::Shm, signal));
     }
@@ -121,7 +121,7 @@ fn each_came_once_or_is_reported_lost(seen: &[i64], lost: &[LostSplits]) {
 }
 
 #[test]
-fn a_stopped_worker_that_goes_on_after_it_was_written_off_repeats_nothing_and_works_again() {
+fn a_given_up_worker_may_return() {
     watched("SIGCONT", || {
         let cluster = Cluster::plain(Mechanism::Quic, 0);
         let workers: Vec<Process> = (0..3).map(|_| Process::worker(&cluster)).collect();
@@ -148,7 +148,7 @@ fn a_stopped_worker_that_goes_on_after_it_was_written_off_repeats_nothing_and_wo
 }
 
 #[test]
-fn two_readers_of_one_job_get_each_number_once_though_a_worker_is_killed() {
+fn shared_jobs_survive_a_killed_worker() {
     watched("two readers, SIGKILL", || {
         let cluster = Cluster::plain(Mechanism::Quic, 0);
         let workers: Vec<Process> = (0..3).map(|_| Process::worker(&cluster)).collect();
@@ -191,7 +191,7 @@ fn two_readers_of_one_job_get_each_number_once_though_a_worker_is_killed() {
 }
 
 #[test]
-fn when_all_workers_are_killed_the_error_names_them() {
+fn an_error_names_all_killed_workers() {
     watched("all killed", || {
         let cluster = Cluster::plain(Mechanism::Quic, 0);
         let workers: Vec<Process> = (0..2).map(|_| Process::worker(&cluster)).collect();
@@ -226,7 +226,7 @@ fn when_all_workers_are_killed_the_error_names_them() {
 }
 
 #[test]
-fn a_worker_that_was_stopped_or_dropped_has_left_no_computation_behind() {
+fn a_dropped_worker_leaves_no_computation() {
     watched("no computation left", || {
         for is_stopped in [true, false] {
             let held = Arc::new(());
@@ -253,7 +253,7 @@ fn a_worker_that_was_stopped_or_dropped_has_left_no_computation_behind() {
 }
 
 #[test]
-fn a_reader_that_is_dropped_is_forgotten_though_its_service_lives_on() {
+fn a_dropped_reader_is_forgotten() {
     watched("dropped reader", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let clients = || cluster.service().status().expect("a status").counts.clients;
@@ -271,7 +271,7 @@ fn a_reader_that_is_dropped_is_forgotten_though_its_service_lives_on() {
 }
 
 #[test]
-fn a_worker_ends_although_its_dispatcher_does_not_hear_how_its_tasks_did() {
+fn a_worker_ends_without_its_dispatcher() {
     watched("deaf dispatcher", || {
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let gate = Mutex::new(gate);
@@ -312,7 +312,7 @@ fn passing(call: impl Fn(Value) -> Result<Value, BoxError> + Send + Sync + 'stat
 }
 
 #[test]
-fn without_a_dispatcher_everybody_waits_and_gives_up_naming_its_address() {
+fn without_a_dispatcher_everybody_gives_up_eventually() {
     watched("no dispatcher", || {
         let (key, _) = fresh_key();
         // Bound, so that nobody else answers there.
@@ -349,7 +349,7 @@ fn without_a_dispatcher_everybody_waits_and_gives_up_naming_its_address() {
 }
 
 #[test]
-fn a_wrong_key_is_told_from_a_dispatcher_that_is_not_there() {
+fn a_wrong_key_differs_from_no_dispatcher() {
     watched("wrong key", || {
         let cluster = Cluster::plain(Mechanism::Quic, 0);
         let config = ServiceConfig {
@@ -368,7 +368,7 @@ fn a_wrong_key_is_told_from_a_dispatcher_that_is_not_there() {
 }
 
 #[test]
-fn who_may_only_read_may_not_register_a_dataset() {
+fn a_read_key_may_not_register() {
     watched("read role", || {
         let cluster = Cluster::plain(Mechanism::Quic, 0);
         let role_key = ClusterKey::from_text(&cluster.key_text)

@@ -37,7 +37,7 @@ const ROOT_BYTES: usize = 40;
 
 /// D1.1, D1.2, D1.3, D2.1, D2.2, D2.3.
 #[test]
-fn a_worker_that_breaks_the_protocol_is_named_and_told_and_others_are_read_on() {
+fn a_protocol_breaking_worker_is_named() {
     let version = PROTOCOL_VERSION + 998;
     let greeting = Hello { version, features: 0 };
     let early = Accepted {
@@ -92,7 +92,7 @@ fn a_worker_that_breaks_the_protocol_is_named_and_told_and_others_are_read_on() 
 
 /// D2.5.
 #[test]
-fn an_element_that_is_not_what_it_says_is_named_and_others_are_read_on() {
+fn a_lying_element_is_named() {
     let words = |changes: &[(usize, u64)]| {
         let mut bytes = element(0);
         for (at, word) in changes {
@@ -163,7 +163,7 @@ fn an_element_that_is_not_what_it_says_is_named_and_others_are_read_on() {
 
 /// D1.1, D1.2, D1.3, D2.1.
 #[test]
-fn a_client_that_breaks_the_protocol_is_told_why_and_others_are_served_on() {
+fn a_protocol_breaking_client_is_told_why() {
     let version = PROTOCOL_VERSION + 998;
     let greeting = ToWorker::Hello(Hello { version, features: 0 });
     let hello = framed(&ToWorker::Hello(Hello::current()));
@@ -221,7 +221,7 @@ fn a_client_that_breaks_the_protocol_is_told_why_and_others_are_served_on() {
 
 /// A stream that nobody reads would keep the client's bytes in the worker's memory.
 #[test]
-fn a_client_of_a_worker_has_one_stream_for_its_messages_and_no_other() {
+fn a_client_has_one_message_stream() {
     watched("streams", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let credentials = cluster.key.credentials(Role::Read).expect("a cluster key");

@@ -83,7 +83,7 @@ fn load(text: &str) -> LoadedKey {
 }
 
 #[test]
-fn a_key_is_replaced_under_load_without_a_loss() {
+fn keys_rotate_under_load_without_loss() {
     watched("a rotation", || {
         let folder = tempfile::tempdir().expect("a directory");
         let [old, new] = [(); 2].map(|()| ClusterKey::generate().expect("randomness"));

@@ -33,7 +33,7 @@ proptest! {
 
     /// C10.2, end to end.
     #[test]
-    fn workers_that_leave_at_any_moment_lose_nothing_and_repeat_nothing(
+    fn leaving_workers_lose_and_repeat_nothing(
         pauses in prop::collection::vec(PAUSE_MS.prop_map(Duration::from_millis), LEAVES),
         shape in 0_usize..3,
     ) {
@@ -146,7 +146,7 @@ impl Leaver {
 }
 
 #[test]
-fn what_the_only_worker_did_not_begin_is_read_by_the_next() {
+fn an_only_workers_rest_goes_to_the_next() {
     watched("the only worker", || {
         let cluster = cluster();
         let mut first = worker(&cluster);
@@ -167,7 +167,7 @@ fn what_the_only_worker_did_not_begin_is_read_by_the_next() {
 
 /// C10.2: nobody else ends a pipeline that repeats for ever.
 #[test]
-fn a_worker_leaves_a_dataset_that_has_no_end() {
+fn a_worker_leaves_an_endless_dataset() {
     watched("no end", || {
         let cluster = cluster();
         let mut workers = [worker(&cluster), worker(&cluster)];
@@ -191,7 +191,7 @@ fn a_worker_leaves_a_dataset_that_has_no_end() {
 
 /// C10.1, C10.5.
 #[test]
-fn a_reader_that_pauses_keeps_a_leaving_worker_until_the_deadline_or_a_second_signal() {
+fn a_paused_reader_delays_leaving_until_the_deadline() {
     for end in ["deadline", "INT", "TERM"] {
         watched(end, move || {
             let cluster = cluster();
@@ -229,7 +229,7 @@ fn a_reader_that_pauses_keeps_a_leaving_worker_until_the_deadline_or_a_second_si
 
 /// C10.3, C10.4.
 #[test]
-fn a_worker_does_not_wait_for_what_nobody_reads_or_could_go_on_with() {
+fn a_leaving_worker_abandons_unread_tasks() {
     watched("nothing to wait for", || {
         let cluster = cluster();
         let mut leaving = worker(&cluster);
@@ -253,7 +253,7 @@ fn a_worker_does_not_wait_for_what_nobody_reads_or_could_go_on_with() {
 }
 
 #[test]
-fn a_worker_is_told_to_end_any_number_of_times_and_can_be_waited_for_afterwards() {
+fn a_worker_may_be_stopped_repeatedly() {
     watched("stop and join", || {
         let cluster = cluster();
         let start = || Worker::start(&cluster.key, WorkerConfig::new(&cluster.address)).unwrap();

@@ -12,7 +12,7 @@ use crate::support::links::Mechanism;
 use crate::support::watched;
 
 #[test]
-fn whoever_has_a_datasets_id_finds_what_it_yields_and_how_much_of_it() {
+fn an_id_tells_spec_and_cardinality() {
     watched("metadata", || {
         let cluster = Cluster::plain(Mechanism::Quic, 0);
         let service = cluster.service();
@@ -60,7 +60,7 @@ fn whoever_has_a_datasets_id_finds_what_it_yields_and_how_much_of_it() {
 
 /// C2.2
 #[test]
-fn an_id_means_one_structure_and_is_never_the_name_of_a_file() {
+fn an_id_means_one_structure() {
     watched("ids", || {
         let folder = tempfile::tempdir().expect("a directory");
         let work_dir = folder.path().join("deep/er");
@@ -110,7 +110,7 @@ fn an_id_means_one_structure_and_is_never_the_name_of_a_file() {
 
 /// C2.3: a name is one job of one dataset, unless it is said to be within the dataset.
 #[test]
-fn jobs_named_within_their_dataset_may_have_one_name() {
+fn datasets_may_share_job_names() {
     watched("scoped names", || {
         let cluster = Cluster::plain(Mechanism::Memory, 1);
         let service = cluster.service();
@@ -148,7 +148,7 @@ fn jobs_named_within_their_dataset_may_have_one_name() {
 
 /// C2.2
 #[test]
-fn a_dataset_says_how_it_travels_and_its_readers_need_not() {
+fn a_dataset_states_its_compression_to_readers() {
     watched("compression", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let service = cluster.service();

@@ -107,7 +107,7 @@ fn with_functions(key: &LoadedKey) -> Functions {
 }
 
 #[test]
-fn what_a_service_yields_is_registered_with_the_same_service_again() {
+fn a_services_elements_can_be_registered_again() {
     watched("double", || {
         let (key, _) = fresh_key();
         let level = Level::start(&key, 1);
@@ -120,7 +120,7 @@ fn what_a_service_yields_is_registered_with_the_same_service_again() {
 }
 
 #[test]
-fn what_a_service_yields_cannot_be_dealt_out_by_another() {
+fn another_service_cannot_divide_a_services_elements() {
     watched("dealt out", || {
         let (key, _) = fresh_key();
         let level = Level::start(&key, 1);
@@ -136,7 +136,7 @@ fn what_a_service_yields_cannot_be_dealt_out_by_another() {
 }
 
 #[test]
-fn one_service_groups_what_the_workers_of_another_yield() {
+fn one_service_groups_anothers_elements() {
     watched("two levels", || {
         const LENGTHS: usize = 10;
         const REPEATS: usize = 5;
@@ -178,7 +178,7 @@ fn one_service_groups_what_the_workers_of_another_yield() {
 }
 
 #[test]
-fn the_function_of_an_interleave_reads_a_service_for_each_element() {
+fn an_interleave_reads_a_service_per_element() {
     watched("interleave", || {
         let (key, _) = fresh_key();
         let level = Level::start(&key, 1);
@@ -229,7 +229,7 @@ fn the_function_of_an_interleave_reads_a_service_for_each_element() {
 }
 
 #[test]
-fn splits_do_not_reach_the_datasets_that_windows_are_reduced_with() {
+fn splits_stay_out_of_windows() {
     watched("windows", || {
         let (key, _) = fresh_key();
         let level = Level::start(&key, 2);

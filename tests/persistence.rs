@@ -42,20 +42,20 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(1) })]
 
     #[test]
-    fn a_dispatcher_killed_again_and_again_loses_nothing_and_repeats_nothing(pauses in pauses(KILLS)) {
+    fn a_repeatedly_killed_dispatcher_loses_nothing(pauses in pauses(KILLS)) {
         watched("killed dispatchers", move || every_file_comes_once(&pauses));
     }
 
     #[test]
     #[ignore = "takes minutes: ci/full runs it"]
-    fn a_dispatcher_killed_twenty_times_in_an_epoch_of_100_000_splits_loses_and_repeats_nothing(
+    fn twenty_dispatcher_deaths_lose_nothing(
         pauses in pauses(KILLS_WHOLE),
     ) {
         watched_for(WATCHDOG_WHOLE, "killed dispatchers", move || every_number_comes_once(&pauses));
     }
 
     #[test]
-    fn readers_that_come_and_go_while_the_dispatcher_is_killed_leave_no_client_behind(pauses in pauses(KILLS)) {
+    fn dispatcher_deaths_leave_no_client_behind(pauses in pauses(KILLS)) {
         watched("killed dispatchers", move || no_client_stays(&pauses));
     }
 }
@@ -159,7 +159,7 @@ fn no_client_stays(pauses: &[Duration]) {
 /// C1.6, C9.4, C9.5: consumers are in step across lives, also where a worker goes or comes while nobody
 /// decides.
 #[test]
-fn consumers_stay_in_step_while_the_dispatcher_is_killed_and_workers_come_and_go() {
+fn dispatcher_deaths_keep_consumers_in_step() {
     watched("killed dispatchers", || {
         let mut deployment = Deployment::start(2);
         let mut party = Party::of(&deployment.service, 3, MaxOutstanding::Elements(20));
@@ -177,7 +177,7 @@ fn consumers_stay_in_step_while_the_dispatcher_is_killed_and_workers_come_and_go
 
 /// C3.9
 #[test]
-fn what_was_collected_stays_collected_when_the_dispatcher_is_killed() {
+fn collected_jobs_stay_collected_across_restarts() {
     watched("collected for good", || {
         let flags = ["--job-gc-timeout-s", "0.2", "--job-gc-check-interval-s", "0"];
         let deployment = Deployment::configured(1, &[&flags[..], &["--gc-dynamic-sharding-jobs"]].concat());
@@ -204,7 +204,7 @@ fn what_was_collected_stays_collected_when_the_dispatcher_is_killed() {
 }
 
 #[test]
-fn readers_and_workers_of_a_dispatcher_that_has_forgotten_them_are_told_so() {
+fn forgotten_readers_and_workers_are_told() {
     watched("a dispatcher without memory", || {
         let (key, text) = fresh_key();
         let start =
@@ -240,7 +240,7 @@ fn readers_and_workers_of_a_dispatcher_that_has_forgotten_them_are_told_so() {
 }
 
 #[test]
-fn a_dispatcher_whose_disk_is_full_serves_on_and_recovers() {
+fn a_dispatcher_survives_a_full_disk() {
     watched("a full disk", || {
         let (key, text) = fresh_key();
         let folder = tempfile::tempdir().unwrap();
@@ -342,7 +342,7 @@ fn a_store_that_is_removed_ends_its_dispatcher() {
 }
 
 #[test]
-fn a_work_directory_that_cannot_be_used_is_refused_with_what_to_do() {
+fn an_unusable_work_directory_is_refused() {
     let (_, key) = fresh_key();
     let folder = tempfile::tempdir().unwrap();
     let start = [

@@ -16,13 +16,13 @@ use crate::support::{watched, watched_for};
 
 /// C15.1, C15.2
 #[test]
-fn hundreds_of_jobs_of_one_reader_keep_nobody_out() {
+fn hundreds_of_jobs_keep_nobody_out() {
     greedy_reader(600);
 }
 
 #[test]
 #[ignore = "takes minutes without optimisation: ci/full runs it"]
-fn thousands_of_jobs_of_one_reader_keep_nobody_out() {
+fn thousands_of_jobs_keep_nobody_out() {
     greedy_reader(5000);
 }
 

@@ -24,7 +24,7 @@ fn bytes(element: &Element) -> Vec<u8> {
 }
 
 #[test]
-fn workers_read_the_files_of_a_store_once_each_and_keep_them() {
+fn workers_cache_a_stores_files() {
     watched("remote files", || {
         let s3 = S3::start();
         for file in 0..FILES {
@@ -88,7 +88,7 @@ fn workers_read_the_files_of_a_store_once_each_and_keep_them() {
 }
 
 #[test]
-fn a_pattern_that_matches_nothing_in_a_store_is_told_to_who_reads() {
+fn an_unmatched_store_pattern_reaches_the_reader() {
     watched("no remote files", || {
         let s3 = S3::start();
         let (key, key_text) = fresh_key();

@@ -72,7 +72,7 @@ fn read_until_refused(trainer: &Service, request: &ReadRequest, begun: impl FnOn
 }
 
 #[test]
-fn a_leaked_read_key_is_shut_out_while_others_read() {
+fn a_leaked_key_is_revoked_alone() {
     watched("a revocation", || {
         let folder = tempfile::tempdir().expect("a directory");
         let [list, audit] = ["revoked", "audit"].map(|name| folder.path().join(name));

@@ -42,7 +42,7 @@ fn shown(process: &Process) -> String {
 }
 
 #[test]
-fn secrets_stand_in_nothing_that_is_written_or_shown() {
+fn secrets_appear_nowhere() {
     watched("secrets", || {
         let folder = tempfile::tempdir().expect("a directory");
         let at = |name: &str| folder.path().join(name);

@@ -86,7 +86,7 @@ fn a_service_that_is_not_there_is_named() {
 }
 
 #[test]
-fn strings_from_a_service_are_as_good_as_strings_made_in_the_trainer() {
+fn strings_from_a_service_are_ordinary() {
     watched("strings", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let functions = Arc::new(functions::builtin(Some(&cluster.key)));
@@ -109,7 +109,7 @@ fn strings_from_a_service_are_as_good_as_strings_made_in_the_trainer() {
 }
 
 #[test]
-fn each_epoch_of_a_named_job_is_a_pass_of_its_own() {
+fn each_named_epoch_is_its_own_pass() {
     watched("epochs", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let functions = Arc::new(functions::builtin(Some(&cluster.key)));
@@ -122,7 +122,7 @@ fn each_epoch_of_a_named_job_is_a_pass_of_its_own() {
 }
 
 #[test]
-fn a_cancelled_pipeline_waits_neither_for_elements_nor_for_a_dispatcher() {
+fn a_cancelled_pipeline_waits_for_nothing() {
     watched("cancelled", || {
         let (entered, enters) = std::sync::mpsc::channel();
         let (release, stuck) = std::sync::mpsc::channel::<()>();

@@ -79,7 +79,7 @@ fn pairs(reader: &mut Reader) -> Vec<(i64, i64)> {
 }
 
 #[test]
-fn a_source_without_end_is_dealt_out_for_as_long_as_anybody_reads() {
+fn an_endless_source_is_dealt_out_endlessly() {
     watched("without end", || {
         let cluster = Cluster::plain(Mechanism::Memory, 2);
         let counter = Dataset::counter(0, 1);
@@ -94,7 +94,7 @@ fn a_source_without_end_is_dealt_out_for_as_long_as_anybody_reads() {
 }
 
 #[test]
-fn one_worker_zips_elements_of_one_position_until_the_shorter_source_ends() {
+fn one_worker_zips_by_position() {
     let zip = || Dataset::zip([range(0, 200), range(0, 1000)]);
     let once: Vec<(i64, i64)> = (0..200).map(|number| (number, number)).collect();
     assert_eq!(read(1, zip(), pairs), once);
@@ -102,7 +102,7 @@ fn one_worker_zips_elements_of_one_position_until_the_shorter_source_ends() {
 }
 
 #[test]
-fn workers_zip_whatever_comes_of_sources_that_yield_at_different_rates() {
+fn workers_zip_sources_of_different_rates() {
     let sparse = range(0, 100).flat_map_declared("tens", Params::none(), number());
     let zip = Dataset::zip([range(0, 100), sparse]);
     let pairs = read(3, zip, pairs);
@@ -112,7 +112,7 @@ fn workers_zip_whatever_comes_of_sources_that_yield_at_different_rates() {
 }
 
 #[test]
-fn workers_read_every_source_of_a_concatenation_once_in_every_pass() {
+fn workers_read_concatenations_once_every_pass() {
     let dataset = range(0, 100)
         .concatenate(range(100, 1000))
         .concatenate(range(1000, 1001));

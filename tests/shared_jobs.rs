@@ -18,13 +18,13 @@ const WORK: Duration = Duration::from_millis(2);
 
 /// D4.7: the workers are slower than their readers.
 #[test]
-fn readers_of_slow_workers_get_even_shares_in_memory() {
+fn slow_workers_are_shared_evenly_in_memory() {
     watched("slow, memory", || even_shares(Mechanism::Memory, 1));
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn readers_of_slow_workers_get_even_shares_through_shared_memory() {
+fn slow_workers_are_shared_evenly_through_shm() {
     watched("slow, shared memory", || {
         even_shares(Mechanism::Shm, 1);
         even_shares(Mechanism::Shm, 2);
@@ -32,7 +32,7 @@ fn readers_of_slow_workers_get_even_shares_through_shared_memory() {
 }
 
 #[test]
-fn readers_of_slow_workers_get_even_shares_over_the_network() {
+fn slow_workers_are_shared_evenly_over_quic() {
     watched("slow, QUIC", || {
         even_shares(Mechanism::Quic, 1);
         even_shares(Mechanism::Quic, 2);

@@ -19,7 +19,7 @@ fn dataset() -> Dataset {
 
 /// D10.5.
 #[test]
-fn a_reader_of_the_workers_host_shares_their_memory_and_nothing_is_copied() {
+fn a_local_reader_copies_nothing() {
     watched("reading through shared memory", || {
         let cluster = Cluster::plain(Mechanism::Shm, 2);
         let mut reader = cluster.read(dataset(), Policy::Dynamic, MaxOutstanding::Auto);
@@ -39,7 +39,7 @@ fn a_reader_of_the_workers_host_shares_their_memory_and_nothing_is_copied() {
 }
 
 #[test]
-fn a_reader_that_is_told_not_to_uses_the_network_and_says_why() {
+fn a_reader_may_decline_shared_memory() {
     watched("reading over the network", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let mut reader = cluster.read(dataset(), Policy::Dynamic, MaxOutstanding::Auto);
@@ -59,7 +59,7 @@ const LARGE: i64 = 50_000;
 /// The last elements of the reading are too large to be shared: the link through shared memory breaks there,
 /// wherever the reader is, and the network carries on where it stopped.
 #[test]
-fn when_shared_memory_breaks_in_the_middle_the_network_brings_the_rest_once() {
+fn quic_continues_after_broken_shared_memory() {
     for small in [0, 1, 100, 5_000, 30_000] {
         watched(&format!("breaking after {small} numbers"), move || {
             let functions = vec![Functions::new(); 2];

@@ -24,13 +24,13 @@ fn a_witness() {
 }
 
 #[test]
-fn whoever_is_killed_leaves_nothing_behind_and_the_others_go_on() {
+fn killed_processes_leave_nothing_behind() {
     watched_for(Duration::from_secs(600), "50 kills", || rounds(50));
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn whoever_is_killed_leaves_nothing_behind_a_thousand_times() {
+fn a_thousand_killed_processes_leave_nothing_behind() {
     watched_for(Duration::from_secs(7200), "1000 kills", || rounds(1000));
 }
 
@@ -248,7 +248,7 @@ fn jiffy() -> u32 {
 
 /// D10.8.
 #[test]
-fn a_reader_that_is_stopped_too_long_holds_nobody_up_and_reads_on_afterwards() {
+fn a_stopped_reader_delays_nobody_and_resumes() {
     watched("a stopped reader", || {
         // Few elements, so that memory is soon used again.
         let scarce = |config: &mut millstream::WorkerConfig| config.shm_bytes_per_task = Some(16 << 20);

@@ -22,7 +22,7 @@ const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
 
 /// C12.1 to C12.3, end to end.
 #[test]
-fn a_command_ends_a_whole_service_and_says_so_to_its_readers() {
+fn a_command_ends_a_whole_service() {
     watched("shutdown", || {
         let (key, text) = fresh_key();
         // Whoever waited for the quiet period would hang.
@@ -61,7 +61,7 @@ fn a_command_ends_a_whole_service_and_says_so_to_its_readers() {
 
 /// C12.3
 #[test]
-fn a_service_ends_though_a_worker_is_stopped_and_a_reader_hangs() {
+fn a_service_ends_despite_hanging_processes() {
     watched("shutdown of a hung service", || {
         let (key, text) = fresh_key();
         let mut dispatcher = dispatcher(&text, "1");
@@ -86,7 +86,7 @@ fn a_service_ends_though_a_worker_is_stopped_and_a_reader_hangs() {
 
 /// C12.1
 #[test]
-fn who_may_only_read_or_work_may_not_end_a_service() {
+fn readers_and_workers_may_not_end_it() {
     watched("shutdown refused", || {
         let text = ClusterKey::generate().unwrap().to_text();
         let dispatcher = dispatcher(&text, "1");
@@ -105,7 +105,7 @@ fn who_may_only_read_or_work_may_not_end_a_service() {
 
 /// C12.4
 #[test]
-fn a_service_that_was_shut_down_goes_on_from_its_work_directory() {
+fn a_service_continues_from_its_work_directory() {
     watched("shutdown and restart", || {
         let (key, _) = fresh_key();
         let directory = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn a_service_that_was_shut_down_goes_on_from_its_work_directory() {
 }
 
 #[test]
-fn a_reader_that_has_everything_reads_to_the_end_of_a_service_that_was_shut_down() {
+fn a_complete_reader_reaches_the_end() {
     watched("shutdown behind the end", || {
         let cluster = Cluster::plain(Mechanism::Quic, 1);
         let mut reader = cluster.read(
@@ -158,7 +158,7 @@ fn a_reader_that_has_everything_reads_to_the_end_of_a_service_that_was_shut_down
 }
 
 #[test]
-fn a_dispatcher_is_told_to_end_any_number_of_times_and_can_be_waited_for_afterwards() {
+fn a_dispatcher_may_be_stopped_repeatedly() {
     watched("dispatcher's stop and join", || {
         let (key, _) = fresh_key();
         let dispatcher =
@@ -175,7 +175,7 @@ fn a_dispatcher_is_told_to_end_any_number_of_times_and_can_be_waited_for_afterwa
 
 /// Nobody retries for ever.
 #[test]
-fn readers_and_workers_do_not_look_for_a_dispatcher_for_ever() {
+fn a_lost_dispatcher_is_given_up() {
     watched("a dispatcher that does not come back", || {
         let session = SessionConfig {
             give_up: Duration::from_millis(300),
@@ -238,7 +238,7 @@ fn a_signal_ends_whoever_waits_for_a_dispatcher() {
 
 /// Neither waits for a dispatcher that is gone: each deadline is beyond what a test lives to see.
 #[test]
-fn a_worker_whose_dispatcher_is_gone_ends_on_either_signal() {
+fn a_lone_worker_ends_on_either_signal() {
     watched("a worker alone", || {
         for name in ["INT", "TERM"] {
             let (_, text) = fresh_key();

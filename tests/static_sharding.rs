@@ -153,7 +153,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_divided_is_nothing_and_too_little_is_an_error_that_says_so() {
+fn dividing_too_little_is_an_error() {
     watched("too little", || {
         let cluster = service(Mechanism::Quic, 3);
         let (_directory, files) = shards(2);
@@ -180,7 +180,7 @@ fn nothing_divided_is_nothing_and_too_little_is_an_error_that_says_so() {
 }
 
 #[test]
-fn what_cannot_be_divided_is_refused_when_the_job_is_made() {
+fn indivisible_datasets_are_refused_early() {
     watched("refusals", || {
         let cluster = service(Mechanism::Quic, 2);
         let numbers = || Dataset::range(0, 20, 1);
@@ -201,7 +201,7 @@ fn what_cannot_be_divided_is_refused_when_the_job_is_made() {
 }
 
 #[test]
-fn a_worker_that_is_not_in_the_list_does_not_start() {
+fn an_unlisted_worker_does_not_start() {
     watched("unlisted", || {
         for list in [["localhost:%port%"], ["127.0.0.1:worker"], ["127.0.0.1:1"]] {
             let cluster = Cluster::plain_with(Mechanism::Quic, listing(&list), 0);
@@ -227,7 +227,7 @@ fn a_worker_that_is_not_in_the_list_does_not_start() {
 }
 
 #[test]
-fn a_reading_waits_for_workers_that_have_not_come_and_then_is_whole() {
+fn reading_waits_for_absent_workers() {
     watched("late worker", || {
         let mut cluster = Cluster::plain_with(
             Mechanism::Quic,
@@ -250,7 +250,7 @@ fn a_reading_waits_for_workers_that_have_not_come_and_then_is_whole() {
 }
 
 #[test]
-fn a_share_whose_worker_is_gone_is_an_error_that_names_it() {
+fn a_lost_share_names_its_worker() {
     watched("lost share", || {
         let mut cluster = service(Mechanism::Quic, 2);
         let gone = cluster.workers.pop().expect("two workers");
@@ -275,7 +275,7 @@ fn a_share_whose_worker_is_gone_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_worker_that_comes_back_yields_its_share_from_the_beginning() {
+fn a_returning_worker_restarts_its_share() {
     watched("comes back", || {
         let mut config = listing(&["127.0.0.1:%port%", "127.0.0.1:%port%"]);
         config.workers_lost_grace = Duration::from_secs(3600);
@@ -294,7 +294,7 @@ fn a_worker_that_comes_back_yields_its_share_from_the_beginning() {
 }
 
 #[test]
-fn the_program_divides_a_dataset_among_the_workers_it_was_told_of() {
+fn the_program_divides_among_its_workers() {
     let (_, key) = fresh_key();
     let list = "127.0.0.1:%port%,127.0.0.1:%port_second%";
     let dispatcher = Process::start(
@@ -365,7 +365,7 @@ fn the_program_divides_a_dataset_among_the_workers_it_was_told_of() {
 }
 
 #[test]
-fn a_dispatcher_that_is_killed_and_comes_back_goes_on_with_the_shares_it_gave() {
+fn a_restarted_dispatcher_keeps_its_shares() {
     watched("killed dispatcher", || {
         let (loaded, key) = fresh_key();
         let folder = tempfile::tempdir().expect("a directory");
@@ -404,7 +404,7 @@ fn a_dispatcher_that_is_killed_and_comes_back_goes_on_with_the_shares_it_gave() 
 }
 
 #[test]
-fn how_many_elements_there_are_is_known_where_the_policy_leaves_it_so() {
+fn the_policy_decides_known_cardinality() {
     watched("cardinality", || {
         let cluster = Cluster::plain(Mechanism::Quic, 0);
         let of = |dataset: Dataset, policy| {

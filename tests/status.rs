@@ -47,7 +47,7 @@ fn printed(cluster: &Cluster, form: &[&str]) -> String {
 
 /// C11.4
 #[test]
-fn a_service_says_which_stage_holds_a_task_up_and_draws_its_dataset() {
+fn a_service_names_a_tasks_bottleneck() {
     watched("bottleneck", || {
         let cluster = Cluster::start(Mechanism::Quic, vec![at_work()]);
         let dataset = || endless_work().batch(2, true);
@@ -85,7 +85,7 @@ fn a_service_says_which_stage_holds_a_task_up_and_draws_its_dataset() {
 
 /// C11.1, C11.2
 #[test]
-fn a_service_says_how_fast_each_is_and_how_many_workers_it_wants() {
+fn a_service_states_paces_and_wanted_workers() {
     watched("paces", || {
         let cluster = Cluster::start(Mechanism::Quic, vec![at_work()]);
         let mut reader = cluster.read(endless_work(), Policy::Dynamic, MaxOutstanding::Elements(4));

@@ -110,7 +110,7 @@ fn refusal<T>(outcome: Result<T, ServiceError>) -> Error {
 
 /// C14.1, C14.2, C14.3
 #[test]
-fn under_local_only_workers_of_this_process_are_read() {
+fn local_readers_read_local_workers_only() {
     watched("local", || {
         for (local, remote) in [(1, 2), (3, 0), (2, 1)] {
             let mixed = Mixed::start(local, &[], &vec![&[][..]; remote]);
@@ -135,7 +135,7 @@ fn under_local_only_workers_of_this_process_are_read() {
 
 /// C14.1: an element that is read in this process has crossed no network.
 #[test]
-fn under_any_and_host_workers_elsewhere_are_read_too() {
+fn any_and_host_include_other_workers() {
     watched("any, host, auto", || {
         let mixed = Mixed::start(1, &[], &[&[], &["COLOCATED"]]);
         for (target, workers) in [
@@ -153,7 +153,7 @@ fn under_any_and_host_workers_elsewhere_are_read_too() {
 
 /// C14.1
 #[test]
-fn colocated_workers_of_others_are_left_aside_whatever_other_tags_there_are() {
+fn colocated_workers_of_others_are_skipped() {
     watched("tags", || {
         let mixed = Mixed::start(
             2,
@@ -174,7 +174,7 @@ fn colocated_workers_of_others_are_left_aside_whatever_other_tags_there_are() {
 
 /// C14.1, C14.2: who comes later is read if the target admits it.
 #[test]
-fn workers_that_come_while_it_is_read_are_read_unless_they_are_left_aside() {
+fn new_workers_are_read_unless_skipped() {
     watched("late workers", || {
         let mixed = Mixed::start(1, &["COLOCATED"], &[&["COLOCATED"]]);
         let job = mixed.job(Dataset::range(0, 2000, 1), Policy::Off, TargetWorkers::Auto);
@@ -201,7 +201,7 @@ fn workers_that_come_while_it_is_read_are_read_unless_they_are_left_aside() {
 
 /// C14.3, C6.5: splits of a worker that went are read by those that are left, and by no others.
 #[test]
-fn what_a_local_worker_leaves_the_other_one_reads() {
+fn workers_share_the_rest_of_local_ones() {
     watched("local, a worker stops", || {
         let mut mixed = Mixed::start(2, &[], &[&[]]);
         let job = mixed.job(
@@ -229,7 +229,7 @@ fn what_a_local_worker_leaves_the_other_one_reads() {
 
 /// C14.4
 #[test]
-fn without_a_worker_of_its_own_a_local_reader_is_refused() {
+fn a_local_reader_needs_a_worker() {
     watched("no local worker", || {
         let mixed = Mixed::with(colocated(1), 0, &[], &[&[]]);
         let dataset = || Dataset::range(0, 10, 1);
@@ -258,7 +258,7 @@ fn without_a_worker_of_its_own_a_local_reader_is_refused() {
 
 /// C14.4: each trainer has a worker, and reads its share.
 #[test]
-fn where_workers_are_colocated_static_sharding_gives_each_process_its_shares() {
+fn colocated_static_sharding_is_by_process() {
     watched("colocated", || {
         let mixed = Mixed::with(colocated(3), 1, &["COLOCATED"], &[&["COLOCATED"], &[]]);
         assert_eq!(mixed.service().deployment_mode(), DeploymentMode::Colocated);
@@ -273,7 +273,7 @@ fn where_workers_are_colocated_static_sharding_gives_each_process_its_shares() {
 
 /// C14.5
 #[test]
-fn a_pass_of_local_workers_is_gone_with_its_reader_and_the_next_one_is_not() {
+fn a_local_pass_ends_with_its_reader() {
     watched("deleted tasks", || {
         let mut mixed = Mixed::start(1, &[], &[&[]]);
         let dataset = mixed
@@ -307,7 +307,7 @@ fn a_pass_of_local_workers_is_gone_with_its_reader_and_the_next_one_is_not() {
 
 /// C14.1: a pipeline that goes on in the trainer names its target, too.
 #[test]
-fn a_dataset_of_a_service_is_read_from_its_target() {
+fn a_services_dataset_is_read_from_its_target() {
     watched("service reader", || {
         let mixed = Mixed::start(1, &[], &[&[]]);
         let dataset = mixed
@@ -332,7 +332,7 @@ fn a_dataset_of_a_service_is_read_from_its_target() {
 }
 
 #[test]
-fn an_empty_tag_is_refused_before_the_dispatcher_is_asked() {
+fn an_empty_tag_is_refused_early() {
     watched("empty tag", || {
         let (key, _) = crate::support::cluster::fresh_key();
         let config = WorkerConfig {
@@ -351,7 +351,7 @@ fn an_empty_tag_is_refused_before_the_dispatcher_is_asked() {
 
 /// Others than those of this service see nothing of its workers, though they are in the same process.
 #[test]
-fn readers_with_other_local_workers_are_as_in_another_process() {
+fn separate_local_workers_are_like_separate_processes() {
     watched("two in one", || {
         let mixed = Mixed::start(1, &["COLOCATED"], &[]);
         let config = ServiceConfig {

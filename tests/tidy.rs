@@ -8,6 +8,7 @@ use crate::source::comments;
 use crate::source::corpora;
 use crate::source::cycles;
 use crate::source::manifest::{self, CrateEdges};
+use crate::source::names;
 use crate::source::paths::{self, Wall};
 use crate::source::protocol;
 use crate::source::shape;
@@ -227,7 +228,7 @@ const PAGES: &[&str] = &[
 const ALL_LANDED: bool = true;
 
 #[test]
-fn crates_depend_on_each_other_as_the_table_says() {
+fn crates_depend_as_the_table_says() {
     let packages = manifest::packages().expect("cargo reads the manifests");
     assert_clean(manifest::wrong_edges(&packages, CRATES, TEST_TOOLS));
 }
@@ -307,7 +308,7 @@ const KNOWS_SHUFFLE: &[&str] = &[
 ];
 
 #[test]
-fn shuffle_stands_in_its_room_the_table_and_python() {
+fn shuffle_stands_where_it_should() {
     let knows = |text: &str| {
         let marks = [
             "ops::shuffle::",
@@ -351,7 +352,7 @@ fn the_dispatcher_only_routes() {
 }
 
 #[test]
-fn the_worked_example_is_the_code_that_is_compiled() {
+fn the_worked_example_is_compiled() {
     let files = tree::files();
     let text = |path: &str| {
         files
@@ -452,6 +453,15 @@ fn comments_stand_alone_and_can_be_read_once() {
             .chain(sources().flat_map(comments::long_clauses))
             .chain(sources().flat_map(comments::wide_lines)),
     );
+}
+
+#[test]
+fn test_names_are_short_claims() {
+    let files = tree::files();
+    let code = files
+        .iter()
+        .filter(|file| file.is_rust() || file.path.ends_with(".py"));
+    assert_clean(code.flat_map(names::long_test_names));
 }
 
 #[test]

@@ -147,13 +147,13 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20, ..rounds(CASES) })]
 
     #[test]
-    fn over_memory_every_number_comes_as_often_as_promised(service in services()) {
+    fn numbers_come_as_promised_over_memory(service in services()) {
         let what = format!("{service:?}");
         watched(&what, move || every_number_comes_as_often_as_promised(Mechanism::Memory, &service));
     }
 
     #[test]
-    fn over_quic_every_number_comes_as_often_as_promised(service in services()) {
+    fn numbers_come_as_promised_over_quic(service in services()) {
         let what = format!("{service:?}");
         watched(&what, move || every_number_comes_as_often_as_promised(Mechanism::Quic, &service));
     }

@@ -70,7 +70,7 @@ fn said(notes: &Path, what: &str) -> bool {
 }
 
 #[test]
-fn a_command_without_workers_says_what_it_waits_for() {
+fn a_command_without_workers_names_its_wait() {
     watched("no workers", || {
         let (key, directory) = (fresh_key(), tempfile::tempdir().expect("a directory"));
         let dispatcher = Process::start(&key, &["dispatcher", "--bind", "127.0.0.1:0"]);
@@ -89,7 +89,7 @@ fn a_command_without_workers_says_what_it_waits_for() {
 }
 
 #[test]
-fn a_dispatcher_that_goes_is_waited_for_and_then_named() {
+fn a_vanished_dispatcher_is_waited_for() {
     watched("a dispatcher that goes", || {
         let (key, directory) = (fresh_key(), tempfile::tempdir().expect("a directory"));
         let dispatcher = Process::start(&key, &["dispatcher", "--bind", "127.0.0.1:0"]);
@@ -192,7 +192,7 @@ fn a_command_fails_exactly_if_it_lost_elements() {
 
 #[cfg(unix)]
 #[test]
-fn a_key_in_a_file_is_its_owners_alone() {
+fn a_key_file_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name).display().to_string();

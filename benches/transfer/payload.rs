@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_is_written_once_and_unlike_its_neighbour() {
+    fn a_payload_is_written_once_unlike_its_neighbour() {
         let block = Payload::Random.block().unwrap();
         let (mut one, mut next) = (vec![0; 1024], vec![0; 1024]);
         fill(&mut one, &block, 1);

@@ -337,7 +337,7 @@ mod tests {
 
     /// A consumer that turned away from a link because its lane was at it would sleep while elements came.
     #[test]
-    fn a_consumer_sleeps_at_its_links_whatever_the_lane_does() {
+    fn a_consumer_sleeps_at_its_own_links() {
         let bounds = Bounds {
             max_outstanding: MaxOutstanding::Auto,
             auto_bytes: AUTO_BYTES_MIN,

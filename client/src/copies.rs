@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_that_follow_each_other_and_the_consumer_count_together() {
+    fn successive_links_and_the_consumer_count_together() {
         let copies = Copies::default();
         let mut one = copies.of_link("a");
         one.note(10);

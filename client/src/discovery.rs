@@ -375,19 +375,19 @@ mod tests {
 
     /// C6.1, C6.4: a removal that is acknowledged before the splits that ended would have them read again.
     #[tokio::test]
-    async fn a_report_that_does_not_arrive_goes_out_again_before_the_next() {
+    async fn an_unanswered_report_is_resent_before_the_next() {
         let failures = vec![error(Code::DeadlineExceeded), error(Code::Unavailable)];
         assert_eq!(heard_after(failures).await, reports());
     }
 
     #[tokio::test]
-    async fn a_report_that_is_refused_holds_up_no_other() {
+    async fn a_refused_report_delays_no_other() {
         let heard = heard_after(vec![error(Code::NotFound)]).await;
         assert_eq!(heard, reports()[1..]);
     }
 
     #[test]
-    fn what_may_pass_is_asked_for_again_and_a_refusal_is_not() {
+    fn transient_failures_are_retried_and_refusals_are_not() {
         let passing = [Code::Unavailable, Code::DeadlineExceeded, Code::ResourceExhausted];
         assert!(!passing.into_iter().any(is_final));
         let lasting = [

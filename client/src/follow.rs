@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_with_nothing_to_report_looks_seldom_and_forgets_nothing() {
+    fn an_idle_reader_looks_rarely_and_forgets_nothing() {
         let (busy, idle, seldom) = (count(|_| true), count(|_| false), count(|tick| tick % 8 == 0));
         assert_eq!(busy.0, 200);
         assert!(idle.0 <= 52 && seldom.0 < 80, "{idle:?}, {seldom:?}");

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_who_takes_no_time_still_has_a_pace() {
+    fn an_instant_user_still_has_a_pace() {
         let (meter, mut gauge) = (PaceMeter::default(), PaceGauge::default());
         assert_eq!(gauge.pace(&meter, meter.born), None);
         meter.note_elements(5);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_the_first_element_names_its_cause() {
+    fn waiting_for_the_first_element_names_its_cause() {
         let waits = Duration::from_secs(1);
         for seen in [Bottleneck::Network, Bottleneck::Workers, Bottleneck::NoWorkers] {
             assert_eq!(bottleneck_without_elements(waits, seen), seen);

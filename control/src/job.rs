@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_policy_is_found_by_its_name_and_its_old_alias() {
+    fn policies_are_found_by_names_and_aliases() {
         for (policy, name) in Policy::NAMES {
             assert_eq!(name.to_uppercase().parse(), Ok(policy));
             assert_eq!(policy.name(), name);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn target_workers_are_found_by_their_names_in_any_case_and_nothing_means_auto() {
+    fn target_workers_are_found_by_name() {
         for (target, name) in TargetWorkers::NAMES {
             for text in [name.to_owned(), name.to_uppercase(), target.to_string()] {
                 assert_eq!(text.parse(), Ok(target));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn deployment_modes_are_found_by_their_names_in_any_case() {
+    fn deployment_modes_are_found_by_name() {
         for (mode, name) in DeploymentMode::NAMES {
             assert_eq!(name.to_uppercase().parse(), Ok(mode));
             assert_eq!(mode.to_string(), name);
@@ -450,7 +450,7 @@ mod tests {
 
     /// C14.1
     #[test]
-    fn each_target_admits_its_workers_and_coordinated_reads_admit_all() {
+    fn each_target_admits_its_workers() {
         let at = |host, process| Whereabouts {
             host: Some(host),
             process: Some(process),
@@ -488,7 +488,7 @@ mod tests {
 
     /// C14.4
     #[test]
-    fn where_workers_are_colocated_auto_means_local_under_static_sharding_alone() {
+    fn auto_means_local_for_colocated_static_sharding() {
         for (policy, mode, wanted) in [
             (Policy::Data, DeploymentMode::Colocated, TargetWorkers::Local),
             (Policy::Data, DeploymentMode::Hybrid, TargetWorkers::Auto),

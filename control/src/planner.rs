@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_distributed_dataset_only_nothing_and_no_end_are_known() {
+    fn only_extreme_cardinalities_survive_distribution() {
         let policies = [
             Policy::Off,
             Policy::Dynamic,

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_near_nobody_and_one_process_is_on_one_host() {
+    fn unknown_places_are_remote_and_processes_have_hosts() {
         let at = |host, process| Whereabouts { host, process };
         let nowhere = Whereabouts::default();
         assert!(!nowhere.is_same_process(&nowhere) && !nowhere.is_same_host(&nowhere));

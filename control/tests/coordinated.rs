@@ -41,7 +41,7 @@ async fn removed(iteration: &mut IterationHandle) -> TaskId {
 
 /// C9.2 to C9.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn consumers_of_two_processes_agree_on_late_and_lost_workers_across_a_restart() {
+async fn consumers_agree_across_a_dispatchers_restart() {
     let cluster = Cluster::new();
     let store = SharedStore::new();
     let server = cluster.dispatcher(None, Box::new(store.clone()));
@@ -114,7 +114,7 @@ async fn consumers_of_two_processes_agree_on_late_and_lost_workers_across_a_rest
 
 /// C9.2, C9.8
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_is_refused_its_second_life_and_named_to_the_others() {
+async fn a_consumers_second_life_is_refused() {
     let cluster = Cluster::new();
     let server = cluster.configured(|config| {
         config.dispatcher.consumer_timeout = Duration::from_millis(200);

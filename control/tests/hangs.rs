@@ -17,7 +17,7 @@ use crate::support::{Cluster, WordPlanner, open, told, within};
 
 /// C1.9, C7.4: what only seems to live must not keep a worker's lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dispatcher_that_hangs_while_storing_counts_as_silent() {
+async fn a_dispatcher_hanging_on_storage_counts_as_silent() {
     let cluster = Cluster::new();
     let (gate, hanging) = channel();
     let store = HangingStore {
@@ -39,7 +39,7 @@ async fn a_dispatcher_that_hangs_while_storing_counts_as_silent() {
 /// C5.5: what a finished task holds counts as read, so it is not finished while it holds what nobody has
 /// begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_is_not_finished_before_its_splits_are_given_back() {
+async fn a_task_finishes_after_its_splits_return() {
     let cluster = Cluster::new();
     let (gate, hanging) = channel();
     let store = HangingStore {
@@ -81,7 +81,7 @@ async fn a_task_is_not_finished_before_its_splits_are_given_back() {
 
 /// C1.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_stored_is_not_answered_and_ends_the_dispatcher() {
+async fn a_failed_commit_ends_the_dispatcher() {
     let cluster = Cluster::new();
     let fails = Arc::new(Mutex::new(false));
     let server = cluster.dispatcher(None, Box::new(FailingStore(Arc::clone(&fails))));
@@ -180,7 +180,7 @@ async fn a_dispatcher_that_dies_within_disconnects_everybody() {
 
 /// C3.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listing_that_hangs_is_given_up_and_keeps_nobody_else() {
+async fn a_hanging_listing_is_given_up_alone() {
     let (release, released) = channel();
     let cluster = Cluster::planned(HangingPlanner(Mutex::new(released)));
     let server = cluster.configured(|config| config.dispatcher.plan_deadline = Duration::from_millis(300));
@@ -201,7 +201,7 @@ async fn a_listing_that_hangs_is_given_up_and_keeps_nobody_else() {
 
 /// A task that its worker cannot be told of fails by name instead of never beginning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_too_large_to_describe_fails_and_says_why() {
+async fn an_indescribably_large_task_fails_with_the_reason() {
     let cluster = Cluster::planned(HugePlanner);
     let server = cluster.server();
     let _worker = cluster.worker("worker:1", server.local_addr()).await;
@@ -217,7 +217,7 @@ async fn a_task_too_large_to_describe_fails_and_says_why() {
 
 /// C7.2: the dispatcher goes on serving others, and the one that stays gets its tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_workers_at_one_address_do_not_use_up_the_dispatcher() {
+async fn two_workers_at_one_address_exhaust_nothing() {
     let cluster = Cluster::new();
     let server = cluster.configured(|config| config.dispatcher.workers_max = 2);
     let mut one = cluster.worker("same:1", server.local_addr()).await;
@@ -236,7 +236,7 @@ async fn two_workers_at_one_address_do_not_use_up_the_dispatcher() {
 
 /// C7.4: whatever the worker was told, it must not be less patient than its dispatcher.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_is_never_shorter_than_the_dispatcher_needs() {
+async fn a_lease_is_long_enough_for_the_dispatcher() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let mut worker = cluster
@@ -252,7 +252,7 @@ async fn a_lease_is_never_shorter_than_the_dispatcher_needs() {
 
 /// C4.2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_takes_no_pushes_is_disconnected_and_told_all_when_it_comes_back() {
+async fn a_process_that_reads_no_pushes_is_disconnected() {
     let cluster = Cluster::new();
     let server = cluster.configured(|config| config.pushes_max = 4);
     // With them each snapshot has over half a KiB.

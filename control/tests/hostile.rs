@@ -70,7 +70,7 @@ pub(crate) fn every_request() -> [(Value, &'static [Role]); 22] {
 
 /// C1.4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_of_another_role_is_refused_by_the_roles_name() {
+async fn a_request_names_the_role_it_lacks() {
     let cluster = Cluster::new();
     let server = patient(&cluster, |_| {});
     let honest = Honest::new(&cluster, &server).await;
@@ -95,7 +95,7 @@ async fn a_request_of_another_role_is_refused_by_the_roles_name() {
 
 /// C4.1, C5.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_exist_or_is_anothers_is_refused_or_changes_nothing() {
+async fn foreign_things_are_refused_and_unchanged() {
     let cluster = Cluster::new();
     let server = patient(&cluster, |_| {});
     let honest = Honest::new(&cluster, &server).await;
@@ -188,7 +188,7 @@ async fn reports_on_anothers_task(raw: &Raw, others: u64) {
 
 /// C1.8, C7.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_cannot_touch_the_task_of_another_or_of_another_life() {
+async fn a_worker_cannot_touch_anothers_task() {
     let cluster = Cluster::new();
     let earlier = patient(&cluster, |_| {});
     let stale = Honest::new(&cluster, &earlier).await.task().await;
@@ -253,7 +253,7 @@ async fn a_worker_cannot_touch_the_task_of_another_or_of_another_life() {
 
 /// C1.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn numbers_out_of_order_are_refused_and_a_repeated_one_does_nothing_new() {
+async fn unordered_numbers_are_refused_and_repeats_ignored() {
     let cluster = Cluster::new();
     let server = patient(&cluster, |_| {});
     let honest = Honest::new(&cluster, &server).await;
@@ -294,7 +294,7 @@ async fn numbers_out_of_order_are_refused_and_a_repeated_one_does_nothing_new() 
 
 /// C1.2, C1.3, C2.3, C9.1, C9.2
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_and_numbers_beyond_their_limits_are_refused_by_the_limit() {
+async fn oversized_names_and_numbers_name_their_limit() {
     let cluster = Cluster::new();
     let server = patient(&cluster, |config| config.definition_bytes_max = 1000);
     let honest = Honest::new(&cluster, &server).await;
@@ -410,7 +410,7 @@ async fn a_worker_with_absurd_names_is_refused() {
 
 /// C2.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn datasets_without_number_end_at_the_limit_and_those_known_are_served_on() {
+async fn endless_datasets_end_at_the_limit() {
     datasets_end_at(200).await;
 }
 
@@ -451,7 +451,7 @@ async fn datasets_end_at(limit: usize) {
 
 /// C1.3, C4.2
 #[tokio::test]
-async fn streams_never_finished_and_pushes_never_read_harm_nobody_else() {
+async fn unfinished_streams_harm_nobody_else() {
     let (log, _guard) = Log::of_this_thread();
     let cluster = Cluster::new();
     let server = patient(&cluster, |_| {});
@@ -514,7 +514,7 @@ async fn before_its_hello_a_process_is_not_answered() {
 
 /// C12.1: what it says of itself does not crowd out what is known of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_ends_the_service_is_named_with_its_address_however_much_it_says() {
+async fn the_ender_of_a_service_is_named() {
     let cluster = Cluster::new();
     let server = patient(&cluster, |_| {});
     let honest = Honest::new(&cluster, &server).await;
@@ -541,7 +541,7 @@ proptest! {
 
     /// C1.2, C1.7
     #[test]
-    fn any_bytes_on_any_stream_are_refused_and_nobody_else_notices(
+    fn random_bytes_are_refused_unnoticed_by_others(
         nonsense in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 8),
         damage in prop::collection::vec((0_usize..22, any::<prop::sample::Index>(), any::<u8>()), 32),
     ) {

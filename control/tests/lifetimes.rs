@@ -10,7 +10,7 @@ use crate::support::{Cluster, open_job, within};
 
 /// C3.8
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_was_collected_is_asked_for_again_by_who_asked_for_it_and_by_nobody_else() {
+async fn a_collected_job_returns_to_its_creator_only() {
     let cluster = Cluster::new();
     let server = cluster.configured(|config| {
         config.dispatcher.job_gc_check_interval = Duration::ZERO;

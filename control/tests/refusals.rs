@@ -28,7 +28,7 @@ async fn nobody_takes_over_the_session_of_another() {
 
 /// C1.4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_may_not_register_and_a_worker_may_not_read() {
+async fn readers_may_not_register_and_workers_not_read() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let reader = cluster.connect(Role::Read, server.local_addr()).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_reader_may_not_register_and_a_worker_may_not_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_clusters_key_is_refused_at_once_and_by_name() {
+async fn another_clusters_key_is_refused_by_name() {
     let server = Cluster::new().server();
     let error = Cluster::new()
         .connect(Role::Submit, server.local_addr())
@@ -59,7 +59,7 @@ async fn another_clusters_key_is_refused_at_once_and_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_cannot_be_analysed_is_the_submitters_error() {
+async fn an_unanalysable_definition_is_the_submitters_error() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_definition_that_cannot_be_analysed_is_the_submitters_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_dispatcher_a_client_says_so_and_gives_up_at_its_deadline() {
+async fn a_client_without_dispatcher_gives_up_in_time() {
     let cluster = Cluster::new();
     let address = free_address();
     let notices = Arc::new(Mutex::new(Vec::new()));
@@ -95,7 +95,7 @@ async fn without_a_dispatcher_a_client_says_so_and_gives_up_at_its_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_comes_first_waits_for_the_dispatcher() {
+async fn an_early_client_waits_for_the_dispatcher() {
     let cluster = Cluster::new();
     let address = free_address();
     let (client, _server) = tokio::join!(cluster.connect(Role::Read, address), async {
@@ -107,7 +107,7 @@ async fn a_client_that_comes_first_waits_for_the_dispatcher() {
 
 /// C1.2, C1.3, C1.7
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nonsense_on_any_stream_leaves_the_dispatcher_serving_others() {
+async fn nonsense_leaves_the_dispatcher_serving_others() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let other = cluster.connect(Role::Read, server.local_addr()).await.unwrap();

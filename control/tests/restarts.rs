@@ -10,7 +10,7 @@ use crate::support::{Cluster, SharedStore, open, stop, task_added, told, within}
 
 /// C1.8
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dispatcher_without_memory_is_told_apart_from_the_old_one() {
+async fn a_dispatcher_without_memory_is_a_new_one() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let address = server.local_addr();
@@ -34,21 +34,21 @@ async fn a_dispatcher_without_memory_is_told_apart_from_the_old_one() {
 
 /// C1.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_its_memory_a_dispatcher_goes_on_where_it_was() {
+async fn a_dispatcher_continues_with_its_memory() {
     let store = SharedStore::new();
     goes_on_where_it_was(|| Box::new(store.clone())).await;
 }
 
 /// C1.6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_its_work_directory_a_dispatcher_goes_on_where_it_was() {
+async fn a_dispatcher_continues_with_its_work_directory() {
     let folder = tempfile::tempdir().unwrap();
     goes_on_where_it_was(|| Box::new(DiskStore::open(folder.path()).unwrap())).await;
 }
 
 /// C1.6: that it stops is no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_while_a_dispatcher_stops_is_answered_by_the_one_in_its_place() {
+async fn a_restarting_dispatcher_answers_through_its_successor() {
     let (cluster, store) = (Cluster::new(), SharedStore::new());
     let server = cluster.dispatcher(None, Box::new(store.clone()));
     let address = server.local_addr();
@@ -103,7 +103,7 @@ async fn goes_on_where_it_was(store: impl Fn() -> Box<dyn Store>) {
 
 /// C7.4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_without_a_dispatcher_drops_its_tasks_when_its_lease_lapses() {
+async fn a_lapsed_lease_drops_the_workers_tasks() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let mut worker = cluster.worker("worker:1", server.local_addr()).await;

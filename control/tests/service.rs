@@ -12,7 +12,7 @@ use millstream_link::{Claims, Role, Ticket};
 use crate::support::{Cluster, open, open_job, task_added, told, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_reaches_worker_and_client_and_its_end_ends_the_iteration() {
+async fn a_tasks_end_ends_the_iteration() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let mut worker = cluster.worker("worker:1", server.local_addr()).await;
@@ -74,7 +74,7 @@ async fn under_off_every_worker_gets_the_same_listing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_workers_share_the_splits_without_a_gap_or_a_double() {
+async fn two_workers_share_splits_without_gap_or_double() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let mut first = cluster.worker("worker:1", server.local_addr()).await;
@@ -91,7 +91,7 @@ async fn two_workers_share_the_splits_without_a_gap_or_a_double() {
 
 /// C6.1, C6.4, C6.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dead_worker_held_goes_to_the_others_once_the_client_has_answered() {
+async fn a_dead_workers_splits_go_to_others() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let mut dies = cluster.worker("dies:1", server.local_addr()).await;
@@ -177,7 +177,7 @@ fn one_lost(index: u64, worker_address: &str) -> ClientPush {
 
 /// C7.5
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_every_worker_is_killed_the_client_is_told_their_names() {
+async fn clients_learn_the_names_of_killed_workers() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let mut worker = cluster.worker("dies:1", server.local_addr()).await;
@@ -192,7 +192,7 @@ async fn when_every_worker_is_killed_the_client_is_told_their_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_leaves_is_known_to_be_gone_at_once() {
+async fn a_leaving_worker_is_gone_at_once() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let mut worker = cluster.worker("leaves:1", server.local_addr()).await;
@@ -210,7 +210,7 @@ async fn a_worker_that_leaves_is_known_to_be_gone_at_once() {
 
 /// C6.6, C4.1: the failure is told though nobody listened when it happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_comes_after_a_failure_is_told_it_before_the_end() {
+async fn a_late_client_hears_the_failure_first() {
     let cluster = Cluster::new();
     let server = cluster.server();
     let mut worker = cluster.worker("worker:1", server.local_addr()).await;
@@ -239,7 +239,7 @@ async fn a_client_that_comes_after_a_failure_is_told_it_before_the_end() {
 
 /// C5.2: it is paused, not failed, and goes on as its reader confirms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_whose_splits_nobody_confirms_waits_for_its_reader() {
+async fn an_unconfirmed_task_waits_for_its_reader() {
     let cluster = Cluster::new();
     let server = cluster.configured(|config| config.dispatcher.held_splits_max = 8);
     let mut worker = cluster.worker("worker:1", server.local_addr()).await;
@@ -268,7 +268,7 @@ async fn a_task_whose_splits_nobody_confirms_waits_for_its_reader() {
 
 /// A pipeline whose own buffers hold everything would wait for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_that_waits_for_itself_is_told_what_to_change() {
+async fn a_self_waiting_task_is_told_the_cure() {
     let cluster = Cluster::new();
     let server = cluster.configured(|config| config.dispatcher.held_splits_max = 8);
     let mut worker = cluster

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rare_long_wait_changes_nothing_and_a_few_end_it() {
+    fn a_rare_long_wait_changes_nothing() {
         let mut linger = Linger::default();
         for _ in 0..8 {
             linger.note(SHORT);

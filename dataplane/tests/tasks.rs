@@ -16,7 +16,7 @@ fn server(config: ServerConfig) -> Server {
 }
 
 #[test]
-fn a_task_that_cannot_be_served_is_refused_with_the_reason() {
+fn an_unservable_task_is_refused_with_the_reason() {
     let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
     let config = ServerConfig {
         tasks_max: 1,
@@ -55,7 +55,7 @@ fn a_task_that_cannot_be_served_is_refused_with_the_reason() {
 
 /// A specification without sizes says nothing of an element that is too large; the element itself does.
 #[test]
-fn an_element_too_large_to_be_sent_is_an_error_of_its_producer() {
+fn an_unsendable_element_is_its_producers_error() {
     let server = server(ServerConfig::default());
     let any = ElementSpec::single(TensorSpec::with_dims(Dtype::U8, &[None])).expect("a spec");
     let mut producer = server
@@ -72,7 +72,7 @@ fn an_element_too_large_to_be_sent_is_an_error_of_its_producer() {
 /// A worker that looks after its clients every few seconds looks after its memory too.
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_that_a_task_no_longer_needs_goes_back_with_the_next_looks() {
+fn unneeded_memory_returns_at_the_next_look() {
     let server = server(ServerConfig::default());
     let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[8])).expect("a spec");
     let producer = server.add_task(TASK, TaskMode::FirstCome, &spec, Arc::new(HeapAlloc));

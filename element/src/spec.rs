@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_known_only_for_static_specs_and_never_overflow() {
+    fn only_static_specs_have_known_sizes() {
         assert_eq!(TensorSpec::fixed(Dtype::F32, &[2, 3]).payload_bytes(), Some(24));
         assert_eq!(TensorSpec::scalar(Dtype::C128).payload_bytes(), Some(16));
         assert_eq!(TensorSpec::fixed(Dtype::String, &[2]).payload_bytes(), None);

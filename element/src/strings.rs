@@ -159,7 +159,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_give_items_inside_the_payload_or_an_error(payload: Vec<u8>, items in 0usize..20) {
+        fn any_bytes_give_valid_items_or_an_error(payload: Vec<u8>, items in 0usize..20) {
             let Ok(strings) = Strings::open(&payload, items) else { return Ok(()) };
             let total: usize = strings.iter().map(<[u8]>::len).sum();
             prop_assert!(total <= payload.len());

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_finds_its_own_position_in_the_order_written() {
+    fn every_path_finds_its_position() {
         let paths = sample().paths();
         let wanted = [
             "z",

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_window_is_never_above_the_cap_and_still_falls_on_loss() {
+    fn the_window_respects_its_cap_and_losses() {
         let config = CappedCubicConfig {
             window_bytes_initial: 1_000_000,
             window_bytes_max: 700_000,

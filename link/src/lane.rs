@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_run_on_the_named_thread_and_give_their_results() {
+    fn tasks_run_on_the_named_thread() {
         let lane = Lane::start("lane-named").unwrap();
         let name = lane
             .spawn(async { thread::current().name().map(str::to_owned) })
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_blocks_beside_a_lane_does_not_hold_up_its_end() {
+    fn blocking_work_does_not_delay_a_lanes_end() {
         let lane = Lane::start("lane-resolving").unwrap();
         let (entered, inside) = std_mpsc::channel();
         let (release, gate) = std_mpsc::channel::<()>();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_lane_is_reported_in_time_and_named() {
+    fn a_blocked_lane_is_named_in_time() {
         let lane = Lane::start("lane-stuck").unwrap();
         let (release, gate) = std_mpsc::channel::<()>();
         let (entered, inside) = std_mpsc::channel();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_may_be_dropped_by_its_own_task() {
+    fn a_lane_may_be_dropped_within() {
         let lane = Lane::start("lane-self").unwrap();
         let dropped = Arc::new(AtomicBool::new(false));
         let witness = Witness(dropped.clone());

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn every_send_fits_and_the_datagrams_stay_the_same() {
+    fn batches_keep_their_datagrams() {
         for (segment_bytes, size_bytes) in [
             (1452, 14_520),
             (8952, 89_520),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_socket_half_way_loses_nothing_and_repeats_nothing() {
+    fn a_full_socket_neither_loses_nor_repeats() {
         let (socket, scripted) = socket(3, 65_495);
         let (first, second) = (bytes(654_950, 1), bytes(654_950, 2));
         let blocked = |result: io::Result<()>| result.unwrap_err().kind() == io::ErrorKind::WouldBlock;
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn few_datagrams_a_call_in_buffers_that_hold_an_aggregate() {
+    fn large_aggregates_need_few_calls() {
         for payload_bytes_max in [1200, 1452, 8952, 65_495] {
             let (socket, _) = socket(0, payload_bytes_max);
             let buffer_bytes = socket.max_receive_segments() * usize::from(payload_bytes_max);

@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(rounds(100))]
 
     #[test]
-    fn a_padded_batch_is_as_long_as_its_longest(
+    fn a_padded_batch_fits_its_longest_row(
         lengths in prop::collection::vec(0i64..6, 0..12),
         size in 1u64..5,
         drop_remainder: bool,
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ragged_batch_has_the_items_of_its_rows_and_where_they_end(
+    fn a_ragged_batch_has_items_and_splits(
         lengths in prop::collection::vec(0i64..6, 0..12),
         size in 1u64..5,
         drop_remainder: bool,
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bucket_holds_elements_of_its_lengths_and_loses_none(lengths in prop::collection::vec(0i64..9, 0..30)) {
+    fn a_bucket_holds_its_lengths_without_loss(lengths in prop::collection::vec(0i64..9, 0..30)) {
         let bucketed = vectors(&lengths).bucket_by_sequence_length(length, buckets(Padding::Longest, false));
         let found = read(bucketed).unwrap();
         let mut open = [Vec::new(), Vec::new(), Vec::new()];
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn batches_of_every_kind_go_on_where_they_were_saved(
+    fn all_batches_continue_from_saved_positions(
         lengths in prop::collection::vec(0i64..6, 0..15),
         cut in 0usize..20,
     ) {
@@ -260,7 +260,7 @@ fn every_unknown_dimension_is_padded() {
 }
 
 #[test]
-fn strings_are_padded_with_empty_ones_and_ragged_without() {
+fn strings_are_padded_with_empty_ones() {
     let words = || Dataset::range(1, 4, 2).map("words", Params::none());
     let padded = read(words().padded_batch(2, false)).unwrap();
     assert_eq!(strings(&padded[0][0]), ["", "", "", "", "x", "xx"]);
@@ -270,7 +270,7 @@ fn strings_are_padded_with_empty_ones_and_ragged_without() {
 }
 
 #[test]
-fn batches_are_padded_to_the_shape_and_with_the_value_that_are_asked_for() {
+fn batches_are_padded_as_requested() {
     let to = |shape: u64| PaddedBatch {
         size: 2,
         drop_remainder: false,
@@ -288,7 +288,7 @@ fn batches_are_padded_to_the_shape_and_with_the_value_that_are_asked_for() {
 }
 
 #[test]
-fn ragged_dimensions_nest_up_to_the_last_unknown_one() {
+fn ragged_dimensions_nest_to_the_last_unknown() {
     let dataset = Dataset::range(1, 3, 1)
         .map("square", Params::none())
         .ragged_batch(2, false);
@@ -303,7 +303,7 @@ fn ragged_dimensions_nest_up_to_the_last_unknown_one() {
 }
 
 #[test]
-fn tensors_of_one_shape_are_stacked_by_a_ragged_batch() {
+fn ragged_batches_stack_equal_shapes() {
     let graph = Dataset::range(0, 4, 1).ragged_batch(2, true).graph().unwrap();
     let facts = graph.facts(&functions()).unwrap();
     assert_eq!(
@@ -314,7 +314,7 @@ fn tensors_of_one_shape_are_stacked_by_a_ragged_batch() {
 }
 
 #[test]
-fn buckets_pad_to_their_boundary_or_not_at_all_and_drop_what_they_are_told_to() {
+fn buckets_pad_and_drop_as_told() {
     let lengths = [1, 4, 2, 4, 2];
     let of = |padding, drop| vectors(&lengths).bucket_by_sequence_length(length, buckets(padding, drop));
     let dims = |dataset| {
@@ -339,7 +339,7 @@ fn buckets_pad_to_their_boundary_or_not_at_all_and_drop_what_they_are_told_to() 
 }
 
 #[test]
-fn windows_have_the_size_that_is_made_of_their_key() {
+fn window_sizes_may_depend_on_keys() {
     let dataset = Dataset::range(1, 4, 1).repeat(Some(6)).group_by_window_sized(
         |element| element,
         |key| key.map("twice", Params::none()),
@@ -361,7 +361,7 @@ fn windows_have_the_size_that_is_made_of_their_key() {
 }
 
 #[test]
-fn what_makes_no_number_or_is_no_chain_of_maps_is_refused_as_a_key() {
+fn keys_must_be_chains_to_numbers() {
     let grouped = |key: fn(Dataset) -> Dataset| vectors(&[1]).group_by_window(key, 2, |window| window);
     let error = grouped(|element| element)
         .graph()
@@ -381,7 +381,7 @@ fn what_makes_no_number_or_is_no_chain_of_maps_is_refused_as_a_key() {
 }
 
 #[test]
-fn absurd_windows_and_buckets_are_refused_when_the_dataset_is_made() {
+fn absurd_windows_are_refused_at_once() {
     let refused = |dataset: Dataset| dataset.graph().unwrap_err().to_string();
     let range = || Dataset::range(0, 9, 1);
     assert!(refused(range().group_by_window(|element| element, 0, |window| window)).contains("window of 0"));

@@ -125,7 +125,7 @@ fn results_are_handed_out_while_the_input_waits() {
 }
 
 #[test]
-fn results_of_what_came_before_a_failing_input_are_handed_out_first() {
+fn results_before_a_failing_input_come_first() {
     for ordered in [true, false] {
         for threads in [2, 7] {
             let dataset = add(numbers(), threads);
@@ -145,7 +145,7 @@ fn results_of_what_came_before_a_failing_input_are_handed_out_first() {
 }
 
 #[test]
-fn one_slow_call_holds_up_nobody_else_where_order_is_of_no_matter() {
+fn a_slow_call_delays_nobody_without_order() {
     let (release, gate) = bounded::<()>(0);
     let functions = functions().with_map("slow", move |_, input| {
         let gate = gate.clone();
@@ -209,7 +209,7 @@ impl Drop for Counted {
 const PICTURE_BYTES: usize = 100_000;
 
 #[test]
-fn whoever_waits_gets_every_element_where_there_is_memory_for_none() {
+fn waiters_get_elements_without_any_memory() {
     type Ahead = fn(Dataset) -> Dataset;
     let ahead: [(&str, Ahead); 4] = [
         ("prefetch", |dataset| dataset.prefetch(4)),
@@ -236,7 +236,7 @@ fn whoever_waits_gets_every_element_where_there_is_memory_for_none() {
 }
 
 #[test]
-fn what_the_consumer_works_on_counts_until_it_has_the_next() {
+fn the_consumers_element_counts_until_the_next() {
     let budget = Budget::new(100 << 10);
     let dataset = Dataset::range(0, 4000, 1).batch(2000, true);
     let mut executor = execute(dataset, functions(), budget.clone());
@@ -250,7 +250,7 @@ fn what_the_consumer_works_on_counts_until_it_has_the_next() {
 }
 
 #[test]
-fn results_that_are_larger_than_what_they_are_made_of_stay_within_the_budget() {
+fn growing_results_stay_within_the_budget() {
     let alive = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&alive);
     let functions = functions().with_map("decode", move |_, _| {
@@ -311,7 +311,7 @@ impl Fill for Crop {
 }
 
 #[test]
-fn a_batch_of_rows_yet_to_be_computed_stays_within_the_budget() {
+fn uncomputed_batches_stay_within_the_budget() {
     let alive = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&alive);
     let functions = functions().with_map("crop", move |_, input| {
@@ -374,7 +374,7 @@ fn torn_and_told(
 }
 
 #[test]
-fn a_failure_that_nobody_asked_for_does_not_matter_in_the_next_pass() {
+fn an_unseen_failure_ends_with_its_pass() {
     for threads in [0, 8] {
         let (told, failed) = bounded(2);
         let functions = waits_for(with_numbers(functions(), torn_and_told(told)), failed);
@@ -393,7 +393,7 @@ fn a_failure_that_nobody_asked_for_does_not_matter_in_the_next_pass() {
 }
 
 #[test]
-fn a_failure_ahead_of_what_is_saved_is_said_when_saving_and_when_reached() {
+fn a_failure_ahead_is_reported_when_saved() {
     let (told, failed) = bounded(2);
     let functions = waits_for(with_numbers(functions(), torn_and_told(told)), failed);
     let dataset = numbers().prefetch(8).map("wait", Params::none());

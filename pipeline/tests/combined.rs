@@ -49,7 +49,7 @@ fn positions(dataset: &Dataset) -> Vec<u64> {
 }
 
 #[test]
-fn a_repeat_has_the_elements_of_all_its_passes() {
+fn a_repeat_yields_all_its_passes() {
     use Cardinality::{Finite, Infinite};
     for (dataset, expected) in [
         (range(10), Finite(10)),
@@ -65,7 +65,7 @@ fn a_repeat_has_the_elements_of_all_its_passes() {
 }
 
 #[test]
-fn each_source_is_dealt_out_in_positions_of_its_own() {
+fn each_source_has_its_own_positions() {
     let fives = || [(); 3].map(|()| range(5));
     let weighted = fives().map(|input| (1.0, input));
     for (dataset, expected) in [
@@ -83,7 +83,7 @@ fn each_source_is_dealt_out_in_positions_of_its_own() {
 }
 
 #[test]
-fn a_zip_pairs_elements_until_its_shortest_input_ends() {
+fn a_zip_ends_with_its_shortest_input() {
     let zip = Dataset::zip([range(5), range(3).batch(1, true).unbatch(), range(9).skip(4)]);
     assert_eq!(facts(&zip).cardinality, Cardinality::Finite(3));
     assert_eq!(rows_of(zip), [[0, 0, 4], [1, 1, 5], [2, 2, 6]]);
@@ -95,13 +95,13 @@ fn a_zip_pairs_elements_until_its_shortest_input_ends() {
 }
 
 #[test]
-fn every_pass_of_a_zip_begins_all_its_inputs_again() {
+fn every_zip_pass_restarts_its_inputs() {
     let zip = Dataset::zip([range(2), range(1000).repeat(None)]);
     assert_eq!(rows_of(zip.repeat(Some(2))), [[0, 0], [1, 1], [0, 0], [1, 1]]);
 }
 
 #[test]
-fn a_zip_yields_tuples_or_dicts_of_what_its_inputs_yield() {
+fn a_zip_yields_tuples_or_dicts() {
     let scalar = TensorSpec::scalar(Dtype::I64);
     let pair = Structure::Tuple(vec![Structure::Leaf, Structure::Leaf]);
     let nested = Dataset::zip([range(1), Dataset::zip([range(1), range(1)])]);
@@ -125,7 +125,7 @@ fn what_cannot_be_zipped_says_why() {
 }
 
 #[test]
-fn a_concatenation_yields_its_inputs_one_after_the_other_in_every_pass() {
+fn a_concatenation_yields_its_inputs_in_order() {
     let dataset = range(2).concatenate(range(0)).concatenate(range(3).skip(1));
     assert_eq!(facts(&dataset).cardinality, Cardinality::Finite(4));
     assert_eq!(
@@ -138,13 +138,13 @@ fn a_concatenation_yields_its_inputs_one_after_the_other_in_every_pass() {
 }
 
 #[test]
-fn a_long_chain_of_concatenations_is_no_deeper_than_one() {
+fn long_concatenations_stay_flat() {
     let dataset = (0..1000).fold(range(1), |dataset, _| dataset.concatenate(range(1)));
     assert_eq!(rows_of(dataset).len(), 1001);
 }
 
 #[test]
-fn what_is_concatenated_has_one_structure_and_where_dimensions_differ_they_are_unknown() {
+fn concatenated_specs_share_structure_not_dimensions() {
     let rows = |size| range(6).batch(size, true);
     let spec = |dims: &[Option<u64>]| ElementSpec::single(TensorSpec::with_dims(Dtype::I64, dims)).unwrap();
     assert_eq!(facts(&rows(2).concatenate(rows(2))).spec, spec(&[Some(2)]));
@@ -158,7 +158,7 @@ fn what_is_concatenated_has_one_structure_and_where_dimensions_differ_they_are_u
 }
 
 #[test]
-fn elements_at_one_position_of_several_inputs_draw_apart() {
+fn inputs_draw_apart_at_one_position() {
     let inputs = || range(20).repeat(Some(2));
     let dataset = inputs().concatenate(inputs()).concatenate(inputs());
     let mut executor = open(&dataset.graph().unwrap());
@@ -170,7 +170,7 @@ fn elements_at_one_position_of_several_inputs_draw_apart() {
 }
 
 #[test]
-fn an_enumeration_numbers_the_elements_of_every_pass_from_its_start() {
+fn an_enumeration_numbers_every_pass() {
     let dataset = Dataset::zip([range(3), range(3)]).enumerate(-1);
     let pair = Structure::Tuple(vec![Structure::Leaf, Structure::Leaf]);
     let structure = Structure::Tuple(vec![Structure::Leaf, pair]);
@@ -181,7 +181,7 @@ fn an_enumeration_numbers_the_elements_of_every_pass_from_its_start() {
 }
 
 #[test]
-fn an_interleave_takes_blocks_by_turns_and_opens_the_next_where_one_has_ended() {
+fn an_interleave_takes_blocks_in_turn() {
     let dataset = Dataset::range(1, 6, 1).interleave(2, 4, |argument| argument.repeat(Some(6)));
     let expected = [
         1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 4, 4, 5, 5, 5, 5, 5, 5,
@@ -205,7 +205,7 @@ fn constant(value: i64) -> Dataset {
 }
 
 #[test]
-fn inputs_are_sampled_as_often_as_their_weights_say() {
+fn inputs_are_sampled_by_weight() {
     let inputs = [
         (0.6, constant(0)),
         (0.0, constant(9)),
@@ -223,7 +223,7 @@ fn inputs_are_sampled_as_often_as_their_weights_say() {
 }
 
 #[test]
-fn passes_of_a_sample_differ_and_one_seed_samples_alike() {
+fn samples_follow_their_seed() {
     let passes = |seed| {
         let inputs = [(1.0, range(50)), (1.0, Dataset::range(100, 150, 1))];
         rows_of(Dataset::sample(inputs, seed, false).repeat(Some(2))).concat()
@@ -235,7 +235,7 @@ fn passes_of_a_sample_differ_and_one_seed_samples_alike() {
 }
 
 #[test]
-fn a_sample_keeps_the_order_of_its_inputs_and_stops_when_told_to() {
+fn a_sample_keeps_its_inputs_order() {
     let inputs = || [(1.0, range(20)), (1.0, Dataset::range(100, 1000, 1))];
     let all = rows_of(Dataset::sample(inputs(), Some(5), false)).concat();
     let (small, large): (Vec<i64>, Vec<i64>) = all.iter().partition(|value| **value < 100);
@@ -276,7 +276,7 @@ fn endless_choices_end_with_their_inputs() {
 }
 
 #[test]
-fn a_choice_that_is_no_index_is_an_error_that_says_what_it_is() {
+fn an_invalid_choice_is_an_error() {
     for choice in [-1, 2] {
         let dataset = Dataset::choose(constant(choice), [range(3), range(3)], true);
         let error = open(&dataset.graph().unwrap()).next().unwrap_err();
@@ -318,7 +318,7 @@ fn choices_are_no_source_that_is_dealt_out() {
 }
 
 #[test]
-fn the_argument_of_a_function_can_be_zipped_with_itself() {
+fn an_argument_can_be_zipped_with_itself() {
     let dataset = range(3).flat_map(|argument| {
         let other = argument.clone().map("add", Params::encode(&10i64).unwrap());
         Dataset::zip([argument.repeat(Some(2)), other.repeat(None)])
@@ -330,7 +330,7 @@ fn the_argument_of_a_function_can_be_zipped_with_itself() {
 }
 
 #[test]
-fn every_source_of_a_zip_is_dealt_out_on_its_own() {
+fn a_zips_sources_are_dealt_out_separately() {
     let zip = Dataset::zip([range(10), Dataset::zip([range(2000), range(30)])]);
     let splits = |splitting: &Splitting| match splitting {
         Splitting::Counted(units) => units.splits(),

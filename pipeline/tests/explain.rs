@@ -46,7 +46,7 @@ fn amount(amount: i64) -> Params {
 }
 
 #[test]
-fn elements_are_counted_by_stage_and_maps_that_run_as_one_are_one() {
+fn fused_maps_count_as_one_stage() {
     let dataset = Dataset::range(0, 100, 1)
         .map("add", amount(1))
         .map("add", amount(2))
@@ -78,7 +78,7 @@ fn elements_are_counted_by_stage_and_maps_that_run_as_one_are_one() {
 }
 
 #[test]
-fn a_stage_of_the_bodies_of_a_function_counts_over_all_of_them() {
+fn a_bodys_stage_counts_over_all_bodies() {
     let body = |argument: Dataset| argument.repeat(Some(3)).map("add", amount(0));
     for threads in [1, 4] {
         let dataset = Dataset::range(0, 10, 1).interleave(2, 1, body).parallel(threads);
@@ -93,7 +93,7 @@ fn a_stage_of_the_bodies_of_a_function_counts_over_all_of_them() {
 }
 
 #[test]
-fn the_stage_that_does_the_work_is_the_bottleneck_wherever_it_does_it() {
+fn the_busiest_stage_is_the_bottleneck() {
     for (threads, ahead) in [(1, 0), (1, 2), (2, 2)] {
         let mut dataset = Dataset::range(0, 40, 1)
             .map("works", Params::none())
@@ -119,7 +119,7 @@ fn the_stage_that_does_the_work_is_the_bottleneck_wherever_it_does_it() {
 }
 
 #[test]
-fn a_consumer_that_works_longer_than_the_pipeline_is_the_bottleneck() {
+fn a_slow_consumer_is_the_bottleneck() {
     let dataset = Dataset::range(0, 20, 1).map("add", amount(1));
     let mut executor = measured(&dataset, functions());
     while executor.next().unwrap().is_some() {
@@ -132,7 +132,7 @@ fn a_consumer_that_works_longer_than_the_pipeline_is_the_bottleneck() {
 }
 
 #[test]
-fn what_is_not_measured_says_nothing_and_is_drawn_all_the_same() {
+fn an_unmeasured_pipeline_is_still_drawn() {
     let dataset = Dataset::range(0, 3, 1).batch(2, true);
     let mut executor = open(&dataset.clone().graph().unwrap());
     drain(&mut executor);

@@ -136,7 +136,7 @@ fn error_of(executor: &mut Executor) -> (usize, ExecError) {
 }
 
 #[test]
-fn what_a_source_goes_on_behind_is_one_element_and_of_anything_else_nothing_is_left() {
+fn a_continuing_source_loses_one_element() {
     let mut executor = open(&dataset(ErrorPolicy::SKIP), registered(10, ALWAYS));
     assert_eq!(drain(&mut executor), scalars([0, 1, 2, 4, 5, 6, 8, 9]));
     assert_eq!(counts(&executor, "numbers"), (2, 0));
@@ -171,7 +171,7 @@ fn what_a_source_goes_on_behind_is_one_element_and_of_anything_else_nothing_is_l
 }
 
 #[test]
-fn a_source_that_is_tried_again_is_as_if_it_had_never_failed() {
+fn a_retried_source_never_failed() {
     for goes_on in [true, false] {
         let fault = Fault {
             times: 2,
@@ -218,7 +218,7 @@ impl SplitSource for Dealer {
 }
 
 #[test]
-fn of_a_source_in_splits_what_is_left_of_one_split_is_left_out_and_every_split_finishes() {
+fn a_failed_split_loses_only_its_rest() {
     // Splits of five positions, of which the source fails at 3 and at 7.
     for (goes_on, expected) in [(true, vec![0, 1, 2, 4, 5, 6, 8, 9]), (false, vec![0, 1, 2, 5, 6])] {
         let fault = Fault { goes_on, ..ALWAYS };
@@ -236,7 +236,7 @@ fn of_a_source_in_splits_what_is_left_of_one_split_is_left_out_and_every_split_f
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_is_left_out_named_and_counted() {
+fn an_unopenable_file_is_omitted_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     std::fs::write(path("a"), "1\n2\n").unwrap();
@@ -267,7 +267,7 @@ proptest! {
     #![proptest_config(rounds(60))]
 
     #[test]
-    fn exactly_what_fails_is_left_out_and_counted_wherever_it_is_saved(
+    fn only_failures_are_omitted_across_saves(
         count in 0u64..25,
         modulus in 1u64..6,
         retries in 0u32..2,
@@ -294,7 +294,7 @@ proptest! {
 }
 
 #[test]
-fn a_source_without_end_that_always_fails_can_be_ended() {
+fn an_endlessly_failing_source_can_be_ended() {
     let fault = Fault { modulus: 1, ..ALWAYS };
     let dataset = dataset(ErrorPolicy::SKIP);
     let context = ExecContext::new(1, Arc::new(registered(u64::MAX, fault)), pool());

@@ -47,7 +47,7 @@ fn faulty() -> Functions {
 }
 
 #[test]
-fn a_panic_is_an_error_that_names_function_and_position() {
+fn a_panic_names_function_and_position() {
     for threads in [1, 2] {
         let graph = Dataset::range(0, 9, 1)
             .map("panics", Params::none())
@@ -73,7 +73,7 @@ fn a_panic_is_an_error_that_names_function_and_position() {
 }
 
 #[test]
-fn a_function_that_yields_something_else_than_it_said_is_to_blame() {
+fn a_lying_function_is_to_blame() {
     let graph = Dataset::range(0, 9, 1)
         .map("lies", Params::none())
         .graph()
@@ -87,7 +87,7 @@ fn a_function_that_yields_something_else_than_it_said_is_to_blame() {
 }
 
 #[test]
-fn a_scalar_string_is_the_same_whoever_makes_it() {
+fn scalar_strings_are_equal_whatever_their_maker() {
     let text = || {
         functions().with_map("text", |_, _| {
             let call = |value: Value| {
@@ -145,7 +145,7 @@ fn elements_before_an_error_are_handed_out_first() {
 }
 
 #[test]
-fn cancelling_ends_a_pipeline_that_waits_for_a_stuck_function() {
+fn cancelling_ends_a_stuck_pipeline() {
     let (release, stuck) = bounded::<()>(0);
     let (begun, begins) = bounded::<()>(16);
     let sticky = functions().with_map("sticks", move |_, input| {
@@ -230,7 +230,7 @@ fn rows_that_do_not_stack_are_named() {
 }
 
 #[test]
-fn a_shuffle_beyond_the_byte_budget_is_an_error_and_a_prefetch_within_it_still_flows() {
+fn an_oversized_shuffle_fails_and_prefetch_flows() {
     let context = || ExecContext {
         budget: Budget::new(600),
         ..context()
@@ -247,7 +247,7 @@ fn a_shuffle_beyond_the_byte_budget_is_an_error_and_a_prefetch_within_it_still_f
 }
 
 #[test]
-fn an_unknown_function_an_empty_glob_and_a_missing_reader_fail_at_opening() {
+fn unopenable_graphs_fail_at_opening() {
     let message = |dataset: Dataset| {
         Executor::open(&dataset.graph().unwrap(), context())
             .unwrap_err()

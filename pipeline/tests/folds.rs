@@ -35,7 +35,7 @@ fn classes<const N: usize>(dataset: Dataset) -> [usize; N] {
 }
 
 #[test]
-fn a_reduced_dataset_is_one_element_also_of_nothing_and_in_every_pass() {
+fn a_reduced_dataset_has_one_element() {
     let only = |dataset: Dataset| {
         let item = open(&dataset.graph().unwrap()).into_only().unwrap();
         number(&item)
@@ -60,7 +60,7 @@ fn a_reduced_dataset_is_one_element_also_of_nothing_and_in_every_pass() {
 }
 
 #[test]
-fn only_one_element_is_taken_for_the_only_one() {
+fn the_only_element_must_be_single() {
     let error = |dataset: Dataset| open(&dataset.graph().unwrap()).into_only().unwrap_err();
     let several = error(Dataset::range(0, 2, 1));
     assert_eq!(several.kind(), ErrorKind::Caller);
@@ -78,7 +78,7 @@ fn a_state_begins_again_in_every_pass() {
 }
 
 #[test]
-fn a_state_is_whatever_the_function_makes_of_it() {
+fn a_state_follows_its_function() {
     // Without a function the state stays, and elements pass; a state may have several components, by name.
     let spec = ElementSpec::dict([
         ("n", TensorSpec::scalar(Dtype::I64)),
@@ -106,7 +106,7 @@ fn a_state_is_whatever_the_function_makes_of_it() {
 }
 
 #[test]
-fn a_state_of_other_shapes_is_described_by_unknown_dimensions() {
+fn changing_shapes_become_unknown_dimensions() {
     let vector = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[0])).unwrap();
     let empty = || Constant::new(vector.clone(), vec![ConstantTensor::fixed([])]);
     // The state becomes the numbers below the element.
@@ -120,7 +120,7 @@ fn a_state_of_other_shapes_is_described_by_unknown_dimensions() {
 }
 
 #[test]
-fn a_function_that_does_not_keep_the_state_is_refused() {
+fn a_function_must_keep_its_state() {
     let message = |dataset: Dataset| {
         let error = dataset.graph().unwrap().facts(&functions()).unwrap_err();
         error.to_string()
@@ -156,7 +156,7 @@ fn a_scan_that_fails_keeps_its_state() {
 }
 
 #[test]
-fn what_each_fold_keeps_is_stated_without_a_registry_too() {
+fn folds_state_their_specs_without_registry() {
     let range = || Dataset::range(0, 9, 1);
     assert_eq!(
         facts(range().scan(constant(0), running)).cardinality,
@@ -217,7 +217,7 @@ fn classes_become_as_frequent_as_is_wanted() {
 }
 
 #[test]
-fn the_rarest_class_is_kept_whole_where_frequencies_are_known() {
+fn the_rarest_class_is_kept_whole() {
     let numbers = Dataset::range(0, 3_000, 1);
     let found: [usize; 3] =
         classes(numbers.rejection_resample(modulo(3), [0.2, 0.4, 0.4], Some(vec![0.5, 0.25, 0.25]), Some(1)));
@@ -227,7 +227,7 @@ fn the_rarest_class_is_kept_whole_where_frequencies_are_known() {
 }
 
 #[test]
-fn draws_differ_from_pass_to_pass_and_not_for_one_seed() {
+fn resampling_follows_its_seed() {
     let drawn = |seed| {
         let dataset = Dataset::range(0, 64, 1)
             .rejection_resample(modulo(2), [1.0, 3.0], None, seed)
@@ -249,7 +249,7 @@ fn draws_differ_from_pass_to_pass_and_not_for_one_seed() {
 }
 
 #[test]
-fn distributions_and_classes_that_make_no_sense_are_refused() {
+fn nonsensical_distributions_are_refused() {
     let message = |target: Vec<f64>, initial: Option<Vec<f64>>| {
         let dataset = Dataset::range(0, 9, 1).rejection_resample(modulo(3), target, initial, None);
         dataset.graph().unwrap_err().to_string()

@@ -119,7 +119,7 @@ fn every_operation_survives_its_encoding() {
 }
 
 #[test]
-fn every_reader_of_records_and_source_of_numbers_survives_its_encoding() {
+fn readers_and_sources_survive_their_encoding() {
     let options = Options {
         deterministic: Some(false),
         compression: Some(Travel::Lz4),
@@ -297,7 +297,7 @@ fn alignment_is_refused_with_its_reason() {
 }
 
 #[test]
-fn what_a_dataset_declares_of_functions_and_sources_needs_no_registry() {
+fn declared_functions_need_no_registry() {
     let dataset = Dataset::range(0, 9, 1)
         .flat_map_declared("g", Params::none(), scalar())
         .interleave_declared(2, 1, "h", Params::none(), scalar())
@@ -327,7 +327,7 @@ fn an_unknown_operation_is_named() {
 }
 
 #[test]
-fn an_unknown_function_is_named_with_the_known_ones() {
+fn an_unknown_function_names_the_known_ones() {
     let graph = Dataset::range(0, 9, 1)
         .map("absent", Params::none())
         .graph()
@@ -389,7 +389,7 @@ fn graphs_have_limits() {
 }
 
 #[test]
-fn mistakes_in_a_chain_are_reported_with_their_operation() {
+fn mistakes_name_their_operation() {
     let message = |dataset: Dataset| dataset.graph().unwrap_err().to_string();
     assert!(message(Dataset::range(0, 9, 0)).contains("step is 0"));
     assert!(message(Dataset::range(0, 9, 1).batch(0, false)).contains("batch"));
@@ -415,7 +415,7 @@ fn mistakes_in_a_chain_are_reported_with_their_operation() {
 }
 
 #[test]
-fn what_reads_itself_what_is_behind_it_or_what_is_not_there_is_refused() {
+fn circular_and_dangling_graphs_are_refused() {
     let range = Dataset::range(0, 9, 1).graph().unwrap().nodes()[0].clone();
     let take = Dataset::range(0, 9, 1).take(1).graph().unwrap().nodes()[1]
         .op
@@ -445,7 +445,7 @@ fn what_reads_itself_what_is_behind_it_or_what_is_not_there_is_refused() {
 }
 
 #[test]
-fn operations_that_do_not_fit_their_input_say_so() {
+fn unfit_operations_say_so() {
     let message = |dataset: Dataset| {
         dataset
             .graph()

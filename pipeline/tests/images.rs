@@ -146,7 +146,7 @@ fn pictures_are_decoded_as_other_decoders_do() {
 }
 
 #[test]
-fn a_picture_gets_the_channels_that_are_asked_for() {
+fn a_picture_gets_the_requested_channels() {
     for (name, own, _) in PICTURES {
         for channels in [0, 1, 3, 4] {
             let (_, dims, _) = only(encoded(&[file(name)]).decode_image_with(decode(channels)));
@@ -159,7 +159,7 @@ fn a_picture_gets_the_channels_that_are_asked_for() {
 }
 
 #[test]
-fn pictures_of_more_pixels_than_allowed_are_errors_and_can_be_left_out() {
+fn pictures_beyond_the_limit_are_errors() {
     for name in ["baseline-420.jpg", "rgb.png", "lossy.webp"] {
         let small = DecodeImage {
             pixels_max: HEIGHT * WIDTH - 1,
@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(rounds(100))]
 
     #[test]
-    fn a_mutated_picture_decodes_to_its_size_or_is_an_error(
+    fn a_mutated_picture_decodes_or_fails(
         picture in 0..PICTURES.len(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         cut in prop::option::of(any::<prop::sample::Index>()),
@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn crops_and_flips_move_pixels_as_naive_code_would(
+    fn crops_and_flips_match_naive_code(
         (height, width, channels) in (1u64..9, 1u64..9, 1u64..5),
         (top, left, rows, columns) in (0u64..9, 0u64..9, 1u64..9, 1u64..9),
         (mirror, turn) in any::<(bool, bool)>(),
@@ -271,7 +271,7 @@ proptest! {
     #![proptest_config(rounds(24))]
 
     #[test]
-    fn whatever_is_done_to_pictures_goes_on_where_it_was_saved(cut in 0usize..8, threads in 1u32..3) {
+    fn image_operations_continue_from_saved_positions(cut in 0usize..8, threads in 1u32..3) {
         let files = ["baseline-420.jpg", "rgba.png", "lossy.webp", "progressive.jpg"].map(file);
         let jitter = ColorJitter { seed: Some(3), ..ColorJitter::new("", 0.3, 0.3, 0.3, 0.2) };
         let graph = encoded(&files)
@@ -303,7 +303,7 @@ proptest! {
 }
 
 #[test]
-fn grey_planes_and_scaled_values_are_those_of_every_pixel() {
+fn pixelwise_operations_match_naive_code() {
     let (dataset, all) = pictures(1, 5, 7, 3);
     let (dtype, dims, found) = only(
         dataset
@@ -358,7 +358,7 @@ fn a_resized_picture_keeps_type_and_channels() {
 }
 
 #[test]
-fn chance_flips_about_as_many_as_it_says_and_draws_again_in_every_pass() {
+fn chance_flips_half_and_changes_every_pass() {
     let (dataset, all) = pictures(50, 1, 2, 1);
     let flipped = |dataset: Dataset| -> Vec<bool> {
         let found = yields(&dataset.graph().unwrap());
@@ -400,7 +400,7 @@ fn chance_flips_about_as_many_as_it_says_and_draws_again_in_every_pass() {
 }
 
 #[test]
-fn seeded_chance_is_the_same_in_every_task_however_parallel() {
+fn seeded_chance_ignores_parallelism() {
     let (dataset, _) = pictures(20, 6, 6, 3);
     let all = |task_id: u64, threads: u32, seed: Option<u64>| {
         let jitter = ColorJitter {
@@ -424,7 +424,7 @@ fn seeded_chance_is_the_same_in_every_task_however_parallel() {
 }
 
 #[test]
-fn pictures_that_do_not_fit_are_refused_by_the_analysis_or_by_name_when_they_come() {
+fn unfit_pictures_are_refused_by_name() {
     let (dataset, _) = pictures(1, 4, 5, 2);
     let wants = |dataset: Dataset, what: &str| {
         let refused = refusal(dataset);
@@ -535,7 +535,7 @@ proptest! {
     #![proptest_config(rounds(32))]
 
     #[test]
-    fn a_crop_decoded_by_itself_is_the_crop_of_the_whole(
+    fn a_decoded_crop_equals_the_whole_crop(
         picture in 0..PICTURES.len(),
         channels in prop::sample::select(vec![0u8, 1, 3, 4]),
         (top, left) in (0u32..30, 0u32..40),
@@ -566,7 +566,7 @@ proptest! {
 }
 
 #[test]
-fn a_broken_picture_is_left_out_and_a_small_one_is_not_though_both_are_cropped_when_decoded() {
+fn broken_pictures_are_omitted_and_small_ones_fail() {
     let skip = DecodeImage {
         on_error: OnError::Skip,
         ..DecodeImage::new("")

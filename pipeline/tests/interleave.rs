@@ -54,7 +54,7 @@ fn open(dataset: Dataset, functions: Functions) -> Executor {
 }
 
 #[test]
-fn where_the_order_does_not_matter_no_dataset_waits_for_another() {
+fn unordered_datasets_do_not_wait() {
     let by_itself = ten().unordered();
     let by_options = ten().with_options(unordered());
     let replaced = ten()
@@ -78,7 +78,7 @@ fn where_the_order_does_not_matter_no_dataset_waits_for_another() {
 }
 
 #[test]
-fn what_says_that_it_keeps_its_order_keeps_it_whatever_the_options_say() {
+fn ordered_operations_ignore_the_options() {
     let (open_gate, opened) = bounded(1);
     let mut executor = open(ten().ordered().with_options(unordered()), gated(opened));
     open_gate.send(()).unwrap();
@@ -101,7 +101,7 @@ fn options_hold_for_maps_too() {
 }
 
 #[test]
-fn a_share_of_a_dataset_is_in_order_below_its_shard_whatever_the_options_say() {
+fn shares_are_ordered_below_their_shard() {
     let share = Share {
         count: 2,
         index: 0,
@@ -135,7 +135,7 @@ fn a_share_of_a_dataset_is_in_order_below_its_shard_whatever_the_options_say() {
 }
 
 #[test]
-fn a_dataset_that_fails_fails_at_its_turn_and_ends_all() {
+fn a_failing_dataset_ends_all_in_turn() {
     let failing = functions().with_map("no_threes", |_, input| {
         let call = |value: Value| match value[0].as_i64() {
             Some(3) => Err(BoxError::from("a three")),
@@ -192,7 +192,7 @@ fn slow_storage(most: &Arc<AtomicUsize>) -> Functions {
 }
 
 #[test]
-fn auto_reads_more_datasets_ahead_where_that_helps_and_no_more_than_memory_allows() {
+fn auto_prefetches_datasets_within_memory() {
     let endless = |length: i64| {
         Dataset::range(0, length, 1)
             .interleave(length as u64, 1, |argument| {
@@ -225,7 +225,7 @@ proptest! {
     #![proptest_config(rounds(40))]
 
     #[test]
-    fn an_unordered_interleave_yields_every_element_once_wherever_it_was_saved(
+    fn an_unordered_interleave_saves_every_element(
         datasets in 0i64..20,
         length in 1u64..6,
         block in 1u64..4,

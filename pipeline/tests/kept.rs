@@ -99,7 +99,7 @@ fn what_is_cached_is_computed_once() {
 }
 
 #[test]
-fn what_is_kept_is_the_same_whether_its_graph_is_rewritten_or_not() {
+fn caches_are_the_same_under_rewrites() {
     let below = || {
         counted(9)
             .skip(0)
@@ -139,7 +139,7 @@ fn what_is_kept_is_the_same_whether_its_graph_is_rewritten_or_not() {
 }
 
 #[test]
-fn a_pass_that_is_not_read_to_its_end_is_not_cached() {
+fn an_incomplete_pass_is_not_cached() {
     let (_directory, path) = place();
     for cached in [
         counted(5).cache(),
@@ -153,7 +153,7 @@ fn a_pass_that_is_not_read_to_its_end_is_not_cached() {
 }
 
 #[test]
-fn a_cache_beyond_its_bytes_is_an_error_that_says_what_to_do() {
+fn a_cache_beyond_its_bytes_is_an_error() {
     let graph = graph(Dataset::range(0, 100, 1).cache_within(1000));
     let error = numbers(&mut open(&graph)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Resource);
@@ -164,7 +164,7 @@ fn a_cache_beyond_its_bytes_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn a_cache_in_files_serves_later_executions_whatever_the_dataset_has_become() {
+fn a_cache_in_files_serves_later_executions() {
     let (_directory, path) = place();
     let all: Vec<i64> = (0..5).collect();
     assert_eq!(
@@ -200,7 +200,7 @@ fn a_cache_of_nothing_is_nothing() {
 }
 
 #[test]
-fn one_execution_writes_at_a_time_and_a_lock_ends_with_its_holder() {
+fn one_execution_writes_under_a_lock() {
     let (_directory, path) = place();
     let cache = graph(Dataset::range(0, 5, 1).cache_in(path.as_str()));
     let mut first = open(&cache);
@@ -240,7 +240,7 @@ fn what_a_crash_left_is_written_again() {
 }
 
 #[test]
-fn what_is_being_written_goes_on_at_every_position() {
+fn writing_continues_from_every_position() {
     let kinds: [fn(Dataset, &str) -> Dataset; 2] = [
         |dataset, path| dataset.cache_in(path),
         |dataset, path| dataset.snapshot(path, Packing::Lz4),
@@ -270,7 +270,7 @@ fn what_is_being_written_goes_on_at_every_position() {
 }
 
 #[test]
-fn what_was_written_and_is_gone_at_a_restore_is_not_kept_but_yielded() {
+fn a_lost_cache_is_yielded_after_a_restore() {
     let (_directory, path) = place();
     let graph = graph(Dataset::range(0, 5, 1).cache_in(path.as_str()));
     let mut interrupted = open(&graph);
@@ -316,7 +316,7 @@ fn a_snapshot_is_of_one_definition() {
 }
 
 #[test]
-fn functions_say_how_a_snapshot_is_sharded_and_read() {
+fn functions_shard_and_read_a_snapshot() {
     let (_directory, path) = place();
     let snapshot = || {
         counted(10).snapshot_with(
@@ -354,7 +354,7 @@ fn functions_say_how_a_snapshot_is_sharded_and_read() {
 }
 
 #[test]
-fn what_is_saved_is_loaded_in_order_also_by_several_workers() {
+fn saved_elements_are_loaded_in_order() {
     let spec = ElementSpec::dict([
         ("n", TensorSpec::fixed(Dtype::I64, &[100])),
         ("s", TensorSpec::fixed(Dtype::String, &[100, 2])),
@@ -451,7 +451,7 @@ fn a_shard_that_is_gone_is_missed() {
 }
 
 #[test]
-fn every_truncation_of_a_file_of_elements_is_an_error() {
+fn every_truncated_element_file_is_an_error() {
     for packing in PACKINGS {
         let (_directory, path) = place();
         save(
@@ -504,7 +504,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_kept_in_files_is_not_dealt_out_and_each_share_has_its_own() {
+fn cached_files_belong_to_each_share() {
     let (_directory, path) = place();
     let kept = [
         Dataset::range(0, 9, 1).cache_in(path.as_str()),

@@ -77,7 +77,7 @@ fn dealt(paths: Vec<String>) -> ExecContext {
 }
 
 #[test]
-fn a_worker_reads_the_files_it_is_dealt_whatever_it_finds_on_disk() {
+fn a_worker_reads_only_its_dealt_files() {
     let (directory, pattern) = directory(5);
     for dataset in [
         Dataset::files(&pattern),
@@ -104,7 +104,7 @@ fn a_worker_reads_the_files_it_is_dealt_whatever_it_finds_on_disk() {
 }
 
 #[test]
-fn a_worker_that_reads_everything_reads_the_files_of_the_plan() {
+fn a_worker_without_splits_reads_the_plan() {
     let (directory, pattern) = directory(5);
     let graph = Dataset::files(&pattern).graph().unwrap();
     let plan = planned(&graph);
@@ -120,7 +120,7 @@ fn a_worker_that_reads_everything_reads_the_files_of_the_plan() {
 }
 
 #[test]
-fn a_split_without_a_path_is_the_dispatchers_fault() {
+fn a_pathless_split_is_the_dispatchers_fault() {
     let graph = Dataset::files("/nowhere/*.txt").graph().unwrap();
     for payload in [String::new(), "\0".repeat(3)] {
         let mut executor = Executor::open(&graph, dealt(vec![payload.clone()])).unwrap();
@@ -132,7 +132,7 @@ fn a_split_without_a_path_is_the_dispatchers_fault() {
 }
 
 #[test]
-fn the_order_of_shuffled_files_is_drawn_again_every_epoch_and_every_pass() {
+fn shuffled_files_change_order_every_pass() {
     let (_directory, pattern) = directory(30);
     let graph = |seed, passes| {
         let files = Dataset::files_shuffled(&pattern, seed);

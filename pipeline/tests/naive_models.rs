@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn files_come_sorted_or_in_an_order_that_the_seed_draws(
+    fn files_come_sorted_or_seeded(
         names in prop::collection::btree_set("[a-c\u{e9}]{1,3}", 1..9),
         seed: u64,
         cut in 0usize..8,
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn a_folder_of_pictures_is_its_files_with_their_classes(
+    fn a_picture_folder_has_files_and_classes(
         files in prop::collection::btree_map(("[a-c]{1,2}", "[a-c]{1,2}"), "[a-z]{1,4}", 1..9),
         cut in 0usize..8,
     ) {
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn chosen_components_come_under_their_names_in_the_order_asked_for(
+    fn selected_components_keep_names_and_order(
         all in some_numbers(),
         order in Just(vec![0usize, 1, 2, 3]).prop_shuffle(),
         kept in 1usize..5,
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn as_many_elements_as_stated_pass_and_any_other_number_fails(count in 0i64..12, stated in 0u64..12, cut in 0usize..8) {
+    fn only_the_stated_cardinality_passes(count in 0i64..12, stated in 0u64..12, cut in 0usize..8) {
         let held = Dataset::range(0, count, 1).filter("below", Params::encode(&100i64).unwrap()).assert_cardinality(stated);
         if stated == count as u64 {
             prop_assert_eq!(interrupted(&held, cut), shown(&(0..count).collect::<Vec<_>>()));
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn resampled_elements_are_some_of_the_input_in_its_order_and_all_of_the_rarest_class(
+    fn resampling_keeps_order_and_the_rarest_class(
         count in 1i64..30,
         classes in 1i64..4,
         seed: u64,
@@ -253,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_in_files_is_what_was_written(all in some_numbers(), packing in 0usize..3, cut in 0usize..8) {
+    fn elements_in_files_are_those_written(all in some_numbers(), packing in 0usize..3, cut in 0usize..8) {
         let packing = [Packing::None, Packing::Lz4, Packing::Gzip][packing];
         let directory = tempfile::tempdir().unwrap();
         let place = |name: &str| path(directory.path(), name);

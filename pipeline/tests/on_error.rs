@@ -132,7 +132,7 @@ fn error(dataset: &Dataset) -> millstream_pipeline::exec::ExecError {
 }
 
 #[test]
-fn exactly_the_elements_that_fail_are_left_out_wherever_the_function_runs() {
+fn exactly_the_failing_elements_are_omitted() {
     let expected: Vec<i64> = (0..20).filter(|number| number % 3 != 0).collect();
     for threads in [1, 3] {
         let dataset = Dataset::range(0, 20, 1)
@@ -162,7 +162,7 @@ fn exactly_the_elements_that_fail_are_left_out_wherever_the_function_runs() {
 }
 
 #[test]
-fn what_fails_and_is_tried_again_is_as_if_it_had_never_failed() {
+fn successful_retries_leave_no_trace() {
     for threads in [1, 3] {
         let stumbling = |policy| {
             Dataset::range(0, 12, 1)
@@ -229,7 +229,7 @@ fn the_nearest_policy_further_up_holds() {
 }
 
 #[test]
-fn batches_that_do_not_stack_elements_without_rows_and_the_rest_of_datasets_are_left_out() {
+fn unfit_batches_and_datasets_are_omitted() {
     // Batches of 2, 2 and 1 rows: of pairs and what is left of them, all stack; of the four of the next, the
     // last two do not.
     let ragged = Dataset::range(0, 5, 1)
@@ -260,7 +260,7 @@ fn batches_that_do_not_stack_elements_without_rows_and_the_rest_of_datasets_are_
 }
 
 #[test]
-fn rows_of_two_batches_that_do_not_join_are_left_out() {
+fn unfit_rows_of_two_batches_are_omitted() {
     // Batches of one row each, of as many columns as their number; those of 1, 1, 2, 2, 3, 3.
     let rows = Dataset::range(2, 8, 1)
         .map_expr(col("").floor_div(2))
@@ -322,7 +322,7 @@ fn a_limit_is_no_fault_of_the_data() {
 }
 
 #[test]
-fn what_may_be_left_out_is_not_counted_beforehand_and_absurd_retries_are_refused() {
+fn omissible_elements_are_not_counted_beforehand() {
     let dataset = Dataset::range(0, 10, 1).map("refuses", modulus(3));
     let cardinality = |dataset: Dataset| dataset.graph().unwrap().facts(&faulty()).unwrap().cardinality;
     assert_eq!(cardinality(dataset.clone()), Cardinality::Finite(10));
@@ -342,7 +342,7 @@ fn what_may_be_left_out_is_not_counted_beforehand_and_absurd_retries_are_refused
 }
 
 #[test]
-fn a_failure_in_a_function_says_where_the_function_stands() {
+fn a_failure_names_its_functions_position() {
     let dataset = Dataset::range(1, 9, 1)
         .take(5)
         .flat_map(|argument| argument.repeat(Some(2)).map("refuses", modulus(4)))
@@ -356,7 +356,7 @@ proptest! {
     #![proptest_config(rounds(60))]
 
     #[test]
-    fn what_was_left_out_stays_left_out_and_counted_across_a_save(
+    fn omissions_survive_a_save(
         count in 0i64..30,
         modulo in 1i64..5,
         threads in 1u32..4,

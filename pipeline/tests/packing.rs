@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(rounds(200))]
 
     #[test]
-    fn rows_hold_every_token_once_whenever_they_are_put_aside(
+    fn packed_rows_hold_every_token_once(
         lengths in prop::collection::vec(0i64..9, 1..8),
         length in 1u64..7,
         separator in prop::option::of(-5i64..0),

@@ -80,7 +80,7 @@ proptest! {
 }
 
 #[test]
-fn an_element_held_back_by_a_full_pack_is_saved_with_the_rest() {
+fn an_element_held_back_is_saved() {
     let graph = Dataset::range(0, 5, 1).graph().unwrap();
     let mut executor = open(&graph);
     let layout = Layout::new(executor.spec().clone()).unwrap();
@@ -152,7 +152,7 @@ fn write(executor: &mut Executor, limit: usize) -> Result<Filled, ExecError> {
 }
 
 #[test]
-fn a_source_that_does_not_open_is_an_error_and_never_an_end() {
+fn an_unopenable_source_is_an_error() {
     let refuses = || Err::<BulkReader, _>(ExecError::new(ErrorKind::Data, "five", "connection refused"));
     let panics = || -> Result<BulkReader, ExecError> { panic!("expected by the test") };
     for (mut executor, message) in [
@@ -168,7 +168,7 @@ fn a_source_that_does_not_open_is_an_error_and_never_an_end() {
 }
 
 #[test]
-fn a_bulk_source_is_asked_for_its_positions_and_no_more() {
+fn a_bulk_source_gets_its_positions_only() {
     let layout = Layout::new(scalar()).unwrap();
     let endless = move || {
         Ok(BulkReader {
@@ -185,7 +185,7 @@ fn a_bulk_source_is_asked_for_its_positions_and_no_more() {
 }
 
 #[test]
-fn a_bulk_source_that_writes_nothing_and_goes_on_is_to_blame() {
+fn an_idle_bulk_source_is_to_blame() {
     struct Still;
     impl Source for Still {
         fn next(&mut self) -> Result<Option<Value>, ExecError> {
@@ -284,7 +284,7 @@ fn bulk(graph: &Graph) -> Executor {
 }
 
 #[test]
-fn a_bulk_source_writes_the_same_elements_as_one_by_one() {
+fn bulk_sources_equal_single_elements() {
     let graph = Dataset::registered_source("bulk", Params::encode(&1000u64).unwrap())
         .graph()
         .unwrap();

@@ -122,7 +122,7 @@ fn refusal(dataset: Dataset) -> String {
 }
 
 #[test]
-fn an_example_as_tensorflow_writes_it_becomes_its_features() {
+fn an_example_of_tensorflow_becomes_its_features() {
     // tf.train.Example with the feature "a", an Int64List of 1 and 2.
     let bytes = [
         0x0a, 0x0d, 0x0a, 0x0b, 0x0a, 0x01, b'a', 0x12, 0x06, 0x1a, 0x04, 0x0a, 0x02, 0x01, 0x02,
@@ -134,7 +134,7 @@ fn an_example_as_tensorflow_writes_it_becomes_its_features() {
 }
 
 #[test]
-fn features_of_one_example_have_the_layout_that_is_asked_for() {
+fn one_examples_features_have_the_requested_layout() {
     let record = example(
         &[
             ("i", List::Ints(vec![-1, 300])),
@@ -167,7 +167,7 @@ fn features_of_one_example_have_the_layout_that_is_asked_for() {
 }
 
 #[test]
-fn features_of_several_examples_have_a_row_for_each() {
+fn several_examples_have_a_row_each() {
     let record = |ints: &[i64]| example(&[("i", List::Ints(ints.to_vec()))], false);
     let batch = || of(&[record(&[1, 2]), record(&[]), record(&[3])], true);
     let parse = |feature: Feature| shown(batch().parse_example("x", [feature]));
@@ -190,7 +190,7 @@ fn features_of_several_examples_have_a_row_for_each() {
 }
 
 #[test]
-fn what_an_example_lacks_or_has_otherwise_is_named() {
+fn missing_and_mistyped_features_are_named() {
     let record = example(
         &[("i", List::Ints(vec![1])), ("s", List::Bytes(vec![vec![0xff]]))],
         true,

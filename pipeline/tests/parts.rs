@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(rounds(40))]
 
     #[test]
-    fn lines_of_parts_are_the_lines_of_the_file(
+    fn parts_hold_the_files_lines(
         content in "[ab\r\n\u{e9}]{0,30}",
         cuts in prop::collection::vec(0_u64..40, 0..5),
     ) {
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn records_of_parts_are_the_records_of_the_file(
+    fn parts_hold_the_files_records(
         records in 0_u64..8,
         layout in (1_u64..5, 0_u64..6, 0_u64..6),
         cuts in prop::collection::vec(0_u64..50, 0..5),
@@ -95,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn a_large_file_is_planned_in_parts_and_one_that_is_read_from_its_start_is_not() {
+fn only_seekable_large_files_have_parts() {
     let line = "0123456789abcde\n";
     let (_directory, path) = file(line.repeat(600_000).as_bytes());
     let planned = |dataset: Dataset| {
@@ -127,7 +127,7 @@ fn a_large_file_is_planned_in_parts_and_one_that_is_read_from_its_start_is_not()
 }
 
 #[test]
-fn an_error_in_a_part_says_where_in_the_file_it_is() {
+fn an_error_in_a_part_names_its_offset() {
     let (_directory, path) = file(b"good\nfine\nb\xffd\n");
     let graph = Dataset::files(&path).text_lines().graph().unwrap();
     let mut executor = executor(&graph, &cut(&path, vec![5]));
@@ -141,7 +141,7 @@ fn an_error_in_a_part_says_where_in_the_file_it_is() {
 }
 
 #[test]
-fn a_part_of_what_can_only_be_read_whole_is_the_dispatchers_fault() {
+fn an_indivisible_files_part_is_refused() {
     let (_directory, path) = file(b"");
     let graph = Dataset::files(&path).tfrecord(Compression::None).graph().unwrap();
     let error = executor(&graph, &cut(&path, vec![5])).next().unwrap_err();

@@ -33,7 +33,7 @@ fn orders(dataset: Dataset, task_id: u64, epoch: u64) -> Vec<Vec<Model>> {
 }
 
 #[test]
-fn the_body_of_a_function_draws_again_for_every_element_in_every_pass_and_epoch() {
+fn a_body_draws_again_for_every_element() {
     for seed in [None, Some(7)] {
         let mut all = orders(shuffled_bodies(3, 4, seed), 1, 0);
         all.extend(orders(shuffled_bodies(3, 4, seed), 1, 1));
@@ -45,14 +45,14 @@ fn the_body_of_a_function_draws_again_for_every_element_in_every_pass_and_epoch(
 }
 
 #[test]
-fn a_seeded_body_draws_the_same_in_every_task_and_an_unseeded_one_does_not() {
+fn only_seeded_bodies_agree_between_tasks() {
     let of_task = |seed, task| orders(shuffled_bodies(2, 2, seed), task, 3);
     assert_eq!(of_task(Some(7), 1), of_task(Some(7), 2));
     assert_ne!(of_task(None, 1), of_task(None, 2));
 }
 
 #[test]
-fn what_is_drawn_alike_is_so_in_every_pass_and_epoch_also_by_parts_of_it() {
+fn fixed_draws_repeat_also_in_parts() {
     let numbers = || Dataset::range(0, COUNT, 1);
     let shuffled = |seed| numbers().shuffle(COUNT as u64, seed).drawn_alike();
     let sampled = Dataset::sample([(1.0, numbers()), (1.0, numbers())], Some(5), false).drawn_alike();
@@ -112,7 +112,7 @@ fn drawing() -> Arc<Functions> {
 }
 
 #[test]
-fn a_registered_flat_map_draws_by_element_pass_and_epoch_and_its_failure_says_what_it_said() {
+fn a_registered_flat_map_draws_by_element() {
     let of = |count, epoch, seed| {
         let dataset = Dataset::range(0, count, 1)
             .flat_map_declared("drawing", Params::default(), scalar())
@@ -146,7 +146,7 @@ proptest! {
     #![proptest_config(rounds(30))]
 
     #[test]
-    fn a_body_that_draws_goes_on_where_it_was_saved(cut in 0usize..120) {
+    fn a_drawing_body_continues_where_saved(cut in 0usize..120) {
         let graph = shuffled_bodies(2, 3, Some(1)).graph().unwrap();
         let expected = drain(&mut open(&graph));
         let mut executor = open(&graph);

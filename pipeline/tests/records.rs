@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(rounds(50))]
 
     #[test]
-    fn tfrecords_are_read_as_the_format_says_from_every_position_on(
+    fn tfrecords_are_read_from_every_position(
         contents in prop::collection::vec(any_records(), 1..4),
         compression in any_compression(),
         cut in 0usize..10,
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn a_writer_of_tfrecords_writes_what_the_format_says(records in any_records()) {
+    fn a_tfrecord_writer_follows_the_format(records in any_records()) {
         let mut writer = TfRecordWriter::new(Vec::new());
         for record in &records {
             writer.write(record).unwrap();
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tfrecord_file_cut_off_anywhere_within_a_record_is_an_error_at_that_record(
+    fn a_truncated_tfrecord_names_its_record(
         records in any_records(),
         last in prop::collection::vec(any::<u8>(), 0..40),
         cut: prop::sample::Index,
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_anywhere_in_a_tfrecord_file_is_an_error(
+    fn a_flipped_bit_fails_a_tfrecord_file(
         records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..4),
         at: prop::sample::Index,
         bit in 0u8..8,
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn records_of_one_length_are_read_between_header_and_footer_from_every_position_on(
+    fn fixed_records_are_read_from_every_position(
         count in 0usize..6,
         record_bytes in 1usize..9,
         header_bytes in 0usize..5,
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_holds_no_whole_number_of_records_is_an_error(
+    fn a_fractional_number_of_records_is_refused(
         file_bytes in 0usize..40,
         compression in any_compression(),
     ) {
@@ -245,14 +245,14 @@ fn the_checksum_is_the_one_of_the_standard() {
 }
 
 #[test]
-fn a_length_beyond_the_limit_is_refused_before_memory_is_taken_for_it() {
+fn an_overlong_length_allocates_nothing() {
     let length = (RECORD_BYTES_MAX + 1).to_le_bytes();
     let file = [&length[..], &masked_checksum(&length).to_le_bytes()].concat();
     assert!(failure(file, Compression::None).contains("the limit is"));
 }
 
 #[test]
-fn compressed_files_that_are_cut_off_or_of_another_compression_are_errors() {
+fn truncated_and_misnamed_compression_is_an_error() {
     let plain = tfrecord(&[vec![1; 500], vec![2; 500]]);
     for compression in [Compression::Gzip, Compression::Zlib] {
         let mut whole = compressed(&plain, compression);
@@ -279,7 +279,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn absurd_lengths_are_refused_when_the_dataset_is_made() {
+fn absurd_record_lengths_are_refused() {
     let refused = |record_bytes, header_bytes| {
         let layout = FixedLength {
             record_bytes,
@@ -295,7 +295,7 @@ fn absurd_lengths_are_refused_when_the_dataset_is_made() {
 }
 
 #[test]
-fn workers_that_share_files_read_all_records_of_their_own_by_turns() {
+fn workers_read_their_own_record_files() {
     let contents: Vec<Vec<u8>> = (0..10)
         .map(|file| {
             let records = (0..3).map(|record| format!("Record {record} of file {file}").into_bytes());

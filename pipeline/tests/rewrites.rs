@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(rounds(200))]
 
     #[test]
-    fn rewrites_change_no_element_no_position_and_no_draw(
+    fn rewrites_change_no_element_position_or_draw(
         chain in chain(EVERYTHING, 0..30),
         extras in prop::collection::vec(prop::collection::vec(extra(), 0..4), 0..8),
         cut in 0usize..20,
@@ -135,7 +135,7 @@ fn what_is_executed_is_what_is_drawn() {
 }
 
 #[test]
-fn a_failure_names_the_operation_as_it_was_defined() {
+fn a_failure_names_the_operation_as_defined() {
     let dataset = Dataset::range(0, 9, 1)
         .skip(0)
         .batch(2, false)

@@ -120,7 +120,7 @@ fn written(graph: &Graph, functions: Functions) -> (Vec<(usize, Vec<u8>)>, Optio
 }
 
 #[test]
-fn a_row_of_a_parallel_map_is_computed_once_in_its_place_of_the_slot() {
+fn parallel_rows_are_computed_in_place() {
     let trace = Trace::default();
     let map = || Dataset::range(0, 10, 1).map("row", Params::none());
     let functions = || rows(&[Kind::Certain], &trace);
@@ -150,7 +150,7 @@ fn a_row_of_a_parallel_map_is_computed_once_in_its_place_of_the_slot() {
 
 #[cfg(feature = "images")]
 #[test]
-fn batches_of_pictures_are_the_same_however_their_rows_are_made() {
+fn picture_batches_ignore_how_rows_are_made() {
     use millstream_pipeline::graph::{ConstantTensor, RandomResizedCrop};
 
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/images");
@@ -200,7 +200,7 @@ proptest! {
     #![proptest_config(rounds(60))]
 
     #[test]
-    fn rows_and_failures_are_those_of_a_batch_that_copies_them(
+    fn rows_in_place_equal_copied_rows(
         count in 0i64..40, batch in 1u64..9, drop_remainder: bool, threads in 0u32..4, skips: bool,
         kinds in prop::collection::vec(
             prop_oneof![

@@ -32,7 +32,7 @@ fn numbers(graph: &Graph) -> Result<Vec<i64>, ExecError> {
 
 proptest! {
     #[test]
-    fn the_shards_of_a_dataset_hold_every_element_once(elements in 0i64..50, count in 1u64..9) {
+    fn the_shards_hold_every_element_once(elements in 0i64..50, count in 1u64..9) {
         let mut found = Vec::new();
         for index in 0..count {
             let graph = Dataset::range(0, elements, 1).shard(count, index).graph().unwrap();
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn a_shard_with_elements_is_refused_if_another_has_none(elements in 0i64..12, count in 1u64..9, index in 0u64..9) {
+    fn an_empty_shard_is_refused_if_required(elements in 0i64..12, count in 1u64..9, index in 0u64..9) {
         let index = index % count;
         let found = numbers(&demanding(elements, count, index));
         if (elements as u64) < count && index < elements as u64 {
@@ -74,7 +74,7 @@ fn every_pass_is_sharded_alike() {
 }
 
 #[test]
-fn a_hint_that_got_no_numbers_is_refused_wherever_it_stands() {
+fn an_unnumbered_hint_is_refused() {
     let inside = Dataset::range(0, 9, 1).flat_map(|argument| argument.shard_hint());
     for dataset in [Dataset::range(0, 9, 1).shard_hint().batch(2, false), inside] {
         let error = Executor::open(&dataset.graph().unwrap(), context()).unwrap_err();
@@ -83,7 +83,7 @@ fn a_hint_that_got_no_numbers_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn a_restored_shard_goes_on_with_its_own_elements() {
+fn a_restored_shard_continues() {
     let graph = demanding(9, 4, 1);
     let mut executor = open(&graph);
     assert_eq!(number(&executor.next().unwrap().unwrap()), 1);

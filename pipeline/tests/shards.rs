@@ -129,7 +129,7 @@ fn pictures_labels_and_keys_come_out_in_batches() {
 }
 
 #[test]
-fn seeded_crops_are_the_same_on_every_worker_however_parallel_and_differ_between_passes() {
+fn seeded_crops_agree_between_workers() {
     let (_directory, pattern) = shards();
     let pixels = |threads, task_id, passes| {
         let graph = pictures(&pattern, threads).repeat(Some(passes)).graph().unwrap();
@@ -165,7 +165,7 @@ fn decoded_pixels_are_the_pictures() {
 }
 
 #[test]
-fn a_shard_cut_short_names_file_offset_and_last_key_or_is_skipped() {
+fn a_truncated_shard_names_its_last_key() {
     let (directory, pattern) = shards();
     let path = directory.path().join("1.tar");
     let bytes = std::fs::read(&path).unwrap();
@@ -187,7 +187,7 @@ fn a_shard_cut_short_names_file_offset_and_last_key_or_is_skipped() {
 }
 
 #[test]
-fn a_corrupt_picture_names_file_offset_and_key_or_is_skipped() {
+fn a_corrupt_picture_names_its_key() {
     let (directory, pattern) = shards();
     let path = directory.path().join("1.tar");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -250,7 +250,7 @@ fn a_shard_that_vanishes_is_named() {
 }
 
 #[test]
-fn reading_a_shard_goes_on_where_it_was_saved() {
+fn a_shard_continues_where_saved() {
     let (_directory, pattern) = shards();
     let graph = pictures(&pattern, 2).shuffle(3, Some(1)).graph().unwrap();
     let (expected, _) = keys(&mut open(&graph));
@@ -270,7 +270,7 @@ fn reading_a_shard_goes_on_where_it_was_saved() {
 }
 
 #[test]
-fn a_garbled_shard_names_file_offset_and_last_key_or_is_skipped_and_counted() {
+fn a_garbled_shard_is_named_or_counted() {
     let (directory, pattern) = shards();
     let path = directory.path().join("1.tar");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -297,7 +297,7 @@ fn a_garbled_shard_names_file_offset_and_last_key_or_is_skipped_and_counted() {
 }
 
 #[test]
-fn what_was_skipped_is_counted_on_after_a_restore() {
+fn skips_are_counted_across_a_restore() {
     let (directory, pattern) = shards();
     std::fs::write(directory.path().join("0.tar"), b"no archive at all").unwrap();
     std::fs::write(directory.path().join("2.tar"), b"no archive at all").unwrap();

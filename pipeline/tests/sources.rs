@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_without_end_go_on_where_they_were_saved(cut in 0usize..50) {
+    fn endless_numbers_continue_where_saved(cut in 0usize..50) {
         for endless in [Dataset::counter(3, -2), Dataset::random(Some(9)), Dataset::random(None)] {
             // Repeated, so that a pass other than the first is saved as well.
             let graph = endless.take(20).repeat(Some(3)).graph().unwrap();
@@ -52,7 +52,7 @@ proptest! {
 }
 
 #[test]
-fn random_numbers_are_everybodys_with_a_seed_and_new_in_every_pass() {
+fn random_numbers_agree_with_a_seed_only() {
     let seeded = Dataset::random(Some(7));
     assert_eq!(first(&seeded, 100, 1, 0), first(&seeded, 100, 2, 0));
     assert_ne!(first(&seeded, 100, 1, 0), first(&seeded, 100, 1, 1));
@@ -77,7 +77,7 @@ fn random_numbers_are_spread_over_their_range() {
 }
 
 #[test]
-fn numbers_without_end_are_infinite_and_can_be_dealt_out() {
+fn endless_numbers_can_be_dealt_out() {
     for endless in [Dataset::counter(0, 1), Dataset::random(None)] {
         let facts = endless.graph().unwrap().facts(&functions()).unwrap();
         assert_eq!(facts.cardinality, Cardinality::Infinite);
@@ -124,7 +124,7 @@ fn embedded_tensors_are_one_element_of_any_structure() {
 }
 
 #[test]
-fn embedded_tensors_of_another_size_than_their_spec_says_are_refused() {
+fn embedded_tensors_must_fit_their_spec() {
     let spec = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[2])).unwrap();
     let dataset = Dataset::tensors(spec, vec![ConstantTensor::fixed(vec![0; 8])]);
     let error = dataset.graph().unwrap_err();

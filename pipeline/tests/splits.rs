@@ -200,7 +200,7 @@ proptest! {
     #![proptest_config(rounds(100))]
 
     #[test]
-    fn workers_see_the_dataset_once_and_every_lease_finishes_once(
+    fn workers_finish_every_lease_once(
         chain in chain(UNCOUNTED, 0..60),
         workers in 1usize..5,
         turns in prop::collection::vec(0usize..5, 1..20),
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_states_the_positions_it_is_made_of(count in 1i64..5000, size in 1u64..40) {
+    fn a_batch_states_its_positions(count in 1i64..5000, size in 1u64..40) {
         let graph = Dataset::range(0, count, 1).batch(size, false).graph().unwrap();
         prop_assert_eq!(graph.facts(&functions()).unwrap().aligned, Ok(()));
         let units = Units::of(count as u64);
@@ -253,7 +253,7 @@ proptest! {
 }
 
 #[test]
-fn a_dataset_is_dealt_out_in_splits_of_the_size_asked_for() {
+fn splits_have_the_requested_size() {
     let numbers = || Dataset::range(0, 100, 1);
     let splits = |dataset: Dataset| -> Vec<u64> {
         let graph = dataset.graph().unwrap();
@@ -297,7 +297,7 @@ fn a_dataset_is_dealt_out_in_splits_of_the_size_asked_for() {
 }
 
 #[test]
-fn elements_that_are_grouped_stand_for_the_splits_of_their_group() {
+fn groups_stand_for_all_their_splits() {
     let modulo = || Params::encode(&3i64).unwrap();
     let range = || Dataset::range(0, 60, 1);
     let window = Window {
@@ -328,7 +328,7 @@ fn elements_that_are_grouped_stand_for_the_splits_of_their_group() {
 }
 
 #[test]
-fn one_worker_pairs_elements_of_the_same_position_and_states_the_splits_of_both() {
+fn a_pair_states_the_splits_of_both() {
     let graph = Dataset::zip([Dataset::range(0, 200, 1), Dataset::range(0, 1000, 1)])
         .graph()
         .unwrap();
@@ -366,7 +366,7 @@ impl SplitSource for Ahead {
 }
 
 #[test]
-fn a_pass_that_is_left_early_leaves_nothing_to_the_next_and_finishes_what_was_leased_of_it() {
+fn an_abandoned_pass_finishes_its_leases() {
     let zip = Dataset::zip([Dataset::range(0, 20, 1), Dataset::range(0, 100, 1)]);
     for dataset in [zip.prefetch(2), Dataset::range(0, 100, 1).take(20).enumerate(0)] {
         let graph = dataset.repeat(Some(3)).graph().unwrap();
@@ -398,7 +398,7 @@ fn a_pass_that_is_left_early_leaves_nothing_to_the_next_and_finishes_what_was_le
 }
 
 #[test]
-fn workers_pair_as_many_elements_as_the_shorter_input_has() {
+fn workers_pair_as_the_shorter_input_allows() {
     let keep_tens = Params::encode(&(10i64, 0i64)).unwrap();
     let zip = Dataset::zip([
         Dataset::range(0, 100, 1),
@@ -418,7 +418,7 @@ fn zip_of_passes() -> Dataset {
 }
 
 #[test]
-fn a_worker_without_splits_in_a_pass_goes_on_to_the_next() {
+fn a_worker_without_splits_joins_the_next_pass() {
     // One split, two workers: in every pass one of them sees nothing.
     let graph = Dataset::range(0, 1, 1).repeat(Some(50)).graph().unwrap();
     let dealer = dealer(&graph);
@@ -433,7 +433,7 @@ fn an_endless_repeat_of_no_splits_ends() {
 }
 
 #[test]
-fn a_worker_that_fell_behind_asks_for_no_pass_that_is_over() {
+fn a_slow_worker_skips_finished_passes() {
     const PASSES: u64 = 20_000;
     for dataset in [
         Dataset::range(0, 2, 1).repeat(Some(PASSES)),
@@ -456,7 +456,7 @@ fn a_worker_that_fell_behind_asks_for_no_pass_that_is_over() {
 }
 
 #[test]
-fn a_split_whose_element_failed_never_counts_as_finished() {
+fn a_failed_elements_split_never_finishes() {
     let graph = Dataset::range(0, 3, 1)
         .map("add", Params::encode(&0i64).unwrap())
         .prefetch(8)
@@ -502,7 +502,7 @@ fn a_split_whose_element_failed_never_counts_as_finished() {
 }
 
 #[test]
-fn a_split_beyond_the_source_is_the_dispatchers_fault() {
+fn a_split_beyond_the_source_is_refused() {
     struct Wrong;
     impl SplitSource for Wrong {
         fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {

@@ -94,7 +94,7 @@ fn refusal(saved: (&Dataset, ExecContext), other: (&Dataset, ExecContext)) -> St
 }
 
 #[test]
-fn the_state_of_another_graph_is_refused_however_little_it_differs() {
+fn another_graphs_state_is_refused() {
     let add = |amount: i64| Params::encode(&amount).unwrap();
     let range = || Dataset::range(0, 9, 1);
     let saved = range().map("add", add(1)).shuffle(4, Some(1)).batch(2, false);
@@ -117,7 +117,7 @@ fn the_state_of_another_graph_is_refused_however_little_it_differs() {
 }
 
 #[test]
-fn the_state_of_another_task_epoch_seed_or_listing_is_refused() {
+fn another_tasks_state_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c"] {
         std::fs::write(directory.path().join(name), b"").unwrap();

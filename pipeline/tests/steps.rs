@@ -37,7 +37,7 @@ fn cardinality(dataset: Dataset) -> Cardinality {
 
 proptest! {
     #[test]
-    fn shuffle_and_repeat_is_a_shuffle_and_a_repeat(
+    fn shuffle_and_repeat_equals_both(
         count in 0i64..12,
         buffer in 1u64..16,
         repeat in 0u64..6,
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rebatch_has_as_many_batches_as_it_says(
+    fn a_rebatch_has_its_stated_batches(
         rows in 1u64..5,
         batches in 0u64..9,
         sizes in prop::collection::vec(1u64..7, 1..4),
@@ -73,7 +73,7 @@ fn an_endless_shuffle_and_repeat_of_nothing_ends() {
 }
 
 #[test]
-fn a_rebatch_keeps_components_together_and_knows_its_size() {
+fn a_rebatch_keeps_components_together() {
     let spec = ElementSpec::dict([
         ("n", TensorSpec::fixed(Dtype::I64, &[5])),
         ("s", TensorSpec::fixed(Dtype::String, &[5])),
@@ -113,7 +113,7 @@ fn rows_of_two_shapes_are_not_joined() {
 }
 
 #[test]
-fn unique_tells_apart_what_differs_in_any_component_or_shape() {
+fn unique_distinguishes_components_and_shapes() {
     let spec = ElementSpec::dict([
         ("n", TensorSpec::fixed(Dtype::I64, &[6])),
         ("s", TensorSpec::fixed(Dtype::String, &[6, 2])),
@@ -143,7 +143,7 @@ fn unique_tells_apart_what_differs_in_any_component_or_shape() {
 }
 
 #[test]
-fn more_distinct_elements_than_memory_are_an_error_that_says_so() {
+fn too_many_distinct_elements_are_an_error() {
     let context = ExecContext {
         budget: Budget::new(1000),
         ..context()
@@ -163,7 +163,7 @@ fn more_distinct_elements_than_memory_are_an_error_that_says_so() {
 }
 
 #[test]
-fn a_cardinality_that_is_not_as_stated_is_an_error_that_says_how_many() {
+fn a_wrong_cardinality_names_the_count() {
     let range = || Dataset::range(0, 5, 1);
     assert_eq!(numbers(range().assert_cardinality(5).repeat(Some(2))).len(), 10);
     assert!(
@@ -189,7 +189,7 @@ fn a_cardinality_that_is_not_as_stated_is_an_error_that_says_how_many() {
 }
 
 #[test]
-fn a_share_is_not_held_against_what_is_stated_of_the_whole() {
+fn a_share_may_differ_from_the_stated_cardinality() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c"] {
         std::fs::write(directory.path().join(name), name).unwrap();
@@ -218,7 +218,7 @@ fn a_share_is_not_held_against_what_is_stated_of_the_whole() {
 }
 
 #[test]
-fn errors_are_ignored_counted_and_left_behind_wherever_elements_are_read_ahead() {
+fn ignored_errors_are_counted_everywhere() {
     let fails = || Dataset::range(0, 10, 1).map("fails", Params::encode(&3i64).unwrap());
     let whole: Vec<i64> = (0..10).filter(|number| number % 3 != 0).collect();
     let ahead: [fn(Dataset) -> Dataset; 6] = [
@@ -250,7 +250,7 @@ fn errors_are_ignored_counted_and_left_behind_wherever_elements_are_read_ahead()
 }
 
 #[test]
-fn lines_and_files_that_cannot_be_read_are_left_out_and_reading_goes_on() {
+fn unreadable_lines_and_files_are_omitted() {
     let directory = tempfile::tempdir().unwrap();
     for (name, content) in [("a", &b"1\n\xff\n2"[..]), ("b", b"3\n4"), ("c", b"x\n6")] {
         std::fs::write(directory.path().join(name), content).unwrap();

@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reader_of_lines_goes_on_where_it_was_saved(cut in 0usize..9) {
+    fn a_line_reader_continues_where_saved(cut in 0usize..9) {
         let directory = files(&[b"one\ntwo\r\nthree\n", b"", b"four\n\nsix"]);
         let graph = all(directory.path()).text_lines().graph().unwrap();
         let expected = ["one", "two", "three", "four", "", "six"];
@@ -74,7 +74,7 @@ proptest! {
 }
 
 #[test]
-fn a_line_that_is_not_text_is_named_with_its_place() {
+fn an_invalid_line_names_its_place() {
     let directory = files(&[b"good\nb\xffd\n"]);
     let graph = all(directory.path()).text_lines().graph().unwrap();
     let mut executor = open(&graph);
@@ -113,7 +113,7 @@ fn interleaved_files_give_their_lines_by_turns() {
 }
 
 #[test]
-fn workers_that_share_files_read_all_lines_of_their_own() {
+fn workers_read_their_own_text_files() {
     let contents: Vec<String> = (0..7).map(|file| format!("{file}\n").repeat(2)).collect();
     let bytes: Vec<&[u8]> = contents.iter().map(String::as_bytes).collect();
     let directory = files(&bytes);

@@ -66,7 +66,7 @@ proptest! {
 }
 
 #[test]
-fn a_tokeniser_in_a_file_is_read_by_whoever_opens_the_dataset() {
+fn a_tokeniser_file_is_read_at_opening() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokenizer.json");
     let tokenise = || Tokenise::new("", Tokeniser::File(path.display().to_string()));
@@ -84,14 +84,14 @@ fn a_tokeniser_in_a_file_is_read_by_whoever_opens_the_dataset() {
 }
 
 #[test]
-fn a_text_that_is_not_utf8_is_an_error_of_its_element() {
+fn an_invalid_text_is_its_elements_error() {
     let error = all(texts(Dtype::Bytes, &[b"a", b"\xff"]).tokenise(words())).unwrap_err();
     assert_eq!(error.failure().kind, ErrorKind::Data);
     assert!(error.to_string().contains("not UTF-8"), "{error}");
 }
 
 #[test]
-fn what_no_tokeniser_is_asked_for_is_refused_at_definition() {
+fn impossible_tokenisers_are_refused_at_definition() {
     let refused = |tokenise: Tokenise, rows: Dataset| {
         let graph = rows.tokenise(tokenise).graph();
         match graph {

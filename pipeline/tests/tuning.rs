@@ -24,7 +24,7 @@ fn autotuned(autotune: Autotune) -> Options {
 }
 
 #[test]
-fn what_is_tuned_yields_what_it_would_have_yielded() {
+fn tuning_does_not_change_elements() {
     let add = |amount: i64| Params::encode(&amount).unwrap();
     let dataset = Dataset::range(0, 2000, 1)
         .map("add", add(1))
@@ -86,7 +86,7 @@ fn telling(threads: &Arc<Mutex<BTreeSet<String>>>) -> Functions {
 }
 
 #[test]
-fn a_dataset_with_threads_of_its_own_uses_them_and_no_others() {
+fn a_dataset_uses_its_own_threads_only() {
     let threads = Arc::default();
     let dataset = Dataset::range(0, 500, 1)
         .map("tells", Params::none())
@@ -112,7 +112,7 @@ fn a_dataset_with_threads_of_its_own_uses_them_and_no_others() {
 }
 
 #[test]
-fn a_dataset_can_ask_for_less_memory_and_not_for_more() {
+fn a_dataset_can_only_lower_its_memory() {
     let shuffled = |bytes: u64| {
         let asked = autotuned(Autotune {
             ram_bytes: Some(bytes),
@@ -156,7 +156,7 @@ fn absurd_settings_are_refused() {
 }
 
 #[test]
-fn state_outside_of_a_dataset_fails_a_save_unless_it_may_be_left_out() {
+fn external_state_fails_a_save_by_default() {
     let saved = |policy: Option<ExternalState>| {
         let reader = ServiceReader {
             params: Params::none(),

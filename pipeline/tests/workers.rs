@@ -110,7 +110,7 @@ proptest! {
     }
 
     #[test]
-    fn by_elements_what_has_no_order_of_its_own_is_still_whole(chain in chain(SHUFFLED, 0..30), workers in 1u64..6) {
+    fn unordered_shares_are_still_whole(chain in chain(SHUFFLED, 0..30), workers in 1u64..6) {
         let graph = unsteady(&chain.graph());
         let whole = sorted([chain.model()]);
         match shares(&graph, ShardBy::Elements, workers) {
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn at_a_hint_each_worker_has_its_share_of_what_comes_before(
+    fn a_hint_divides_what_comes_before(
         below in chain(SHUFFLED, 0..30),
         above in prop::collection::vec(step(EACH_BY_ITSELF), 0..4),
         workers in 1u64..6,
@@ -136,7 +136,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_read_ahead_at_the_end_is_what_is_kept() {
+fn the_end_of_a_prefetch_is_kept() {
     let divided = one_of_three(
         Dataset::range(0, 9, 1).prefetch(2).batch(1, false).prefetch(4),
         ShardBy::Elements,
@@ -200,7 +200,7 @@ fn workers_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn what_has_no_files_is_not_divided_by_files_and_by_elements_instead() {
+fn datasets_without_files_divide_by_elements() {
     let reader = ServiceReader {
         params: Params::none(),
         spec: SpecField(scalar()),
@@ -219,7 +219,7 @@ fn what_has_no_files_is_not_divided_by_files_and_by_elements_instead() {
 }
 
 #[test]
-fn without_a_hint_every_worker_has_everything_and_with_one_it_is_known() {
+fn without_a_hint_workers_read_everything() {
     let plain = Dataset::range(0, 9, 1).shard(2, 1);
     assert!(!plain.clone().graph().unwrap().has_shard_hint());
     assert_eq!(
@@ -236,14 +236,14 @@ fn without_a_hint_every_worker_has_everything_and_with_one_it_is_known() {
 }
 
 #[test]
-fn a_graph_that_grows_beyond_its_limits_is_refused() {
+fn an_overgrown_graph_is_refused() {
     let deep = (0..255).fold(Dataset::range(0, 9, 1), |dataset, _| dataset.take(9));
     let error = one_of_three(deep, ShardBy::Elements).unwrap_err();
     assert!(matches!(error, ShardingError::Graph(_)), "{error}");
 }
 
 #[test]
-fn facts_of_a_share_are_those_of_the_whole_but_for_the_number() {
+fn a_share_has_the_wholes_facts() {
     let dataset = Dataset::range(0, 10, 1).batch(2, true);
     let whole = dataset.clone().graph().unwrap().facts(&functions()).unwrap();
     let share = one_of_three(dataset, ShardBy::Elements).unwrap();
@@ -374,7 +374,7 @@ mod files {
         #![proptest_config(rounds(60))]
 
         #[test]
-        fn by_files_every_record_is_read_by_one_worker(
+        fn by_files_one_worker_reads_each_record(
             files in 1usize..9,
             before in before(),
             workers in 1u64..5,
@@ -406,7 +406,7 @@ mod files {
 
     /// Worker 3 of 5 has files 3 and 8 of 10, in whatever order.
     #[test]
-    fn a_shuffle_of_the_files_is_moved_behind_the_shard() {
+    fn a_file_shuffle_moves_behind_the_shard() {
         let (_directory, pattern) = directory(10);
         let datasets = [
             Dataset::files(&pattern),
@@ -430,7 +430,7 @@ mod files {
     }
 
     #[test]
-    fn the_shard_stands_before_the_reader_also_where_a_function_reads() {
+    fn the_shard_stands_before_the_reader() {
         let reading = |argument: Dataset| samples(argument);
         let (_directory, pattern) = directory(10);
         let graph = Dataset::files(&pattern)
@@ -460,7 +460,7 @@ mod files {
     }
 
     #[test]
-    fn interleaved_files_come_by_turns_from_a_workers_own() {
+    fn interleaved_files_are_the_workers_own() {
         let (_directory, pattern) = directory(10);
         let interleaved = |files: Dataset| files.interleave(10, 1, samples).prefetch(4);
         let graph = interleaved(Dataset::files(&pattern)).graph().unwrap();
@@ -532,7 +532,7 @@ mod files {
     }
 
     #[test]
-    fn fewer_files_than_workers_are_refused_by_whoever_has_one() {
+    fn fewer_files_than_workers_are_refused() {
         let (_directory, pattern) = directory(4);
         let graph = samples(Dataset::files(&pattern)).graph().unwrap();
         for index in 0..5 {
@@ -550,7 +550,7 @@ mod files {
     }
 
     #[test]
-    fn files_that_are_counted_before_they_are_read_are_drawn_alike_by_all_workers() {
+    fn counted_files_are_drawn_alike_by_workers() {
         let (_directory, pattern) = directory(10);
         let graph = samples(Dataset::files_shuffled(&pattern, None).take(6))
             .graph()
@@ -565,7 +565,7 @@ mod files {
     }
 
     #[test]
-    fn a_plan_in_order_is_that_of_an_unshuffled_listing() {
+    fn an_ordered_plan_has_an_unshuffled_listing() {
         let (_directory, pattern) = directory(9);
         let shuffled = Dataset::files_shuffled(&pattern, Some(1)).graph().unwrap();
         let plain = Dataset::files(&pattern).graph().unwrap();

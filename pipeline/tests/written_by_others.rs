@@ -150,7 +150,7 @@ fn mosaicml_streaming_writes_shards_that_are_read() {
 }
 
 #[test]
-fn mosaicml_streaming_lists_shards_that_are_read_and_held_against_their_index() {
+fn mds_shards_are_checked_against_their_index() {
     let expected = each(|row| vec![id(row), text(row)]);
     for name in ["shards-plain", "shards-zstd"] {
         let shards = file(&format!("{name}/index.json")).mds(Mds::new(Columns::named(["id", "text"])));
@@ -165,7 +165,7 @@ fn mosaicml_streaming_lists_shards_that_are_read_and_held_against_their_index() 
 }
 
 #[test]
-fn a_shard_that_is_not_as_its_index_says_is_an_error_or_left_out() {
+fn a_shard_unlike_its_index_is_an_error() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shards-plain");
     for (says, damage) in [
         (

@@ -138,7 +138,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_command_in_an_environment_takes_the_interpreter_beside_it(start: Start, tmp_path: Path) -> None:
+def test_an_environments_command_uses_its_interpreter(start: Start, tmp_path: Path) -> None:
     installed = tmp_path / "environment" / "bin"
     program(installed / "python3", f'RUN_BY="the environment" exec {sys.executable} "$@"')
     command = shutil.copy(str(COMMAND), installed / "millstream")

@@ -120,7 +120,7 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_an_operation_yields_what_that_of_tf_data_yields(name: str) -> None:
+def test_operations_yield_what_tf_data_yields(name: str) -> None:
     build, expected = PIPELINES[name]
     dataset = build()
     assert [plain(element) for element in dataset] == expected
@@ -128,7 +128,7 @@ def test_an_operation_yields_what_that_of_tf_data_yields(name: str) -> None:
     assert [plain(element) for element in dataset.as_numpy_iterator()] == expected
 
 
-def test_shuffle_draws_again_each_pass_and_the_same_with_a_seed() -> None:
+def test_shuffles_follow_their_seed() -> None:
     passes = [[int(x) for x in dataset] for dataset in [Dataset.range(100).shuffle(100, seed=1)] * 2]
     assert passes[0] != passes[1] and sorted(passes[0]) == sorted(passes[1]) == list(range(100))
     again = [int(x) for x in Dataset.range(100).shuffle(100, seed=1)]
@@ -190,7 +190,7 @@ def test_a_mistake_is_raised_where_it_is_made() -> None:
         Dataset.from_tensor_slices((["a"], [1])).map(lambda text, number: text + number)
 
 
-def test_what_python_would_have_to_decide_is_refused_with_the_cure() -> None:
+def test_decisions_of_python_are_refused_with_advice() -> None:
     with pytest.raises(TypeError, match="ms.where"):
         Dataset.range(3).map(lambda x: 1 if x > 1 else 0)
     with pytest.raises(TypeError, match=r"np\.sin.*no value yet"):
@@ -201,20 +201,20 @@ def test_what_python_would_have_to_decide_is_refused_with_the_cure() -> None:
         Dataset.range(3).flat_map(lambda x: x)
 
 
-def test_an_error_of_an_element_says_where_it_happened() -> None:
+def test_an_elements_error_names_its_place() -> None:
     elements = iter(Dataset.range(-1, 2).map(lambda x: 6 // x))
     assert next(elements) == -6
     with pytest.raises(ms.errors.MillstreamError, match="position 1"):
         next(elements)
 
 
-def test_nested_elements_keep_their_structure_where_a_function_changes_parts() -> None:
+def test_nested_elements_keep_their_structure() -> None:
     nested = {"a": (np.arange(2), np.ones(2)), "b": np.arange(2)}
     changed = Dataset.from_tensor_slices(nested).map(lambda row: {"a": (row["a"][0] + 5, row["a"][1]), "b": row["b"]})
     assert [plain(element) for element in changed] == [{"a": (5, 1.0), "b": 0}, {"a": (6, 1.0), "b": 1}]
 
 
-def test_files_are_read_by_name_by_pattern_and_in_functions(tmp_path: Path) -> None:
+def test_files_are_read_by_name_and_pattern(tmp_path: Path) -> None:
     for name, lines in (("a.txt", "one\ntwo\n"), ("b.txt", "three\n")):
         (tmp_path / name).write_text(lines)
     expected = ["one", "two", "three"]
@@ -225,7 +225,7 @@ def test_files_are_read_by_name_by_pattern_and_in_functions(tmp_path: Path) -> N
     assert [Path(path).name for path in files] == ["a.txt", "b.txt"]
 
 
-def test_a_dataset_of_files_is_pickled_as_what_it_reads(tmp_path: Path) -> None:
+def test_a_file_dataset_is_pickled_as_its_reader(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("a\nb\n")
     dataset = ms.TextLineDataset(str(tmp_path / "lines.txt"))
     copy = pickle.loads(pickle.dumps(dataset))
@@ -255,7 +255,7 @@ def test_options_are_those_of_tf_data() -> None:
     assert options.merge(later).threading.private_threadpool_size == 2
 
 
-def test_numbers_of_python_are_of_32_bits_where_they_fit() -> None:
+def test_python_numbers_have_32_bits_where_possible() -> None:
     dtypes = {
         "int": (3, np.int32),
         "float": ([0.5], np.float32),
@@ -270,7 +270,7 @@ def test_numbers_of_python_are_of_32_bits_where_they_fit() -> None:
     assert [spec.dtype for spec in constants] == [ms.float32, ms.int32, ms.string]
 
 
-def test_what_a_generator_yields_is_held_to_what_was_said() -> None:
+def test_a_generator_is_held_to_its_signature() -> None:
     ragged = ms.RaggedTensorSpec(shape=(2, None), dtype=ms.int32)
     assert ragged.ragged_rank == 1 and ragged.row_splits[0].shape == (3,)
     dataset = Dataset.from_generator(
@@ -330,7 +330,7 @@ def numbers(dataset: Dataset) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-def test_a_shuffle_that_is_not_drawn_again_divides_into_parts(seed: int | None) -> None:
+def test_a_fixed_shuffle_divides_into_parts(seed: int | None) -> None:
     shuffled = Dataset.range(40).shuffle(40, seed, reshuffle_each_iteration=False)
     assert numbers(shuffled) == numbers(shuffled) == numbers(shuffled.repeat(2))[40:] != list(range(40))
     train, rest = shuffled.take(30), shuffled.skip(30).map(lambda x: x)
@@ -340,7 +340,7 @@ def test_a_shuffle_that_is_not_drawn_again_divides_into_parts(seed: int | None) 
     assert numbers(Dataset.range(40).shuffle(40, seed)) != numbers(shuffled)
 
 
-def test_what_is_random_is_drawn_again_unless_it_is_said_otherwise() -> None:
+def test_random_datasets_change_unless_fixed() -> None:
     for again in (None, True, False):
         drawn = Dataset.random(rerandomize_each_iteration=again).take(5)
         parts = [Dataset.range(20), Dataset.range(20, 40)]
@@ -386,7 +386,7 @@ def test_places_are_those_of_numpy(places: tuple[Any, ...]) -> None:
     assert made.tolist() == whole[places].tolist() and made.shape == whole[places].shape
 
 
-def test_functions_may_make_nothing_of_a_part_and_lists_are_tuples() -> None:
+def test_none_parts_vanish_and_lists_become_tuples() -> None:
     made = Dataset.range(2).map(lambda x: (x, None, {"a": None, "b": x}))
     assert list(made) == [(0, None, {"a": None, "b": 0}), (1, None, {"a": None, "b": 1})]
     assert list(Dataset.range(2).map(lambda x: [x, x + 1])) == [(0, 1), (1, 2)]
@@ -409,7 +409,7 @@ def test_windows_of_tuples_and_dicts_come_apart() -> None:
         pairs.flat_map(lambda a, b: 3)
 
 
-def test_windows_of_a_group_have_as_many_elements_as_is_said_of_its_key() -> None:
+def test_window_sizes_may_depend_on_keys() -> None:
     def reduced(_: Any, window: Dataset) -> Dataset:
         return window.batch(9)
 
@@ -453,7 +453,7 @@ def test_numbers_that_cannot_be_are_named(made: Callable[[Dataset], Dataset], sa
         made(Dataset.range(3))
 
 
-def test_padding_is_of_the_type_of_what_is_padded() -> None:
+def test_padding_has_the_dtype_of_its_rows() -> None:
     with pytest.raises(TypeError, match=r"1\.5 is no item of ms\.int64"):
         Dataset.range(3).batch(2).padded_batch(2, padding_values=1.5)
     assert [x.tolist() for x in Dataset.range(3).batch(2).padded_batch(2, padding_values=np.float32(-1))] == [[[0, 1], [2, -1]]]
@@ -482,19 +482,19 @@ def test_functions_of_numpy_compute_what_they_say(function: Callable[[Any], Any]
 
 
 @pytest.mark.parametrize("function", [float, int, round, np.cumsum, len])
-def test_what_has_no_value_yet_is_no_number_of_pythons(function: Callable[[Any], Any]) -> None:
+def test_symbolic_values_are_no_python_numbers(function: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError, match="no value yet|known only when"):
         Dataset.range(3).map(function)
 
 
-def test_what_is_no_dataset_or_tensor_is_refused_by_name() -> None:
+def test_foreign_objects_are_refused_by_name() -> None:
     with pytest.raises(TypeError, match="another dataset, not \\[1"):
         Dataset.range(2).concatenate([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="from_rows"):
         Dataset.from_tensor_slices([[1, 2], [3]])
 
 
-def test_seeds_may_be_any_number_and_paths_of_any_kind(tmp_path: Path) -> None:
+def test_seeds_and_paths_may_be_of_any_kind(tmp_path: Path) -> None:
     for seed in (-1, np.int64(-5), 2**70):
         assert numbers(Dataset.range(9).shuffle(9, seed)) == numbers(Dataset.range(9).shuffle(9, seed))
         assert len(numbers(Dataset.random(seed).take(2))) == 2

@@ -35,7 +35,7 @@ def test_one_replica_gets_global_batches_as_they_are() -> None:
     assert features.tolist() == labels.tolist() == [[1.0]] * 16
 
 
-def test_the_uneven_last_batch_is_split_as_upstream_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_uneven_last_batch_is_split_as_upstream(capsys: pytest.CaptureFixture[str]) -> None:
     steps_per_loop = 5
     dataset = Dataset.range(9).batch(4)
     distributed_iterator = iter(distribute_dataset(dataset, ["GPU:0", "CPU:0"]))
@@ -50,7 +50,7 @@ def test_the_uneven_last_batch_is_split_as_upstream_prints_it(capsys: pytest.Cap
         distributed_iterator.get_next()
 
 
-def test_outputs_are_ordered_by_the_index_that_goes_with_each_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outputs_are_ordered_by_their_index(capsys: pytest.CaptureFixture[str]) -> None:
     dataset = Dataset.range(24).enumerate().batch(6)
 
     def predict(index: Any, inputs: Any) -> Any:
@@ -112,7 +112,7 @@ def test_global_batches_are_split_as_upstream_splits_them(dataset: Any, replicas
     assert steps(distribute_dataset(dataset(), replicas)) == expected
 
 
-def test_the_sizes_of_several_workers_are_those_of_upstream() -> None:
+def test_several_workers_have_upstreams_sizes() -> None:
     assert batch_sizes_for_worker(7, 2, 2, 0) == [2, 2, 2, 1]
     assert batch_sizes_for_worker(7, 2, 2, 1) == [2, 1, 2, 2]
     for parts in range(1, 5):
@@ -138,7 +138,7 @@ def test_several_workers_share_a_dataset_without_overlap() -> None:
         read(ms.AutoShardPolicy.FILE, 0)
 
 
-def test_a_function_makes_a_dataset_for_each_worker_or_replica() -> None:
+def test_a_function_makes_datasets_by_worker_or_replica() -> None:
     asked: list[InputContext] = []
 
     def dataset_fn(context: InputContext) -> Dataset:

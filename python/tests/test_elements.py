@@ -54,7 +54,7 @@ def test_empty_and_small_arrays_keep_their_shapes(shape: tuple[int, ...]) -> Non
     assert arrived.shape == shape and arrived.dtype == np.float32 and arrived.flags.writeable
 
 
-def test_scalars_are_scalars_of_numpy_and_text_is_text() -> None:
+def test_scalars_are_numpys_and_text_is_text() -> None:
     element = arrive({"i": 3, "f": 0.5, "b": True, "s": "späť", "y": b"\xff\x00"}, None)
     assert element == {"i": 3, "f": 0.5, "b": True, "s": "späť", "y": b"\xff\x00"}
     kinds = [type(element[name]) for name in ("i", "f", "b", "s", "y")]
@@ -111,7 +111,7 @@ def test_without_ml_dtypes_the_bits_of_bfloat16_arrive(monkeypatch: pytest.Monke
     assert bits.dtype == np.uint16 and bits.tolist() == [0x3FC0]
 
 
-def test_an_array_is_valid_as_long_as_it_is_referenced(service: Any) -> None:
+def test_an_array_lives_while_referenced(service: Any) -> None:
     dataset = Dataset.range(64).map(lambda x: ms.ops.reshape(x, [1]) + np.zeros(LARGE, np.int64))
     if service is not None:
         dataset = dataset.apply(ms.service.distribute("parallel_epochs", service))
@@ -140,7 +140,7 @@ def test_no_array_shares_memory_with_another(service: Any) -> None:
     assert all((element["y"] == -number).all() for number, element in enumerate(seen))
 
 
-def test_what_trainers_of_one_process_share_cannot_be_written(cluster: Any) -> None:
+def test_shared_arrays_cannot_be_written(cluster: Any) -> None:
     target = cluster(1)
     dataset = Dataset.from_tensors(np.zeros(LARGE)).repeat()
     cache = [ms.service.CrossTrainerCache(name) for name in ("one", "two")]

@@ -69,13 +69,13 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_code_runs_in_a_process_of_its_own_that_is_not_the_worker(processes: ms.LocalService) -> None:
+def test_code_runs_outside_the_worker(processes: ms.LocalService) -> None:
     pids = {int(pid) for pid in run(lambda x: os.getpid(), processes, count=20)}
     assert pids and not pids & {os.getpid(), *processes.pids}
     assert {int(parent) for parent in run(lambda x: os.getppid(), processes)}.isdisjoint(processes.pids)
 
 
-def test_elements_of_all_kinds_and_sizes_come_and_go(processes: ms.LocalService) -> None:
+def test_elements_of_all_kinds_and_sizes_travel(processes: ms.LocalService) -> None:
     sizes = [0, 1, 100, 5_000, 100_000, 1_000_000, 3, 400_000]
     rows = {"a": np.arange(8), "text": [str(size) for size in sizes]}
 
@@ -104,7 +104,7 @@ def test_elements_of_all_kinds_and_sizes_come_and_go(processes: ms.LocalService)
     assert sorted(counts) == sorted(sizes)
 
 
-def test_what_functions_draw_follows_from_the_element_and_differs_between_epochs_without_a_seed(
+def test_draws_follow_from_element_and_seed(
     processes: ms.LocalService,
 ) -> None:
     def drawn(x: Any) -> Any:
@@ -135,7 +135,7 @@ class Odd(Exception):
         self.lock = threading.Lock()
 
 
-def test_row_247_an_exception_of_any_make_is_told(processes: ms.LocalService) -> None:
+def test_row_247_any_exception_is_reported(processes: ms.LocalService) -> None:
     def raises(x: Any) -> Any:
         raise Odd(7, "seven")
 
@@ -144,7 +144,7 @@ def test_row_247_an_exception_of_any_make_is_told(processes: ms.LocalService) ->
     assert isinstance(error, ms.errors.UserFunctionError) and error.worker
 
 
-def test_row_247_a_message_of_ten_megabytes_is_shortened(processes: ms.LocalService) -> None:
+def test_row_247_a_huge_message_is_shortened(processes: ms.LocalService) -> None:
     def raises(x: Any) -> Any:
         raise ValueError("begin" + "x" * (10 << 20) + "end")
 
@@ -153,7 +153,7 @@ def test_row_247_a_message_of_ten_megabytes_is_shortened(processes: ms.LocalServ
     assert "begin" in str(error) and "xend" in str(error) and "bytes left out" in str(error)
 
 
-def test_row_247_system_exit_is_an_error_and_ends_no_process(processes: ms.LocalService) -> None:
+def test_row_247_system_exit_is_an_error(processes: ms.LocalService) -> None:
     def leaves(x: Any) -> Any:
         sys.exit(3)
 
@@ -162,7 +162,7 @@ def test_row_247_system_exit_is_an_error_and_ends_no_process(processes: ms.Local
     assert [int(x) for x in run(lambda x: x, processes)] == [0]
 
 
-def test_row_247_a_crash_names_its_signal_and_takes_no_worker_along(processes: ms.LocalService) -> None:
+def test_row_247_a_crash_names_its_signal(processes: ms.LocalService) -> None:
     def crashes(x: Any) -> Any:
         os.kill(os.getpid(), signal.SIGSEGV)
 
@@ -172,7 +172,7 @@ def test_row_247_a_crash_names_its_signal_and_takes_no_worker_along(processes: m
     assert [int(x) for x in run(lambda x: x, processes)] == [0]
 
 
-def test_row_247_what_hangs_is_ended_at_its_deadline(processes: ms.LocalService) -> None:
+def test_row_247_a_hang_ends_at_its_deadline(processes: ms.LocalService) -> None:
     def hangs(x: Any) -> Any:
         while True:
             pass
@@ -187,7 +187,7 @@ def test_row_247_what_hangs_is_ended_at_its_deadline(processes: ms.LocalService)
         list(ms.distribute(stuck, processes, element_spec=INT, limits=Limits(deadline_s=0.5)))
 
 
-def test_row_247_what_takes_too_much_memory_is_ended(processes: ms.LocalService) -> None:
+def test_row_247_an_overuse_of_memory_ends(processes: ms.LocalService) -> None:
     def grows(x: Any) -> Any:
         held = []
         while True:
@@ -204,7 +204,7 @@ def test_what_leaks_is_replaced_and_nothing_is_lost(processes: ms.LocalService) 
     assert max(int(calls) for calls in run(leaks, processes, count=30, recycle_after=5)) <= 5
 
 
-def test_generators_that_raise_or_yield_ragged_rows_say_so(processes: ms.LocalService) -> None:
+def test_raising_and_ragged_generators_are_named(processes: ms.LocalService) -> None:
     def breaks() -> Iterator[Any]:
         yield 1
         raise LookupError("no second")
@@ -219,7 +219,7 @@ def test_generators_that_raise_or_yield_ragged_rows_say_so(processes: ms.LocalSe
         list(ms.distribute(ragged, processes, batch_size=2, element_spec=ms.TensorSpec((None, 2), ms.float64)))
 
 
-def test_elements_that_kill_their_process_can_be_left_out(processes: ms.LocalService) -> None:
+def test_elements_that_kill_processes_can_be_omitted(processes: ms.LocalService) -> None:
     def picky(x: Any) -> Any:
         if x == 3:
             os._exit(1)
@@ -230,7 +230,7 @@ def test_elements_that_kill_their_process_can_be_left_out(processes: ms.LocalSer
     assert sorted(found) == [0, 1, 2, 4, 5]
 
 
-def test_code_that_a_worker_cannot_load_is_told_before_anything_is_computed(processes: ms.LocalService) -> None:
+def test_unloadable_code_is_reported_before_computing(processes: ms.LocalService) -> None:
     class Sealed:
         def __reduce__(self) -> Any:
             return (int, ("no number",))
@@ -252,7 +252,7 @@ def test_inline_workers_run_code_in_this_process() -> None:
         assert {int(pid) for pid in run(lambda x: os.getpid(), service, count=3)} == {os.getpid()}
 
 
-def test_row_244_killed_processes_lose_and_repeat_nothing_and_leave_nothing_behind() -> None:
+def test_row_244_killed_processes_lose_and_repeat_nothing() -> None:
     # `ci/full` asks for more.
     kills = int(os.environ.get("MILLSTREAM_KILLS", "3"))
     generator = random.Random(kills)
@@ -298,7 +298,7 @@ def test_processes_end_with_a_worker_that_is_killed() -> None:
         until(lambda: all(map(is_gone, started)))
 
 
-def test_a_data_loader_of_torch_is_told_who_it_is() -> None:
+def test_a_torch_loader_knows_its_number() -> None:
     torch = pytest.importorskip("torch")
 
     class Told(torch.utils.data.Dataset):  # type: ignore[misc,name-defined]
@@ -388,7 +388,7 @@ def test_a_foreman_releases_what_it_imported(tmp_path: Path) -> None:
     assert released.exists()
 
 
-def test_what_code_starts_in_a_session_of_its_own_ends_with_its_executor(processes: ms.LocalService, tmp_path: Path) -> None:
+def test_sessions_of_code_end_with_its_executor(processes: ms.LocalService, tmp_path: Path) -> None:
     noted = tmp_path / "pids"
 
     def escapes(number: int) -> int:

@@ -78,7 +78,7 @@ def test_so_many_copies_are_ahead_and_no_more() -> None:
     assert lane.log == [*begun, "copy 4", "hand over 3", "wait 1", "step", "hand over 4", "wait 2", "step", "close"]
 
 
-def test_an_iterator_that_is_left_early_ends_its_lane() -> None:
+def test_an_abandoned_iterator_ends_its_lane() -> None:
     lane = Lane()
     iterator = iter(DeviceFeed(elements(9), lambda: lane, 3))
     next(iterator)
@@ -86,7 +86,7 @@ def test_an_iterator_that_is_left_early_ends_its_lane() -> None:
     assert lane.log == ["copy 1", "copy 2", "copy 3", "hand over 1", "close"]
 
 
-def test_nothing_happens_before_the_first_element_and_nothing_without_one() -> None:
+def test_nothing_happens_before_the_first_element() -> None:
     opened: list[Lane] = []
 
     def lane() -> Lane:
@@ -128,7 +128,7 @@ def test_shared_memory_is_registered_once_and_stays_mapped(processes: ms.LocalSe
     assert not registered
 
 
-def test_a_feed_of_many_passes_lets_go_of_the_memory_of_those_that_have_ended(processes: ms.LocalService) -> None:
+def test_a_feed_releases_the_memory_of_ended_passes(processes: ms.LocalService) -> None:
     registered: dict[int, int] = {}
     settled: list[int] = []
 
@@ -167,7 +167,7 @@ def test_memory_that_is_used_by_turns_stays_registered(monkeypatch: pytest.Monke
     assert len(registered) == len(set(registered)) == 40
 
 
-def test_other_memory_is_not_registered_nor_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_memory_is_not_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     arenas = Arenas(Registry(lambda start, count: pytest.fail("registered"), lambda start: None), pytest.fail)
     tensor = Tensor(np.zeros(1 << 16))
     assert not arenas.has(tensor)
@@ -187,7 +187,7 @@ class Squares:
 
 @pytest.mark.parametrize("is_prefetched", [False, True])
 @pytest.mark.parametrize("timeout", [0, 60])
-def test_a_loader_copies_ahead_and_counts_what_was_handed_over(is_prefetched: bool, timeout: float) -> None:
+def test_a_loader_copies_ahead_and_counts_deliveries(is_prefetched: bool, timeout: float) -> None:
     lane = Lane()
     loader = ms.DataLoader(Squares(), 2, output="numpy", dp_rank=0, dp_size=1, timeout=timeout)
     loader._lane = lambda: lane

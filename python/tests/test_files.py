@@ -126,7 +126,7 @@ def test_what_is_in_files_is_read(kind: str, tmp_path: Path) -> None:
     assert told(dataset(tmp_path)) == elements
 
 
-def test_what_is_broken_ends_the_dataset_or_is_left_out_as_asked(tmp_path: Path) -> None:
+def test_broken_files_end_or_are_omitted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 0}\n{"id": \n{"id": 2}\n')
 
     def read(on_error: str) -> Dataset:
@@ -139,7 +139,7 @@ def test_what_is_broken_ends_the_dataset_or_is_left_out_as_asked(tmp_path: Path)
         read("Skip")
 
 
-def test_a_file_that_is_not_there_is_not_found_here_or_on_a_worker(cluster: Callable[..., str], tmp_path: Path) -> None:
+def test_a_missing_file_is_not_found(cluster: Callable[..., str], tmp_path: Path) -> None:
     records = ms.TFRecordDataset([str(tmp_path / "missing")])
     for dataset in (records, records.apply(ms.service.distribute("parallel_epochs", cluster()))):
         with pytest.raises(ms.errors.NotFoundError, match="cannot open .*missing: No such file") as raised:

@@ -41,7 +41,7 @@ def failure(function: Callable[[Any], Any], service: Any, **limits: Any) -> ms.e
     return raised.value
 
 
-def test_an_iterable_is_read_in_a_process_of_its_own_that_is_not_the_worker(processes: ms.LocalService) -> None:
+def test_an_iterable_runs_outside_the_worker(processes: ms.LocalService) -> None:
     def pids(x: Any) -> Iterator[tuple[int, int, bool]]:
         main = threading.current_thread() is threading.main_thread()
         yield from [(os.getpid(), os.getppid(), main)] * 3
@@ -85,7 +85,7 @@ def test_what_is_drawn_follows_from_the_element(processes: ms.LocalService) -> N
     assert {row[0] for row in epochs[0]}.isdisjoint(row[0] for row in epochs[1])
 
 
-def test_a_process_is_kept_for_the_next_element_also_when_an_iterable_is_left() -> None:
+def test_a_process_serves_the_next_element() -> None:
     def endless(x: Any) -> Iterator[int]:
         while True:
             yield os.getpid()
@@ -100,7 +100,7 @@ def test_a_process_is_kept_for_the_next_element_also_when_an_iterable_is_left() 
         assert len(first) == 1 and first == second
 
 
-def test_row_247_an_exception_in_the_middle_comes_behind_what_was_yielded(processes: ms.LocalService) -> None:
+def test_row_247_an_exception_follows_earlier_elements(processes: ms.LocalService) -> None:
     def breaks(x: Any) -> Iterator[int]:
         yield 1
         yield 2
@@ -124,7 +124,7 @@ def test_row_247_an_exception_in_the_middle_comes_behind_what_was_yielded(proces
     assert "TypeError" in str(failure(lambda x: 7, processes))
 
 
-def test_row_247_what_hangs_or_leaks_in_the_middle_is_ended(processes: ms.LocalService) -> None:
+def test_row_247_a_hanging_or_leaking_iterable_ends(processes: ms.LocalService) -> None:
     def stuck(x: Any) -> Iterator[int]:
         yield 1
         threading.Event().wait()
@@ -142,7 +142,7 @@ def test_row_247_what_hangs_or_leaks_in_the_middle_is_ended(processes: ms.LocalS
     assert "more than the 300 MiB that it may (memory_bytes)" in str(failure(grows, processes, memory_bytes=300 << 20))
 
 
-def test_row_244_a_process_killed_before_it_yields_is_replaced_and_later_its_death_is_named(
+def test_row_244_only_silent_processes_are_replaced(
     processes: ms.LocalService, tmp_path: Path
 ) -> None:
     once = tmp_path / "once"
@@ -176,7 +176,7 @@ def test_what_leaks_is_replaced_between_iterables(processes: ms.LocalService) ->
     assert len(found) == 48 and max(found) == 2
 
 
-def test_imports_that_start_threads_and_hold_locks_hang_nothing(
+def test_threaded_and_locked_imports_hang_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As TensorFlow does: a module that needs its thread while it is being imported, and one that needs the main thread.

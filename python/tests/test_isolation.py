@@ -69,7 +69,7 @@ def test_code_reads_only_what_it_is_given(strict: ms.LocalService, readable: Pat
     assert said(tried(lambda: Path("/etc/shadow").read_text()), strict) == "PermissionError"
 
 
-def test_code_writes_only_to_a_folder_of_its_own(strict: ms.LocalService, readable: Path, tmp_path: Path) -> None:
+def test_code_writes_to_its_own_folder_only(strict: ms.LocalService, readable: Path, tmp_path: Path) -> None:
     def keep() -> str:
         with tempfile.NamedTemporaryFile("w+") as file:
             file.write("kept")

@@ -25,7 +25,7 @@ def descriptors() -> list[str]:
     return sorted(os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.exists())
 
 
-def test_the_dispatcher_is_killed_at_any_step_and_readers_go_on_or_say_why() -> None:
+def test_a_dispatcher_may_die_at_any_step() -> None:
     seed = random.randrange(1 << 32)
     steps = random.Random(seed)
     for _ in range(20 if FULL else 1):
@@ -100,7 +100,7 @@ def read(service, made=lambda: ms.Dataset.from_tensors(np.arange(1 << 18, dtype=
 """
 
 
-def test_row_246_memory_that_cannot_be_mapped_is_not_shared() -> None:
+def test_row_246_unmappable_memory_is_not_shared() -> None:
     program = """
     with ms.local(workers=1) as service:
         read(service)
@@ -111,7 +111,7 @@ def test_row_246_memory_that_cannot_be_mapped_is_not_shared() -> None:
     assert ran(READS + textwrap.dedent(program)) == "read 20 shared\nread 20 sent\n"
 
 
-def test_row_246_address_space_without_room_for_a_thread_is_an_error_of_memory() -> None:
+def test_row_246_want_of_address_space_is_named() -> None:
     program = """
     with ms.local(workers=1) as service:
         limit(resource.RLIMIT_AS, used() + (1 << 20))
@@ -124,7 +124,7 @@ def test_row_246_address_space_without_room_for_a_thread_is_an_error_of_memory()
 
 
 @pytest.mark.parametrize("kind", ["RLIMIT_MEMLOCK", "RLIMIT_FSIZE"])
-def test_row_246_little_locked_memory_and_small_files_do_not_matter(kind: str) -> None:
+def test_row_246_little_locked_memory_does_not_matter(kind: str) -> None:
     program = f"""
     limit(resource.{kind}, 64 << 10)
     with ms.local(workers=1) as service:
@@ -133,7 +133,7 @@ def test_row_246_little_locked_memory_and_small_files_do_not_matter(kind: str) -
     assert ran(READS + textwrap.dedent(program)).startswith("read 20")
 
 
-def test_row_246_memory_files_that_may_not_be_as_large_as_results_are_named() -> None:
+def test_row_246_limited_memory_files_are_named() -> None:
     program = """
     limit(resource.RLIMIT_FSIZE, 64 << 10)
     spec = ms.TensorSpec((1 << 18,), ms.int32)
@@ -164,7 +164,7 @@ NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "--net", "sh", "
     ],
     ids=["64 KiB of /dev/shm", "/dev/shm that nobody may write to", "packets of 1450 bytes"],
 )
-def test_row_246_hosts_with_less_than_usual_are_enough(settings: str, protocol: str | None, found: str) -> None:
+def test_row_246_poor_hosts_are_enough(settings: str, protocol: str | None, found: str) -> None:
     prepared = f"ip link set lo up && {settings}"
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         pytest.skip("there is no unshare or no ip on this machine")

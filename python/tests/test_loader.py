@@ -79,7 +79,7 @@ def test_epochs_are_shuffled_differently_and_the_same_again() -> None:
     assert ids(again) == epochs[2]
 
 
-def test_iter_is_lazy_and_iterators_live_beside_each_other() -> None:
+def test_iterators_are_lazy_and_independent() -> None:
     plain = loader(shuffle=True)
     iter(plain)
     iter(plain)
@@ -93,7 +93,7 @@ def test_iter_is_lazy_and_iterators_live_beside_each_other() -> None:
     assert rest == [ids(again) for again in [loader(shuffle=True)] * 2]
 
 
-def test_set_epoch_is_idempotent_on_loader_sampler_and_dataset() -> None:
+def test_set_epoch_is_idempotent() -> None:
     plain = loader(shuffle=True)
     expected = [ids(plain) for _ in range(4)]
     for holder in (plain, plain.sampler, plain.dataset):
@@ -142,7 +142,7 @@ def test_any_chain_of_states_is_one_run(arguments: dict[str, Any]) -> None:
         assert delivered == whole
 
 
-def test_a_state_goes_on_with_other_numbers_of_trainers() -> None:
+def test_a_state_continues_with_other_trainers() -> None:
     def together(size: int, state: dict[str, Any] | None, stop: int) -> tuple[list[int], dict[str, Any]]:
         loaders = [
             DataLoader(Numbers(48), 12 // size, shuffle=True, seed=3, output="numpy", dp_rank=rank, dp_size=size)
@@ -165,7 +165,7 @@ def test_a_state_goes_on_with_other_numbers_of_trainers() -> None:
         other.load_state_dict(state | {"step": 1, "global_batch": 12})
 
 
-def test_a_state_of_something_else_is_refused_by_name() -> None:
+def test_a_foreign_state_is_refused_by_name() -> None:
     state = loader(shuffle=True, seed=1).state_dict()
     for arguments, said in (({"seed": 2}, "seed 1, this loader 2"), ({"count": 24}, "samples 23, this loader 24")):
         other = loader(**{"shuffle": True, "seed": 1, **arguments})
@@ -190,7 +190,7 @@ def test_whoever_looks_ahead_says_how_far() -> None:
         ahead.state_dict(behind=4)
 
 
-def test_workers_deliver_each_sample_once_and_a_state_knows_which(processes: ms.LocalService) -> None:
+def test_workers_deliver_samples_once_as_states_know(processes: ms.LocalService) -> None:
     reading = loader(203, shuffle=True, service=processes, in_order=False)
     batches = iter(reading)
     before = ids(itertools.islice(batches, 20))
@@ -283,7 +283,7 @@ def test_workers_of_its_own_end_with_it() -> None:
     until(lambda: connections() <= before)
 
 
-def test_a_loader_that_nobody_has_any_more_goes_with_its_workers() -> None:
+def test_a_dropped_loader_ends_its_workers() -> None:
     gc.collect()
     before = connections()
     gc.disable()
@@ -352,7 +352,7 @@ def test_native_datasets_go_on_where_they_were(native_dataset: Callable[[], Data
     assert [int(x) for x in reading] == (left := [int(x) for x in other]) and sorted(taken + left) == list(range(20))
 
 
-def test_what_comes_in_any_order_is_refused_and_goes_on_by_count_if_asked(cluster: Any) -> None:
+def test_unordered_loaders_resume_by_count_only(cluster: Any) -> None:
     target = cluster(1)
 
     def served() -> Dataset:
@@ -378,7 +378,7 @@ def test_what_comes_in_any_order_is_refused_and_goes_on_by_count_if_asked(cluste
         drawn.load_state_dict(drawn.state_dict())
 
 
-def test_what_can_only_be_iterated_over_is_a_stream() -> None:
+def test_an_iterable_is_a_stream() -> None:
     stream = DataLoader(lambda: ({"y": x} for x in range(7)), batch_size=2, output="numpy")
     assert ids(stream) == [[0, 1], [2, 3], [4, 5], [6]]
     with pytest.raises(TypeError, match="len"):
@@ -415,7 +415,7 @@ def test_the_surface_that_trainers_look_for() -> None:
         loader(pin_memory_device="cuda")
 
 
-def test_repr_asks_nobody_and_says_which_trainer_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repr_is_local_and_names_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     # Nobody listens there.
@@ -434,7 +434,7 @@ def test_a_loader_is_pickled_with_its_position() -> None:
     assert ids(copied) == ids(reading) and sampled(taken) != []
 
 
-def test_prefetching_begins_the_epoch_and_async_iteration_yields_it() -> None:
+def test_prefetching_begins_the_epoch() -> None:
     plain = loader()
     plain.start_prefetch()
     plain.start_prefetch()
@@ -460,7 +460,7 @@ def test_states_and_profiles_are_files(tmp_path: Path) -> None:
     assert other.step == 1
 
 
-def test_a_batch_that_does_not_come_in_time_is_an_error() -> None:
+def test_a_late_batch_is_an_error() -> None:
     def slow() -> Iterator[int]:
         yield 1
         # What is computed here is nobody's to kill: it is waited for, once it was given up.
@@ -534,7 +534,7 @@ class Large(Numbers):
         return {"x": self.samples[index, :2], "y": index}
 
 
-def test_a_dataset_is_read_here_as_it_is_however_large_and_open() -> None:
+def test_any_dataset_is_read_here_unchanged() -> None:
     large = Large(12, is_open=True)
     assert ids(DataLoader(large, batch_size=5, output="numpy")) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
     assert set(large.asked) == set(range(12))
@@ -546,7 +546,7 @@ def test_a_dataset_is_read_here_as_it_is_however_large_and_open() -> None:
     assert [batch.tolist() for batch in DataLoader(made, batch_size=2, output="numpy")] == [[0, 1], [2]]
 
 
-def test_a_large_dataset_is_read_by_workers_of_this_host_from_this_process() -> None:
+def test_local_workers_read_large_datasets_from_here() -> None:
     with DataLoader(Large(12), batch_size=5, num_workers=2, output="numpy") as own:
         for _ in range(2):
             assert ids(own) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
@@ -570,7 +570,7 @@ def _target(fd: Path) -> Path | None:
     return None
 
 
-def test_samples_may_be_any_mapping_and_what_is_no_sample_is_named() -> None:
+def test_samples_are_mappings_or_named() -> None:
     class Tokens:
         def __len__(self) -> int:
             return 3
@@ -607,7 +607,7 @@ def padded(samples: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_batches_are_as_long_as_their_collation_makes_them(num_workers: int) -> None:
+def test_collation_decides_a_batchs_length(num_workers: int) -> None:
     arguments: dict[str, Any] = {"num_workers": num_workers, "output": "numpy"}
     with DataLoader(Growing(), batch_size=2, collate_fn=padded, **arguments) as loader:
         assert [batch["ids"].shape for batch in loader] == [(2, 2), (2, 4), (2, 6)]
@@ -619,7 +619,7 @@ def test_batches_are_as_long_as_their_collation_makes_them(num_workers: int) -> 
         list(said)
 
 
-def test_samples_that_are_no_batch_say_what_to_do() -> None:
+def test_unbatchable_samples_say_what_to_do() -> None:
     for samples, says in (
         ([None, 1], "has None where"),
         ([[1], [1, 2]], r"lists of \[1, 2\] items: pad"),
@@ -674,6 +674,6 @@ def test_iterables_are_told_the_epoch(num_workers: int) -> None:
         assert [batch.tolist() for batch in stream] == [[7, 17]]
 
 
-def test_an_iterator_that_can_be_read_once_is_refused() -> None:
+def test_a_one_pass_iterator_is_refused() -> None:
     with pytest.raises(ms.errors.InvalidArgumentError, match="read only once.*function"):
         DataLoader(iter(range(3)), output="numpy")

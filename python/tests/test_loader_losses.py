@@ -62,7 +62,7 @@ def test_steps_of_a_killed_worker_are_computed_first(replaces: bool) -> None:
     assert len(later) <= AHEAD_MAX
 
 
-def test_an_unordered_loader_loses_no_step_of_a_killed_worker() -> None:
+def test_unordered_loaders_survive_a_killed_worker() -> None:
     with ms.local(workers=2, threads=2) as service:
         loader = DataLoader(Clocked(), 1, service=service, in_order=False, output="numpy", dp_rank=0, dp_size=1)
         found = []
@@ -74,7 +74,7 @@ def test_an_unordered_loader_loses_no_step_of_a_killed_worker() -> None:
         assert loader.stats()["lost_splits"] == 0
 
 
-def test_a_drained_worker_leaves_its_steps_to_others_in_order() -> None:
+def test_a_drained_workers_steps_keep_their_order() -> None:
     with ms.local(workers=1, threads=2) as service:
         leaves = ms.service.WorkerServer(ms.service.WorkerConfig(service.target, threads=2))
         loader = DataLoader(Clocked(), 1, service=service, output="numpy", dp_rank=0, dp_size=1)

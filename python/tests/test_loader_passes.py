@@ -51,7 +51,7 @@ def test_two_loaders_of_a_dataset_each_read_all(processes: ms.LocalService) -> N
     assert len(first) == 10
 
 
-def test_an_epoch_that_is_set_again_is_read_again(processes: ms.LocalService) -> None:
+def test_an_epoch_set_again_is_read_again(processes: ms.LocalService) -> None:
     for loader in (
         DataLoader(distributed(processes), output="numpy"),
         DataLoader(Dataset.range(100).batch(10), service=processes, output="numpy"),
@@ -61,7 +61,7 @@ def test_an_epoch_that_is_set_again_is_read_again(processes: ms.LocalService) ->
             assert elements(loader) == WHOLE
 
 
-def test_a_read_pass_of_a_named_job_is_refused(processes: ms.LocalService) -> None:
+def test_a_named_jobs_pass_is_read_once(processes: ms.LocalService) -> None:
     named = distributed(processes, job_name="read-once")
     assert elements(named) == WHOLE
     loader = DataLoader(named, output="numpy")
@@ -161,7 +161,7 @@ def test_a_state_some_batches_behind_is_exact() -> None:
     assert numbers(resumed) == list(range(12, 40))
 
 
-def test_a_state_of_an_iterable_on_workers_is_refused() -> None:
+def test_an_iterables_state_on_workers_is_refused() -> None:
     loader = of(Stated())
     next(iter(loader))
     with of(Stated(), num_workers=1) as served, pytest.raises(ms.errors.FailedPreconditionError, match="order"):

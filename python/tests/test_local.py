@@ -39,7 +39,7 @@ def test_all_workers_of_a_local_service_are_read(inline: bool) -> None:
 
 
 @pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "os.kill(os.getpid(), 9)", "os._exit(4)"])
-def test_nothing_is_left_of_it_however_the_program_ends(ending: str) -> None:
+def test_nothing_outlives_the_program(ending: str) -> None:
     program = f"""
 import os
 import millstream as ms
@@ -56,7 +56,7 @@ assert len(list(ms.Dataset.range(5).apply(ms.service.distribute("distributed_epo
         time.sleep(0.01)
 
 
-def test_a_worker_that_is_killed_is_survived_by_the_others() -> None:
+def test_workers_survive_a_killed_one() -> None:
     with ms.local(workers=2) as service:
         elements = iter(Dataset.range(1 << 40).repeat().apply(distribute("parallel_epochs", service)))
         for _ in range(10):

@@ -44,7 +44,7 @@ def numbers(service: ms.LocalService, **options: Any) -> Dataset:
 
 
 @pytest.mark.parametrize("has_operations", [False, True])
-def test_an_epoch_that_lost_elements_ends_with_an_error(service: ms.LocalService, has_operations: bool) -> None:
+def test_an_epoch_with_losses_ends_in_an_error(service: ms.LocalService, has_operations: bool) -> None:
     dataset = numbers(service, on_lost="raise")
     # Operations after it run here, in a pipeline of their own.
     elements, seen = bereft(dataset.map(lambda x: x + 0) if has_operations else dataset, service)
@@ -63,7 +63,7 @@ def test_an_epoch_that_lost_elements_ends_with_an_error(service: ms.LocalService
 
 
 @pytest.mark.parametrize("has_operations", [False, True])
-def test_a_loss_is_a_warning_as_upstream_calls_it(
+def test_a_loss_is_a_warning_for_upstream(
     service: ms.LocalService, has_operations: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = numbers(service)

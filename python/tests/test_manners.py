@@ -33,7 +33,7 @@ def test_iter_asks_nobody_before_the_first_element() -> None:
     assert iter(elements) is elements and next(dataset._passes) == 0
 
 
-def test_several_iterators_live_at_a_time_and_each_is_a_pass(cluster: Start) -> None:
+def test_several_iterators_are_several_passes(cluster: Start) -> None:
     for dataset in (Dataset.range(4), Dataset.range(4).apply(distribute("parallel_epochs", cluster(1)))):
         one, two = iter(dataset), iter(dataset)
         mixed = [(int(a), int(b)) for a, b in zip(one, two, strict=True)]
@@ -41,7 +41,7 @@ def test_several_iterators_live_at_a_time_and_each_is_a_pass(cluster: Start) -> 
         assert next(one, "end") == next(one, "end") == "end"
 
 
-def test_another_output_may_be_asked_for_again_every_epoch(cluster: Start) -> None:
+def test_another_output_may_be_requested_every_epoch(cluster: Start) -> None:
     served = Dataset.range(4).apply(distribute("parallel_epochs", cluster(1)))
     for dataset in (served, served.map(lambda x: x), Dataset.range(4)):
         for _ in range(3):
@@ -106,7 +106,7 @@ def test_other_threads_run_while_one_waits(cluster: Start) -> None:
     assert [type(error) for error in failed] == [ms.errors.CancelledError]
 
 
-def test_closing_ends_a_wait_for_a_service_that_has_gone() -> None:
+def test_closing_ends_a_wait_without_a_service() -> None:
     dispatcher = ms.service.DispatchServer()
     worker = ms.service.WorkerServer(ms.service.WorkerConfig(dispatcher.target))
     elements: Any = iter(Dataset.range(3).repeat().apply(distribute("parallel_epochs", dispatcher)))
@@ -129,7 +129,7 @@ def test_closing_ends_a_wait_for_a_service_that_has_gone() -> None:
     assert [type(error) for error in failed] == [ms.errors.CancelledError]
 
 
-def test_an_element_is_waited_for_no_longer_than_said(cluster: Start) -> None:
+def test_a_wait_ends_at_its_timeout(cluster: Start) -> None:
     # Without workers nothing ever comes.
     elements: Any = iter(Dataset.range(3).apply(distribute("parallel_epochs", cluster(0))))
     assert elements.within(0.01, "none") == "none"
@@ -141,7 +141,7 @@ def test_an_element_is_waited_for_no_longer_than_said(cluster: Start) -> None:
         here.within(-1, "none")
 
 
-def test_threads_share_an_iterator_and_every_element_comes_once() -> None:
+def test_threads_share_an_iterator_without_repeats() -> None:
     elements = iter(Dataset.range(2000))
     read: list[list[int]] = [[] for _ in range(4)]
     threads = [threading.Thread(target=lambda into=into: into.extend(map(int, elements))) for into in read]
@@ -214,7 +214,7 @@ def test_ctrl_c_ends_whatever_waits(waits: str) -> None:
     assert (ended.stdout, ended.returncode) == ("interrupted\n", 0), ended.stderr
 
 
-def test_a_program_ends_though_what_it_prefetches_never_comes() -> None:
+def test_a_program_ends_despite_endless_prefetching() -> None:
     ended = run(
         """
         import millstream as ms
@@ -239,7 +239,7 @@ def in_child(dataset: Dataset, elements: Any, told: Any) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("is_distributed", [False, True])
-def test_datasets_work_in_child_processes_and_iterators_do_not_go_there(
+def test_only_datasets_survive_a_fork(
     method: str, is_distributed: bool, processes: ms.LocalService
 ) -> None:
     dataset = Dataset.range(50)
@@ -263,7 +263,7 @@ def test_datasets_work_in_child_processes_and_iterators_do_not_go_there(
     assert len(list(elements)) == 49
 
 
-def test_a_program_ends_at_once_with_iterators_and_elements_alive() -> None:
+def test_a_program_ends_with_live_iterators() -> None:
     ended = run(
         """
         import numpy as np

@@ -162,7 +162,7 @@ def rows() -> Dataset:
     ],
     ids=["loss of 1 % and 50 ms there and back", "packets of 1450 bytes", "all of it"],
 )
-def test_row_246_elements_come_whole_over_a_bad_network(
+def test_row_246_elements_survive_a_bad_network(
     network: dict[str, float], service: tuple[str, Callable[[str], str]], relay: Callable[..., Relay]
 ) -> None:
     target, start = service
@@ -178,7 +178,7 @@ def test_row_246_elements_come_whole_over_a_bad_network(
     assert between.passed > 0 and (between.lost > 0 or "largest" not in network)
 
 
-def test_row_246_a_worker_of_this_host_is_read_where_udp_to_it_is_blocked(
+def test_row_246_blocked_udp_spares_local_workers(
     service: tuple[str, Callable[[str], str]], relay: Callable[..., Relay]
 ) -> None:
     target, start = service
@@ -191,7 +191,7 @@ def test_row_246_a_worker_of_this_host_is_read_where_udp_to_it_is_blocked(
 
 @pytest.mark.skipif(not FULL, reason="giving up takes half a minute: MILLSTREAM_FULL=1")
 @pytest.mark.parametrize("others", [0, 1])
-def test_row_246_a_worker_whose_port_never_answers_is_named_behind_what_others_have(
+def test_row_246_a_mute_worker_is_named_last(
     others: int, service: tuple[str, Callable[[str], str]], relay: Callable[..., Relay]
 ) -> None:
     target, start = service
@@ -208,7 +208,7 @@ def test_row_246_a_worker_whose_port_never_answers_is_named_behind_what_others_h
 
 
 @pytest.mark.skipif(not FULL, reason="giving up takes half a minute: MILLSTREAM_FULL=1")
-def test_row_246_udp_that_is_blocked_in_the_middle_is_an_error_that_names_the_worker(
+def test_row_246_udp_blocked_midway_names_the_worker(
     service: tuple[str, Callable[[str], str]], relay: Callable[..., Relay]
 ) -> None:
     target, start = service

@@ -60,7 +60,7 @@ def test_changed_modules_are_imported_afresh(write: Write) -> None:
         assert [int(x) for x in numbers(module, service)] == [2] * 4
 
 
-def test_another_file_on_the_worker_is_refused_by_name(write: Write) -> None:
+def test_a_workers_other_file_is_refused(write: Write) -> None:
     texts = ["def version(x):\n    return 1\n", "def version(x):\n    return 2\n"]
     path = write("ms_own_stale", texts[0])
     module = importlib.import_module("ms_own_stale")
@@ -74,7 +74,7 @@ def test_another_file_on_the_worker_is_refused_by_name(write: Write) -> None:
     assert all(hashlib.sha256(text.encode()).hexdigest()[:12] in said for text in texts)
 
 
-def test_another_file_on_the_worker_is_accepted_if_said(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workers_other_file_may_be_accepted(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write("ms_own_warned", "def version(x):\n    return 1\n")
     module = importlib.import_module("ms_own_warned")
     with ms.local(workers=1) as service:

@@ -12,7 +12,7 @@ from millstream._plan import IndexPlan, ListedPlan, permuted
 from millstream._positions import RANGES_MAX, Delivered
 
 
-def test_a_permutation_has_every_position_once_and_differs_by_epoch_and_seed() -> None:
+def test_a_permutation_depends_on_epoch_and_seed() -> None:
     for count in (1, 2, 3, 7, 64, 100, 1000):
         found = permuted(np.arange(count), count, 1, 0)
         assert sorted(found.tolist()) == list(range(count))
@@ -31,7 +31,7 @@ def test_a_permutation_leaves_no_pattern() -> None:
 
 
 @pytest.mark.parametrize("last_batch", ["PARTIAL", "FILL", "DROP"])
-def test_all_trainers_together_read_every_sample_once_in_equally_many_steps(last_batch: str) -> None:
+def test_trainers_read_samples_once_in_equal_steps(last_batch: str) -> None:
     for count, batch, size, shuffle in itertools.product((1, 5, 8, 16, 17, 23), (1, 4), (1, 2, 3), (False, True)):
         plans = [IndexPlan(count, batch, rank, size, shuffle, 7, last_batch) for rank in range(size)]
         assert len({plan.steps for plan in plans}) == 1

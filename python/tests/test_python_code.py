@@ -60,7 +60,7 @@ def count_to(stop: int) -> Iterator[tuple[int, str]]:
         yield number, str(number)
 
 
-def test_a_function_of_python_runs_in_a_pipeline_here_and_on_workers(processes: ms.LocalService) -> None:
+def test_a_python_function_runs_here_and_remotely(processes: ms.LocalService) -> None:
     def digits(x: Any) -> dict[str, Any]:
         return {"text": str(x), "digits": np.array([int(digit) for digit in f"{int(x):03}"])}
 
@@ -71,7 +71,7 @@ def test_a_function_of_python_runs_in_a_pipeline_here_and_on_workers(processes: 
     assert sorted((text, found.tolist()) for text, found in distributed) == sorted(expected)
 
 
-def test_parts_of_elements_go_by_their_names_whatever_order_they_come_in(processes: ms.LocalService) -> None:
+def test_parts_are_matched_by_name(processes: ms.LocalService) -> None:
     def turned(x: Any) -> dict[str, Any]:
         return {"a": x, "b": -x} if x % 2 else {"b": -x, "a": x}
 
@@ -113,7 +113,7 @@ def test_functions_get_elements_as_they_are_nested() -> None:
     assert [int(x) for x in pairs] == [0, 11]
 
 
-def test_every_index_of_a_dataset_is_read_once_by_some_worker(processes: ms.LocalService) -> None:
+def test_every_index_is_read_once(processes: ms.LocalService) -> None:
     batches = ms.distribute(Squares(101), processes, batch_size=8, shuffle=True)
     assert batches.element_spec["x"] == ms.TensorSpec((None, 3), ms.float32)
     for _ in range(2):
@@ -124,7 +124,7 @@ def test_every_index_of_a_dataset_is_read_once_by_some_worker(processes: ms.Loca
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_all_workers_together_make_as_many_batches_as_one(shuffle: bool, processes: ms.LocalService) -> None:
+def test_several_workers_make_as_many_batches(shuffle: bool, processes: ms.LocalService) -> None:
     for drop_last, sizes in ((False, [3] + [4] * 25), (True, [4] * 25)):
         batches = ms.distribute(Squares(103), processes, batch_size=4, shuffle=shuffle, drop_last=drop_last)
         for _ in range(2):
@@ -133,7 +133,7 @@ def test_all_workers_together_make_as_many_batches_as_one(shuffle: bool, process
             assert len({y for batch in found for y in batch}) == sum(sizes)
 
 
-def test_the_arguments_of_a_data_loader_are_taken_over() -> None:
+def test_a_data_loaders_arguments_are_kept() -> None:
     batches = list(from_python(Loader(Squares(10), batch_size=4)))
     assert [len(batch) for batch in batches] == [4, 4]
     assert {int(y) for batch in batches for y in batch} <= {x * x for x in range(10)}
@@ -146,7 +146,7 @@ def test_a_torch_data_loader_is_taken_over() -> None:
     assert [batch["y"].tolist() for batch in batches] == [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
 
 
-def test_what_a_function_makes_is_iterated_over_by_every_worker(processes: ms.LocalService) -> None:
+def test_every_worker_iterates_a_functions_result(processes: ms.LocalService) -> None:
     read = [(int(x), text) for x, text in ms.distribute(lambda: count_to(5), processes)]
     assert sorted(read) == sorted([(x, str(x)) for x in range(5)] * 2)
     (first, *_) = ms.distribute(lambda: count_to(5), processes, batch_size=4)
@@ -165,7 +165,7 @@ def test_what_is_no_dataset_is_refused(processes: ms.LocalService) -> None:
         ms.distribute(lambda: iter(()), processes)
 
 
-def test_an_exception_keeps_its_type_its_frames_and_its_worker(processes: ms.LocalService) -> None:
+def test_an_exception_keeps_type_frames_and_worker(processes: ms.LocalService) -> None:
     with pytest.raises(ms.errors.UserFunctionError, match="no picture 7") as raised:
         list(ms.distribute(Squares(10, broken=7), processes))
     error = raised.value
@@ -175,7 +175,7 @@ def test_an_exception_keeps_its_type_its_frames_and_its_worker(processes: ms.Loc
     assert "millstream/_worker.py" not in error.remote_traceback
 
 
-def test_what_an_exception_was_raised_from_is_told_too() -> None:
+def test_an_exceptions_cause_is_reported() -> None:
     def several() -> None:
         raise ExceptionGroup("several", [ValueError("one"), KeyError("two")])
 
@@ -200,7 +200,7 @@ class Several(Squares):
         return [self[index] for index in indices]
 
 
-def test_an_error_of_several_samples_at_once_names_them(processes: ms.LocalService) -> None:
+def test_a_batchs_error_names_its_samples(processes: ms.LocalService) -> None:
     with pytest.raises(ms.errors.UserFunctionError, match=r"no picture 7; samples? (\d, )*7"):
         list(ms.distribute(Several(10, broken=7), processes, batch_size=3))
 
@@ -225,7 +225,7 @@ def test_what_varies_has_to_be_said() -> None:
     assert [len(element) for element in said] == [1, 2, 3]
 
 
-def test_what_cannot_be_sent_is_refused_with_the_cure() -> None:
+def test_unpicklable_objects_are_refused_with_advice() -> None:
     unpicklable = threading.Lock()
     with pytest.raises(ms.errors.InvalidArgumentError, match="module:function"):
         Dataset.range(3).map_python(lambda x: unpicklable)

@@ -41,7 +41,7 @@ def test_trainers_that_read_the_same_count_once() -> None:
         rank(environ=environ, replication=3)
 
 
-def test_a_framework_that_runs_says_it_better_than_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_frameworks_override_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     yes, no = (lambda: True), (lambda: False)

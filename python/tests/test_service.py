@@ -151,7 +151,7 @@ def test_from_dataset_id_wrong_element_spec(cluster: Start) -> None:
         from_dataset_id("parallel_epochs", target, dataset_id, ms.TensorSpec((), ms.string))
 
 
-def test_from_dataset_id_shared_jobs_are_named_within_their_dataset(cluster: Start) -> None:
+def test_from_dataset_id_names_jobs_per_dataset(cluster: Start) -> None:
     target = cluster(2)
     for dataset_id, dataset in (("dataset_1", Dataset.range(20)), ("dataset_2", Dataset.range(20, 40))):
         register_dataset(target, dataset, dataset_id=dataset_id)
@@ -330,7 +330,7 @@ def test_an_unused_job_is_collected(cluster: Start) -> None:
         time.sleep(0.01)
 
 
-def test_a_failure_on_a_worker_keeps_its_kind_and_names_the_worker(cluster: Start) -> None:
+def test_a_workers_failure_keeps_its_kind(cluster: Start) -> None:
     dataset = Dataset.range(-1, 5).map(lambda x: 6 // x).apply(distribute("parallel_epochs", cluster(1)))
     elements = iter(dataset)
     assert next(elements) == -6

@@ -51,7 +51,7 @@ print(sorted(int(number) for number in numbers))
 
 
 @pytest.mark.parametrize("operations", [[], ["operations"]])
-def test_a_program_without_workers_says_what_it_waits_for(operations: list[str]) -> None:
+def test_a_program_without_workers_names_its_wait(operations: list[str]) -> None:
     with DispatchServer() as dispatcher:
         address = dispatcher.target.split("://")[1]
         process = started(READS, address, *operations)
@@ -61,7 +61,7 @@ def test_a_program_without_workers_says_what_it_waits_for(operations: list[str])
     assert said == f"{list(range(10))}\n"
 
 
-def test_a_wrong_port_is_told_soon_and_ends_with_the_time_it_took(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_port_is_reported_soon(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -75,7 +75,7 @@ def test_a_wrong_port_is_told_soon_and_ends_with_the_time_it_took(caplog: pytest
     assert told, caplog.messages
 
 
-def test_a_dispatcher_that_never_comes_back_is_an_error(cluster: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
+def test_an_absent_dispatcher_is_an_error(cluster: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
     dispatcher = DispatchServer(DispatcherConfig())
     address = dispatcher.target.split("://")[1]
     elements = iter(Dataset.range(3).apply(distribute("parallel_epochs", address, dispatcher_timeout_s=4)))
@@ -87,7 +87,7 @@ def test_a_dispatcher_that_never_comes_back_is_an_error(cluster: Callable[..., s
     assert any("waiting for the dispatcher" in line for line in caplog.messages), caplog.messages
 
 
-def test_the_environment_says_how_long_a_dispatcher_may_be_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_sets_the_dispatchers_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLSTREAM_DISPATCHER_TIMEOUT_S", "soon")
     with pytest.raises(ms.errors.InvalidArgumentError, match="MILLSTREAM_DISPATCHER_TIMEOUT_S"):
         connect("127.0.0.1:1", timeout_s=0)

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_says_what_happened_and_who_may_try_again() {
+    fn an_end_says_who_may_retry() {
         for (gone, said, again) in [
             (Gone::of_status(-11), "SIGSEGV", true),
             (Gone::of_status(-9), "SIGKILL", true),

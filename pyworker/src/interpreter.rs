@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interpreter_beside_a_command_is_a_program_of_one_of_the_names_that_environments_use() {
+    fn an_environments_interpreter_is_found_beside_commands() {
         let environment = tempfile::tempdir().unwrap();
         let bin = environment.path().join("bin");
         fs::create_dir(&bin).unwrap();

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_survive_a_definition_and_damaged_ones_are_refused() {
+    fn parameters_survive_and_damaged_ones_are_refused() {
         let sent = params("{}");
         let found = PythonParams::from_params(&sent.to_params()).unwrap();
         assert_eq!((found.output, found.code), (sent.output, sent.code));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_refused_with_both_named_where_the_interpreter_is_known() {
+    fn another_version_is_refused_with_both_named() {
         let packed = params(r#"{"python": "2.7", "implementation": "cpython"}"#);
         let mut interpreter = Interpreter::new("python3");
         assert!(packed.header(&interpreter).is_ok());

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_is_free_again_once_its_last_view_is_dropped() {
+    fn a_region_is_free_after_its_last_view() {
         let regions = Regions::default();
         let (mut lease, fd) = regions.lease(10_000).unwrap();
         assert!(fd.is_some());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_keeps_results_gets_copies_and_parts_outside_are_refused() {
+    fn hoarders_get_copies_and_stray_parts_fail() {
         let regions = Regions::default();
         let mut kept = Vec::new();
         for _ in 0..3 * VIEWED_MAX {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_regions_take_the_place_of_smaller_ones_which_the_executor_is_told() {
+    fn larger_regions_replace_smaller_ones() {
         let regions = Regions::default();
         let (small, _) = regions.lease(1).unwrap();
         let id = small.id();

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_its_own_lengths_is_refused() {
+    fn inconsistent_lengths_are_refused() {
         let wrong = [
             result(Dtype::I16, &[3], &[1, 0, 2, 0]),
             result(Dtype::String, &[2], &[1, 0, 0, 0]),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_carries_little_and_leaves_much_to_the_region() {
+    fn a_call_leaves_much_to_the_region() {
         let small = Input::new(&Value::from_iter([Tensor::i64(7), Tensor::string("ab")])).unwrap();
         let mut datagram = Vec::new();
         call(Some(&small), RegionName::default(), 5, &[3], &mut datagram);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_an_element_is_no_call_for_the_next() {
+    fn an_empty_call_does_not_count() {
         let (nothing, mut datagram) = (Input::new(&Value::new()).unwrap(), Vec::new());
         call(Some(&nothing), RegionName::default(), 0, &[], &mut datagram);
         assert_eq!(datagram[..4], [CALL, 0, 0, 0]);

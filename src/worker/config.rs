@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_a_part_of_the_workers_memory() {
+    fn shared_memory_is_part_of_the_workers() {
         assert_eq!(arenas(None, None), Ok((750, 500)));
         assert_eq!(arenas(Some(300), None), Ok((300, 300)));
         assert_eq!(arenas(Some(1000), Some(700)), Ok((1000, 700)));

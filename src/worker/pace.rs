@@ -109,7 +109,7 @@ mod tests {
 
     /// C11.1
     #[test]
-    fn an_element_takes_what_it_took_since_the_last_look() {
+    fn an_elements_time_is_the_latest() {
         let (meter, mut gauge) = (TaskMeter::default(), TaskGauge::default());
         let pace = |elements, element_ns| {
             Some(Pace {
@@ -129,7 +129,7 @@ mod tests {
 
     /// C11.4
     #[test]
-    fn what_holds_a_task_up_is_said_at_first_and_once_a_second() {
+    fn bottlenecks_are_reported_once_a_second() {
         let (mut clock, start) = (BottleneckClock::default(), Instant::now());
         let after = |ms| start + Duration::from_millis(ms);
         let due = [0, 1, 999, 1000, 1001, 2500].map(|ms| clock.is_due(after(ms)));

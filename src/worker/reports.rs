@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_heard_is_said_again_and_what_is_not_wanted_is_not() {
+    fn unheard_reports_are_repeated_while_wanted() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()

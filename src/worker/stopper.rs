@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_told_to_end_is_not_told_to_leave_in_good_order_afterwards() {
+    fn an_end_order_overrides_draining() {
         let stopper = WorkerStopper::new();
         for (act, wanted) in [
             (WorkerStopper::drain as fn(&WorkerStopper), Wish::Drain),

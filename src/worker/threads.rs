@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_end_are_joined_and_a_stuck_one_is_left_behind_in_time() {
+    fn stuck_threads_are_left_behind_in_time() {
         let threads = Threads::new();
         let held = Arc::new(());
         let (release, stuck) = channel::<()>();

@@ -40,7 +40,7 @@ fn left_out() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_row_is_tested_or_left_out_with_a_reason_and_no_other() {
+fn every_row_is_tested_or_excused() {
     let (rows, tested, left_out) = (rows(), tested(), left_out());
     let forgotten: Vec<_> = rows
         .iter()
@@ -78,7 +78,7 @@ fn unit_rows() -> Vec<String> {
 }
 
 #[test]
-fn each_test_that_stands_for_a_unit_test_is_in_the_file_that_is_named_before_it() {
+fn named_unit_tests_are_where_stated() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut found, mut missing) = (0, Vec::new());
     for cell in unit_rows() {

@@ -81,7 +81,7 @@ fn data_service_ops_test__dont_gc_jobs_with_visitation_guarantees() {
 }
 
 #[test]
-fn a_pass_of_a_job_without_a_name_goes_with_its_reader() {
+fn a_nameless_jobs_pass_ends_with_its_reader() {
     watched("a pass that nobody can go on with", || {
         let cluster = Cluster::plain_with(Mechanism::Memory, prompt(), 2);
         for policy in [Policy::Dynamic, Policy::Off] {

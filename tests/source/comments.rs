@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clause_ends_at_its_mark_and_code_is_one_word() {
+    fn a_clause_ends_at_its_mark() {
         let words = "word ".repeat(25);
         assert_eq!(long_clauses(&file(&format!("// {words}`a b c.`"))).len(), 1);
         assert_eq!(long_clauses(&file(&format!("// {words}[more](a b)"))).len(), 1);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_comments_are_found_and_wide_tables_and_code_are_not() {
+    fn wide_comments_are_found() {
         let wide = "a".repeat(120);
         let text = format!("// {wide}\n// | {wide} |\nlet a = \"{wide}\";\n");
         let lines: Vec<usize> = wide_lines(&file(&text))

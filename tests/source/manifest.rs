@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extra_a_missing_and_a_dev_edge_are_found() {
+    fn wrong_and_missing_edges_are_found() {
         let high = || package("high", &["low"], &[]);
         assert_eq!(count(&[package("low", &["high"], &[]), high()]), 1);
         assert_eq!(count(&[package("low", &[], &["high"]), high()]), 1);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_outside_the_table_and_a_line_without_a_crate_are_found() {
+    fn unlisted_and_missing_crates_are_found() {
         let both = || vec![package("low", &[], &[]), package("high", &["low"], &[])];
         assert_eq!(
             count(

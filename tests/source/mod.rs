@@ -7,6 +7,7 @@
 //! - [`lexer`]: code, comments and literals told apart
 //! - [`tree`]: the project's files, and findings
 //! - [`shape`]: lengths, openings, tables of contents, attributes
+//! - [`names`]: names of tests
 //! - [`paths`]: which paths a source file names
 //! - [`manifest`]: which crates depend on which
 //! - [`words`]: words that stand in no file
@@ -17,6 +18,7 @@ pub(crate) mod corpora;
 pub(crate) mod cycles;
 pub(crate) mod lexer;
 pub(crate) mod manifest;
+pub(crate) mod names;
 pub(crate) mod paths;
 pub(crate) mod protocol;
 pub(crate) mod shape;

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_name_what_is_kept_out_is_found() {
+    fn every_forbidden_path_is_found() {
         for text in [
             "use tokio::spawn;",
             "use std::{io, fmt::{self, Debug}};\n\nfn f() { tokio::spawn(x) }",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_after_an_inline_module_resolve_from_the_file_again() {
+    fn paths_resolve_after_an_inline_module() {
         assert_eq!(
             lines("a/src/pure/mod.rs", "mod b { fn f() { {} } }\nuse super::shell;"),
             [2]

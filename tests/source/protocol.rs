@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_defined_by_headings_and_bold_numbers_alone() {
+    fn only_headings_and_bold_define_rules() {
         let rules = defined(&files(PAGE, ""));
         assert_eq!(found(&rules), [("D1", 2), ("D1.1", 3), ("D1.2", 4), ("D2.1", 5)]);
         assert_eq!(repeated(&rules), []);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_citation_of_no_rule_is_found_in_comments_alone() {
+    fn unknown_rules_are_found_in_comments() {
         let files = files(
             PAGE,
             "// D1.1, D1.9.\nlet x = \"D7.7\"; /* C64, V1.2, 0xD1.5 */\n/// (D2.1)\n",
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_needs_code_and_a_test_that_cite_it() {
+    fn a_rule_needs_code_and_test() {
         let count = |code: &str| {
             let files = files("- **D1.1** a\n", code);
             let rules = defined(&files);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_function_one_line_too_long_is_found() {
+    fn overlong_files_and_functions_are_found() {
         let function = |lines: usize| format!("fn f() {{\n{}}}\n", "x();\n".repeat(lines - 2));
         assert_eq!(lengths(&file("a.rs", function(FUNCTION_LINES_MAX))), []);
         assert_eq!(
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_function_is_found_past_braces_that_are_not_code() {
+    fn functions_end_past_quoted_braces() {
         let hidden =
             "fn f(x: [u8; { 3 }]) -> T<{ 4 }> {\n a('}', \"}\", r#\"}\"#); // }\n /* } */\n}\nfn g() {}";
         assert_eq!(found(hidden), [("f".to_owned(), 4), ("g".to_owned(), 1)]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_say_what_it_owns_is_found() {
+    fn a_file_without_purpose_is_found() {
         assert_eq!(opening(&file("a.rs", "//! Owns it.\n")), []);
         for text in ["", "\n//! Late.\n", "// Plain.\n", "//!\n", "use a;\n//! Late.\n"] {
             assert_eq!(opening(&file("a.rs", text)).len(), 1, "{text:?}");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn logic_and_globs_in_a_table_of_contents_are_found() {
+    fn logic_in_a_parent_is_found() {
         let clean = "mod a;\npub use a::{B, C};\npub trait D { fn e(&self); }";
         assert_eq!(table_of_contents(&file("mod.rs", clean)), []);
         assert_eq!(
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pure_module_must_be_denied_both_kinds_of_items() {
+    fn a_pure_module_needs_both_denials() {
         let denied = |text: &str| is_denied_the_world(&file("a.rs", text));
         assert!(denied(
             "//! A.\n#![deny(clippy::disallowed_methods, clippy::disallowed_types)]\n"

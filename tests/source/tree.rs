@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_walk_without_git_finds_the_sources_and_no_build_output() {
+    fn the_walk_finds_sources_only() {
         let mut found = Vec::new();
         walk(root(), &mut found);
         assert!(found.iter().any(|path| path == "tests/source/tree.rs"));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_claims_its_file_and_its_folder_and_no_namesake() {
+    fn a_place_claims_its_file_and_folder() {
         let file = |path: &str| File {
             path: path.to_owned(),
             text: String::new(),

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_one_machine_is_found_and_a_path_of_a_site_is_not() {
+    fn a_private_path_is_found() {
         for folder in PRIVATE_FOLDERS {
             assert_eq!(private_paths(&file(format!("x\nsee `{folder}x`")))[0].line, 2);
             assert_eq!(private_paths(&file(format!("https://example.org{folder}x"))), []);

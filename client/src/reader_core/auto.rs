@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_several_links_counts_and_a_lost_one_does_not() {
+    fn the_longest_live_link_counts() {
         let mut auto = Auto::default();
         auto.note_round_trip("near", Duration::from_millis(1));
         auto.note_round_trip("far", Duration::from_millis(10));

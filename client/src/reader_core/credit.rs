@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_without_a_copy_is_kept_outstanding_whatever_its_size() {
+    fn copyless_elements_stay_outstanding_whatever_their_size() {
         let mut tasks = [standing(0, 0, 0, true, 0), standing(1, 0, 0, true, 0)];
         for task in &mut tasks {
             task.element_bytes = 64 << 20;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_ahead_of_what_the_consumer_waits_for_leaves_the_others_their_share() {
+    fn tasks_ahead_leave_the_others_their_share() {
         let ahead = |kept| Standing {
             kept,
             ..standing(0, 0, 0, true, 0)
@@ -380,7 +380,7 @@ mod tests {
 
     /// D7.6: whoever has nothing ready keeps its place, or what comes behind it would take the only credit.
     #[test]
-    fn in_turn_no_credit_goes_past_a_task_that_is_parked() {
+    fn credits_in_turn_never_pass_a_parked_task() {
         let tasks = [standing(1, 0, 0, false, 0), standing(2, 0, 0, true, 0)];
         let of = |shares: [u64; 2]| [(TaskId(1), shares[0]), (TaskId(2), shares[1])];
         assert_eq!(distribute_in_turn(&bounds(1), &tasks, &of([1, 0])), []);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn in_turn_the_next_element_has_a_credit_whatever_bytes_are_held() {
+    fn the_next_turn_has_credit_whatever_bytes_remain() {
         let full = Bounds {
             max_outstanding_bytes: 4096,
             ..bounds(10)
@@ -405,7 +405,7 @@ mod tests {
 
     /// D7.6: `Auto` may have fallen since the others were granted what they hold.
     #[test]
-    fn in_turn_the_next_element_has_a_credit_however_many_are_held() {
+    fn the_next_turn_has_credit_however_many_remain() {
         let tasks = [standing(1, 0, 0, true, 0), standing(2, 10, 10, true, 0)];
         let window = [(TaskId(1), 3), (TaskId(2), 2)];
         assert_eq!(distribute_in_turn(&bounds(5), &tasks, &window), [(TaskId(1), 1)]);
@@ -417,7 +417,7 @@ mod tests {
         /// D4.2, D7.6: no more than the bound is outstanding, but for the next turn, and of a task no more
         /// than are its turns.
         #[test]
-        fn in_turn_as_much_is_granted_as_the_window_holds(
+        fn turns_are_granted_to_the_windows_end(
             limit in 0u64..60,
             state in proptest::collection::vec((0u64..10, 0u64..10, any::<bool>(), 0u64..20), 0..8),
         ) {
@@ -440,7 +440,7 @@ mod tests {
 
         /// The oracle gives credits one at a time to the task that has the fewest.
         #[test]
-        fn everything_free_is_granted_as_evenly_as_one_by_one(
+        fn free_credits_are_granted_evenly(
             limit in 0u64..200,
             state in proptest::collection::vec((0u64..40, 0u64..20, any::<bool>()), 0..8),
         ) {

@@ -107,7 +107,7 @@ mod tests {
         }
 
         #[test]
-        fn each_number_is_held_once_in_the_fewest_ranges(inserted in prop::collection::vec((0u64..60, 0u64..9), 0..30)) {
+        fn ranges_hold_each_number_once_and_are_fewest(inserted in prop::collection::vec((0u64..60, 0u64..9), 0..30)) {
             let (mut ranges, mut model) = (Ranges::default(), BTreeSet::new());
             for (first, more) in inserted {
                 ranges.insert(first..=first + more);

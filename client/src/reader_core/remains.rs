@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_opened_may_be_of_any_split() {
+    fn an_unreadable_pack_may_hold_any_split() {
         let block = HeapAlloc.alloc(64).unwrap().freeze();
         let remains = Remains {
             seen: BTreeSet::from([3]),

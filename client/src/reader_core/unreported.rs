@@ -83,7 +83,7 @@ mod tests {
 
     /// C6.1.
     #[test]
-    fn what_ended_is_reported_first_and_at_once_however_long_it_waited() {
+    fn ended_tasks_are_reported_first_and_at_once() {
         let mut unreported = Unreported::default();
         let seen = SeenSplits {
             partial: vec![9..=9],

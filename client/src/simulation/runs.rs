@@ -91,7 +91,7 @@ fn whatever_goes_wrong_every_promise_is_kept() {
 }
 
 #[test]
-fn the_same_seed_says_the_same_twice_and_another_says_something_else() {
+fn runs_are_equal_for_equal_seeds_only() {
     let mut logs = Vec::new();
     for seed in 0..30 {
         let once = attempt(seed, None).map(|outcome| outcome.log);

@@ -206,7 +206,7 @@ proptest! {
     /// D6.1, D7.1, D7.3, D7.4, D7.6: rounds of tasks, however little may be outstanding and whatever links
     /// do.
     #[test]
-    fn every_consumer_hands_over_its_part_of_every_group_in_turn(
+    fn consumers_take_turns_in_every_group(
         consumers in 1u32..5,
         tasks in 1u64..4,
         max_outstanding in 1u64..12,
@@ -231,7 +231,7 @@ proptest! {
     /// C9, D7.3: a worker that dies leaves nobody ahead, and one that comes is everybody's from the same
     /// round on.
     #[test]
-    fn nobody_gets_out_of_step_when_workers_go_and_come(
+    fn consumers_stay_in_step_when_workers_change(
         consumers in 1u32..4,
         max_outstanding in 1u64..12,
         before in 0usize..20,
@@ -258,7 +258,7 @@ proptest! {
 
 /// C9: its user goes no further than the consumer promised, and then on with the task.
 #[test]
-fn a_round_is_not_begun_before_the_start_in_it_is_known() {
+fn no_round_begins_before_its_start_is_known() {
     watched(|| {
         let mut party = Party::new(1, 8);
         party.start("a", 0, Some(0));
@@ -289,7 +289,7 @@ fn a_round_is_not_begun_before_the_start_in_it_is_known() {
 
 /// C9.
 #[test]
-fn a_task_that_goes_before_it_had_a_start_holds_up_nobody() {
+fn a_removed_startless_task_delays_nobody() {
     watched(|| {
         let mut party = Party::new(2, 8);
         party.start("a", 0, Some(0));
@@ -320,7 +320,7 @@ fn a_task_that_goes_before_it_had_a_start_holds_up_nobody() {
 
 /// D7.5: those with an element of the torn group fail in the same step as those without.
 #[test]
-fn a_failure_meets_all_consumers_in_the_same_step() {
+fn all_consumers_fail_in_the_same_step() {
     let torn = Failure::new("data", "torn", "", "");
     for (ending, text) in [
         (Ending::Exhausted, "end of data in a coordinated read"),
@@ -345,7 +345,7 @@ fn a_failure_meets_all_consumers_in_the_same_step() {
 
 /// D7.5, C9.7: that the dispatcher has told of it already makes nobody fail before the others.
 #[test]
-fn who_comes_when_a_task_has_failed_meets_the_failure_where_the_others_do() {
+fn a_late_consumer_fails_where_others_do() {
     watched(|| {
         let mut party = Party::new(2, 8);
         party.start_with("a", 0, Some(0), 7, Ending::Exhausted);
@@ -371,7 +371,7 @@ fn who_comes_when_a_task_has_failed_meets_the_failure_where_the_others_do() {
 
 /// D7.5: behind what all have, and not before it is the task's turn.
 #[test]
-fn a_failure_that_the_worker_does_not_tell_any_more_is_met_in_the_turn_of_its_task() {
+fn a_forgotten_failure_arrives_in_its_tasks_turn() {
     watched(|| {
         // With one credit nothing is here before it is its turn.
         let mut party = Party::new(1, 1);
@@ -431,7 +431,7 @@ fn missing_consumers_are_named_behind_what_is_released() {
 
 /// C9: rather an end than a consumer that goes its own way.
 #[test]
-fn what_would_put_a_consumer_out_of_step_ends_it() {
+fn a_consumer_ends_rather_than_leave_the_step() {
     let late = TaskEvent::Scheduled {
         task: TaskId(1),
         start_round: 2,

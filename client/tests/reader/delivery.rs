@@ -128,7 +128,7 @@ fn a_reader_can_be_moved_to_another_thread() {
 
 /// D4.2, D4.5.
 #[test]
-fn nothing_is_taken_before_the_first_element_is_asked_for() {
+fn nothing_is_taken_before_the_first_request() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let read = read(&workers, 8);
@@ -169,7 +169,7 @@ fn any_bound_on_bytes_can_be_set() {
 }
 
 #[test]
-fn an_element_beyond_the_bytes_allowed_is_an_error_that_says_so() {
+fn an_oversized_element_is_an_error() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let config = ReaderConfig {
@@ -194,7 +194,7 @@ fn an_element_beyond_the_bytes_allowed_is_an_error_that_says_so() {
 
 /// D4.2: a credit of a task of fixed element size is worth just one element, so that small elements are many.
 #[test]
-fn automatic_credit_goes_by_the_size_of_the_elements() {
+fn automatic_credit_depends_on_element_size() {
     watched(|| {
         let workers = Workers::patient(&["a"]);
         let mut read = read_with(&workers, ReaderConfig::default());

@@ -14,7 +14,7 @@ use crate::support::{Read, Spoil, TRAP, Workers, expect, identity, read, read_wi
 
 /// D5.3.
 #[test]
-fn a_task_error_comes_behind_the_elements_before_it() {
+fn a_task_error_follows_its_earlier_elements() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let mut read = read(&workers, 8);
@@ -59,7 +59,7 @@ fn an_error_once_returned_stays() {
 }
 
 #[test]
-fn nothing_is_handed_over_behind_what_cannot_be_read() {
+fn nothing_is_delivered_after_unreadable_elements() {
     for how in [Spoil::Block, Spoil::Elements] {
         watched(move || {
             let workers = Workers::patient(&["a"]);
@@ -86,7 +86,7 @@ fn nothing_is_handed_over_behind_what_cannot_be_read() {
 }
 
 #[test]
-fn an_unreachable_worker_is_named_after_the_time_to_give_up() {
+fn an_unreachable_worker_is_named_when_given_up() {
     watched(|| {
         let workers = Workers::new(&[]);
         let config = ReaderConfig {
@@ -108,7 +108,7 @@ fn an_unreachable_worker_is_named_after_the_time_to_give_up() {
 
 /// D3.2.
 #[test]
-fn a_task_that_stays_unknown_ends_reading_and_is_named() {
+fn a_task_unknown_for_good_ends_reading() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let config = ReaderConfig {
@@ -145,7 +145,7 @@ fn assert_told(error: &ReadError) {
 
 /// C6.6.
 #[test]
-fn who_comes_after_a_failure_gets_it_and_not_an_empty_end() {
+fn a_late_reader_gets_the_failure() {
     watched(|| {
         let workers = Workers::new(&[]);
         let mut read = read(&workers, 8);
@@ -172,7 +172,7 @@ fn begun(workers: &Arc<Workers>, worker_give_up: Duration) -> (Read, Producer) {
 }
 
 #[test]
-fn a_failure_outlives_the_worker_that_was_to_tell_it() {
+fn a_failure_outlives_its_worker() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let (mut read, _producer) = begun(&workers, Duration::from_millis(50));
@@ -184,7 +184,7 @@ fn a_failure_outlives_the_worker_that_was_to_tell_it() {
 
 /// C6.6: however long a worker may stay away.
 #[test]
-fn a_failure_outlives_its_worker_where_nobody_will_tell_it_any_more() {
+fn a_failure_outlives_its_worker_without_witnesses() {
     for is_gone_before in [false, true] {
         watched(move || {
             let workers = Workers::new(&["a"]);
@@ -203,7 +203,7 @@ fn a_failure_outlives_its_worker_where_nobody_will_tell_it_any_more() {
 }
 
 #[test]
-fn a_failure_is_told_by_the_dispatcher_where_the_worker_forgot_the_task() {
+fn the_dispatcher_reports_failures_that_workers_forgot() {
     for is_told_before in [false, true] {
         watched(move || {
             let workers = Workers::new(&["a"]);
@@ -228,7 +228,7 @@ fn a_failure_is_told_by_the_dispatcher_where_the_worker_forgot_the_task() {
 /// D5.3: the dispatcher may be the first to say it, and the elements before the failure are still on their
 /// way.
 #[test]
-fn a_failure_that_both_tell_comes_behind_the_elements_before_it() {
+fn a_failure_told_twice_follows_its_earlier_elements() {
     watched(|| {
         let workers = Workers::patient(&["a"]);
         let mut read = read(&workers, 8);
@@ -250,7 +250,7 @@ fn a_failure_that_both_tell_comes_behind_the_elements_before_it() {
 }
 
 #[test]
-fn a_part_that_panics_is_an_error_and_no_hang() {
+fn a_panic_is_an_error_and_no_hang() {
     watched(|| {
         let workers = Workers::new(&[]);
         let mut read = read(&workers, 8);
@@ -266,7 +266,7 @@ fn a_part_that_panics_is_an_error_and_no_hang() {
 
 /// D1.1, D1.3.
 #[test]
-fn a_worker_of_another_version_is_told_so_and_named() {
+fn a_worker_of_another_version_is_named() {
     watched(|| {
         let workers = Workers::new(&[]);
         let end = workers.add_stranger("z");

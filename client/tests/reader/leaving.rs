@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::support::{Read, SPLIT, Workers, expect, identity, lease, read, read_with, watched, write};
 
 #[test]
-fn a_removed_task_is_reported_with_the_splits_begun() {
+fn a_removed_task_reports_its_begun_splits() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let mut read = read(&workers, 64);
@@ -61,7 +61,7 @@ fn a_removed_task_is_reported_with_the_splits_begun() {
 }
 
 #[test]
-fn a_split_begun_is_reported_also_when_the_consumer_has_had_all_of_it_that_came() {
+fn a_begun_split_is_reported_though_fully_consumed() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         // So many that a hand-over is not booked at once.
@@ -124,7 +124,7 @@ fn removing_a_task_while_it_sends_disturbs_nobody() {
 }
 
 #[test]
-fn a_worker_that_comes_back_at_its_address_is_read_again() {
+fn a_worker_that_returns_is_read_again() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let mut read = read(&workers, 8);
@@ -148,7 +148,7 @@ fn a_worker_that_comes_back_at_its_address_is_read_again() {
 
 /// D3.1.
 #[test]
-fn a_task_that_the_worker_hears_of_late_is_read() {
+fn a_task_announced_late_is_read() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let mut read = read(&workers, 8);
@@ -173,7 +173,7 @@ fn all_but_the_end(workers: &Arc<Workers>) -> (Read, Producer) {
 
 /// C3.4: an iteration is finished when everything was delivered or named as lost.
 #[test]
-fn a_task_that_its_worker_forgot_is_over_once_its_iteration_is() {
+fn a_forgotten_task_ends_with_its_iteration() {
     for is_told_before in [false, true] {
         watched(move || {
             let workers = Workers::new(&["a"]);
@@ -194,7 +194,7 @@ fn a_task_that_its_worker_forgot_is_over_once_its_iteration_is() {
 
 /// C3.3.
 #[test]
-fn a_task_that_the_dispatcher_says_has_ended_needs_no_worker_to_say_so() {
+fn the_dispatchers_word_ends_a_task() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let (mut read, _producer) = all_but_the_end(&workers);
@@ -288,7 +288,7 @@ fn an_end_after_a_loss_is_an_error() {
 }
 
 #[test]
-fn a_loss_that_is_no_error_is_told_once() {
+fn a_tolerated_loss_is_reported_once() {
     watched(|| {
         let (mut read, told, _producer) = bereft(OnLost::Warn);
         for _ in 0..2 {
@@ -303,7 +303,7 @@ fn a_loss_that_is_no_error_is_told_once() {
 }
 
 #[test]
-fn a_loss_that_is_ignored_stays_in_the_statistics() {
+fn an_ignored_loss_stays_in_the_statistics() {
     watched(|| {
         let (mut read, told, _producer) = bereft(OnLost::Ignore);
         assert!(matches!(read.reader.next_element(), Ok(None)));
@@ -342,7 +342,7 @@ fn reports_that_nobody_takes_hold_up_nothing() {
 
 /// C5.8: however slow the dispatcher is.
 #[test]
-fn a_reader_that_goes_reports_all_that_is_done() {
+fn a_leaving_reader_reports_everything_done() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let mut read = read(&workers, 8);

@@ -22,7 +22,7 @@ fn there(event: TaskEvent, socket: &str) -> TaskEvent {
 
 /// C14.6: whoever reconnected before it was told of the new socket is not left with the next best link.
 #[test]
-fn who_is_told_of_another_socket_connects_there_and_misses_nothing() {
+fn a_reader_follows_its_worker_to_another_socket() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let mut read = read(&workers, 4);

@@ -31,7 +31,7 @@ fn tried(workers: &Workers, name: &str, times: usize) {
 
 /// D3.5.
 #[test]
-fn an_unreachable_worker_keeps_no_other_from_being_read() {
+fn an_unreachable_worker_delays_no_other() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let mut read = read_with(&workers, impatient());
@@ -58,7 +58,7 @@ fn an_unreachable_worker_keeps_no_other_from_being_read() {
 }
 
 #[test]
-fn a_worker_given_up_is_read_once_it_is_there() {
+fn a_given_up_worker_is_read_when_back() {
     watched(|| {
         let workers = Workers::new(&["a"]);
         let mut read = read_with(&workers, impatient());
@@ -82,7 +82,7 @@ fn a_worker_given_up_is_read_once_it_is_there() {
 }
 
 #[test]
-fn a_task_unknown_for_long_waits_for_the_dispatcher() {
+fn a_long_unknown_task_waits_for_the_dispatcher() {
     watched(|| {
         let workers = Workers::new(&["a", "b"]);
         let mut read = read_with(&workers, impatient());
@@ -108,7 +108,7 @@ fn a_task_unknown_for_long_waits_for_the_dispatcher() {
 }
 
 #[test]
-fn no_worker_is_given_up_while_the_dispatcher_is_away() {
+fn no_worker_is_given_up_without_a_dispatcher() {
     watched(|| {
         let workers = Workers::new(&[]);
         let mut read = read_with(&workers, impatient());

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_come_in_order_and_are_asked_for_once() {
+    fn splits_arrive_in_order_and_are_requested_once() {
         let mut books = FeedBooks::default();
         let FeedStep::Ask(first) = books.next(0, 0, Duration::ZERO) else {
             panic!("nothing is here")
@@ -330,7 +330,7 @@ mod tests {
 
     /// C5.5: only a task that was told of the end of all it reads has read its splits to the end.
     #[test]
-    fn it_is_exhausted_once_it_was_told_of_every_end_and_not_when_its_last_split_is_taken() {
+    fn a_feed_is_exhausted_after_every_end() {
         let mut books = FeedBooks::default();
         books.asked(0, 0, 1);
         books.answered(0, batch(0, 0, 1));

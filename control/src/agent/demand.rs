@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_taken_at_once_do_not_make_a_task_fast() {
+    fn a_burst_of_splits_makes_no_fast_task() {
         let target = after(std::iter::repeat_n(0, 16)).target().unwrap();
         assert_eq!(target, 240);
         assert_eq!(

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn splits_that_follow_each_other_are_one_range_and_each_is_told_once() {
+    fn adjacent_splits_form_one_range_reported_once() {
         let mut noted = Noted::default();
         for lease in [3, 4, 5, 9, 10, 1] {
             noted.add(lease);

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_a_word_or_an_open_place_behind_the_last_colon() {
+    fn a_port_is_a_word_or_placeholder() {
         for (text, host, port) in [
             ("localhost", "localhost", None),
             ("http://localhost", "http://localhost", None),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_admitted_by_itself_and_by_its_host_where_the_port_is_open() {
+    fn an_open_port_admits_its_whole_host() {
         let list = WorkerAddresses::new([
             "a:1",
             "b:worker",

@@ -86,7 +86,7 @@ mod tests {
 
     /// auto_scaler_test :: GetOptimalNumberOfWorkersInitialState, NoRegisteredWorkers, NoRegisteredConsumers.
     #[test]
-    fn without_figures_of_both_sides_there_is_no_estimate() {
+    fn an_estimate_needs_figures_of_both_sides() {
         assert_eq!(wanted(&[], &[]), None);
         assert_eq!(wanted(&[], &[100.0]), None);
         assert_eq!(wanted(&[100.0], &[]), None);
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_estimate_is_at_least_one_whatever_the_figures(
+        fn an_estimate_is_always_at_least_one(
             processing in proptest::collection::vec(0.0..1e12f64, 0..8),
             target in proptest::collection::vec(0.0..1e12f64, 0..8),
         ) {

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_port_of_a_worker_that_speaks_is_disregarded() {
+    fn a_speaking_workers_closed_port_is_ignored() {
         let mut rig = Rig::new(1);
         rig.liveness.note_probed(WorkerId(1), true, rig.now);
         assert_eq!(rig.pass(2.0, |_| true), []);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_worker_has_its_lease_unless_others_report_it() {
+    fn a_stored_worker_keeps_its_lease_unless_reported() {
         for (is_closed, is_reported, after_ms) in
             [(false, false, 30_250), (true, false, 10_250), (true, true, 1_250)]
         {

@@ -71,7 +71,7 @@ proptest! {
     /// D2.3, D4.4, D5.4, D7.3: no panic, no more memory than was granted, nothing is waited for that cannot
     /// come, nothing is released that is not here.
     #[test]
-    fn whatever_a_worker_says_is_an_error_or_can_come_true(is_coordinated: bool, steps in steps()) {
+    fn a_workers_word_is_checked_or_harmless(is_coordinated: bool, steps in steps()) {
         let mut half = if is_coordinated { ReceiveHalf::coordinated(TASK) } else { ReceiveHalf::new(TASK) };
         let (mut granted, mut worth_bytes, mut admitted_bytes) = (0u64, 0u64, 0u64);
         let mut has_ended = false;
@@ -121,7 +121,7 @@ fn is_end(arrival: &Arrival<()>) -> bool {
 
 /// D2.3, D4.4: what the worker needs is not what it was granted.
 #[test]
-fn a_pack_is_held_to_what_was_granted_not_to_what_the_worker_says_it_needs() {
+fn a_pack_is_checked_against_its_grant() {
     let mut half = ReceiveHalf::<()>::new(TASK);
     half.grant(10, 4096);
     for bytes in [1 << 28, u64::MAX] {
@@ -152,7 +152,7 @@ fn a_pack_is_held_to_what_was_granted_not_to_what_the_worker_says_it_needs() {
 
 /// D5.1, D5.4.
 #[test]
-fn an_end_comes_neither_before_what_arrived_nor_takes_credits_away_that_it_needs() {
+fn an_end_respects_arrivals_and_credits() {
     let end = |sent| ToClient::EndOfTask(EndOfTask { task: TASK, sent });
     let granted = || {
         let mut half = ReceiveHalf::<()>::new(TASK);
@@ -177,7 +177,7 @@ fn an_end_comes_neither_before_what_arrived_nor_takes_credits_away_that_it_needs
 
 /// D5.4, D6.5.
 #[test]
-fn what_arrived_is_owed_an_acknowledgement_although_nothing_is_granted() {
+fn arrivals_are_acknowledged_even_without_grants() {
     let mut half = ReceiveHalf::<()>::new(TASK);
     half.grant(4, 4 << 20);
     assert!(!half.is_unacknowledged());

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_shows_what_all_of_a_pack_comes_to() {
+    fn a_sample_predicts_the_packs_size() {
         for bytes in [64, 4096, 70_000, 262_144, 3_000_000] {
             let (before, after) = sample(&noise(bytes), &HeapAlloc).unwrap();
             assert!(
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_comes_to_another_size_is_refused() {
+    fn a_block_of_another_size_is_refused() {
         let pack = pack(&[4096], 16);
         let block = compress(&pack, &HeapAlloc).unwrap().unwrap().block;
         for region_bytes in [64, 4032, 4160] {
@@ -279,7 +279,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_block_is_an_error_or_other_bytes_never_a_panic(
+        fn a_damaged_block_never_panics(
             place in any::<prop::sample::Index>(),
             byte: u8,
             keep in any::<prop::sample::Index>(),

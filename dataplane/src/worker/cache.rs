@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_share_what_there_is_and_give_it_back() {
+    fn tasks_share_threads_and_return_them() {
         let cache = Arc::new(Cache::new(CacheLimits {
             task_bytes: 400,
             all_bytes: 900,

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_ends_does_not_work_off_its_queue() {
+    fn an_ending_pool_drops_its_queue() {
         let bench = bench();
         for first in 0..100 {
             bench.submit(first, Purpose::Send);

@@ -271,7 +271,7 @@ mod tests {
 
     /// D5.6
     #[test]
-    fn a_split_is_free_once_its_last_element_is_used() {
+    fn a_split_is_free_after_its_last_element() {
         let mut debts = Debts::default();
         for leases in [&[7][..], &[7, 8], &[8]] {
             debts.take(1, leases);

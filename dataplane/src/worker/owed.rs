@@ -109,7 +109,7 @@ mod tests {
     proptest! {
         /// D5.2: the model keeps the owner of each element.
         #[test]
-        fn what_is_owed_is_what_a_list_of_owners_says(steps in steps()) {
+        fn debts_match_a_list_of_owners(steps in steps()) {
             let mut owed = Owed::default();
             let mut owners: Vec<Option<u64>> = Vec::new();
             let mut acknowledged = BTreeMap::<u64, u64>::new();

@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn larger_elements_share_a_pack_only_where_they_are_quick_and_taken_without_a_copy() {
+    fn only_quick_copyless_elements_share_packs() {
         let limits = |may_be_large| PackLimits {
             pack_bytes: PACK_BYTES,
             may_be_large,
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn consumers_of_a_coordinated_read_share_what_a_pack_has() {
+    fn coordinated_consumers_share_packs() {
         let limits = PackLimits {
             pack_bytes: PACK_BYTES,
             may_be_large: false,

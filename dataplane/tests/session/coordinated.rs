@@ -64,7 +64,7 @@ async fn what_all_consumers_acknowledged_is_released_to_each() {
 
 /// D7.2.
 #[tokio::test]
-async fn a_consumer_has_one_place_and_nobody_else_has_it() {
+async fn a_consumers_place_is_its_own() {
     let server = server(WATCHDOG);
     let mut producer = add_coordinated_task(&server, 2);
     write(&mut producer, 0..4);
@@ -107,7 +107,7 @@ async fn a_consumer_is_refused_where_there_are_none() {
 
 /// D7.5.
 #[tokio::test]
-async fn the_end_of_the_data_is_told_as_a_failure_once_all_is_released() {
+async fn a_coordinated_end_fails_after_release() {
     let server = server(WATCHDOG);
     let mut producer = add_coordinated_task(&server, 2);
     write(&mut producer, 0..3);

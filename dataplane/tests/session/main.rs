@@ -21,7 +21,7 @@ use crate::support::{Client, KEY, TASK, WATCHDOG, add_task, server, server_with,
 
 /// D1.1.
 #[tokio::test]
-async fn who_does_not_greet_or_greets_in_another_version_is_sent_away() {
+async fn silent_or_foreign_peers_are_sent_away() {
     let server = server(WATCHDOG);
     let mut rude = Client::silent(&server, Knobs::default());
     rude.say(ToWorker::Cancel(Cancel {
@@ -47,7 +47,7 @@ async fn who_does_not_greet_or_greets_in_another_version_is_sent_away() {
 }
 
 #[tokio::test]
-async fn who_reads_no_answers_is_not_listened_to_and_then_gets_every_one() {
+async fn a_peer_that_reads_nothing_is_not_heard() {
     let server = server(WATCHDOG);
     let _producer = add_task(&server);
     let mut client = Client::greeted(&server).await;
@@ -72,7 +72,7 @@ async fn who_reads_no_answers_is_not_listened_to_and_then_gets_every_one() {
 
 /// D3.1, D3.2.
 #[tokio::test]
-async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() {
+async fn forged_tickets_and_unknown_tasks_are_refused() {
     let server = server(WATCHDOG);
     let mut client = Client::greeted(&server).await;
     let forged = TicketKey::from_bytes([4; 32]).mint(&Claims {
@@ -121,7 +121,7 @@ async fn a_forged_ticket_and_an_unknown_task_are_refused_and_the_link_goes_on() 
 
 /// D4.1, D5.1, D5.2.
 #[tokio::test]
-async fn exactly_as_many_as_were_granted_are_sent_and_then_the_end() {
+async fn exactly_the_granted_elements_are_sent() {
     let server = server(WATCHDOG);
     let mut producer = add_task(&server);
     write(&mut producer, 0..5);
@@ -177,7 +177,7 @@ async fn a_task_that_is_stopped_tells_no_end() {
 
 /// D5.2: what one client reports as done must not be on its way to another.
 #[tokio::test]
-async fn a_split_is_told_of_only_when_no_other_client_owes_elements_of_it() {
+async fn a_splits_end_waits_for_all_debtors() {
     for leaves in [false, true] {
         let server = server(WATCHDOG);
         let mut producer = add_task(&server);
@@ -215,7 +215,7 @@ async fn a_split_is_told_of_only_when_no_other_client_owes_elements_of_it() {
 
 /// D3.4, D6.1, D6.2, D6.4.
 #[tokio::test]
-async fn a_client_that_comes_back_gets_what_it_has_not() {
+async fn a_returning_client_gets_the_missing_elements() {
     let server = server(WATCHDOG);
     let mut producer = add_task(&server);
     write(&mut producer, 0..10);
@@ -245,7 +245,7 @@ async fn a_client_that_comes_back_gets_what_it_has_not() {
 
 /// D3.4: the counts of an earlier link mean nothing on the later one.
 #[tokio::test]
-async fn what_comes_on_a_link_that_was_superseded_has_no_effect() {
+async fn messages_of_superseded_links_have_no_effect() {
     let server = server(WATCHDOG);
     let mut producer = add_task(&server);
     write(&mut producer, 0..10);
@@ -274,7 +274,7 @@ async fn what_comes_on_a_link_that_was_superseded_has_no_effect() {
 
 /// D3.4: an earlier link may be heard later, for links are not ordered among each other.
 #[tokio::test]
-async fn what_was_asked_for_earlier_and_arrives_later_takes_nothing_over() {
+async fn a_late_old_subscription_takes_over_nothing() {
     let server = server(WATCHDOG);
     let mut producer = add_task(&server);
     write(&mut producer, 0..10);
@@ -320,7 +320,7 @@ async fn who_cannot_resume_or_stays_away_is_forgotten() {
 
 /// D6.2.
 #[tokio::test]
-async fn what_a_forgotten_client_did_not_acknowledge_is_not_called_delivered() {
+async fn a_forgotten_clients_elements_are_not_called_delivered() {
     for acknowledged in [1, 2] {
         let server = server_with(ServerConfig {
             resume_within: Duration::ZERO,
@@ -358,7 +358,7 @@ async fn who_acknowledges_nothing_is_sent_no_more() {
 
 /// D4.3, D4.4.
 #[tokio::test]
-async fn an_idle_task_gives_its_credits_back_and_says_when_it_has_something() {
+async fn an_idle_task_returns_credits_until_ready() {
     let server = server(Duration::from_millis(50));
     let mut producer = add_task(&server);
     let mut client = Client::accepted(&server, 1, 0).await;

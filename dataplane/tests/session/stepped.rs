@@ -82,7 +82,7 @@ fn write_run(producer: &mut Producer, first: u64) {
 
 /// Time stands still, so that no timer has the session look by itself.
 #[tokio::test(start_paused = true)]
-async fn while_a_producer_steps_a_session_its_own_thread_is_not_woken_by_grants() {
+async fn a_stepping_producer_spares_the_sessions_thread() {
     const ROUNDS: u64 = 20;
     let server = server(WATCHDOG);
     let mut producer = add_task(&server);

@@ -61,7 +61,7 @@ impl Transport for Counted {
 
 /// D3.4.
 #[tokio::test]
-async fn a_link_that_was_superseded_lets_go_of_the_task() {
+async fn a_superseded_link_releases_the_task() {
     let server = server(WATCHDOG);
     let mut producer = add_task(&server);
     write(&mut producer, 0..4);

@@ -24,7 +24,7 @@ fn keeping(elements: u64) -> Server {
 
 /// D6.1, D8.3: the window has left behind what is sent again.
 #[tokio::test]
-async fn what_was_sent_and_not_acknowledged_is_sent_again_whatever_is_still_kept() {
+async fn unacknowledged_elements_are_sent_again() {
     let server = keeping(2);
     let mut producer = add_task_as(&server, TaskMode::Cached);
     write(&mut producer, 0..20);
@@ -43,7 +43,7 @@ async fn what_was_sent_and_not_acknowledged_is_sent_again_whatever_is_still_kept
 
 /// D8.2
 #[tokio::test]
-async fn a_trainer_that_comes_back_as_another_client_goes_on_at_its_place() {
+async fn a_returning_trainer_continues_at_its_place() {
     let server = keeping(100);
     let mut producer = add_task_as(&server, TaskMode::Cached);
     write(&mut producer, 0..20);
@@ -57,7 +57,7 @@ async fn a_trainer_that_comes_back_as_another_client_goes_on_at_its_place() {
 
 /// D8.1
 #[tokio::test]
-async fn who_names_no_trainer_is_refused_and_the_link_goes_on() {
+async fn a_nameless_trainer_is_refused() {
     let server = keeping(1);
     let _producer = add_task_as(&server, TaskMode::Cached);
     let mut client = Client::greeted(&server).await;
@@ -72,7 +72,7 @@ async fn who_names_no_trainer_is_refused_and_the_link_goes_on() {
 
 /// A task that is no more keeps nothing, though a client of it is still there.
 #[tokio::test]
-async fn a_task_that_is_removed_gives_its_memory_back() {
+async fn a_removed_task_returns_its_memory() {
     let alloc = millstream_element::Pool::new(1 << 20);
     let server = keeping(100);
     let spec = crate::support::spec();
@@ -102,7 +102,7 @@ async fn a_task_that_is_removed_gives_its_memory_back() {
 /// The window's memory is shared with readers of the host, and is freed with the task.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_task_with_an_arena_keeps_its_elements_there_and_gives_it_back() {
+async fn a_tasks_arena_is_used_and_returned() {
     let alloc = millstream_element::Pool::new(1 << 20);
     let server = keeping(100);
     let (task, spec) = (crate::support::TASK, crate::support::spec());

@@ -40,51 +40,48 @@ fn messages_arrive_in_order_with_their_descriptors() {
 
 /// D9.2.
 #[test]
-fn garbage_is_blamed_on_who_said_it_and_leaves_no_descriptor_open() {
-    alone(
-        "channel::garbage_is_blamed_on_who_said_it_and_leaves_no_descriptor_open",
-        || {
-            let hello = Datagram::ClientHello(ClientHello { version: 1 })
-                .to_bytes()
-                .unwrap();
-            let arena = ARENA.to_bytes().unwrap();
-            let cases: [(&[u8], usize, &str); 9] = [
-                (b"", 0, "0 bytes"),
-                (b"", 1, "0 bytes"),
-                (b"what?", 0, "no message"),
-                (&[hello.as_slice(), b"x"].concat(), 0, "behind a message"),
-                (&hello, 1, "descriptors"),
-                (&arena, 0, "descriptors"),
-                (&arena, 4, "descriptors"),
-                (&arena, 60, "descriptors"),
-                (&vec![0; DATAGRAM_BYTES_MAX + 1], 2, "more than 4096 bytes"),
-            ];
-            run(async {
-                let mut listener = listener();
-                let memory = offer().control;
-                let before = open_fds();
-                for (bytes, fds, what) in cases {
-                    let (raw, worker) = Raw::greeted(&mut listener).await;
-                    raw.say(bytes, &vec![memory.as_fd(); fds]);
-                    let lost = worker.recv().await.unwrap_err();
-                    assert!(
-                        matches!(&lost, LinkLost::Misbehaved(why) if why.contains(what)),
-                        "{what}: {lost}"
-                    );
-                    worker.say_close(&lost);
-                    let close = raw.hear_close();
-                    assert_eq!(close.code, CloseCode::Blamed);
-                    assert!(close.text.contains(what), "{}", close.text);
-                }
-                assert_eq!(open_fds(), before);
-            });
-        },
-    );
+fn garbage_is_blamed_and_leaks_no_descriptor() {
+    alone("channel::garbage_is_blamed_and_leaks_no_descriptor", || {
+        let hello = Datagram::ClientHello(ClientHello { version: 1 })
+            .to_bytes()
+            .unwrap();
+        let arena = ARENA.to_bytes().unwrap();
+        let cases: [(&[u8], usize, &str); 9] = [
+            (b"", 0, "0 bytes"),
+            (b"", 1, "0 bytes"),
+            (b"what?", 0, "no message"),
+            (&[hello.as_slice(), b"x"].concat(), 0, "behind a message"),
+            (&hello, 1, "descriptors"),
+            (&arena, 0, "descriptors"),
+            (&arena, 4, "descriptors"),
+            (&arena, 60, "descriptors"),
+            (&vec![0; DATAGRAM_BYTES_MAX + 1], 2, "more than 4096 bytes"),
+        ];
+        run(async {
+            let mut listener = listener();
+            let memory = offer().control;
+            let before = open_fds();
+            for (bytes, fds, what) in cases {
+                let (raw, worker) = Raw::greeted(&mut listener).await;
+                raw.say(bytes, &vec![memory.as_fd(); fds]);
+                let lost = worker.recv().await.unwrap_err();
+                assert!(
+                    matches!(&lost, LinkLost::Misbehaved(why) if why.contains(what)),
+                    "{what}: {lost}"
+                );
+                worker.say_close(&lost);
+                let close = raw.hear_close();
+                assert_eq!(close.code, CloseCode::Blamed);
+                assert!(close.text.contains(what), "{}", close.text);
+            }
+            assert_eq!(open_fds(), before);
+        });
+    });
 }
 
 /// D9.5.
 #[test]
-fn the_end_of_the_other_process_is_told_from_its_last_word_and_from_errors() {
+fn ends_last_words_and_errors_are_distinct() {
     run(async {
         let mut listener = listener();
         for unread in [0, 1, 3] {
@@ -110,7 +107,7 @@ fn the_end_of_the_other_process_is_told_from_its_last_word_and_from_errors() {
 
 /// D9.5.
 #[test]
-fn whoever_waits_for_the_end_throws_away_what_is_still_said() {
+fn waiting_for_the_end_discards_messages() {
     run(async {
         let (raw, worker) = Raw::greeted(&mut listener()).await;
         let memory = offer().control;
@@ -128,42 +125,36 @@ fn whoever_waits_for_the_end_throws_away_what_is_still_said() {
 
 /// D9.7.
 #[test]
-fn without_a_free_descriptor_readers_wait_and_are_served_when_there_is_one() {
-    alone(
-        "channel::without_a_free_descriptor_readers_wait_and_are_served_when_there_is_one",
-        || {
-            run(async {
-                let mut listener = listener();
-                let raw = Raw::connect(listener.address());
-                raw.hello(1);
-                let limit = no_more_descriptors();
-                tokio::time::pause();
-                let waited = tokio::time::timeout(WATCHDOG / 2, listener.accept()).await;
-                assert!(waited.is_err(), "accepted without a descriptor");
-                tokio::time::resume();
-                setrlimit(Resource::Nofile, limit).unwrap();
-                listener.accept().await.greet(&offer(), WATCHDOG).await.unwrap();
-            });
-        },
-    );
+fn readers_wait_for_a_free_descriptor() {
+    alone("channel::readers_wait_for_a_free_descriptor", || {
+        run(async {
+            let mut listener = listener();
+            let raw = Raw::connect(listener.address());
+            raw.hello(1);
+            let limit = no_more_descriptors();
+            tokio::time::pause();
+            let waited = tokio::time::timeout(WATCHDOG / 2, listener.accept()).await;
+            assert!(waited.is_err(), "accepted without a descriptor");
+            tokio::time::resume();
+            setrlimit(Resource::Nofile, limit).unwrap();
+            listener.accept().await.greet(&offer(), WATCHDOG).await.unwrap();
+        });
+    });
 }
 
 #[test]
-fn descriptors_that_cannot_be_taken_in_are_this_sides_shortage_not_the_peers_fault() {
-    alone(
-        "channel::descriptors_that_cannot_be_taken_in_are_this_sides_shortage_not_the_peers_fault",
-        || {
-            run(async {
-                let (worker, client) = link(&mut listener()).await;
-                let memory = offer().control;
-                worker.try_send(&ARENA, &[memory.as_fd()]).unwrap();
-                let limit = no_more_descriptors();
-                let lost = client.recv().await.unwrap_err();
-                setrlimit(Resource::Nofile, limit).unwrap();
-                assert!(matches!(lost, LinkLost::Resource(_)), "{lost}");
-            });
-        },
-    );
+fn want_of_descriptors_is_our_own_shortage() {
+    alone("channel::want_of_descriptors_is_our_own_shortage", || {
+        run(async {
+            let (worker, client) = link(&mut listener()).await;
+            let memory = offer().control;
+            worker.try_send(&ARENA, &[memory.as_fd()]).unwrap();
+            let limit = no_more_descriptors();
+            let lost = client.recv().await.unwrap_err();
+            setrlimit(Resource::Nofile, limit).unwrap();
+            assert!(matches!(lost, LinkLost::Resource(_)), "{lost}");
+        });
+    });
 }
 
 /// Lets this process open nothing more; the limit it had.

@@ -26,7 +26,7 @@ fn names(directory: &Path) -> Vec<String> {
 
 /// D9.6.
 #[test]
-fn a_directory_is_made_for_us_alone_and_empty_when_the_worker_goes() {
+fn a_private_directory_is_emptied_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let sockets = folder.path().join("sockets");
     run(async {
@@ -40,7 +40,7 @@ fn a_directory_is_made_for_us_alone_and_empty_when_the_worker_goes() {
 
 /// D9.6.
 #[test]
-fn a_directory_that_others_may_open_or_that_is_none_is_refused_by_name() {
+fn an_open_or_invalid_directory_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (open, link, file) = (
         folder.path().join("open"),
@@ -74,7 +74,7 @@ fn a_directory_that_others_may_open_or_that_is_none_is_refused_by_name() {
 
 /// D9.6.
 #[test]
-fn what_dead_workers_left_is_swept_and_what_is_alive_or_not_ours_stays() {
+fn only_dead_workers_leftovers_are_swept() {
     let folder = tempfile::tempdir().unwrap();
     let sockets = folder.path().join("sockets");
     run(async {

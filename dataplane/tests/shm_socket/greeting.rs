@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// D9.1, D9.3.
 #[test]
-fn a_client_gets_the_workers_memory_and_keeps_it_from_programs_it_starts() {
+fn a_client_keeps_memory_from_its_children() {
     let folder = tempfile::tempdir().unwrap();
     let shared = ListenerConfig {
         directory: Some(folder.path().join("sockets")),
@@ -76,7 +76,7 @@ fn another_version_is_refused_and_both_are_named() {
 
 /// D9.2, D9.3.
 #[test]
-fn a_worker_that_answers_with_something_else_is_to_blame() {
+fn a_worker_that_answers_nonsense_is_blamed() {
     let arena = Datagram::Arena(ArenaAnnouncement { arena: 1, bytes: 9 });
     let lost = answered(&arena, 1);
     assert!(
@@ -96,7 +96,7 @@ fn a_worker_that_answers_with_something_else_is_to_blame() {
 
 /// D9.3.
 #[test]
-fn a_worker_that_does_not_answer_is_given_up_and_so_is_a_client_that_says_nothing() {
+fn silent_peers_are_given_up() {
     run(async {
         tokio::time::pause();
         let mut listener = listener();
@@ -119,7 +119,7 @@ fn a_worker_that_does_not_answer_is_given_up_and_so_is_a_client_that_says_nothin
 
 /// D9.1.
 #[test]
-fn where_nobody_listens_the_reason_says_what_may_be_the_matter() {
+fn an_unheard_address_gets_a_helpful_reason() {
     run(async {
         let gone = listener();
         let address = gone.address().clone();
@@ -132,7 +132,7 @@ fn where_nobody_listens_the_reason_says_what_may_be_the_matter() {
 
 /// D9.7.
 #[test]
-fn a_worker_with_all_links_it_takes_refuses_the_next_until_one_goes() {
+fn a_full_worker_refuses_until_a_link_ends() {
     run(async {
         let config = ListenerConfig {
             links_max: 2,

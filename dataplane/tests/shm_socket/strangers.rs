@@ -32,7 +32,7 @@ fn as_stranger<T: Send>(deed: impl FnOnce() -> T + Send) -> Option<T> {
 
 /// D9.1.
 #[test]
-fn another_users_process_is_refused_with_the_reason_and_the_next_is_served() {
+fn another_users_process_is_refused() {
     run(async {
         let mut listener: Listener = listener();
         let address = listener.address().clone();
@@ -70,7 +70,7 @@ fn another_users_worker_is_not_talked_to() {
 
 /// D9.6.
 #[test]
-fn a_socket_in_a_directory_of_another_user_is_out_of_reach() {
+fn another_users_socket_directory_is_unreachable() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("sockets");
     run(async {

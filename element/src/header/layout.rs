@@ -259,7 +259,7 @@ mod tests {
     use crate::dtype::Dtype;
 
     #[test]
-    fn static_elements_cost_their_payload_and_a_small_header() {
+    fn static_elements_cost_payload_and_small_header() {
         let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[64])).unwrap();
         let layout = Layout::new(spec).unwrap();
         assert_eq!(layout.element_bytes(&[], 0), Ok(64 + 40));

@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lie_of_a_component_table_is_refused_by_name() {
+    fn every_lie_of_a_table_is_refused() {
         let good = [(0, 64, 1), (64, 32, 1)];
         assert_eq!(fault(&good, &[64, 3]), Ok(()));
         assert_eq!(
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_spec_accepts_no_component_table_and_no_other_size() {
+    fn a_static_spec_accepts_only_its_size() {
         let spec = ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[64])).unwrap();
         let layout = Layout::new(spec).unwrap();
         let read = |slot: &[u8]| read_header(slot, &layout, Origin::Ours).map(|parsed| parsed.sequence);

@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn takes_and_splits_keep_every_element_once_and_in_order(
+    fn splitting_keeps_every_element_once_in_order(
         sizes in prop::collection::vec(0u64..300, 1..40),
         steps in prop::collection::vec((any::<bool>(), 1usize..6, 100u64..600, any::<Index>()), 1..80),
     ) {
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn any_table_of_lengths_is_a_pack_or_an_error(size in 0usize..2000, lens in prop::collection::vec(any::<u64>(), 0..6)) {
+    fn any_table_is_a_pack_or_an_error(size in 0usize..2000, lens in prop::collection::vec(any::<u64>(), 0..6)) {
         for scale in [1, 1 << 54] {
             let lens: Vec<u64> = lens.iter().map(|len| len / scale).collect();
             let Ok(pack) = Pack::from_parts(HeapAlloc.alloc(size).unwrap().freeze(), &lens) else { continue };
@@ -266,7 +266,7 @@ fn bytes_layout() -> Arc<Layout> {
 }
 
 #[test]
-fn a_full_pack_says_so_and_keeps_what_it_has() {
+fn a_full_pack_keeps_what_it_has() {
     let layout = bytes_layout();
     let (mut writer, open) = PackWriter::open(&HeapAlloc, 128 + 104, 10).unwrap();
     for sequence in 0..2 {
@@ -379,7 +379,7 @@ fn lying_headers_are_refused_by_name() {
 }
 
 #[test]
-fn a_taker_sees_every_element_whole_while_the_writer_writes() {
+fn a_taker_sees_whole_elements_during_writes() {
     const ELEMENTS: u64 = 5000;
     let layout =
         Layout::new(ElementSpec::single(TensorSpec::with_dims(Dtype::U64, &[None])).unwrap()).unwrap();

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_on_another_thread_sees_every_committed_byte() {
+    fn another_thread_sees_every_committed_byte() {
         let (mut tail, head) = HeapAlloc.alloc(4096).unwrap().into_tail();
         std::thread::scope(|scope| {
             scope.spawn(move || {

@@ -239,7 +239,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn classes_hold_their_sizes_and_waste_at_most_a_quarter() {
+    fn classes_waste_at_most_a_quarter() {
         for class in 0..CLASSES {
             let bytes = class_bytes(class);
             assert_eq!(class_of(bytes), class);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_reserve_counts_and_takes_the_place_of_cached_memory() {
+    fn reservations_count_and_displace_cached_memory() {
         let pool = Pool::new(64 << 10);
         drop(pool.alloc(40 << 10).unwrap());
         assert!(pool.reserve(48 << 10));

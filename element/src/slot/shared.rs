@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_back_to_its_owner_once_with_the_last_view() {
+    fn memory_returns_once_with_the_last_view() {
         let owner = Arc::new(Counting::default());
         let memory = Memory::heap(128).unwrap();
         let slot = SlotMut::new(memory, 100, Some(Arc::clone(&owner) as Arc<dyn Reclaim>)).freeze();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_slots_are_aligned_and_zeroed_at_any_size() {
+    fn fresh_slots_are_aligned_and_zeroed() {
         for size in [0, 1, 63, 64, 65, 4096, 100_000] {
             let slot = HeapAlloc.alloc(size).unwrap();
             assert_eq!(slot.len(), size);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_sole_view_of_the_whole_becomes_exclusive_again() {
+    fn only_a_sole_whole_view_becomes_exclusive() {
         let slot = HeapAlloc.alloc(64).unwrap().freeze();
         let other = slot.clone();
         let slot = slot.try_into_mut().unwrap_err();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_a_mapping_stays_read_only_and_goes_back_once() {
+    fn a_mappings_slot_stays_read_only() {
         let backing = HeapAlloc.alloc(128).unwrap().freeze();
         let owner = Arc::new(Counting::default());
         let start = NonNull::from(&backing[0]);

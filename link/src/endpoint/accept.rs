@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_refusals_is_named_seldom_and_counted() {
+    fn a_flood_of_refusals_is_logged_rarely() {
         let (mut warnings, begun) = (Warnings::default(), Instant::now());
         let named = |warnings: &mut Warnings, ms| warnings.note(begun + Duration::from_millis(ms));
         assert_eq!(named(&mut warnings, 0), Some(0));

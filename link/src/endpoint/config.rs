@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_valid_and_bad_settings_are_named() {
+    fn bad_settings_are_named() {
         assert_eq!(EndpointConfig::default().validate(), Ok(()));
         let cases: [(&str, Change); 22] = [
             ("mtu", |config| config.mtu = Some(1199)),
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_would_die_idle_or_never_be_missed_are_refused() {
+    fn contradicting_timeouts_are_refused() {
         let ms = Duration::from_millis;
         for (setting, idle, keep_alive) in [
             ("idle_timeout", ms(0), None),
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_keep_clients_from_opening_unidirectional_streams() {
+    fn a_server_may_forbid_unidirectional_streams() {
         let mut config = EndpointConfig::default();
         config.of_accepted.uni_streams_max = 0;
         assert_eq!(config.validate(), Ok(()));

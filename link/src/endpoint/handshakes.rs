@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_without_a_proved_address_have_one_small_share() {
+    async fn unproven_addresses_share_a_small_part() {
         let mut room = Room::new(16, 4);
         for _ in 0..2 {
             assert_eq!(room.at(Origin::Unproved, 0), Admission::Begin);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_of_who_has_most_makes_room_and_nothing_that_is_young() {
+    async fn the_greediests_oldest_handshake_makes_room() {
         let mut room = Room::new(8, 4);
         for number in 0..4 {
             assert_eq!(room.at(v4(1), number), Admission::Begin);

@@ -71,7 +71,7 @@ mod tests {
     use crate::identity::{ClusterKey, Role};
 
     #[test]
-    fn tokens_differ_by_key_role_host_address_and_purpose() {
+    fn tokens_differ_by_everything_that_matters() {
         let credentials = |key, role| ClusterKey::from_bytes([key; 32]).credentials(role);
         let place = |host, port| (host, SocketAddr::from(([0, 0, 0, 0], port)));
         let (worker, here) = (credentials(1, Role::Worker), place(b"here".as_slice(), 1));

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded_and_nothing_else_is() {
+    fn only_encoded_texts_are_decoded() {
         let bytes = [0x00, 0x7f, 0xa5, 0xff];
         assert_eq!(encode(&bytes), "007fa5ff");
         assert_eq!(decode::<4>("007FA5ff"), Some(bytes));

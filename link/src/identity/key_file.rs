@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_read_is_refused_with_the_cure() {
+    fn a_readable_key_file_is_refused() {
         let home = tempfile::tempdir().unwrap();
         own_file_in(home.path()).load().unwrap();
         let path = home.path().join("millstream/cluster.key");
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_a_key_or_the_own_file() {
+    fn the_environment_names_a_key_or_file() {
         let text = ClusterKey::from_bytes([3; 32]).to_text();
         let of = |key: &str| {
             let key = key.to_owned();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_key_acts_and_the_others_are_accepted() {
+    fn the_first_key_acts_the_others_accept() {
         let [one, two, three] = [1, 2, 3].map(|byte| ClusterKey::from_bytes([byte; 32]));
         let text = format!(
             "# from Monday on\n{}\n\n{}\n{}\n",
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_needs_a_key_to_act_with_and_has_a_limit() {
+    fn a_ring_needs_its_own_key() {
         let key = ClusterKey::from_bytes([1; 32]);
         let public = PublicKeys::from(&key).to_text();
         assert_eq!(KeyRing::from_text(""), Err(KeyTextError::UnknownForm));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_revoked_for_one_role_or_all() {
+    fn a_key_is_revoked_by_role() {
         let [leaked, new] = [[1; 32], [2; 32]].map(ClusterKey::from_bytes);
         let public = PublicKeys::from(&leaked).to_text();
         let (of_read, of_all) = (list(&format!("read {public}")), list(&public));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_role_is_found_again_by_its_names_and_place() {
+    fn every_role_is_found_by_name_and_place() {
         for (place, role) in Role::ALL.into_iter().enumerate() {
             assert_eq!(role.index(), place);
             assert_eq!(role.name().parse::<Role>(), Ok(role));

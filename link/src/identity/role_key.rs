@@ -116,7 +116,7 @@ mod tests {
     use crate::identity::ClusterKey;
 
     #[test]
-    fn a_role_key_with_a_swapped_role_or_secret_is_refused() {
+    fn a_tampered_role_key_is_refused() {
         let text = ClusterKey::from_bytes([1; 32]).role_key(Role::Read).to_text();
         assert!(RoleKey::from_text(&text.replace(":read:", ":worker:")).is_err());
         assert!(RoleKey::from_text(&text[..text.len() - 1]).is_err());

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_taken_beyond_the_limit_but_the_first() {
+    fn only_the_first_exceeds_the_limit() {
         let budget = Budget::new(100);
         let first = budget.try_take(150, true).unwrap();
         assert!(budget.try_take(1, false).is_none());
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_that_are_kept_share_the_limit_and_each_may_hold_one_element() {
+    fn buffers_share_the_limit_and_hold_one() {
         let budget = Budget::new(100);
         let (mut one, mut other) = (budget.kept(), budget.kept());
         let ahead = budget.charge(90);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_consumer_works_on_counts_and_leaves_room_for_one_that_fits_beside_it() {
+    fn the_consumers_element_leaves_room_for_another() {
         let budget = Budget::new(4096);
         let mut in_hand = budget.in_hand();
         in_hand.set(3);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_memory_goes_on_when_it_is_given_back() {
+    fn released_memory_wakes_its_waiters() {
         let budget = Budget::new(10);
         let held = budget.charge(10);
         let waiter = std::thread::spawn(move || {

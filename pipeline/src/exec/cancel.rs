@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hook_is_run_once_when_the_flag_is_raised_and_never_after_it_is_dropped() {
+    fn a_hook_runs_at_most_once() {
         let cancel = Cancel::new();
         let count = Arc::new(AtomicU32::new(0));
         let hook = |cancel: &Cancel| {

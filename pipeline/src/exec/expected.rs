@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_spec_says_need_not_be_found_out() {
+    fn a_specs_size_is_not_measured() {
         let spec = |dims| ElementSpec::single(TensorSpec::with_dims(Dtype::F32, dims)).unwrap();
         assert!(Expected::of(&spec(&[Some(100)])).bytes(&Budget::default()) >= 400);
         assert!(!Expected::of(&spec(&[None])).is_known());

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stuck_call_blocks_neither_the_other_threads_nor_the_shutdown() {
+    fn a_stuck_call_blocks_no_shutdown() {
         let pool = Pool::new(2).unwrap();
         let cancel = Cancel::new();
         let (release, stuck) = bounded::<()>(0);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_draws_the_same_on_every_worker_and_its_absence_does_not() {
+    fn a_seed_draws_the_same_on_every_worker() {
         assert_eq!(seeds(Some(7), 1, 0).draws(0), seeds(Some(7), 2, 0).draws(0));
         assert_ne!(seeds(None, 1, 0).draws(0), seeds(None, 2, 0).draws(0));
         assert_ne!(seeds(Some(7), 7, 0).draws(0), seeds(None, 7, 0).draws(0));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_draws_alike_in_epochs_and_passes_and_still_by_its_seed() {
+    fn fixed_draws_repeat_in_every_pass() {
         let fixed = |seed, task, epoch| seeds(seed, task, epoch).fixed_if(true);
         assert_eq!(fixed(Some(7), 1, 0).draws(0), fixed(Some(7), 1, 2).draws(3));
         assert_ne!(fixed(Some(7), 1, 0).draws(0), fixed(Some(8), 1, 0).draws(0));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_stay_below_their_bound_and_reach_every_value() {
+    fn draws_reach_every_value_below_their_bound() {
         let draws = seeds(Some(1), 0, 0).draws(0);
         let mut seen = [0u32; 7];
         for position in 0..7_000 {

@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_taken_for_a_buffer_is_bounded_whatever_is_asked_for() {
+    fn a_buffers_reservation_is_bounded() {
         let mut ahead = ReadAhead::new(
             "test",
             1 << 24,
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wanted_an_element_that_arrived_meanwhile_gets_no_other_beyond_the_budget() {
+    fn a_satisfied_wish_takes_no_further_element() {
         let shared = Shared {
             budget: Budget::new(1),
             ..shared()

@@ -152,7 +152,7 @@ mod tests {
     use crate::exec::error::ErrorKind;
 
     #[test]
-    fn operations_and_failures_are_kept_up_to_their_limits_and_all_are_counted() {
+    fn kept_failures_are_limited_and_all_counted() {
         let skipped = Skipped::default();
         let total = OPERATIONS_MAX + 7;
         for operation in 0..total {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threads_of_the_pool_and_the_one_that_writes_work_at_once() {
+    fn pool_and_writer_work_at_once() {
         let pool = Arc::new(Pool::new(2).unwrap());
         // None of the three gets on without the others.
         let meets = Arc::new(Barrier::new(3));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_is_written_where_the_pool_has_no_thread_left() {
+    fn a_stack_is_written_without_pool_threads() {
         let pool = Arc::new(Pool::new(1).unwrap());
         let (hold, held) = crossbeam_channel::bounded::<()>(0);
         assert!(pool.offer(Box::new(move || _ = held.recv())));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_panics_and_a_flag_that_is_raised_are_errors() {
+    fn panics_and_cancelled_rows_are_errors() {
         let pool = Arc::new(Pool::new(2).unwrap());
         let spread = Spread::of(stack(&[1, 254, 2], None), &pool, &Cancel::new());
         let error = spread.write_to(&mut [0; 9]).unwrap_err();

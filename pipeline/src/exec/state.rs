@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_that_can_be_passed_over_is_read_as_it_was_written() {
+    fn a_skippable_failure_survives_its_encoding() {
         for kind in [ErrorKind::Data, ErrorKind::NotFound, ErrorKind::UserFunction] {
             let failed = || ExecError::new(kind, "op", "broken");
             for error in [failed().of_element(), failed().of_element().at_position(7)] {

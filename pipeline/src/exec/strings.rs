@@ -185,7 +185,7 @@ mod tests {
         }
 
         #[test]
-        fn places_that_are_none_hold_nothing_and_end_nothing(
+        fn invalid_places_hold_and_end_nothing(
             begins in prop::collection::vec(any::<i32>(), 1..9),
             bytes in prop::collection::vec(any::<u8>(), 0..9),
         ) {

@@ -221,7 +221,7 @@ mod tests {
     use crate::graph::{Params, Window};
 
     #[test]
-    fn operations_stand_above_what_they_read_and_bodies_to_the_right() {
+    fn operations_stand_above_their_inputs() {
         let zipped = Dataset::zip([
             Dataset::range(0, 9, 1).shuffle(4, Some(7)),
             Dataset::counter(5, -1).take(3),
@@ -253,7 +253,7 @@ counter(start: 5, step: -1)
     }
 
     #[test]
-    fn columns_line_up_and_dot_escapes_what_it_quotes() {
+    fn columns_align_and_dot_escapes_quotes() {
         let graph = Dataset::files("a\"b\\*.tar").take(2).graph().unwrap();
         let drawing = graph.drawing_with(vec!["n"], &mut |path| vec![path[0].to_string()]);
         let text = drawing.to_string();

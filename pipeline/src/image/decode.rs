@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_pixels_are_refused_before_they_are_allocated() {
+    fn excess_pixels_are_refused_before_allocation() {
         // Start of image, then a frame header: 8 bits, 65500 x 65500, one component.
         let header = [
             0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0xff, 0xdc, 0xff, 0xdc, 1, 1, 0x11, 0,

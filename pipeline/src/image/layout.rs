@@ -53,7 +53,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_item_lands_in_the_plane_of_its_channel(
+        fn items_land_in_their_channels_plane(
             count in 1usize..40, channels in 1usize..6, item_bytes in prop::sample::select(vec![1usize, 2, 4, 8]),
         ) {
             let pixels: Vec<u8> = (0..count * channels * item_bytes).map(|byte| (byte % 251) as u8).collect();

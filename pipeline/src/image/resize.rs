@@ -208,7 +208,7 @@ mod tests {
         #![proptest_config(rounds(150))]
 
         #[test]
-        fn resized_pixels_are_weighted_means_of_those_in_the_area(
+        fn resized_pixels_are_weighted_means(
             (height, width, to_height, to_width) in (1u32..12, 1u32..12, 1u32..12, 1u32..12),
             (top, left) in (0u32..3, 0u32..3),
             channels in 1usize..5,

@@ -142,7 +142,7 @@ mod tests {
     const RANGE: &str = "range(start: 0, stop: 9, step: 1)";
 
     #[test]
-    fn operations_that_do_nothing_are_removed_wherever_they_stand() {
+    fn operations_without_effect_are_removed() {
         let nothing = |dataset: Dataset| {
             dataset
                 .take(u64::MAX)

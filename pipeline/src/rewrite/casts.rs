@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cast_moves_behind_what_chooses_and_no_further() {
+    fn a_cast_moves_after_choosing_operations_only() {
         let cast = |dataset: Dataset| dataset.cast("a", Dtype::F64);
         let chosen = order(|rows| cast(rows).take(5).skip(1).shard(2, 0).shuffle(3, Some(1)));
         assert_eq!(chosen, ["take", "skip", "shard", "shuffle", "compute"]);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn full_shuffles_stay_above_what_counts_or_ends_early() {
+    fn full_shuffles_stay_above_counting_operations() {
         for (dataset, name) in [
             (range().take(9), "take"),
             (range().enumerate(0), "enumerate"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn user_code_is_passed_only_where_splits_are_dealt() {
+    fn user_code_is_passed_only_with_splits() {
         let mapped = || {
             range()
                 .map("add", Params::encode(&1i64).unwrap())
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn shuffles_drawn_alike_permute_only_where_splits_are_dealt() {
+    fn repeated_shuffles_permute_only_with_splits() {
         let alike = || range().shuffle(9, Some(1)).drawn_alike();
         assert_eq!(executed(alike(), false), ["range", "shuffle"]);
         assert_eq!(executed(alike(), true), ["range", "shuffle!"]);

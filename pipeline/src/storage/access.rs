@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_everything_is_read_but_the_credentials_of_machines() {
+    fn by_default_only_credential_servers_are_refused() {
         let access = Access::default();
         for path in [
             "/etc/hosts",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_folders_confines_paths_links_and_patterns() {
+    fn a_list_of_folders_confines_everything() {
         let folder = tempfile::tempdir().unwrap();
         let (inside, outside) = (folder.path().join("data"), folder.path().join("secret"));
         std::fs::create_dir_all(inside.join("train")).unwrap();

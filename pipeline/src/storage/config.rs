@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_cannot_work_are_refused_with_their_reason() {
+    fn impossible_settings_are_refused() {
         let refused = |change: fn(&mut StorageConfig)| {
             let mut config = StorageConfig::default();
             change(&mut config);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_a_scheme_is_of_this_machine_however_odd() {
+    fn a_path_without_scheme_is_local() {
         for path in ["/a/b", "a/b*", "", "a:b", "./x://y", "1s://b", "://b", "a b://c"] {
             assert_eq!(Location::of(path), Ok(Location::Local(path.to_owned())));
         }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_a_scheme_names_a_store_and_an_object() {
+    fn a_scheme_names_a_store_and_object() {
         let found = remote("s3://bucket/a dir/*.tfrecord?x");
         assert_eq!((found.scheme, &*found.authority), (Scheme::S3, "bucket"));
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_store_can_be_asked_for_is_refused_with_its_reason() {
+    fn impossible_objects_are_refused_with_reasons() {
         for (path, reason) in [
             ("ftp://host/a", "no ftp:// files"),
             ("s3:///a", "names no bucket"),

@@ -293,7 +293,7 @@ fn operations_of_floats_are_those_of_numpy() {
 }
 
 #[test]
-fn integers_divide_as_floats_and_narrow_floats_compute_as_f32() {
+fn integers_divide_as_floats() {
     let of = |dtype: Dtype, expr: Expr| {
         let array = Array {
             dims: vec![],

@@ -29,7 +29,7 @@ fn expressions_choose_what_is_kept() {
 }
 
 #[test]
-fn several_results_are_computed_of_the_element_as_it_was() {
+fn several_results_see_the_original_element() {
     let pair = Dataset::zip_named([("a", Dataset::range(1, 4, 1)), ("b", Dataset::range(10, 13, 1))]);
     let swapped =
         pair.clone()

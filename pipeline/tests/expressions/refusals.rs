@@ -30,7 +30,7 @@ fn refused(expr: Expr) -> String {
 }
 
 #[test]
-fn what_cannot_be_computed_is_refused_when_the_dataset_is_analysed() {
+fn impossible_expressions_are_refused_by_analysis() {
     let cases = [
         (col("f") + col("i"), "`add` of f32 and i64", "cast one of them"),
         (col("g") + 1, "no component \"g\"", "{f: f32[2,3]"),
@@ -73,7 +73,7 @@ fn what_cannot_be_computed_is_refused_when_the_dataset_is_analysed() {
 }
 
 #[test]
-fn parameters_that_are_absurd_are_refused_when_the_graph_is_made() {
+fn absurd_parameters_are_refused_early() {
     let refused = |expr: Expr| sample().map_expr(expr).graph().unwrap_err().to_string();
     assert!(refused(col("f").slice([Span::ALL.by(0)])).contains("step of 0"));
     assert!(refused(col("f").reshape([-1, -1])).contains("one may be -1"));
@@ -96,7 +96,7 @@ fn parameters_that_are_absurd_are_refused_when_the_graph_is_made() {
 }
 
 #[test]
-fn what_an_element_makes_impossible_is_an_error_of_the_data() {
+fn impossible_elements_are_the_datas_fault() {
     let dataset = Dataset::range(0, 3, 1).map_expr(lit(6).floor_div(col("") - 1));
     let mut executor = Executor::open(&dataset.graph().unwrap(), context()).unwrap();
     assert_eq!(executor.next().unwrap().unwrap().value[0].as_i64(), Some(-6));
@@ -110,7 +110,7 @@ fn what_an_element_makes_impossible_is_an_error_of_the_data() {
 }
 
 #[test]
-fn results_beyond_the_limit_are_refused_before_they_are_allocated() {
+fn oversized_results_are_refused_before_allocation() {
     let huge = lit(0).broadcast_to([1 << 40]);
     let dataset = Dataset::range(0, 1, 1).map_expr(huge + col(""));
     let mut executor = Executor::open(&dataset.graph().unwrap(), context()).unwrap();
@@ -120,7 +120,7 @@ fn results_beyond_the_limit_are_refused_before_they_are_allocated() {
 
 #[cfg(feature = "text")]
 #[test]
-fn a_pattern_that_is_none_is_refused_when_the_dataset_is_opened() {
+fn an_invalid_pattern_is_refused_at_opening() {
     let dataset = sample().map_expr(col("s").regex_full_match("(")).graph().unwrap();
     let message = Executor::open(&dataset, context()).err().unwrap().to_string();
     assert!(message.contains("pattern is refused"), "{message}");

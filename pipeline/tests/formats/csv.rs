@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(rounds(40))]
 
     #[test]
-    fn rows_are_read_as_they_were_written_from_every_position_on(
+    fn csv_rows_are_read_from_every_position(
         contents in prop::collection::vec(any_rows(), 1..3),
         end in prop::sample::select(vec!["\n", "\r\n"]),
         header: bool,
@@ -124,7 +124,7 @@ fn a_broken_row_is_named_or_left_out() {
 }
 
 #[test]
-fn fields_are_chosen_by_index_and_missing_values_have_a_text() {
+fn fields_are_chosen_by_index() {
     let directory = files(&["9;NA;1\n8;2.5;7;more\n"]);
     let csv = Csv {
         delimiter: b';',
@@ -145,7 +145,7 @@ fn fields_are_chosen_by_index_and_missing_values_have_a_text() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_and_a_header_without_the_column_are_errors() {
+fn unclosed_quotes_and_missing_columns_are_errors() {
     let directory = files(&["1,2,\"abc\n"]);
     let (_, message) = failure(all(directory.path()).csv(Csv::new(columns())));
     assert!(message.contains("a quote is not closed"), "{message}");
@@ -158,7 +158,7 @@ fn a_quote_that_is_not_closed_and_a_header_without_the_column_are_errors() {
 }
 
 #[test]
-fn absurd_parameters_are_refused_when_the_dataset_is_made() {
+fn absurd_csv_parameters_are_refused() {
     let refused = |csv: Csv| {
         let dataset = millstream_pipeline::graph::Dataset::files("*").csv(csv);
         dataset.graph().unwrap_err().to_string()

@@ -25,7 +25,7 @@ fn element(root: &Path, path: &str, label: i64, content: &str) -> Vec<Flat> {
 }
 
 #[test]
-fn files_have_the_numbers_of_their_classes_in_sorted_order() {
+fn files_have_their_classes_numbers() {
     let directory = tempfile::tempdir().unwrap();
     // What would be a pattern in a name is none.
     let root = directory.path().join("set [1]");
@@ -59,7 +59,7 @@ fn files_have_the_numbers_of_their_classes_in_sorted_order() {
 }
 
 #[test]
-fn a_file_of_a_class_that_is_not_named_is_an_error_or_left_out() {
+fn an_unnamed_classs_file_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &[("a/1.png", "1"), ("b/2.png", "2")]);
     let folder = ImageFolder {

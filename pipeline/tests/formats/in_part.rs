@@ -99,7 +99,7 @@ proptest! {
     #![proptest_config(rounds(100))]
 
     #[test]
-    fn row_groups_of_parts_are_the_rows_of_the_file(
+    fn row_groups_are_the_files_rows(
         rows in any_rows(),
         in_group in 1usize..4,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn columns_that_nobody_looks_at_change_nothing_whether_they_are_read_or_not(
+    fn unread_columns_change_nothing(
         rows in any_rows(),
         in_group in 1usize..4,
         has_statistics: bool,
@@ -170,7 +170,7 @@ proptest! {
 }
 
 #[test]
-fn a_column_is_left_unread_only_where_no_null_in_it_can_be_an_error() {
+fn columns_with_possible_errors_are_read() {
     let row = |id| Row {
         id,
         text: Some("t".to_owned()),

@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(rounds(40))]
 
     #[test]
-    fn documents_are_read_as_they_were_written_from_every_position_on(
+    fn json_lines_are_read_from_every_position(
         contents in prop::collection::vec(any_documents(), 1..3),
     ) {
         let bytes: Vec<String> = contents.iter().map(|documents| documents.iter().map(line).collect()).collect();

@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(rounds(40))]
 
     #[test]
-    fn samples_are_read_as_they_were_written_from_every_position_on(first in any_samples(), second in any_samples()) {
+    fn mds_samples_are_read_from_every_position(first in any_samples(), second in any_samples()) {
         let directory = files(&[written(&first), compressed(&written(&second))]);
         let graph = all(directory.path()).mds(Mds::new(Columns::all())).graph().unwrap();
         let expected: Vec<_> = first.iter().chain(&second).map(element).collect();
@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn every_encoding_has_its_type_and_what_would_run_code_is_refused() {
+fn encodings_have_types_and_never_run_code() {
     let columns = [
         ("a", "ndarray", None),
         ("b", "ndarray:uint8:2,3", Some(6)),
@@ -177,7 +177,7 @@ fn every_encoding_has_its_type_and_what_would_run_code_is_refused() {
 }
 
 #[test]
-fn a_shard_that_is_cut_off_is_an_error_that_says_so() {
+fn a_truncated_shard_is_an_error() {
     let whole = written(&[(vec![1], 2, vec![], 3.0, String::new())]);
     let directory = files(&[&whole[..], &whole[..whole.len() - 1]]);
     let (before, message) = failure(all(directory.path()).mds(Mds::new(Columns::all())));

@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(rounds(40))]
 
     #[test]
-    fn rows_and_whole_arrays_are_read_as_they_were_written_from_every_position_on(
+    fn npy_rows_are_read_from_every_position(
         values in prop::collection::vec(any::<[i32; 3]>(), 0..6),
         big: bool,
     ) {
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn arrays_of_an_archive_are_read_side_by_side_from_every_position_on(
+    fn npz_arrays_are_read_side_by_side(
         values in prop::collection::vec(any::<(i32, [i32; 2])>(), 0..6),
         compressed: bool,
     ) {
@@ -122,7 +122,7 @@ proptest! {
 }
 
 #[test]
-fn texts_and_byte_strings_lose_what_fills_them_up() {
+fn texts_lose_their_padding() {
     let text = |text: &str| vec![(Dtype::String, vec![], vec![text.as_bytes().to_vec()])];
     let directory = files(&[array("<U2", &[2], &numbers(&[97, 0, 0xe9, 98], false))]);
     assert_eq!(
@@ -138,7 +138,7 @@ fn texts_and_byte_strings_lose_what_fills_them_up() {
 }
 
 #[test]
-fn files_that_differ_from_the_first_or_are_cut_off_are_errors_that_say_so() {
+fn unlike_and_truncated_arrays_are_errors() {
     let first = array("<i4", &[1, 2], &numbers(&[1, 2], false));
     let other = array("<f4", &[1, 2], &[0; 8]);
     let cut = &first[..first.len() - 1];
@@ -160,13 +160,13 @@ fn files_that_differ_from_the_first_or_are_cut_off_are_errors_that_say_so() {
 }
 
 #[test]
-fn an_array_larger_than_its_file_takes_no_memory() {
+fn an_overlong_array_allocates_nothing() {
     let directory = files(&[array("<i4", &[1], &[0; 4]), array("<i4", &[1 << 60], &[0; 4])]);
     assert!(failure(all(directory.path()).npy(rows())).1.contains("cut off"));
 }
 
 #[test]
-fn what_files_hold_is_looked_up_once_and_travels_with_the_graph() {
+fn specs_of_files_travel_with_the_graph() {
     let directory = files(&[array("<i4", &[1, 2], &numbers(&[1, 2], false))]);
     let body = all(directory.path()).interleave(1, 1, |file| file.npy(rows()));
     for dataset in [all(directory.path()).shuffle(2, Some(1)).npy(rows()), body] {

@@ -67,7 +67,7 @@ proptest! {
     #![proptest_config(rounds(20))]
 
     #[test]
-    fn rows_are_read_as_they_were_written_from_every_position_on(rows in any_rows()) {
+    fn sqlite_rows_are_read_from_every_position(rows in any_rows()) {
         let directory = database(&rows);
         let expected: Vec<_> = rows.iter().map(element).collect();
         prop_assert_eq!(elements(&read(&directory, everything()).graph().unwrap()), expected);
@@ -86,7 +86,7 @@ proptest! {
 }
 
 #[test]
-fn a_value_of_another_type_is_named_or_left_out() {
+fn a_mistyped_value_is_named_or_omitted() {
     let directory = database(&[
         (1, None, "a".to_owned(), vec![]),
         (300, None, "b".to_owned(), vec![]),
@@ -116,7 +116,7 @@ fn a_value_of_another_type_is_named_or_left_out() {
 }
 
 #[test]
-fn queries_that_are_none_or_change_something_are_the_callers_fault() {
+fn bad_queries_are_the_callers_fault() {
     let directory = database(&[(1, None, String::new(), vec![])]);
     let refused = |query: &str| {
         let sqlite = Sqlite::new(query, [SqlColumn::required("n", Dtype::I64)]);
@@ -137,7 +137,7 @@ fn queries_that_are_none_or_change_something_are_the_callers_fault() {
 }
 
 #[test]
-fn a_reader_that_is_dropped_ends_a_query_without_end() {
+fn dropping_a_reader_ends_an_endless_query() {
     let directory = database(&[]);
     let endless = "with recursive c(n) as (select 1 union all select n + 1 from c) select n from c";
     let sqlite = Sqlite::new(endless, [SqlColumn::required("n", Dtype::I64)]);
@@ -146,7 +146,7 @@ fn a_reader_that_is_dropped_ends_a_query_without_end() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_an_error_of_the_data() {
+fn a_non_database_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("a.db"), "no database".repeat(100)).unwrap();
     let (_, message) = failure(read(&directory, everything()));

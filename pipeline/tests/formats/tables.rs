@@ -250,7 +250,7 @@ proptest! {
     #![proptest_config(rounds(40))]
 
     #[test]
-    fn rows_are_read_as_they_were_written_from_every_position_on(
+    fn table_rows_are_read_from_every_position(
         rows in any_rows(),
         at_once in 1usize..4,
         written in any_written(),
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn batches_of_rows_are_ragged_where_rows_are_lists(
+    fn lists_become_ragged_batches(
         rows in any_rows(),
         at_once in 1usize..4,
         size in 1usize..5,
@@ -309,7 +309,7 @@ proptest! {
 }
 
 #[test]
-fn nulls_are_refused_skipped_or_nothing_of_their_type() {
+fn nulls_are_refused_skipped_or_empty() {
     let mut rows: Vec<Row> = (0..3)
         .map(|id| Row {
             id: Some(id),
@@ -353,7 +353,7 @@ fn nulls_are_refused_skipped_or_nothing_of_their_type() {
 }
 
 #[test]
-fn a_missing_column_and_a_file_of_other_columns_are_errors_that_say_so() {
+fn missing_and_differing_columns_are_errors() {
     let written = Written::Parquet(Compression::UNCOMPRESSED);
     let row = Row {
         id: Some(1),
@@ -403,7 +403,7 @@ fn a_missing_column_and_a_file_of_other_columns_are_errors_that_say_so() {
 }
 
 #[test]
-fn a_schema_deeper_than_any_is_refused_before_its_decoder_has_seen_it() {
+fn an_overdeep_schema_is_refused_before_decoding() {
     // Groups of one group each: enough of them for any stack.
     const GROUPS: u32 = 1 << 18;
     let mut metadata = vec![0x15, 2, 0x19, 0xfc];
@@ -435,7 +435,7 @@ fn a_schema_deeper_than_any_is_refused_before_its_decoder_has_seen_it() {
 }
 
 #[test]
-fn a_large_page_that_says_it_has_grown_a_thousandfold_is_refused_and_a_small_one_is_read() {
+fn an_inflated_large_page_is_refused() {
     const ROWS: usize = 3 << 20;
     let written = |rows_of_a_page: usize| {
         let zeros = Arc::new(arrow_array::Int64Array::from(vec![0; ROWS])) as ArrayRef;

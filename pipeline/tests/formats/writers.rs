@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn a_writer_that_is_dropped_leaves_nothing_and_what_was_there() {
+fn a_dropped_writer_leaves_the_old_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("records");
     std::fs::write(&path, "before").unwrap();
@@ -78,7 +78,7 @@ fn a_writer_that_is_dropped_leaves_nothing_and_what_was_there() {
 }
 
 #[test]
-fn samples_that_could_not_be_read_as_they_are_written_are_refused() {
+fn unreadable_samples_are_not_written() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = WebDatasetWriter::create(directory.path().join("shard.tar")).unwrap();
     writer.write("a", &[("txt", b"1")]).unwrap();

@@ -50,7 +50,7 @@ fn until_kept(directory: &Path, files: usize) {
 }
 
 #[test]
-fn what_was_read_is_read_again_without_the_server_sending_it() {
+fn cached_bytes_are_not_sent_again() {
     let directory = tempfile::tempdir().unwrap();
     let content = noise(SIZE, 11);
     let server = Server::right(content.clone(), "\"mark\"");
@@ -86,7 +86,7 @@ fn what_changed_is_read_again() {
 }
 
 #[test]
-fn what_was_damaged_on_the_disk_is_fetched_again() {
+fn damaged_cache_files_are_fetched_again() {
     let directory = tempfile::tempdir().unwrap();
     let content = noise(SIZE, 12);
     let server = Server::right(content.clone(), "\"mark\"");
@@ -153,7 +153,7 @@ fn readers_that_share_a_cache_disturb_nobody() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_is_refused_at_once() {
+fn an_unusable_cache_directory_is_refused() {
     let refused = Storage::new(StorageConfig {
         cache: Some(CacheConfig {
             directory: PathBuf::from("/dev/null/cache"),
@@ -166,7 +166,7 @@ fn a_directory_that_cannot_be_used_is_refused_at_once() {
 }
 
 #[test]
-fn a_cache_whose_directory_goes_away_harms_no_reader() {
+fn a_vanished_cache_directory_harms_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let content = noise(SIZE, 14);
     let server = Server::right(content.clone(), "\"mark\"");

@@ -99,7 +99,7 @@ fn what_passes_is_not_noticed() {
 }
 
 #[test]
-fn what_does_not_pass_names_the_object_the_range_and_the_cause() {
+fn lasting_failures_name_object_range_and_cause() {
     for (wrong, causes) in [
         (
             short as fn(&Request) -> Reply,
@@ -131,7 +131,7 @@ fn what_does_not_pass_names_the_object_the_range_and_the_cause() {
 }
 
 #[test]
-fn a_server_that_is_silent_from_the_first_does_not_hold_anybody_for_ever() {
+fn a_silent_server_is_given_up() {
     let server = Server::start(|_, _| Reply::Silence(206, Vec::new(), 10, Vec::new()));
     let refused = read(
         &Storage::new(impatient("http://none")).unwrap(),
@@ -149,7 +149,7 @@ fn a_server_that_is_silent_from_the_first_does_not_hold_anybody_for_ever() {
 }
 
 #[test]
-fn who_waits_for_a_silent_server_is_woken_by_the_end_of_the_task() {
+fn a_tasks_end_wakes_waiting_readers() {
     let (told, asked) = mpsc::channel();
     let server = Server::start(move |request, before| match before {
         0 => right(request),
@@ -172,7 +172,7 @@ fn who_waits_for_a_silent_server_is_woken_by_the_end_of_the_task() {
 }
 
 #[test]
-fn an_object_that_changes_while_it_is_read_is_an_error() {
+fn a_changing_object_is_an_error() {
     for has_marks in [true, false] {
         let server = Server::start(move |request, before| {
             let changed = noise(SIZE, 10);
@@ -261,7 +261,7 @@ fn who_is_to_blame_is_told() {
 }
 
 #[test]
-fn a_pipeline_whose_storage_fails_says_which_bytes_of_which_file_and_that_the_data_is_not_to_blame() {
+fn failing_storage_names_file_and_bytes() {
     let server = Server::start(move |request, before| {
         let text = b"line\n".repeat(30_000);
         match before {
@@ -291,7 +291,7 @@ fn a_pipeline_whose_storage_fails_says_which_bytes_of_which_file_and_that_the_da
 }
 
 #[test]
-fn storage_that_comes_back_is_tried_again_and_nothing_of_a_file_is_lost_or_comes_twice() {
+fn recovered_storage_loses_and_repeats_nothing() {
     let text: Vec<u8> = (0..30_000u32)
         .flat_map(|line| format!("{line}\n").into_bytes())
         .collect();

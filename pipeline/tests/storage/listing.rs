@@ -72,7 +72,7 @@ fn patterns_match_objects_as_they_match_files() {
 }
 
 #[test]
-fn a_listing_of_many_pages_is_whole_and_sorted() {
+fn a_long_listing_is_whole_and_sorted() {
     let s3 = S3::start();
     for number in 0..2345 {
         s3.put(&format!("many/{number:05}.txt"), b"");
@@ -93,7 +93,7 @@ fn a_listing_of_many_pages_is_whole_and_sorted() {
 }
 
 #[test]
-fn an_iteration_over_a_store_is_planned_with_its_objects() {
+fn an_iteration_over_a_store_is_planned() {
     let s3 = S3::start();
     for key in KEYS {
         s3.put(key, b"");
@@ -111,7 +111,7 @@ fn an_iteration_over_a_store_is_planned_with_its_objects() {
 }
 
 #[test]
-fn what_cannot_be_listed_is_refused_with_its_reason() {
+fn unlistable_patterns_are_refused_with_reasons() {
     let s3 = S3::start();
     let storage = storage(&s3.endpoint());
     for (pattern, kind, reason) in [

@@ -39,7 +39,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 #[test]
-fn whoever_reads_here_and_there_reads_what_is_there() {
+fn random_access_reads_the_right_bytes() {
     let s3 = S3::start();
     let content = noise(SIZE, 1);
     s3.put("noise", &content);
@@ -77,7 +77,7 @@ fn whoever_reads_here_and_there_reads_what_is_there() {
 }
 
 #[test]
-fn clones_read_the_same_file_each_at_its_pace() {
+fn clones_read_at_their_own_pace() {
     let s3 = S3::start();
     let content = noise(SIZE, 2);
     s3.put("noise", &content);
@@ -98,7 +98,7 @@ fn clones_read_the_same_file_each_at_its_pace() {
 }
 
 #[test]
-fn empty_objects_odd_names_and_files_of_whole_blocks_are_read() {
+fn empty_and_oddly_named_objects_are_read() {
     let s3 = S3::start();
     for (name, size) in [
         ("empty", 0),
@@ -114,7 +114,7 @@ fn empty_objects_odd_names_and_files_of_whole_blocks_are_read() {
 }
 
 #[test]
-fn a_dataset_yields_from_a_store_what_it_yields_from_a_disk() {
+fn stores_and_disks_yield_the_same() {
     let s3 = S3::start();
     for file in 0..3_u8 {
         let lines: Vec<String> = (0..2000).map(|line| format!("{file} {line}")).collect();
@@ -158,7 +158,7 @@ fn elements(storage: &Storage, dataset: Dataset) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_file_that_is_read_straight_on_is_asked_for_ahead_and_one_that_is_not_is_not() {
+fn only_sequential_files_are_read_ahead() {
     let content = noise(64 * 65_536, 4);
     let server = Server::right(content.clone(), "\"mark\"");
     let storage = storage("http://none");
@@ -184,7 +184,7 @@ fn a_file_that_is_read_straight_on_is_asked_for_ahead_and_one_that_is_not_is_not
 }
 
 #[test]
-fn what_open_files_hold_together_is_bounded_and_none_stands_still() {
+fn open_files_share_bounded_memory() {
     let content = noise(20 * 65_536, 5);
     let server = Server::right(content.clone(), "\"mark\"");
     let tight = StorageConfig {
@@ -206,7 +206,7 @@ fn what_open_files_hold_together_is_bounded_and_none_stands_still() {
 }
 
 #[test]
-fn a_server_that_answers_no_ranges_is_read_all_the_same() {
+fn a_server_without_ranges_is_read_whole() {
     let content = noise(200_000, 6);
     let (served, method) = (content.clone(), Arc::new(()));
     let server = Server::start(move |_, _| {
@@ -232,7 +232,7 @@ fn a_server_that_answers_no_ranges_is_read_all_the_same() {
 }
 
 #[test]
-fn a_redirection_is_followed_and_a_query_is_passed_on_and_not_shown() {
+fn redirections_are_followed_and_queries_hidden() {
     let content = noise(100_000, 7);
     let served = content.clone();
     let server = Server::start(move |request, _| {
@@ -291,7 +291,7 @@ fn redirects_lead_only_to_what_may_be_read() {
 }
 
 #[test]
-fn the_thread_of_storage_ends_with_its_last_user() {
+fn the_storage_thread_ends_with_its_user() {
     let server = Server::right(noise(1000, 8), "\"mark\"");
     let storage = storage("http://none");
     let object = storage.open(&server.url("file")).unwrap();

@@ -93,7 +93,7 @@ def test_keras_fits_under_a_mirrored_strategy(processes: ms.LocalService) -> Non
 
 
 @pytest.mark.parametrize("way", ["dataset", "function"])
-def test_processes_of_a_multi_worker_strategy_share_a_job(way: str, processes: ms.LocalService) -> None:
+def test_strategy_processes_share_a_job(way: str, processes: ms.LocalService) -> None:
     needs("tensorflow")
     cluster = {"worker": free_addresses(2)}
     configs = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in range(2)]

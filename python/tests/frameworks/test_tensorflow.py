@@ -28,7 +28,7 @@ def told(dataset: Any) -> list[Any]:
     return sorted(str(tf.nest.map_structure(lambda part: np.asarray(part.numpy()).tolist(), element)) for element in dataset)
 
 
-def test_every_worker_computes_all_of_a_dataset_or_a_share(service: ms.LocalService) -> None:
+def test_every_worker_computes_everything_or_a_share(service: ms.LocalService) -> None:
     dataset = tf.data.Dataset.range(40).map(lambda x: {"x": x, "square": x * x}).filter(lambda row: row["x"] % 2 == 0)
     everything = dataset.apply(ms.tf.distribute("parallel_epochs", service))
     assert everything.element_spec == dataset.element_spec and isinstance(everything, tf.data.Dataset)
@@ -60,7 +60,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_divided_dataset_is_read_once_whatever_its_source(name: str, service: ms.LocalService, tmp_path: Path) -> None:
+def test_a_divided_dataset_is_read_once(name: str, service: ms.LocalService, tmp_path: Path) -> None:
     dataset = SOURCES[name](tmp_path)
     shared = dataset.apply(ms.tf.distribute("distributed_epoch", service))
     assert shared.element_spec == dataset.element_spec
@@ -101,7 +101,7 @@ def test_a_named_job_is_shared_by_its_readers(service: ms.LocalService) -> None:
     assert sorted(seen) == list(range(50))
 
 
-def test_what_has_no_end_is_said_to_have_none_and_is_not_divided(service: ms.LocalService) -> None:
+def test_an_endless_dataset_is_not_divided(service: ms.LocalService) -> None:
     endless = tf.data.Dataset.range(3).repeat()
     distributed = endless.apply(ms.tf.distribute("parallel_epochs", service))
     assert distributed.cardinality() == tf.data.INFINITE_CARDINALITY
@@ -129,7 +129,7 @@ def test_counts_and_options_are_those_that_upstream_gives(service: ms.LocalServi
     assert list(nothing) == []
 
 
-def test_graphs_that_call_python_are_refused_with_the_cure(service: ms.LocalService) -> None:
+def test_graphs_that_call_python_are_refused(service: ms.LocalService) -> None:
     calling = tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y + 1, [x], tf.int64))
     with pytest.raises(ms.errors.InvalidArgumentError, match=r"EagerPyFunc.*ms\.distribute"):
         calling.apply(ms.tf.distribute("parallel_epochs", service))
@@ -168,7 +168,7 @@ FAILURES: dict[str, tuple[Any, Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_what_tensorflow_raises_on_a_worker_keeps_its_code(name: str, service: ms.LocalService) -> None:
+def test_tensorflows_errors_keep_their_code(name: str, service: ms.LocalService) -> None:
     kind, failing, said = FAILURES[name]
     dataset = tf.data.Dataset.range(3).map(failing)
     with pytest.raises(kind):
@@ -179,7 +179,7 @@ def test_what_tensorflow_raises_on_a_worker_keeps_its_code(name: str, service: m
         list(distributed)
 
 
-def test_a_truncated_file_is_a_loss_of_data_behind_what_was_read(service: ms.LocalService, tmp_path: Path) -> None:
+def test_a_truncated_file_loses_only_its_rest(service: ms.LocalService, tmp_path: Path) -> None:
     path = tmp_path / "records"
     with tf.io.TFRecordWriter(str(path)) as writer:
         for _ in range(3):
@@ -192,7 +192,7 @@ def test_a_truncated_file_is_a_loss_of_data_behind_what_was_read(service: ms.Loc
     assert seen and set(seen) == {b"a record"}
 
 
-def test_an_error_reaches_functions_of_tensorflow_and_iterations_beside_it_go_on(service: ms.LocalService) -> None:
+def test_errors_reach_tensorflow_and_spare_others(service: ms.LocalService) -> None:
     failing = tf.data.Dataset.from_tensor_slices(["/nowhere"]).map(tf.io.read_file)
     failing = failing.apply(ms.tf.distribute("parallel_epochs", service))
     fine = tf.data.Dataset.range(100).apply(ms.tf.distribute("distributed_epoch", service))
@@ -212,7 +212,7 @@ def test_an_error_reaches_functions_of_tensorflow_and_iterations_beside_it_go_on
     assert int(count(fine)) == 100
 
 
-def test_errors_of_the_service_have_the_codes_of_their_names() -> None:
+def test_service_errors_have_their_codes() -> None:
     from millstream._tf_failure import code_of
 
     for name, code in (

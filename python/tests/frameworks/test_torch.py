@@ -58,7 +58,7 @@ def test_tensors_of_every_type_arrive_as_they_are(dtype: str, count: int, proces
         assert np.array_equal(tensor.to(torch.complex128).numpy(), value.astype(np.complex128))
 
 
-def test_tensors_are_private_writable_memory_that_lives_as_long_as_they_do(processes: ms.LocalService) -> None:
+def test_tensors_own_private_writable_memory(processes: ms.LocalService) -> None:
     value = {"a": np.arange(LARGE, dtype=np.float32), "b": np.ones(3), "text": "späť"}
     dataset = Dataset.from_tensors(value).repeat(40).apply(distribute("parallel_epochs", processes))
     kept = list(dataset.with_output("torch"))
@@ -76,7 +76,7 @@ def test_scalars_and_empty_tensors_keep_their_shapes() -> None:
         assert tuple(tensor.shape) == np.shape(value) and tensor.tolist() == np.asarray(value).tolist()
 
 
-def test_what_torch_does_not_know_is_refused_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_dtypes_are_refused_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = Dataset.from_tensors(np.ones(3)).repeat(2).with_output("torch")
     from millstream import _output
 
@@ -270,7 +270,7 @@ def test_functions_that_workers_have_are_named(tmp_path: Any, monkeypatch: pytes
             list(ms.distribute("of_the_workers:missing", service, element_spec=spec))
 
 
-def test_the_trainer_of_hugging_face_is_given_the_loader(processes: ms.LocalService, tmp_path: Any) -> None:
+def test_the_hugging_face_trainer_takes_the_loader(processes: ms.LocalService, tmp_path: Any) -> None:
     transformers = pytest.importorskip("transformers")
 
     class Line(torch.nn.Module):
@@ -318,7 +318,7 @@ class Sharded(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
-def test_an_iterable_that_each_process_reads_a_part_of_is_read_once(num_workers: int) -> None:
+def test_a_self_dividing_iterable_is_read_once(num_workers: int) -> None:
     theirs = torch.utils.data.DataLoader(Sharded(), batch_size=2, num_workers=num_workers)
     with ms.wrap(theirs) as ours:
         assert sorted(int(x) for batch in ours for x in batch) == list(range(8))
@@ -341,14 +341,14 @@ def _begin(worker: int) -> None:
     torch.utils.data.get_worker_info().dataset.begun = worker
 
 
-def test_the_processes_of_a_loader_are_numbered_and_have_the_dataset() -> None:
+def test_loader_processes_are_numbered() -> None:
     with ms.DataLoader(Told(), batch_size=2, num_workers=3, worker_init_fn=_begin) as loader:
         for batch in loader:
             assert set(batch["of"].tolist()) == {3} and set(batch["id"].tolist()) <= {0, 1, 2}
             assert batch["begun"].tolist() == batch["id"].tolist()
 
 
-def test_samplers_and_batches_of_a_data_loader_are_kept_or_refused() -> None:
+def test_samplers_are_kept_or_refused() -> None:
     data = torch.utils.data.TensorDataset(torch.arange(10))
     batches = torch.utils.data.DataLoader(data, batch_sampler=[[0, 1, 2], [5, 6]])
     assert [batch[0].tolist() for batch in ms.wrap(batches)] == [[0, 1, 2], [5, 6]]
@@ -363,7 +363,7 @@ def test_samplers_and_batches_of_a_data_loader_are_kept_or_refused() -> None:
     assert [type(batch) for batch in ms.wrap(torch.utils.data.DataLoader(data))][:1] == [list]
 
 
-def test_text_of_a_batch_is_a_list_as_tokenizers_take_it() -> None:
+def test_a_batchs_text_is_a_list() -> None:
     texts = [{"text": f"word {index}", "raw": bytes([index])} for index in range(3)]
     (batch,) = ms.DataLoader(texts, batch_size=3)
     assert batch == {"text": ["word 0", "word 1", "word 2"], "raw": [b"\0", b"\1", b"\2"]}

@@ -25,7 +25,7 @@ def loader() -> ms.DataLoader:
     return ms.DataLoader(Numbers(), 4, shuffle=True, seed=3, output="torch", dp_rank=0, dp_size=1)
 
 
-def test_lightning_goes_on_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+def test_lightning_resumes_within_an_epoch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     lightning = pytest.importorskip("lightning")
     callbacks = pytest.importorskip("lightning.pytorch.callbacks")

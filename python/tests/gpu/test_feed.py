@@ -102,7 +102,7 @@ def test_copies_run_beside_what_is_computed(processes: ms.LocalService) -> None:
     assert overlapping >= len(held) // 2
 
 
-def test_a_tensor_that_is_freed_early_is_not_written_over(processes: ms.LocalService) -> None:
+def test_an_early_freed_tensor_is_not_overwritten(processes: ms.LocalService) -> None:
     matrix = torch.randn(4096, 4096, device="cuda")
     sums: list[Any] = []
     order: list[int] = []

@@ -63,7 +63,7 @@ mod tests {
     use super::bytes_text;
 
     #[test]
-    fn bytes_are_told_in_the_unit_that_suits_them() {
+    fn bytes_are_shown_in_fitting_units() {
         let told = [0, 999, 1000, 1_500_000, u64::MAX].map(bytes_text);
         assert_eq!(told, ["0 B", "999 B", "1.0 kB", "1.5 MB", "18446744.1 TB"]);
     }

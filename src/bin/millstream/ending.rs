@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_ends_is_handed_over_and_work_that_is_told_to_end_is_left_behind() {
+    fn finished_work_is_handed_over() {
         let (tell, heard) = channel();
         let ending = Ending { heard };
         let brake = Brake::default();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brake_ends_what_was_named_last_also_behind_the_pull() {
+    fn a_brake_ends_the_last_named_wait() {
         let brake = Brake::default();
         let (ended, ends) = channel();
         let end = |name| {

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_told_of_once_a_transport_and_reason() {
+    fn links_are_reported_once_per_transport() {
         let link = |transport, not_better: Option<&str>| LinkReport {
             transport,
             not_better: not_better.map(Into::into),

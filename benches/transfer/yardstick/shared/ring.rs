@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_slot_is_written_again_while_it_can_be_read() {
+    fn no_readable_slot_is_written_again() {
         for element_bytes in [16, 64, 1 << 10, 1 << 20, 1 << 30] {
             let plan = Plan::new(element_bytes);
             assert!(

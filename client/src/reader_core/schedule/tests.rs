@@ -301,7 +301,7 @@ proptest! {
 
 /// C9: what would put a consumer out of step is an error, not a guess.
 #[test]
-fn a_start_in_the_past_and_a_verdict_beyond_what_is_here_are_refused() {
+fn past_starts_and_future_verdicts_are_refused() {
     let mut schedule = Schedule::default();
     schedule.add(TaskId(1), Some(0)).unwrap();
     assert_eq!(schedule.turn(), None, "there may be others");

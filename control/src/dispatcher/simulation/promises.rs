@@ -10,7 +10,7 @@ proptest! {
 
     /// C5.6, C6.1 to C6.5, C10.1 to C10.5, C3.3, C1.5, C1.6.
     #[test]
-    fn every_split_is_delivered_once_or_reported_lost_and_every_iteration_ends(
+    fn every_split_is_delivered_once_or_reported_lost(
         splits in 0_u64..40,
         repetitions in 1_u64..3,
         ops in prop::collection::vec((0_u8..33, any::<u64>()), 0..160),
@@ -25,7 +25,7 @@ proptest! {
 
     /// C5.6, C10.2: nobody dies, nobody is cut off; who leaves says so before.
     #[test]
-    fn while_processes_live_every_split_is_delivered_exactly_once(
+    fn without_deaths_every_split_is_delivered_exactly_once(
         splits in 0_u64..60,
         ops in prop::collection::vec((8_u8..33, any::<u64>()), 0..120),
         workers in 1_usize..4,

@@ -183,7 +183,7 @@ mod tests {
     proptest! {
         /// Oracle: a plain set of leases.
         #[test]
-        fn it_holds_exactly_what_was_put_in_and_not_taken(
+        fn it_holds_what_was_inserted_and_not_removed(
             ops in prop::collection::vec((0_u8..4, 0_u64..3000, 1_u64..1500), 1..40)
         ) {
             let mut holding = Holding::default();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_stored_in_a_fraction_of_a_byte_a_split_however_scattered() {
+    fn scattered_splits_take_a_fraction_of_a_byte() {
         const SPLITS: u64 = 1 << 20;
         let mut holding = Holding::default();
         holding.insert(run(0, SPLITS));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_begin_with_one_and_double_up_to_the_limit() {
+    fn batches_double_from_one_to_the_limit() {
         let mut holding = Holding::default();
         let batches: Vec<u32> = (0..6).map(|_| holding.next_batch(10)).collect();
         assert_eq!(batches, [1, 2, 4, 8, 10, 10]);

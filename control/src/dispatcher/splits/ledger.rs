@@ -364,7 +364,7 @@ mod tests {
 
     /// C5.4
     #[test]
-    fn an_earlier_repetition_is_over_and_a_later_one_ends_the_current() {
+    fn a_later_repetition_ends_the_earlier_ones() {
         let mut ledger = ledger(10);
         assert_eq!(dealt(&ledger.lease(0, 0, 4, ANY)), [(0, 0, 4, 0)]);
         assert_eq!(dealt(&ledger.lease(0, 2, 4, ANY)), [(2, 0, 4, 0)]);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_pass_takes_what_an_earlier_one_left_free_and_not_the_reverse() {
+    fn a_later_pass_takes_an_earlier_ones_rest() {
         let mut ledger = ledger(4);
         let first = ledger.lease(0, 0, 4, ANY);
         let second = ledger.lease(0, 1, 4, ANY);
@@ -403,7 +403,7 @@ mod tests {
 
     /// C5.5
     #[test]
-    fn what_a_task_gives_back_and_no_more_wants_is_told_apart() {
+    fn returned_and_unwanted_splits_are_told_apart() {
         let mut ledger = ledger(10);
         let runs = [ledger.lease(0, 0, 2, ANY), ledger.lease(0, 0, 3, ANY)].concat();
         ledger.take_back(&runs[0], TaskId(7));

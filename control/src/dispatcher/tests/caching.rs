@@ -48,7 +48,7 @@ fn assert_invalid(outcome: Result<JobId, Error>, parts: &[&str]) {
 
 /// C13.1
 #[test]
-fn what_a_cache_needs_is_asked_when_the_job_is_created() {
+fn a_cached_job_is_checked_when_created() {
     let mut rig = Rig::new();
     let endless = dataset(&mut rig, Cardinality::Infinite);
     let unknown = dataset(&mut rig, Cardinality::Unknown);
@@ -85,7 +85,7 @@ fn jobs_that_differ_in_the_cache_are_different() {
 
 /// C13.2
 #[test]
-fn only_the_first_pass_is_read_and_another_is_refused_by_its_number() {
+fn a_cached_job_has_only_one_pass() {
     let mut rig = Rig::new();
     let (job, ..) = task(&mut rig, Policy::Off, true);
     for pass in [1, 5] {
@@ -105,7 +105,7 @@ fn only_the_first_pass_is_read_and_another_is_refused_by_its_number() {
 }
 
 #[test]
-fn a_task_says_whether_it_is_read_through_the_cache() {
+fn a_task_knows_whether_it_is_cached() {
     for is_cached in [true, false] {
         let mut rig = Rig::new();
         let (_, worker, task) = task(&mut rig, Policy::Off, is_cached);
@@ -121,7 +121,7 @@ fn a_task_says_whether_it_is_read_through_the_cache() {
 
 /// C13.3
 #[test]
-fn splits_are_done_when_they_are_produced_and_only_with_the_cache() {
+fn cached_splits_are_done_when_produced() {
     let produced = |task| Request::SplitsProduced {
         task,
         leases: vec![LeaseRange { first: 0, count: 3 }],

@@ -13,7 +13,7 @@ use crate::whereabouts::Whereabouts;
 
 /// C12.1
 #[test]
-fn everybody_is_told_who_has_asked_for_the_end_first() {
+fn everybody_learns_who_ended_the_service() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let worker = rig.worker(1, "one:1");
@@ -35,7 +35,7 @@ fn everybody_is_told_who_has_asked_for_the_end_first() {
 
 /// C12.1, C1.4
 #[test]
-fn who_may_only_read_or_work_may_not_end_the_service() {
+fn readers_and_workers_may_not_end_the_service() {
     let mut rig = Rig::new();
     for role in [Role::Read, Role::Worker] {
         let by = "an intruder".to_owned();
@@ -48,7 +48,7 @@ fn who_may_only_read_or_work_may_not_end_the_service() {
 
 /// C12.2: also for who waits for a listing.
 #[test]
-fn nothing_begins_in_a_service_that_ends_but_ends_are_reported() {
+fn an_ending_service_still_takes_reports() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let worker = rig.worker(1, "one:1");
@@ -83,7 +83,7 @@ fn nothing_begins_in_a_service_that_ends_but_ends_are_reported() {
 
 /// C12.3
 #[test]
-fn a_dispatcher_ends_with_the_last_who_leaves_or_after_its_quiet_period() {
+fn a_dispatcher_ends_after_the_last_has_left() {
     for hangs in [false, true] {
         let mut rig = Rig::with(DispatcherConfig {
             shutdown_quiet_period: Duration::from_secs(2),
@@ -109,7 +109,7 @@ fn a_dispatcher_ends_with_the_last_who_leaves_or_after_its_quiet_period() {
 
 /// C12.4
 #[test]
-fn a_dispatcher_that_starts_again_on_its_records_goes_on() {
+fn a_dispatcher_continues_from_its_records() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     shut_down(&mut rig, "somebody");

@@ -37,7 +37,7 @@ fn removed(rig: &Rig) -> usize {
 
 /// C7.4, C7.8
 #[test]
-fn a_reported_worker_with_a_closed_port_dies_early() {
+fn a_reported_closed_port_kills_a_worker_early() {
     let (mut rig, [one, _], client) = rig();
     suspect(&mut rig, client, "b:1").unwrap();
     assert_eq!(rig.probed, [WorkerId(2)]);
@@ -69,7 +69,7 @@ fn only_clients_of_this_process_report_workers() {
 
 /// C7.4
 #[test]
-fn a_worker_that_says_goodbye_is_dead_at_once() {
+fn a_workers_goodbye_is_its_death() {
     for (departure, expected) in [
         (Departure::Goodbye, 1),
         (Departure::Reset, 0),
@@ -92,7 +92,7 @@ fn a_worker_that_says_goodbye_is_dead_at_once() {
 
 /// C7.6
 #[test]
-fn a_loop_that_is_late_gives_its_delay_to_everybody() {
+fn a_late_loop_delays_everybodys_deadline() {
     let (mut rig, workers, client) = rig();
     for _ in 0..20 {
         // Each time the loop comes round, three seconds have passed, and of the heartbeats only those of one

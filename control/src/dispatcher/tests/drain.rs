@@ -10,7 +10,7 @@ use crate::split::{LeaseRange, Seen};
 
 /// C10.1: also across a restart of the dispatcher, and though it comes back.
 #[test]
-fn a_worker_that_is_drained_is_given_no_further_task() {
+fn a_draining_worker_gets_no_more_tasks() {
     let mut rig = Rig::new();
     let leaving = rig.worker(1, "one:1");
     drain(&mut rig, leaving);
@@ -28,7 +28,7 @@ fn a_worker_that_is_drained_is_given_no_further_task() {
 
 /// C10.2
 #[test]
-fn others_read_on_where_a_worker_that_is_drained_has_stopped() {
+fn others_continue_where_a_draining_worker_stopped() {
     let mut rig = Rig::new();
     let (client, workers, tasks) = two_workers(&mut rig);
     let [leaving, stays] = workers;
@@ -52,7 +52,7 @@ fn others_read_on_where_a_worker_that_is_drained_has_stopped() {
 
 /// C10.2, C3.4: what one that stopped has read says nothing of how much there is.
 #[test]
-fn an_iteration_whose_only_worker_is_drained_waits_for_the_next() {
+fn an_iteration_survives_its_only_workers_drain() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let leaving = rig.worker(1, "one:1");
@@ -83,7 +83,7 @@ fn an_iteration_whose_only_worker_is_drained_waits_for_the_next() {
 
 /// C10.2, C6.5: a further task that is cut short is no sign that nobody reads what is free.
 #[test]
-fn a_further_task_that_is_cut_short_loses_nothing() {
+fn a_second_truncated_task_loses_nothing() {
     let mut rig = Rig::new();
     let (client, workers, tasks) = two_workers(&mut rig);
     let [first, second] = workers;
@@ -109,7 +109,7 @@ fn a_further_task_that_is_cut_short_loses_nothing() {
 
 /// C10.3
 #[test]
-fn tasks_that_nobody_can_go_on_with_are_removed_at_once() {
+fn tasks_without_successors_are_removed_at_once() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let leaving = rig.worker(1, "one:1");
@@ -122,7 +122,7 @@ fn tasks_that_nobody_can_go_on_with_are_removed_at_once() {
 
 /// C10.3: what has been produced is delivered.
 #[test]
-fn a_task_that_has_finished_is_not_taken_away() {
+fn a_finished_task_is_not_removed() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let leaving = rig.worker(1, "one:1");
@@ -143,7 +143,7 @@ fn a_task_that_has_finished_is_not_taken_away() {
 
 /// C10.4: whether its readers went before or go afterwards.
 #[test]
-fn a_task_that_nobody_reads_is_stopped_and_gives_back_what_it_has_not_begun() {
+fn an_unread_task_is_stopped_and_returns_splits() {
     for leaves_before in [true, false] {
         let mut rig = Rig::new();
         let job = rig.any_job(Policy::Dynamic);

@@ -57,7 +57,7 @@ fn pass(rig: &mut Rig, job: JobId, repetition: u64) -> ClientId {
 
 /// C3.6, C3.8, C3.9
 #[test]
-fn an_abandoned_iteration_and_its_job_go_after_their_lifetime_and_the_name_begins_again() {
+fn abandoned_iterations_end_and_names_are_reusable() {
     let mut rig = Rig::with(short());
     let worker = rig.worker(1, "one:1");
     let dataset = rig.register(Some("data"), facts()).unwrap();
@@ -88,7 +88,7 @@ fn an_abandoned_iteration_and_its_job_go_after_their_lifetime_and_the_name_begin
 
 /// C3.6
 #[test]
-fn under_dynamic_an_unfinished_iteration_waits_for_whoever_read_it_unless_told_otherwise() {
+fn an_unfinished_dynamic_iteration_waits_for_its_reader() {
     for gc_dynamic_sharding_jobs in [false, true] {
         let mut rig = Rig::with(DispatcherConfig {
             gc_dynamic_sharding_jobs,
@@ -106,7 +106,7 @@ fn under_dynamic_an_unfinished_iteration_waits_for_whoever_read_it_unless_told_o
 
 /// C3.6
 #[test]
-fn what_its_readers_have_left_for_good_ends_with_the_last_of_them_or_after_a_lifetime_as_the_job_says() {
+fn iterations_left_for_good_end_as_configured() {
     for (abandoned, at_once) in [(Abandoned::Ends, 0), (Abandoned::Expires, 1)] {
         let mut rig = Rig::with(short());
         let worker = rig.worker(1, "one:1");
@@ -142,7 +142,7 @@ fn what_its_readers_have_left_for_good_ends_with_the_last_of_them_or_after_a_lif
 
 /// C3.6
 #[test]
-fn an_iteration_that_nobody_could_join_goes_whatever_its_policy() {
+fn an_iteration_nobody_could_join_is_collected() {
     let mut rig = Rig::with(DispatcherConfig {
         clients_max: 0,
         ..short()
@@ -157,7 +157,7 @@ fn an_iteration_that_nobody_could_join_goes_whatever_its_policy() {
 
 /// C3.5, C3.7
 #[test]
-fn a_finished_iteration_ends_at_once_for_who_joins_within_its_lifetime_and_begins_again_afterwards() {
+fn a_finished_iteration_ends_its_late_readers() {
     let mut rig = Rig::with(short());
     let worker = rig.worker(1, "one:1");
     let job = rig.any_job(Policy::Dynamic);
@@ -188,7 +188,7 @@ fn a_finished_iteration_ends_at_once_for_who_joins_within_its_lifetime_and_begin
 
 /// C3.7
 #[test]
-fn a_finished_pass_waits_for_those_who_are_still_in_an_earlier_one() {
+fn a_finished_pass_waits_for_slower_readers() {
     let mut rig = Rig::with(short());
     let worker = rig.worker(1, "one:1");
     let job = rig.any_job(Policy::Off);
@@ -229,7 +229,7 @@ fn never_collects_nothing_and_changes_nothing_else() {
 
 /// C7.7
 #[test]
-fn a_dead_worker_is_shown_for_its_lifetime_and_as_long_as_its_settled_tasks_count() {
+fn a_dead_worker_is_shown_for_its_lifetime() {
     let mut rig = Rig::with(DispatcherConfig {
         worker_timeout: Duration::from_secs(60),
         ..short()
@@ -282,7 +282,7 @@ fn a_silent_process_is_forgotten_with_its_answers() {
 
 /// C2.5
 #[test]
-fn an_idle_dataset_with_a_chosen_id_goes_only_to_make_room_and_the_idlest_first() {
+fn idle_named_datasets_make_room_idlest_first() {
     let mut rig = Rig::with(DispatcherConfig {
         datasets_max: 3,
         ..short()
@@ -519,7 +519,7 @@ proptest! {
 
     /// C2.5, C3.6 to C3.9, against a naive model.
     #[test]
-    fn everything_lives_exactly_as_long_as_the_rules_say(
+    fn everything_lives_as_long_as_the_rules_say(
         ops in prop::collection::vec((0_u8..11, 0_u64..1000), 0..80),
     ) {
         let mut rig = Rig::with(short());

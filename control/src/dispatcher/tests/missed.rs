@@ -252,7 +252,7 @@ fn a_client_that_comes_back_in_time_stays() {
 
 /// C6.8: nobody is there who could wait.
 #[test]
-fn an_only_client_may_be_silent_for_its_timeout() {
+fn an_only_client_may_use_its_whole_timeout() {
     let mut shared = Shared::new();
     let client = shared.other;
     shared

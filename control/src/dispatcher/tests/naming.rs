@@ -11,7 +11,7 @@ use crate::planner::{Cardinality, DatasetFacts, PlanError, SplitPlan};
 
 /// C2.1
 #[test]
-fn automatic_ids_count_from_1000_and_skip_taken_ones() {
+fn automatic_ids_skip_taken_ones() {
     let mut rig = Rig::new();
     rig.register(Some("1001"), facts()).unwrap();
     let ids: Vec<String> = (0..3)
@@ -54,7 +54,7 @@ fn one_id_means_one_structure() {
 
 /// C2.3
 #[test]
-fn a_named_job_is_shared_or_all_differences_are_listed() {
+fn a_named_job_lists_all_differences() {
     let mut rig = Rig::new();
     let first = rig.register(None, facts()).unwrap();
     let longer = DatasetFacts {
@@ -100,7 +100,7 @@ fn a_named_job_is_shared_or_all_differences_are_listed() {
 
 /// C2.4
 #[test]
-fn what_cannot_be_split_is_refused_with_the_reason() {
+fn an_indivisible_dataset_is_refused_with_the_reason() {
     let mut rig = Rig::new();
     let mut whole = facts();
     whole.splittable = Err("a generator cannot be split".to_owned());
@@ -127,7 +127,7 @@ fn unknown_names_are_named() {
 
 /// C1.4
 #[test]
-fn a_role_does_what_it_may_and_nothing_else() {
+fn a_role_does_what_it_may() {
     let mut rig = Rig::new();
     let register = Request::RegisterDataset {
         id: None,
@@ -153,7 +153,7 @@ fn a_role_does_what_it_may_and_nothing_else() {
 
 /// C2.6
 #[test]
-fn a_definition_is_read_back_by_whoever_may_register_one_and_by_nobody_else() {
+fn only_submitters_read_definitions_back() {
     let mut rig = Rig::new();
     let id = rig.register(None, facts()).unwrap();
     let read = Request::ReadDefinition { id };
@@ -169,7 +169,7 @@ fn a_definition_is_read_back_by_whoever_may_register_one_and_by_nobody_else() {
 
 /// C3.1
 #[test]
-fn a_listing_that_fails_refuses_the_iteration_and_leaves_nothing() {
+fn a_failed_listing_refuses_the_iteration() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     rig.plan = Err(PlanError::Source("no file matches /data/*.tar".to_owned()));

@@ -81,7 +81,7 @@ fn a_second_loss_starts_further_tasks() {
 
 /// C5.9, C10.2
 #[test]
-fn what_a_drained_worker_returns_is_read_at_once() {
+fn a_draining_workers_splits_are_read_at_once() {
     let mut rig = Rig::new();
     let job = job_in_order(&mut rig);
     let (leaves, stays) = (rig.worker(1, "leaves:1"), rig.worker(2, "stays:2"));
@@ -145,7 +145,7 @@ fn what_a_running_task_returns_starts_no_task() {
 
 /// C2.7
 #[test]
-fn only_what_is_dealt_out_can_be_read_in_order() {
+fn only_dealt_splits_can_be_read_in_order() {
     let mut rig = Rig::new();
     let dataset = rig.register(None, facts()).unwrap();
     let parameters = JobParameters {

@@ -49,7 +49,7 @@ impl Rig {
 
 /// C11.1, C11.2
 #[test]
-fn the_status_says_how_fast_each_goes_and_how_many_workers_that_asks_for() {
+fn the_status_has_paces_and_wanted_workers() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
@@ -95,7 +95,7 @@ fn nobody_speaks_for_others() {
 
 /// C11.4
 #[test]
-fn the_status_says_what_holds_a_task_up_as_its_own_worker_said_last() {
+fn the_status_names_each_tasks_bottleneck() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let (honest, liar) = (rig.worker(1, "one:1"), rig.worker(2, "two:2"));
@@ -142,7 +142,7 @@ fn who_is_gone_does_not_count() {
 
 /// C11.2
 #[test]
-fn the_latest_paces_count_and_the_service_wants_what_one_of_its_iterations_does() {
+fn the_latest_paces_decide_the_wanted_workers() {
     let mut rig = Rig::new();
     let workers = [1, 2, 3, 4, 5].map(|number| rig.worker(number, &format!("host:{number}")));
     let clients = [(); 3].map(|()| {
@@ -176,7 +176,7 @@ fn the_latest_paces_count_and_the_service_wants_what_one_of_its_iterations_does(
 
 /// C11.3
 #[test]
-fn the_status_says_how_readers_are_linked_with_each_living_worker() {
+fn the_status_counts_readers_by_their_link() {
     let mut rig = Rig::new();
     let (lives, dies) = (rig.worker(1, "lives:1"), rig.worker(2, "dies:2"));
     let counts = |network| LinkCounts {

@@ -13,7 +13,7 @@ use crate::split::{LeaseRange, Seen};
 
 /// C3.2, C3.4, C3.5, C4.1
 #[test]
-fn each_worker_has_a_task_and_the_last_end_ends_the_iteration() {
+fn an_iteration_ends_with_its_last_task() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let first = rig.worker(1, "one:1");
@@ -36,7 +36,7 @@ fn each_worker_has_a_task_and_the_last_end_ends_the_iteration() {
 
 /// C6.1, under OFF: the others go on, and nothing is repeated.
 #[test]
-fn under_off_a_dead_workers_task_is_removed_and_the_others_end_the_iteration() {
+fn under_off_a_dead_worker_is_left_out() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let lives = rig.worker(1, "lives:1");
@@ -65,7 +65,7 @@ fn under_off_a_dead_workers_task_is_removed_and_the_others_end_the_iteration() {
 
 /// C6.4, C6.5
 #[test]
-fn a_dead_workers_splits_are_sorted_into_done_lost_and_read_again() {
+fn a_dead_workers_splits_are_sorted() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let dies = rig.worker(2, "dies:2");
@@ -110,7 +110,7 @@ fn a_dead_workers_splits_are_sorted_into_done_lost_and_read_again() {
 
 /// C6.3
 #[test]
-fn who_does_not_acknowledge_in_time_counts_as_having_seen_all() {
+fn a_silent_client_counts_as_having_seen_all() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let dies = rig.worker(2, "dies:2");
@@ -126,7 +126,7 @@ fn who_does_not_acknowledge_in_time_counts_as_having_seen_all() {
 
 /// C6.6
 #[test]
-fn a_task_that_fails_is_told_and_its_splits_are_not_tried_again() {
+fn a_failed_tasks_splits_are_not_retried() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let worker = rig.worker(1, "one:1");
@@ -151,7 +151,7 @@ fn a_task_that_fails_is_told_and_its_splits_are_not_tried_again() {
 
 /// C6.6, C4.1: nobody else tells readers that wait for the worker to say it behind the elements before.
 #[test]
-fn a_task_that_failed_ends_when_its_worker_is_gone() {
+fn a_failed_task_ends_with_its_worker() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let (failing, other) = (rig.worker(1, "one:1"), rig.worker(2, "two:1"));
@@ -174,7 +174,7 @@ fn a_task_that_failed_ends_when_its_worker_is_gone() {
 
 /// C6.6, C3.5
 #[test]
-fn who_joins_after_a_failure_is_told_of_it() {
+fn a_late_client_learns_of_the_failure() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let workers: Vec<_> = (1..=20)
@@ -201,7 +201,7 @@ fn who_joins_after_a_failure_is_told_of_it() {
 
 /// C3.3
 #[test]
-fn a_task_settles_when_its_last_client_has_its_end_and_not_before() {
+fn a_task_settles_with_its_last_client() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let worker = rig.worker(1, "one:1");
@@ -225,7 +225,7 @@ fn a_task_settles_when_its_last_client_has_its_end_and_not_before() {
 
 /// C3.3
 #[test]
-fn a_client_that_did_not_see_a_tasks_end_is_told_that_it_ended() {
+fn a_client_learns_of_an_end_it_missed() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let worker = rig.worker(1, "one:1");
@@ -259,7 +259,7 @@ fn a_client_that_did_not_see_a_tasks_end_is_told_that_it_ended() {
 
 /// C7.1, C7.2, C7.3
 #[test]
-fn a_worker_that_restarts_at_its_address_is_another_one() {
+fn a_restarted_worker_is_another_worker() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let old = rig.worker(1, "one:1");
@@ -288,7 +288,7 @@ fn a_worker_that_restarts_at_its_address_is_another_one() {
 
 /// C7.5
 #[test]
-fn when_all_workers_are_gone_the_clients_are_told_which() {
+fn clients_learn_which_workers_are_gone() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let client = rig.client(job);
@@ -311,7 +311,7 @@ fn when_all_workers_are_gone_the_clients_are_told_which() {
 
 /// C7.6
 #[test]
-fn a_dispatcher_that_was_suspended_does_not_blame_its_workers() {
+fn a_suspended_dispatcher_blames_no_worker() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let worker = rig.worker(1, "one:1");
@@ -326,7 +326,7 @@ fn a_dispatcher_that_was_suspended_does_not_blame_its_workers() {
 
 /// C7.6, C7.5, C3.6
 #[test]
-fn a_suspended_dispatcher_gives_everybody_the_grace_they_had_left() {
+fn a_suspended_dispatcher_restores_everybodys_grace() {
     let mut rig = Rig::new();
     let (read, unread) = (rig.any_job(Policy::Off), rig.any_job(Policy::Off));
     let worker = rig.worker(1, "one:1");
@@ -351,7 +351,7 @@ fn a_suspended_dispatcher_gives_everybody_the_grace_they_had_left() {
 
 /// C7.4
 #[test]
-fn a_heartbeat_before_the_registration_is_no_reason_to_disconnect() {
+fn an_early_heartbeat_disconnects_nobody() {
     let mut rig = Rig::new();
     rig.pass(1, &[SessionId(1)], &[]);
     let worker = rig.worker(1, "one:1");
@@ -364,7 +364,7 @@ fn a_heartbeat_before_the_registration_is_no_reason_to_disconnect() {
 
 /// C7.2
 #[test]
-fn incarnations_at_one_address_leave_one_row_and_take_no_room() {
+fn incarnations_at_one_address_share_one_row() {
     let mut rig = Rig::new();
     rig.machine.state.config.workers_max = 2;
     let job = rig.any_job(Policy::Off);
@@ -381,7 +381,7 @@ fn incarnations_at_one_address_leave_one_row_and_take_no_room() {
 
 /// C4.3
 #[test]
-fn a_silent_client_is_released_and_told_when_it_comes_back() {
+fn a_silent_client_is_released_and_told_later() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let worker = rig.worker(1, "one:1");
@@ -396,7 +396,7 @@ fn a_silent_client_is_released_and_told_when_it_comes_back() {
 
 /// C6.2
 #[test]
-fn what_was_held_when_a_client_went_is_not_shown_to_another() {
+fn a_dead_clients_elements_are_not_shown_again() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let dies = rig.worker(1, "dies:1");
@@ -428,7 +428,7 @@ pub(super) fn snapshot(rig: &mut Rig, client: ClientId) -> Snapshot {
 }
 
 #[test]
-fn who_is_released_is_no_client_any_more_and_the_others_are() {
+fn releasing_one_client_leaves_the_others() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     let [first, gone, last] = [(); 3].map(|()| rig.client(job));

@@ -58,7 +58,7 @@ fn assert_refused(result: Result<impl std::fmt::Debug, Error>, part: &str) {
 
 /// C15.1
 #[test]
-fn a_process_with_too_many_unfinished_iterations_is_refused_alone() {
+fn a_greedy_process_is_refused_alone() {
     let mut all = Quotas::with(DispatcherConfig {
         iterations_open_per_process_max: 3,
         ..DispatcherConfig::default()
@@ -95,7 +95,7 @@ fn planning_counts_as_unfinished() {
 
 /// C15.2
 #[test]
-fn jobs_that_nobody_reads_make_room_for_the_next_of_their_process() {
+fn unread_jobs_make_room_for_new_ones() {
     let mut all = Quotas::with(DispatcherConfig {
         jobs_per_process_max: 2,
         ..DispatcherConfig::default()

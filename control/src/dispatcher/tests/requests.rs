@@ -10,7 +10,7 @@ use crate::job::Policy;
 
 /// C1.5, C3.1
 #[test]
-fn a_retry_while_the_plan_is_made_gets_the_same_client() {
+fn a_retry_while_planning_gets_the_same_client() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     rig.plans_itself = false;
@@ -35,7 +35,7 @@ fn a_retry_while_the_plan_is_made_gets_the_same_client() {
 
 /// C1.5
 #[test]
-fn a_request_that_waits_is_still_answered_after_many_others() {
+fn a_waiting_request_is_answered_after_others() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     rig.plans_itself = false;
@@ -67,7 +67,7 @@ fn a_request_that_waits_is_still_answered_after_many_others() {
 
 /// C1.5
 #[test]
-fn what_the_process_has_settled_is_forgotten_and_never_done_again() {
+fn settled_requests_are_forgotten_and_not_repeated() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Off);
     rig.send_numbered(READER, Role::Read, open(job), 1000, 1000);

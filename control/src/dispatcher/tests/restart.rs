@@ -9,7 +9,7 @@ use crate::whereabouts::Whereabouts;
 
 /// C1.8: a worker that lives on has tasks of both for a while.
 #[test]
-fn tasks_of_a_dispatcher_that_has_forgotten_everything_have_other_ids_than_before() {
+fn a_restarted_dispatcher_uses_new_task_ids() {
     let first_task = |boot| {
         let machine = Dispatcher::new(DispatcherConfig::default(), BootId(boot), Duration::ZERO);
         machine.state.tables.meta().next_task

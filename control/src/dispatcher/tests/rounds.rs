@@ -112,7 +112,7 @@ fn added(rig: &Rig, client: ClientId) -> Vec<TaskInfo> {
 
 /// C9.1
 #[test]
-fn a_job_with_consumers_is_refused_where_rounds_would_end_or_not_be_the_same() {
+fn coordinated_jobs_need_endless_unchanging_rounds() {
     let mut rig = Rig::new();
     let endless = rig.register(None, of_cardinality(Cardinality::Infinite)).unwrap();
     let unknown = rig.register(None, of_cardinality(Cardinality::Unknown)).unwrap();
@@ -149,7 +149,7 @@ fn a_job_with_consumers_is_refused_where_rounds_would_end_or_not_be_the_same() {
 
 /// C9.2
 #[test]
-fn an_iteration_is_opened_as_a_consumer_that_it_has_and_a_plain_one_as_none() {
+fn an_iteration_is_opened_by_its_consumers() {
     let mut rig = Rig::new();
     let in_step = job(&mut rig, Policy::Off, 2);
     let plain = rig.any_job(Policy::Off);
@@ -174,7 +174,7 @@ fn an_iteration_is_opened_as_a_consumer_that_it_has_and_a_plain_one_as_none() {
 
 /// C9.2
 #[test]
-fn a_consumer_begins_once_also_after_it_is_gone_and_after_a_restart() {
+fn a_consumer_begins_once_even_across_restarts() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, 3);
     rig.worker(1, "one:1");
@@ -208,7 +208,7 @@ fn a_consumer_begins_once_also_after_it_is_gone_and_after_a_restart() {
 
 /// C9.2, C1.5: the answer was lost, and two ask for the same while it is planned.
 #[test]
-fn a_repeated_request_is_the_same_consumer_and_another_one_is_refused() {
+fn a_repeated_request_is_the_same_consumer() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, 2);
     rig.plans_itself = false;
@@ -229,7 +229,7 @@ fn a_repeated_request_is_the_same_consumer_and_another_one_is_refused() {
 
 /// C9.2, C9.3
 #[test]
-fn tasks_that_come_with_the_iteration_begin_at_once_and_know_their_consumers() {
+fn an_iterations_first_tasks_begin_at_once() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, 2);
     let worker = rig.worker(1, "one:1");
@@ -253,7 +253,7 @@ fn tasks_that_come_with_the_iteration_begin_at_once_and_know_their_consumers() {
 
 /// C9.4
 #[test]
-fn a_late_task_begins_in_the_latest_round_named_once_all_have_named_one() {
+fn a_late_task_begins_in_the_latest_round() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, 3);
     rig.worker(1, "one:1");
@@ -305,7 +305,7 @@ fn late_tasks_are_settled_each_by_itself() {
 
 /// C9.4
 #[test]
-fn only_consumers_of_the_iteration_have_a_say_in_its_rounds() {
+fn only_the_iterations_consumers_decide_its_rounds() {
     let mut rig = Rig::new();
     let (job, other) = (job(&mut rig, Policy::Off, 1), job(&mut rig, Policy::Off, 1));
     let plain = rig.any_job(Policy::Off);
@@ -335,7 +335,7 @@ fn only_consumers_of_the_iteration_have_a_say_in_its_rounds() {
 
 /// C9.5
 #[test]
-fn of_a_removed_task_all_hand_over_what_one_of_them_may_and_are_told_until_they_know() {
+fn consumers_agree_on_a_removed_tasks_groups() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, 3);
     let dies = rig.worker(1, "dies:1");
@@ -367,7 +367,7 @@ fn of_a_removed_task_all_hand_over_what_one_of_them_may_and_are_told_until_they_
 
 /// C9.5, C4.3
 #[test]
-fn a_consumer_that_is_gone_holds_up_no_verdict() {
+fn a_missing_consumer_delays_no_verdict() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, 3);
     let dies = rig.worker(1, "dies:1");
@@ -390,7 +390,7 @@ fn a_consumer_that_is_gone_holds_up_no_verdict() {
 
 /// C9.5, C6.4
 #[test]
-fn splits_of_a_removed_task_are_sorted_as_ever() {
+fn a_removed_tasks_splits_are_sorted() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Dynamic, 2);
     let dies = rig.worker(1, "dies:1");
@@ -418,7 +418,7 @@ fn splits_of_a_removed_task_are_sorted_as_ever() {
 
 /// C9.6
 #[test]
-fn a_late_task_whose_worker_goes_first_was_in_no_round() {
+fn a_late_task_without_worker_joins_no_round() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Dynamic, 2);
     let clients = consumers(&mut rig, job, 2);
@@ -438,7 +438,7 @@ fn a_late_task_whose_worker_goes_first_was_in_no_round() {
 
 /// C9.7
 #[test]
-fn a_task_whose_data_ends_fails_for_all_consumers_also_those_to_come() {
+fn an_ended_task_fails_for_all_consumers() {
     let mut rig = Rig::new();
     let dataset = rig.register(None, of_cardinality(Cardinality::Unknown)).unwrap();
     let parameters = JobParameters {
@@ -478,7 +478,7 @@ fn a_task_whose_data_ends_fails_for_all_consumers_also_those_to_come() {
 
 /// C9.7, C6.6
 #[test]
-fn a_failure_that_nobody_can_hear_any_more_keeps_no_iteration_going() {
+fn an_unheard_failure_keeps_no_iteration_alive() {
     for is_worker_gone in [false, true] {
         let mut rig = Rig::new();
         let job = job(&mut rig, Policy::Off, 2);
@@ -501,7 +501,7 @@ fn a_failure_that_nobody_can_hear_any_more_keeps_no_iteration_going() {
 
 /// C9.8
 #[test]
-fn consumers_that_do_not_come_are_named_to_those_that_have() {
+fn absent_consumers_are_named_to_the_others() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, 4);
     let worker = rig.worker(1, "one:1");
@@ -522,7 +522,7 @@ fn consumers_that_do_not_come_are_named_to_those_that_have() {
 
 /// C9.8
 #[test]
-fn a_consumer_that_goes_or_falls_silent_is_named_and_one_that_comes_back_is_not() {
+fn silent_consumers_are_named_until_they_return() {
     let config = DispatcherConfig {
         consumer_timeout: Duration::from_secs(10),
         ..DispatcherConfig::default()
@@ -550,7 +550,7 @@ fn a_consumer_that_goes_or_falls_silent_is_named_and_one_that_comes_back_is_not(
 
 /// C9.8, C7.6: a dispatcher that was suspended blames nobody.
 #[test]
-fn consumers_are_not_missed_for_the_dispatchers_own_silence() {
+fn the_dispatchers_own_silence_misses_no_consumer() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, 2);
     let clients = consumers(&mut rig, job, 1);
@@ -564,7 +564,7 @@ fn consumers_are_not_missed_for_the_dispatchers_own_silence() {
 
 /// C3.6, C9.2: a job under DYNAMIC is otherwise kept for whoever goes on with it.
 #[test]
-fn a_coordinated_read_that_nobody_reads_is_given_up() {
+fn an_unread_coordinated_read_is_given_up() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Dynamic, 1);
     let worker = rig.worker(1, "one:1");

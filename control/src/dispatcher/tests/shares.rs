@@ -59,7 +59,7 @@ fn phase(rig: &Rig) -> Phase {
 
 /// C8.1
 #[test]
-fn a_workers_number_is_its_place_in_the_list_whoever_comes_first() {
+fn a_workers_number_is_its_place_listed() {
     let mut rig = rig(&["a:1", "b:2", "[::1]:%port%", "http://d:e"]);
     let last = rig.worker(1, "http://d:e");
     let second = rig.worker(2, "b:2");
@@ -73,7 +73,7 @@ fn a_workers_number_is_its_place_in_the_list_whoever_comes_first() {
 
 /// C8.1
 #[test]
-fn workers_of_one_host_are_numbered_as_they_come_and_keep_their_numbers() {
+fn workers_of_one_host_keep_their_numbers() {
     let mut rig = rig(&["host:%port%", "host:%port_worker%", "host"]);
     let workers: Vec<SessionId> = (1..4)
         .map(|number| rig.worker(number, &format!("host:{number}")))
@@ -90,7 +90,7 @@ fn workers_of_one_host_are_numbered_as_they_come_and_keep_their_numbers() {
 
 /// C8.1
 #[test]
-fn a_place_goes_to_another_port_of_its_host_only_when_its_worker_is_gone() {
+fn a_place_moves_only_from_dead_workers() {
     let mut rig = rig(&["host:%port%", "other:1"]);
     let first = rig.worker(1, "host:1");
     assert_eq!(
@@ -106,7 +106,7 @@ fn a_place_goes_to_another_port_of_its_host_only_when_its_worker_is_gone() {
 
 /// C8.1
 #[test]
-fn a_worker_that_is_not_in_the_list_is_refused_with_the_list() {
+fn an_unlisted_worker_is_refused_with_the_list() {
     let mut rig = rig(&["a:1", "b:worker", "c:%port%"]);
     for address in ["a:2", "b:1", "c", "x:1"] {
         let error = refusal(rig.register_worker(1, address));
@@ -122,7 +122,7 @@ fn a_worker_that_is_not_in_the_list_is_refused_with_the_list() {
 
 /// C8.1
 #[test]
-fn a_dispatcher_restarted_with_another_list_numbers_its_workers_again() {
+fn another_list_renumbers_workers_after_a_restart() {
     let mut before = Rig::with(listing(&["a:1", "b:1"]));
     before.worker(1, "a:1");
     before.worker(2, "b:1");
@@ -154,7 +154,7 @@ fn without_a_list_no_dataset_is_divided() {
 
 /// C8.2
 #[test]
-fn a_dataset_that_does_not_fit_its_policy_is_refused_with_the_reason() {
+fn an_unfit_dataset_is_refused_with_the_reason() {
     let mut numbers = facts();
     numbers.not_by_files = Some("its source \"range\" has none".to_owned());
     let mut hinted = facts();
@@ -190,7 +190,7 @@ fn a_dataset_that_does_not_fit_its_policy_is_refused_with_the_reason() {
 
 /// C8.3, C8.4
 #[test]
-fn an_iteration_ends_when_every_share_was_read_and_waits_for_workers_that_have_not_come() {
+fn an_iteration_waits_for_every_share() {
     for policy in STATIC {
         let mut rig = rig(&["a:1", "b:1", "c:%port%"]);
         let job = rig.any_job(policy);
@@ -221,7 +221,7 @@ fn an_iteration_ends_when_every_share_was_read_and_waits_for_workers_that_have_n
 
 /// C8.3
 #[test]
-fn a_worker_that_comes_back_reads_its_share_again_unless_it_was_read() {
+fn a_returning_worker_reads_its_unread_share_again() {
     let mut rig = rig(&["a:1", "b:%port%"]);
     let job = rig.any_job(Policy::Data);
     let (first, second) = (rig.worker(1, "a:1"), rig.worker(2, "b:1"));
@@ -242,7 +242,7 @@ fn a_worker_that_comes_back_reads_its_share_again_unless_it_was_read() {
 
 /// C8.4, C7.5
 #[test]
-fn clients_are_told_which_worker_is_missed_with_its_share() {
+fn clients_learn_of_missing_shares() {
     let mut rig = rig(&["a:1", "b:1", "c:1"]);
     let job = rig.any_job(Policy::FileOrData);
     let (first, second) = (rig.worker(1, "a:1"), rig.worker(2, "b:1"));
@@ -365,7 +365,7 @@ impl Reading {
 proptest! {
     /// C8.3, C8.4
     #[test]
-    fn whoever_comes_and_goes_each_share_is_read_to_its_end_once(workers in 1usize..5, moves in moves()) {
+    fn each_share_is_read_to_its_end_once(workers in 1usize..5, moves in moves()) {
         let mut reading = Reading::new(workers);
         for step in moves {
             reading.go_on(step);

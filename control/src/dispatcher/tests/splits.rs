@@ -13,7 +13,7 @@ use crate::split::{LeaseRange, Seen};
 
 /// C5.5
 #[test]
-fn a_pipeline_that_stops_early_is_not_made_to_read_the_rest() {
+fn a_pipeline_may_stop_early() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let worker = rig.worker(1, "one:1");
@@ -59,7 +59,7 @@ fn splits_are_dealt_out_fairly() {
 
 /// C5.2
 #[test]
-fn a_task_that_holds_too_many_splits_is_given_more_once_some_are_confirmed() {
+fn a_full_task_gets_more_after_confirmation() {
     let mut rig = Rig::new();
     rig.machine.state.config.held_splits_max = 5;
     let job = rig.any_job(Policy::Dynamic);
@@ -108,7 +108,7 @@ fn scattered_leases_are_not_too_many() {
 
 /// C5.4
 #[test]
-fn an_empty_answer_names_the_pass_that_is_dealt_out() {
+fn an_empty_answer_names_the_current_pass() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
@@ -139,7 +139,7 @@ fn an_empty_answer_names_the_pass_that_is_dealt_out() {
 /// C6.1: a worker that went before it gave back what it had not begun holds both what its one reader has and
 /// what nobody has.
 #[test]
-fn a_drained_client_says_what_it_has_of_a_worker_that_did_not_finish() {
+fn a_drained_client_reports_unfinished_workers() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let dies = rig.worker(1, "dies:1");
@@ -168,7 +168,7 @@ fn a_drained_client_says_what_it_has_of_a_worker_that_did_not_finish() {
 /// C6.1, C5.6: a client that has had its end is not asked any more, so what it may have seen is not read
 /// again.
 #[test]
-fn what_a_drained_client_may_have_seen_is_not_shown_to_another() {
+fn a_drained_clients_elements_are_not_shown_again() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let dies = rig.worker(1, "dies:1");
@@ -192,7 +192,7 @@ fn what_a_drained_client_may_have_seen_is_not_shown_to_another() {
 
 /// C5.6, C6.4: a client is told of a split's end only when the users of all others are done with their parts.
 #[test]
-fn a_whole_split_is_done_though_its_task_was_removed() {
+fn a_whole_split_outlives_its_removed_task() {
     for clients in 1..=2 {
         let mut rig = Rig::new();
         let job = rig.any_job(Policy::Dynamic);
@@ -225,7 +225,7 @@ fn a_whole_split_is_done_though_its_task_was_removed() {
 
 /// C6.4: that one task ends by itself says nothing of what another one left.
 #[test]
-fn what_a_dead_worker_left_is_read_though_another_task_stopped_early() {
+fn a_dead_workers_rest_is_read_nevertheless() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     let dies = rig.worker(1, "dies:1");
@@ -247,7 +247,7 @@ fn what_a_dead_worker_left_is_read_though_another_task_stopped_early() {
 
 /// C5.5: it may have been read, and its reader has not said so yet.
 #[test]
-fn what_a_task_holds_when_it_stops_early_is_never_dealt_out_again() {
+fn an_early_stop_retires_the_tasks_splits() {
     let mut rig = Rig::new();
     rig.plan = Ok(SplitPlan {
         sources: vec![SourcePlan::Counted { splits: 10 }],
@@ -293,7 +293,7 @@ fn no_worker_skips_a_repetition() {
 
 /// C6.5: of two sources the shorter one ends the pipeline; nobody reads the rest of the other.
 #[test]
-fn splits_that_no_new_task_takes_are_lost_instead_of_tried_for_ever() {
+fn splits_without_takers_are_lost() {
     let mut rig = Rig::new();
     let counted = |splits| SourcePlan::Counted { splits };
     rig.plan = Ok(SplitPlan {

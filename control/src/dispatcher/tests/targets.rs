@@ -17,7 +17,7 @@ const END: ClientPush = ClientPush::IterationFinished { splits_lost: 0 };
 
 /// C14.1, C14.2
 #[test]
-fn a_local_reader_is_told_of_its_own_tasks_alone_and_ends_with_them() {
+fn a_local_reader_ends_with_its_own_tasks() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, TargetWorkers::Local);
     let here = worker(&mut rig, 1, 1, &[]);
@@ -50,7 +50,7 @@ fn a_local_reader_is_told_of_its_own_tasks_alone_and_ends_with_them() {
 
 /// C14.1
 #[test]
-fn a_host_has_readers_and_workers_in_several_processes() {
+fn a_host_has_several_reading_processes() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, TargetWorkers::Host);
     let [one, beside, away] = [1, 2, 30].map(|process| worker(&mut rig, process, process, &["colocated"]));
@@ -63,7 +63,7 @@ fn a_host_has_readers_and_workers_in_several_processes() {
 
 /// C14.1, C14.2, C3.4: with nothing left aside, the dispatcher says when it is over.
 #[test]
-fn auto_leaves_colocated_workers_of_others_aside_and_nothing_else() {
+fn auto_leaves_out_others_colocated_workers_only() {
     for tagged in [true, false] {
         let mut rig = Rig::new();
         let job = job(&mut rig, Policy::Off, TargetWorkers::Auto);
@@ -87,7 +87,7 @@ fn auto_leaves_colocated_workers_of_others_aside_and_nothing_else() {
 
 /// C14.3
 #[test]
-fn splits_that_a_local_reader_leaves_aside_nobody_holds_and_all_of_them_end_the_iteration() {
+fn splits_left_aside_end_with_the_iteration() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Dynamic, TargetWorkers::Local);
     let here = worker(&mut rig, 1, 1, &[]);
@@ -108,7 +108,7 @@ fn splits_that_a_local_reader_leaves_aside_nobody_holds_and_all_of_them_end_the_
 
 /// C14.3: a pipeline that stops by itself leaves splits that another's task would read.
 #[test]
-fn a_task_that_stopped_early_does_not_end_those_that_are_left_aside() {
+fn an_early_stop_spares_splits_left_aside() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Dynamic, TargetWorkers::Local);
     let here = worker(&mut rig, 1, 1, &[]);
@@ -130,7 +130,7 @@ fn a_task_that_stopped_early_does_not_end_those_that_are_left_aside() {
 
 /// C14.3, C6.5
 #[test]
-fn free_splits_are_read_again_on_workers_that_somebody_reads() {
+fn free_splits_go_to_workers_with_readers() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Dynamic, TargetWorkers::Local);
     let [dies, lives] = [1, 2].map(|session| worker(&mut rig, session, 1, &[]));
@@ -159,7 +159,7 @@ fn free_splits_are_read_again_on_workers_that_somebody_reads() {
 
 /// C14.1: whoever leaves a task aside has seen nothing of it, whether it is there or not.
 #[test]
-fn a_reader_elsewhere_neither_holds_up_a_removal_nor_loses_splits_by_leaving() {
+fn a_remote_reader_neither_delays_nor_loses() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Dynamic, TargetWorkers::Local);
     let [dies, lives] = [1, 2].map(|session| worker(&mut rig, session, 1, &[]));
@@ -190,7 +190,7 @@ fn a_reader_elsewhere_neither_holds_up_a_removal_nor_loses_splits_by_leaving() {
 
 /// C14.4
 #[test]
-fn whoever_reads_its_own_process_must_have_a_worker_there() {
+fn local_reading_needs_a_worker_in_the_process() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, TargetWorkers::Local);
     let away = worker(&mut rig, 1, 2, &[]);
@@ -228,7 +228,7 @@ fn targets_that_contradict_the_job_are_refused() {
 
 /// C14.4, C14.2, C8.4
 #[test]
-fn where_workers_are_colocated_each_process_reads_the_shares_of_its_own() {
+fn colocated_processes_read_their_own_shares() {
     let mut rig = Rig::with(DispatcherConfig {
         worker_addresses: WorkerAddresses::new(["one:1", "two:2", "three:3"]).unwrap(),
         deployment_mode: DeploymentMode::Colocated,
@@ -251,7 +251,7 @@ fn where_workers_are_colocated_each_process_reads_the_shares_of_its_own() {
 
 /// C14.2, C7.5, C8.4
 #[test]
-fn the_share_of_a_lost_worker_of_its_own_is_missed_and_others_are_not() {
+fn only_the_own_processs_lost_share_is_missed() {
     let mut rig = Rig::with(DispatcherConfig {
         worker_addresses: WorkerAddresses::new(["one:1", "two:2", "three:3"]).unwrap(),
         ..DispatcherConfig::default()
@@ -281,7 +281,7 @@ fn the_share_of_a_lost_worker_of_its_own_is_missed_and_others_are_not() {
 
 /// C7.5, C14.1
 #[test]
-fn a_reader_whose_workers_are_all_gone_is_told_though_others_live() {
+fn a_reader_without_workers_is_told() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, TargetWorkers::Local);
     let here = worker(&mut rig, 1, 1, &[]);
@@ -302,7 +302,7 @@ fn a_reader_whose_workers_are_all_gone_is_told_though_others_live() {
 
 /// C14.5
 #[test]
-fn what_only_readers_of_a_process_could_read_is_deleted_with_the_last_of_them() {
+fn process_bound_splits_end_with_their_readers() {
     for (target, tags) in [
         (TargetWorkers::Local, &[][..]),
         (TargetWorkers::Auto, &["COLOCATED"][..]),
@@ -335,7 +335,7 @@ fn what_only_readers_of_a_process_could_read_is_deleted_with_the_last_of_them() 
 
 /// C14.5: also when the iteration came to its end.
 #[test]
-fn a_pass_that_was_read_in_a_process_is_not_read_there_again_and_others_may_be() {
+fn a_processs_pass_is_read_once_there() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, TargetWorkers::Local);
     let here = worker(&mut rig, 1, 1, &[]);
@@ -369,7 +369,7 @@ fn under_any_and_host_nothing_is_deleted() {
 
 /// C14.6
 #[test]
-fn readers_on_its_host_are_told_a_workers_socket_and_the_new_one_when_it_starts_again() {
+fn local_readers_learn_a_workers_new_socket() {
     let mut rig = Rig::new();
     let job = job(&mut rig, Policy::Off, TargetWorkers::Any);
     let with_socket = |socket: &str| WorkerRegistration {

@@ -64,7 +64,7 @@ mod tests {
     use crate::job::Policy;
 
     #[test]
-    fn a_process_that_asks_for_jobs_without_end_remembers_the_latest() {
+    fn a_process_with_endless_jobs_remembers_the_latest() {
         let mut jobs = Jobs::default();
         let parameters = JobParameters::new(DatasetId::automatic(1000), Policy::Off);
         let last = JOBS_MAX as u64;

@@ -150,7 +150,7 @@ mod tests {
 
     /// C4.2
     #[tokio::test]
-    async fn who_falls_behind_gets_a_snapshot_behind_what_waited_however_often_it_looks_away() {
+    async fn a_slow_peer_gets_one_snapshot() {
         let (inbox, snapshots) = (Arc::new(Inbox::default()), Scripted::default());
         let mut pushes = Pushes::open(Arc::clone(&inbox), CLIENT, &snapshots);
         let mut waiting = 1;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_gets_no_snapshot_pauses_before_it_asks_again() {
+    async fn a_peer_without_snapshot_pauses_before_asking() {
         let snapshots = Scripted {
             refuses: true,
             ..Scripted::default()

@@ -137,7 +137,7 @@ mod tests {
 
     /// C4.1
     #[test]
-    fn a_snapshot_tells_once_what_was_missed_and_which_tasks_have_ended() {
+    fn a_snapshot_tells_missed_things_once() {
         let mut told = Told::default();
         for task in [1, 2, 3, 4] {
             assert_eq!(told.news(added(task)), [added(task)]);
@@ -183,7 +183,7 @@ mod tests {
 
     /// C4.1
     #[test]
-    fn a_late_task_is_told_of_until_it_has_a_start_and_its_start_and_its_verdict_once() {
+    fn a_late_task_is_announced_until_started() {
         let mut told = Told::default();
         let pending = TaskInfo {
             start_round: None,
@@ -234,7 +234,7 @@ mod tests {
 
     /// C4.1: a reader that has come back may be told of the end before it is shown what it missed.
     #[test]
-    fn the_end_is_not_told_before_what_was_lost() {
+    fn losses_are_told_before_the_end() {
         let mut told = Told::default();
         let finished = ClientPush::IterationFinished { splits_lost: 2 };
         assert_eq!(told.news(finished.clone()), []);

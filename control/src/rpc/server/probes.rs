@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_closed_port_is_told_from_an_open_one() {
+    async fn a_closed_port_differs_from_an_open_one() {
         let open = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = open.local_addr().unwrap().to_string();
         assert_eq!(is_closed(&address).await, Some(false));

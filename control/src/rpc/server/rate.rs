@@ -50,7 +50,7 @@ mod tests {
     /// C15.5
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
-    fn a_burst_passes_and_what_exceeds_the_rate_waits() {
+    fn a_burst_passes_and_the_excess_waits() {
         let mut now = Instant::now() + Duration::from_secs(3600);
         let mut rate = RequestRate::of(Role::Read, now);
         for _ in 0..8_000 {

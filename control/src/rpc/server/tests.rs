@@ -49,7 +49,7 @@ async fn what_arrives_together_is_stored_together() {
 
 /// C1.11
 #[tokio::test]
-async fn a_heartbeat_waits_until_the_one_before_it_was_answered() {
+async fn a_heartbeat_waits_for_the_previous_answer() {
     let key = ClusterKey::generate().unwrap();
     let server = key.credentials(Role::Dispatcher);
     let server = Endpoint::bind_server(server, &[ALPN], &[Role::Read], EndpointConfig::default()).unwrap();

@@ -55,7 +55,7 @@ mod tests {
 
     /// C1.5
     #[test]
-    fn numbers_wait_for_the_first_that_is_not_answered() {
+    fn numbers_wait_for_the_first_unanswered() {
         let mut numbers = Numbers::default();
         let first = numbers.open_next().unwrap();
         for number in 2..=REQUESTS_OPEN_MAX {

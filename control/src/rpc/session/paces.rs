@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_turn_with_its_latest_pace_however_often_others_speak() {
+    fn everybody_reports_the_latest_pace_in_turn() {
         let mut paces = Paces::default();
         let mut heard = BTreeMap::new();
         for round in 0..5 {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_on_or_is_gone_is_not_said_again() {
+    fn forwarded_and_finished_reports_are_not_repeated() {
         let mut paces = Paces::default();
         paces.note_task(TaskId(1), pace(1));
         paces.note_client(ClientId(1), pace(2));

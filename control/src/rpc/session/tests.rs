@@ -21,7 +21,7 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 /// C1.8: ids mean something else there. Nobody takes the session's events here, so that nobody else could end
 /// it in time.
 #[tokio::test]
-async fn what_waits_for_a_dispatcher_is_not_asked_of_one_that_has_forgotten_everything() {
+async fn requests_do_not_outlive_their_dispatchers_memory() {
     let key = ClusterKey::generate().unwrap();
     let first = dispatcher(&key, None);
     let address = first.local_addr();

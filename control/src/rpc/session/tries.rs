@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
-    fn the_end_of_a_wait_tells_its_whole_time() {
+    fn the_end_of_a_wait_has_its_duration() {
         let start = Instant::now();
         let mut tries = Tries::default();
         for attempt in 0..14 {

@@ -104,7 +104,7 @@ mod tests {
 
     /// C1.1
     #[test]
-    fn a_later_versions_fields_are_skipped_and_missing_optional_ones_default() {
+    fn later_fields_are_skipped_and_missing_ones_default() {
         let hello: Hello = minicbor::decode(b"\x84\x01\x05\x63new\x80").unwrap();
         assert_eq!((hello.version, hello.session), (1, SessionId(5)));
         // A job for dataset "7": name, consumers and cache were left out.
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_required_field_that_is_missing_is_an_error() {
+    fn a_missing_required_field_is_an_error() {
         assert!(minicbor::decode::<Hello>(b"\x81\x01").is_err());
     }
 }

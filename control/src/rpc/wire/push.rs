@@ -343,7 +343,7 @@ mod tests {
 
     /// C1.2, C14.6
     #[test]
-    fn dispatchers_that_do_not_say_where_workers_are_and_readers_that_do_not_ask_are_understood() {
+    fn peers_without_whereabouts_are_understood() {
         let earlier = Earlier {
             task: TaskId(1),
             worker_address: "one:1".to_owned(),
@@ -367,7 +367,7 @@ mod tests {
 
     /// A message that readers refuse would make them reconnect without end.
     #[test]
-    fn readers_of_the_largest_service_can_be_told_of_it() {
+    fn the_largest_service_fits_into_a_message() {
         let task = WireTaskInfo {
             task: TaskId(u64::MAX),
             worker_address: "a".repeat(WORKER_ADDRESS_BYTES_MAX),

@@ -457,7 +457,7 @@ mod tests {
 
     /// C5.7
     #[test]
-    fn ranges_that_repeat_each_other_are_worked_on_once() {
+    fn repeated_ranges_are_processed_once() {
         let everything = LeaseRange {
             first: 0,
             count: u64::MAX,

@@ -98,7 +98,7 @@ fn keeps_what_was_committed<S: Subject>(commits: Vec<Vec<Change>>) -> Result<(),
 
 proptest! {
     #[test]
-    fn in_memory_a_store_keeps_exactly_what_was_committed(commits in commits()) {
+    fn a_memory_store_keeps_what_was_committed(commits in commits()) {
         keeps_what_was_committed::<Memory>(commits)?;
     }
 }
@@ -107,7 +107,7 @@ proptest! {
     // Each opens about ten files, and waits for the disk as often.
     #![proptest_config(rounds(24))]
     #[test]
-    fn on_disk_a_store_keeps_exactly_what_was_committed(commits in commits()) {
+    fn a_disk_store_keeps_what_was_committed(commits in commits()) {
         keeps_what_was_committed::<Disk>(commits)?;
     }
 }

@@ -36,7 +36,7 @@ fn harm() -> impl Strategy<Value = Harm> {
 proptest! {
     #![proptest_config(rounds(96))]
     #[test]
-    fn a_changed_or_cut_file_is_refused_by_name_or_gives_the_last_commit(
+    fn a_damaged_file_is_refused_or_restored(
         commits in prop::collection::vec(prop::collection::vec(change(), 1..40), 1..4),
         is_killed in any::<bool>(),
         harm in harm(),
@@ -115,7 +115,7 @@ fn a_file_of_somebody_else_is_refused() {
 }
 
 #[test]
-fn a_file_of_a_later_version_is_refused_with_what_to_do() {
+fn a_later_versions_file_is_refused() {
     let error = load_changed(|write| {
         let later = FORMAT_VERSION + 1;
         write
@@ -131,7 +131,7 @@ fn a_file_of_a_later_version_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn records_that_make_no_sense_are_refused_by_the_file() {
+fn nonsensical_records_are_refused_by_the_file() {
     let put = |key: &'static [u8], value: Vec<u8>| {
         load_changed(move |write| {
             let mut table = write.open_table(RECORDS).unwrap();

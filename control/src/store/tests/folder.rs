@@ -12,7 +12,7 @@ use crate::store::{DiskStore, Store, WorkDirError};
 use crate::whereabouts::Whereabouts;
 
 #[test]
-fn one_dispatcher_at_a_time_works_in_a_directory() {
+fn a_directory_has_one_dispatcher_at_a_time() {
     let mut disk = Disk::new();
     let folder = disk.folder.path().to_owned();
     let error = DiskStore::open(&folder).unwrap_err();
@@ -82,7 +82,7 @@ fn a_store_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_store_that_is_mostly_nothing_is_written_again_also_after_one_that_was_interrupted() {
+fn a_sparse_store_is_rewritten_despite_interruptions() {
     let (disk, before) = emptied();
     std::fs::write(disk.folder.path().join(FRESH), "half a sto").unwrap();
     let mut disk = disk.reopened();
@@ -98,7 +98,7 @@ fn a_store_that_is_mostly_nothing_is_written_again_also_after_one_that_was_inter
 }
 
 #[test]
-fn a_store_that_cannot_be_written_again_serves_as_it_is() {
+fn a_store_that_cannot_be_rewritten_serves() {
     let (disk, before) = emptied();
     std::fs::create_dir(disk.folder.path().join(FRESH)).unwrap();
     let mut disk = disk.reopened();

@@ -109,7 +109,7 @@ mod tests {
 
     /// D2.1.
     #[test]
-    fn a_message_that_is_too_long_is_its_senders_own_fault() {
+    fn an_oversized_message_is_its_senders_fault() {
         let mut out = Vec::new();
         let subscribe = Subscribe {
             task: TaskId(1),

@@ -427,7 +427,7 @@ mod tests {
 
     /// D2.2.
     #[test]
-    fn headers_that_lie_are_refused_before_memory_is_taken() {
+    fn lying_headers_are_refused_before_allocation() {
         let version_2 = 2;
         let unknown_flag = 1 | 4 << 8;
         let reserved = 1 | 1 << 8 | 1 << 56;
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_does_not_cover_the_region_is_refused() {
+    fn a_table_must_cover_its_region() {
         for len in [0u32, 1, 65, 200, u32::MAX] {
             let mut bytes = header(&[]);
             bytes[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&len.to_le_bytes());
@@ -480,7 +480,7 @@ mod tests {
     proptest! {
         /// D2.2, D2.3.
         #[test]
-        fn a_pack_survives_its_stream_however_it_is_chunked(lens in lens(), first: u64, chunk in 1usize..4000, lz4: bool) {
+        fn a_pack_survives_any_chunking(lens in lens(), first: u64, chunk in 1usize..4000, lz4: bool) {
             let pack = pack(&lens);
             let region_bytes = pack.region().len() as u64;
             let admission = Recorder::up_to(region_bytes);
@@ -493,7 +493,7 @@ mod tests {
         }
 
         #[test]
-        fn a_stream_that_ends_early_or_goes_on_is_refused(lens in lens(), keep in any::<prop::sample::Index>(), lz4: bool) {
+        fn truncated_and_overlong_streams_are_refused(lens in lens(), keep in any::<prop::sample::Index>(), lz4: bool) {
             let mut bytes = bytes_of(&pack(&lens), 0, lz4);
             let cut = assemble(Recorder::up_to(1 << 20), &bytes[..keep.index(bytes.len())], 1000);
             let is_length = matches!(cut, Err(FrameError::Length { announced, received }) if received < announced);
@@ -508,7 +508,7 @@ mod tests {
 
         /// The recorder panics when more memory is taken than it admitted.
         #[test]
-        fn any_bytes_whatever_neither_panic_nor_take_memory_unasked(
+        fn random_bytes_neither_panic_nor_allocate(
             mut bytes in prop::collection::vec(any::<u8>(), 0..400),
             sound in 0usize..49,
             chunk in 1usize..100,

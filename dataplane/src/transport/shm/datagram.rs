@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_blame_is_heard_at_the_other_end() {
+    fn the_blame_reaches_the_other_end() {
         let heard = |why: LinkLost| Close::of(&why).into_lost();
         assert_eq!(
             heard(LinkLost::Misbehaved("7".into())),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_known_are_skipped_and_kinds_are_not() {
+    fn unknown_fields_are_skipped_and_kinds_refused() {
         // The client's hello with a field that this version does not have: [0, [[1, "later"]]].
         let later = [0x82, 0x00, 0x81, 0x82, 0x01, 0x65, b'l', b'a', b't', b'e', b'r'];
         let hello = Datagram::ClientHello(ClientHello { version: 1 });
@@ -283,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_said_is_heard_with_its_descriptors_and_no_others(datagram in any_datagram(), fds in 0usize..6) {
+        fn a_message_keeps_its_own_descriptors(datagram in any_datagram(), fds in 0usize..6) {
             // D9.2
             let bytes = datagram.to_bytes().unwrap();
             prop_assert!(bytes.len() <= DATAGRAM_BYTES_MAX && datagram.fds() <= FDS_MAX);

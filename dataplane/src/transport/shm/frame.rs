@@ -302,7 +302,7 @@ mod tests {
 
     /// D10.5.
     #[test]
-    fn a_frame_that_says_more_than_it_has_is_refused() {
+    fn a_truncated_frame_is_refused() {
         let huge = [KIND_PACK | FLAG_UNIFORM, 1, 2, 3, 4, 5, 6, u64::MAX, 7];
         assert!(matches!(read::<ToClient>(&huge), Err(FrameError::Length { .. })));
         let table = [KIND_PACK, 1, 2, 3, 4, 5, 6, 5, 7, 8];

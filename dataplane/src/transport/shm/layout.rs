@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_part_of_the_area_overlaps_another_or_shares_its_line() {
+    fn areas_share_neither_bytes_nor_cache_lines() {
         for layout in [ControlLayout::STANDARD, ControlLayout::new(4, 3, 2)] {
             let ring = |place: RingPlace| {
                 let singles = [place.tail, place.head, place.receiver_waits, place.sender_waits];
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_rings_take_the_longest_message_and_the_longest_table() {
+    fn standard_rings_take_the_longest_messages() {
         let layout = ControlLayout::STANDARD;
         // The figures of D10.1.
         assert_eq!(layout.up.first, layout.down.first + 32_832);

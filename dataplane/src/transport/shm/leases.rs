@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_lent_comes_back_once_and_only_under_its_number(steps in prop::collection::vec(step(), 1..200)) {
+        fn a_loan_returns_once_under_its_number(steps in prop::collection::vec(step(), 1..200)) {
             let mut leases = Leases::new(MAX);
             let mut model = BTreeMap::new();
             let mut ever = BTreeMap::new();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_not_out_is_refused_with_what_is_wrong_with_it() {
+    fn a_number_that_is_not_lent_is_refused() {
         let mut leases = Leases::new(MAX);
         let number = leases.grant("pack", 7).expect("the first");
         assert_eq!(number.word(), 1 << 32);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_wrap_around_without_a_number_that_is_zero() {
+    fn generations_wrap_around_zero() {
         let mut leases = Leases::new(1);
         let first = leases.grant((), 0).expect("the only one");
         leases.slots[0].generation = u32::MAX;

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn two_mappings_of_one_file_show_the_same_words() {
+    fn two_mappings_show_the_same_words() {
         let (fd, one) = Mapping::create("test", 2 * PAGE_BYTES).unwrap();
         let other = Mapping::open(&fd, 2 * PAGE_BYTES as u64).unwrap();
         drop(fd);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn words_outside_the_mapping_or_across_words_are_not_given_out() {
+    fn words_outside_the_mapping_are_refused() {
         let (_fd, mapping) = Mapping::create("test", PAGE_BYTES).unwrap();
         for range in [0..PAGE_BYTES + 8, PAGE_BYTES..PAGE_BYTES + 8, 4..12, 8..12] {
             assert!(mapping.words(range.clone()).is_none(), "{range:?}");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_created_file_can_neither_be_cut_nor_extended_nor_sealed_further() {
+    fn a_created_file_cannot_be_changed() {
         let (fd, mapping) = Mapping::create("test", PAGE_BYTES).unwrap();
         for size_bytes in [0, 2 * PAGE_BYTES as u64] {
             assert_eq!(rustix::fs::ftruncate(&fd, size_bytes), Err(Errno::PERM));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_seal_or_with_another_size_is_refused_and_why_is_said() {
+    fn an_unsealed_or_resized_file_is_refused() {
         let size_bytes = PAGE_BYTES as u64;
         let why = |fd: &OwnedFd, announced| Mapping::open(fd, announced).unwrap_err().to_string();
         for (missing, name) in [

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rested_longest_is_handed_out_first_and_before_what_never_was() {
+    fn the_longest_rested_pages_go_first() {
         let mut pages = Pages::resting_from(1 << 18, 8 * 257);
         // A page more than a power of two, as an element with its header has.
         let runs: Vec<_> = (0..8).map(|_| pages.alloc(257).unwrap()).collect();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_rest_is_handed_out_before_what_never_was() {
+    fn resting_pages_go_after_warm_ones() {
         let mut pages = Pages::resting_from(1 << 18, 0);
         let runs: Vec<_> = (0..8).map(|_| pages.alloc(257).unwrap()).collect();
         pages.free(runs[1].clone());
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_is_room_for_runs_of_any_length() {
+    fn resting_pages_merge_into_any_run() {
         let mut pages = Pages::resting_from(64, 64);
         let runs: Vec<_> = (0..64).map(|_| pages.alloc(1).unwrap()).collect();
         runs.into_iter().for_each(|run| pages.free(run));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_runs_as_there_may_be_and_not_one_more() {
+    fn exactly_as_many_runs_fit_as_allowed() {
         let mut pages = Pages::new(4 * RUNS_MAX);
         let runs: Vec<_> = (0..RUNS_MAX).map(|_| pages.alloc(1).unwrap()).collect();
         assert_eq!(pages.alloc(1), None);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_namespace_that_has_all_users_tells_them_apart() {
+    fn only_full_user_namespaces_tell_users_apart() {
         assert!(is_everybody("         0          0 4294967295\n"));
         assert!(!is_everybody("         0     100000      65536\n"));
         assert!(!is_everybody("     65534       1000          1\n"));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_within_this_process_has_this_process_behind_it() {
+    async fn a_socket_within_a_process_names_it() {
         let (one, _other) = UnixStream::pair().unwrap();
         let peer = Peer::of_own_user(&one).unwrap();
         assert_eq!(peer.pid, Some(std::process::id()));

@@ -76,7 +76,7 @@ mod tests {
 
     /// D10.8.
     #[test]
-    fn it_beats_once_a_second_and_a_peer_that_beats_is_never_silent() {
+    fn a_beating_peer_is_never_silent() {
         let (start, mut beats) = (start(), 0);
         let mut pulse = Pulse::new(start);
         for tenth in 0..1000 {
@@ -95,7 +95,7 @@ mod tests {
 
     /// D10.8.
     #[test]
-    fn a_silent_peer_is_noticed_but_not_by_a_process_that_slept_itself() {
+    fn a_sleeping_process_blames_no_peer() {
         let start = start();
         let mut pulse = Pulse::new(start);
         let mut now = start;

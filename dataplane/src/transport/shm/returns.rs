@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn leases_come_back_in_the_order_they_were_returned_however_often_the_ring_turns(
+        fn leases_return_in_order_around_the_ring(
             steps in prop::collection::vec(honest(), 1..300),
         ) {
             let words = area();
@@ -181,7 +181,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_in_the_ring_is_refused_or_was_a_lease_that_is_out(
+        fn garbage_is_refused_or_a_lent_lease(
             steps in prop::collection::vec(hostile(), 1..300),
         ) {
             let words = area();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worker_is_woken_only_while_it_waits_for_leases() {
+    fn a_worker_is_woken_only_while_waiting() {
         let words = area();
         let sender = ReturnSender::new(&words, LAYOUT.returns);
         let mut receiver = ReturnReceiver::new(&words, LAYOUT.returns);

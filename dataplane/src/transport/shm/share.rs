@@ -43,7 +43,7 @@ mod tests {
 
     /// D10.6.
     #[test]
-    fn readers_divide_half_of_an_arena_as_they_come_and_go() {
+    fn readers_divide_half_of_an_arena() {
         let budget = ArenaBudget::new(1 << 20, None);
         let arena = Arc::new(Arena::new(1 << 20, false, &budget).unwrap());
         let one = Share::new(arena.clone());

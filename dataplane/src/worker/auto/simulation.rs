@@ -319,12 +319,12 @@ fn compressed_share(world: &World, from: f64, to: f64) -> f64 {
 }
 
 #[test]
-fn a_slow_link_with_compressible_packs_carries_them_compressed() {
+fn a_slow_link_carries_packs_compressed() {
     assert!(compressed_share(&World::default(), 2.0, 10.0) > 0.97);
 }
 
 #[test]
-fn nothing_is_compressed_where_the_link_is_not_what_is_waited_for() {
+fn nothing_is_compressed_for_a_fast_link() {
     let (producer, consumer, base) = (40e6, 40e6, World::default());
     for world in [
         World {
@@ -353,7 +353,7 @@ fn nothing_is_compressed_where_the_link_is_not_what_is_waited_for() {
 }
 
 #[test]
-fn what_was_sent_before_a_trial_does_not_count_for_it() {
+fn earlier_packs_do_not_count_for_a_trial() {
     // More than two windows' worth.
     let world = World {
         outstanding: 64,
@@ -364,7 +364,7 @@ fn what_was_sent_before_a_trial_does_not_count_for_it() {
 
 /// Plain packs overtake those that are still being compressed, and are acknowledged with them, all at once.
 #[test]
-fn what_overtook_compressed_packs_does_not_count_for_a_probe() {
+fn overtaking_packs_do_not_count_for_a_probe() {
     let world = World {
         producer: 2.8e9,
         link: vec![(0.0, 104e6)],
@@ -382,7 +382,7 @@ fn what_overtook_compressed_packs_does_not_count_for_a_probe() {
 }
 
 #[test]
-fn a_trial_that_gains_nothing_is_not_repeated_soon() {
+fn a_useless_trial_is_not_repeated_soon() {
     let world = World {
         restoring: 100e6,
         ..World::default()
@@ -426,7 +426,7 @@ fn a_consumer_that_becomes_the_limit_ends_compressing() {
 }
 
 #[test]
-fn auto_is_mostly_as_fast_as_the_better_of_always_and_never() {
+fn auto_is_mostly_as_fast_as_the_better() {
     let mut parts = Vec::new();
     for link in [1.25e6, 12.5e6, 125e6, 1.25e9, 12.5e9] {
         for ratio in [1.0, 1.5, 3.0, 10.0] {
@@ -455,7 +455,7 @@ proptest! {
     #![proptest_config(rounds(16))]
 
     #[test]
-    fn auto_is_about_as_fast_as_the_better_of_always_and_never(
+    fn auto_is_about_as_fast_as_the_better(
         link in 6.1..10.1f64,
         ratio in 1.0..10.0f64,
         compressing in 7.5..9.7f64,

@@ -50,7 +50,7 @@ fn take(buffer: &TaskBuffer) -> Pack {
 }
 
 #[test]
-fn elements_are_written_to_the_arena_from_the_first_reader_of_the_host_on() {
+fn the_first_local_reader_moves_elements_to_arenas() {
     let bench = bench(MIB, MIB);
     let (buffer, mut producer) = task(&bench, TaskMode::FirstCome);
     // Large ones, each of which has a slot of its own.
@@ -71,7 +71,7 @@ fn elements_are_written_to_the_arena_from_the_first_reader_of_the_host_on() {
 }
 
 #[test]
-fn the_window_of_a_cached_task_lies_in_the_arena() {
+fn a_cached_tasks_window_lies_in_the_arena() {
     let bench = bench(2 * MIB, 2 * MIB);
     let arena = bench.alloc.arena().unwrap();
     let (buffer, mut producer) = task(&bench, TaskMode::Cached);
@@ -97,7 +97,7 @@ fn the_window_of_a_cached_task_lies_in_the_arena() {
 }
 
 #[test]
-fn an_arena_without_room_is_helped_out_by_the_workers_own_memory_and_used_again() {
+fn a_full_arena_overflows_to_the_workers_memory() {
     let bench = bench(MIB, MIB);
     let arena = bench.alloc.arena().unwrap();
     let kept = bench.alloc.alloc(MIB).unwrap().freeze();
@@ -119,7 +119,7 @@ fn an_arena_without_room_is_helped_out_by_the_workers_own_memory_and_used_again(
 }
 
 #[test]
-fn memory_that_an_arena_keeps_makes_room_for_the_workers_own() {
+fn arenas_make_room_for_the_workers_memory() {
     let bench = bench(3 * MIB, 3 * MIB);
     let arena = bench.alloc.arena().unwrap();
     drop(bench.alloc.alloc(3 * MIB).unwrap());
@@ -138,7 +138,7 @@ fn memory_that_an_arena_keeps_makes_room_for_the_workers_own() {
 }
 
 #[test]
-fn where_nothing_can_be_shared_elements_are_written_to_the_workers_own_memory() {
+fn unshareable_elements_use_the_workers_memory() {
     for (task_bytes, all_bytes) in [(MIB, 0), (0, MIB), (usize::MAX, MIB)] {
         let bench = bench(task_bytes, all_bytes);
         assert!(bench.alloc.arena().is_none());

@@ -207,7 +207,7 @@ proptest! {
 }
 
 #[test]
-fn several_takers_get_each_element_once_and_the_bound_holds() {
+fn several_takers_share_elements_within_the_bound() {
     const COUNT: u64 = 20_000;
     const BOUND: u64 = 64;
     let (buffer, mut producer) = pair(BufferLimits {
@@ -259,7 +259,7 @@ fn several_takers_get_each_element_once_and_the_bound_holds() {
 }
 
 #[test]
-fn more_of_what_is_taken_without_a_copy_may_wait_but_no_more_than_is_asked_for() {
+fn copyless_elements_wait_within_demand() {
     let fill = |limits, is_local: bool| {
         let (buffer, mut producer) = pair(limits);
         if is_local {
@@ -286,7 +286,7 @@ fn more_of_what_is_taken_without_a_copy_may_wait_but_no_more_than_is_asked_for()
 
 /// D5.5: what waits can still be taken, and then it never ends, whatever its producer does.
 #[test]
-fn stopping_wakes_a_producer_that_waits_and_is_no_end() {
+fn stopping_wakes_a_waiting_producer() {
     for waits_for_room in [false, true] {
         let (buffer, mut producer) = pair(BufferLimits {
             elements: 1,
@@ -330,7 +330,7 @@ fn stopping_an_ended_task_leaves_its_end() {
 }
 
 #[test]
-fn a_producer_waits_for_memory_that_is_used_up() {
+fn a_producer_waits_for_exhausted_memory() {
     const COUNT: u64 = 500;
     let buffer = Arc::new(TaskBuffer::new(
         BufferLimits::default(),
@@ -376,7 +376,7 @@ fn stopping_wakes_a_producer_that_waits_for_memory() {
 
 /// D5.2, D5.3.
 #[test]
-fn an_end_waits_for_the_ends_of_splits_and_a_failure_does_not() {
+fn an_end_waits_for_split_ends() {
     let failed = Ending::Failed(Failure::new("data", "torn", "", ""));
     for (ending, waits) in [(Ending::Exhausted, true), (failed, false)] {
         let (buffer, mut producer) = pair(BufferLimits::default());
@@ -398,7 +398,7 @@ fn an_end_waits_for_the_ends_of_splits_and_a_failure_does_not() {
 
 /// A pipeline that rejects every element makes ends of splits only.
 #[test]
-fn a_producer_of_ends_of_splits_alone_waits_until_they_are_told() {
+fn a_producer_waits_until_split_ends_are_told() {
     const ENDS: u64 = 10_000;
     let (buffer, producer) = pair(BufferLimits::default());
     let producing = std::thread::spawn(move || {
@@ -420,7 +420,7 @@ fn a_producer_of_ends_of_splits_alone_waits_until_they_are_told() {
 }
 
 #[test]
-fn a_producer_that_goes_away_is_a_failure_behind_what_it_wrote() {
+fn a_vanished_producer_fails_after_its_elements() {
     let (buffer, mut producer) = pair(BufferLimits::default());
     write(&mut producer, 0, 1);
     drop(producer);
@@ -446,7 +446,7 @@ fn asking_without_a_credit_starts_nothing() {
 }
 
 #[test]
-fn a_producer_whose_clients_have_left_waits_for_the_next_one() {
+fn a_producer_without_clients_waits_for_one() {
     let (buffer, mut producer) = pair(BufferLimits::default());
     let mut written = 0;
     let mut go_on = || {
@@ -473,7 +473,7 @@ fn a_producer_whose_clients_have_left_waits_for_the_next_one() {
 }
 
 #[test]
-fn an_end_is_told_as_often_as_anybody_asks() {
+fn an_end_can_be_asked_for_repeatedly() {
     for count in [0, 10] {
         let (buffer, mut producer) = pair(BufferLimits::default());
         for index in 0..count {
@@ -516,7 +516,7 @@ fn scarce_elements_are_shared_whoever_asks_first() {
 
 /// D4.7: a client that has left its turn holds the other up for a moment, and is no longer waited for.
 #[test]
-fn a_client_that_does_not_come_loses_its_turn() {
+fn an_absent_client_loses_its_turn() {
     let (buffer, mut producer) = pair(BufferLimits::default());
     for client in [0, 1] {
         buffer.take_place(client, Role::default());

@@ -65,7 +65,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     /// D5.2, D7.1, D7.3: the model is a list for each consumer.
     #[test]
-    fn each_consumer_gets_every_nth_element_and_what_all_have_is_released(consumers in 1u32..6, steps in steps()) {
+    fn consumers_release_what_all_of_them_have(consumers in 1u32..6, steps in steps()) {
         let (buffer, mut producer) = coordinated(consumers, UNBOUNDED);
         let n = consumers as usize;
         let (mut lists, mut taken, mut has) = (vec![Vec::new(); n], vec![0; n], vec![0u64; n]);
@@ -116,7 +116,7 @@ proptest! {
 
     /// A group is written to its end whatever the bound, and no further one begun beyond it.
     #[test]
-    fn production_stops_at_the_slowest_consumer_between_two_groups(
+    fn production_stops_at_the_slowest_consumer(
         consumers in 1u32..6,
         bound in 1u64..20,
         takes in prop::collection::vec((0u64..5, 1u64..6), 0..60),
@@ -180,7 +180,7 @@ fn consume_in_parallel(elements: u64, consumers: u32) {
 
 /// D7.1; the rows ConsumeParallel of the service's own task_runner_test.
 #[test]
-fn element_i_goes_to_consumer_i_mod_n_in_round_i_div_n() {
+fn groups_are_dealt_to_consumers_in_turn() {
     for (elements, consumers) in [(1000, 5), (1003, 5), (1000, 20), (4, 20), (0, 20)] {
         consume_in_parallel(elements, consumers);
     }
@@ -189,7 +189,7 @@ fn element_i_goes_to_consumer_i_mod_n_in_round_i_div_n() {
 /// D7.5: the consumers that have an element of the torn group hear the end in the same step as those that
 /// have none.
 #[test]
-fn the_end_of_the_data_is_a_failure_behind_the_last_whole_group() {
+fn a_coordinated_end_fails_after_whole_groups() {
     let (buffer, mut producer) = coordinated(3, UNBOUNDED);
     for index in 0..7 {
         write(&mut producer, index, 1);
@@ -219,7 +219,7 @@ fn the_end_of_the_data_is_a_failure_behind_the_last_whole_group() {
 
 /// D7.2.
 #[test]
-fn a_place_is_for_one_client_and_only_as_its_ticket_says() {
+fn a_place_belongs_to_its_tickets_client() {
     let (buffer, mut producer) = coordinated(2, UNBOUNDED);
     write(&mut producer, 0, 1);
     let refusal = |client, consumer, is_new| {
@@ -249,7 +249,7 @@ fn a_place_is_for_one_client_and_only_as_its_ticket_says() {
 
 /// D4.5: of any of them.
 #[test]
-fn the_first_credit_of_any_consumer_starts_the_task() {
+fn any_consumers_first_credit_starts_the_task() {
     let (buffer, producer) = coordinated(3, UNBOUNDED);
     let waiting = std::thread::spawn(move || producer.wait_started().unwrap());
     wait_until_it_waits(&buffer, &waiting);

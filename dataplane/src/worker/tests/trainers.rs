@@ -305,7 +305,7 @@ proptest! {
 }
 
 #[test]
-fn trainers_get_the_same_elements_in_the_same_order() {
+fn trainers_get_the_same_elements_in_order() {
     let cached = Cached::endless(100);
     for (client, trainer) in [(0, "one"), (1, "two"), (2, "three")] {
         cached.admit(client, trainer);
@@ -338,7 +338,7 @@ fn new_trainers_start_late() {
 
 /// D8.3
 #[test]
-fn trainers_that_take_turns_extend_a_cache_of_one_element() {
+fn alternating_trainers_extend_a_cache_of_one() {
     let cached = Cached::endless(1);
     cached.admit(0, "one");
     cached.admit(1, "two");
@@ -363,7 +363,7 @@ fn who_is_first_misses_and_who_follows_hits() {
 }
 
 #[test]
-fn what_is_kept_grows_to_its_limit_and_stays_there() {
+fn the_window_grows_to_its_limit() {
     let cached = Cached::endless(5);
     cached.admit(0, "one");
     for taken in 1..20 {
@@ -391,7 +391,7 @@ fn concurrent_trainers_each_get_an_increasing_sequence() {
 
 /// D8.2
 #[test]
-fn concurrent_readers_of_one_trainer_get_each_element_once() {
+fn a_trainers_readers_get_each_element_once() {
     let cached = Cached::endless(7);
     let mut all = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..10u64)
@@ -412,7 +412,7 @@ fn concurrent_readers_of_one_trainer_get_each_element_once() {
 
 /// D5.5
 #[test]
-fn a_task_that_is_stopped_gives_what_was_written_and_no_end() {
+fn a_stopped_task_delivers_without_an_end() {
     let cached = Cached::endless(5);
     cached.admit(0, "one");
     cached.take(0, 3);
@@ -428,7 +428,7 @@ fn a_task_that_is_stopped_gives_what_was_written_and_no_end() {
 
 /// D8.4: nobody's place moves, and who is behind gets what is kept first.
 #[test]
-fn a_failure_is_told_to_each_trainer_behind_the_elements_and_is_not_kept() {
+fn a_failure_reaches_each_trainer_uncached() {
     let cached = Cached::counting(5, 8, failed());
     cached.admit(0, "fast");
     cached.admit(1, "slow");
@@ -443,7 +443,7 @@ fn a_failure_is_told_to_each_trainer_behind_the_elements_and_is_not_kept() {
 
 /// D8.4
 #[test]
-fn the_end_of_the_data_is_a_failure_that_says_what_is_required() {
+fn a_cached_end_says_what_is_required() {
     let cached = Cached::counting(5, 3, Ending::Exhausted);
     cached.admit(0, "one");
     cached.take(0, 3);
@@ -458,7 +458,7 @@ fn the_end_of_the_data_is_a_failure_that_says_what_is_required() {
 
 /// D8.4
 #[test]
-fn an_element_larger_than_the_cache_is_an_error_that_names_both_sizes() {
+fn an_element_beyond_the_cache_is_an_error() {
     let spec = |dims: &[Option<u64>]| ElementSpec::single(TensorSpec::with_dims(Dtype::U64, dims)).unwrap();
     for dims in [[None], [Some(9)]] {
         let layout = Layout::new(spec(&dims)).unwrap();
@@ -471,7 +471,7 @@ fn an_element_larger_than_the_cache_is_an_error_that_names_both_sizes() {
 
 /// D8.5
 #[test]
-fn no_client_is_told_of_the_ends_of_splits() {
+fn cached_clients_hear_of_no_split_ends() {
     let (_, buffer) = empty(STRIDE);
     let mut producer = Producer::new(buffer.clone(), Arc::new(HeapAlloc), layout());
     buffer.take_place(0, of(Some("one")));
@@ -485,7 +485,7 @@ fn no_client_is_told_of_the_ends_of_splits() {
 
 /// D8.1
 #[test]
-fn a_trainer_is_named_where_there_is_a_cache_and_only_there() {
+fn trainers_are_named_only_with_a_cache() {
     let (_, cached) = empty(STRIDE);
     let plain = TaskBuffer::new(BufferLimits::default(), TaskMode::FirstCome, &Arc::default());
     let too_long = "x".repeat(TRAINER_ID_BYTES_MAX + 1);
@@ -509,7 +509,7 @@ fn a_trainer_is_named_where_there_is_a_cache_and_only_there() {
 
 /// D8.2
 #[test]
-fn of_too_many_trainers_the_longest_unused_without_a_client_is_forgotten() {
+fn the_longest_unused_trainer_is_forgotten() {
     let mut window = Window::default();
     let (mut writer, open) = PackWriter::open(&HeapAlloc, 1 << 16, 10).unwrap();
     window.push(open);

@@ -11,7 +11,7 @@ use crate::identity::{PublicKeys, Revocations};
 use crate::tls::{Identity, Leaf, peer_role};
 
 #[tokio::test]
-async fn both_sides_learn_the_others_role_and_can_talk() {
+async fn both_sides_learn_roles_and_can_talk() {
     let mut server = Server::worker();
     let client = client(cluster().credentials(Role::Read));
     let connection = connect(&client, &server).await.unwrap();
@@ -33,7 +33,7 @@ async fn both_sides_learn_the_others_role_and_can_talk() {
 }
 
 #[tokio::test]
-async fn another_clusters_key_is_refused_and_the_server_serves_on() {
+async fn another_clusters_key_leaves_the_server_serving() {
     let mut server = Server::worker();
     let stranger = client(ClusterKey::from_bytes([1; 32]).credentials(Role::Read));
     let error = connect(&stranger, &server).await.unwrap_err();
@@ -46,7 +46,7 @@ async fn another_clusters_key_is_refused_and_the_server_serves_on() {
 }
 
 #[tokio::test]
-async fn a_server_refuses_a_client_that_trusts_it_but_is_not_of_its_cluster() {
+async fn a_server_refuses_foreign_clusters_clients() {
     let mut server = Server::worker();
     let foreign_seed = [9; 32];
     let leaf = Leaf::issue(Role::Read, &[Role::Read.dns_name()], &foreign_seed).unwrap();
@@ -68,7 +68,7 @@ async fn a_server_refuses_a_client_that_trusts_it_but_is_not_of_its_cluster() {
 }
 
 #[tokio::test]
-async fn a_role_that_is_not_admitted_is_told_so() {
+async fn an_inadmissible_role_is_told_so() {
     let mut server = Server::worker();
     let worker = client(cluster().credentials(Role::Worker));
     let error = connect(&worker, &server).await.unwrap_err();
@@ -83,7 +83,7 @@ async fn a_role_that_is_not_admitted_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_server_in_another_role_than_expected_is_not_used() {
+async fn a_server_of_another_role_is_not_used() {
     let server = Server::worker();
     let reader = client(cluster().credentials(Role::Read));
     let address = server.endpoint.local_addr();
@@ -104,7 +104,7 @@ async fn a_server_in_another_role_than_expected_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_read_key_proves_no_other_role_whatever_its_certificate_claims() {
+async fn a_read_key_proves_no_other_role() {
     let config = EndpointConfig::default();
     let mut server = Server::start(
         cluster().credentials(Role::Dispatcher),
@@ -178,7 +178,7 @@ async fn an_unknown_protocol_version_is_named() {
 }
 
 #[tokio::test]
-async fn a_peer_that_never_answers_is_given_up_at_the_deadline() {
+async fn a_silent_peer_is_given_up_in_time() {
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let reader = client(cluster().credentials(Role::Read));
     let deadline = Duration::from_millis(300);
@@ -211,7 +211,7 @@ async fn noise_on_the_port_disturbs_nobody() {
 }
 
 #[tokio::test]
-async fn sites_with_their_own_authority_connect_and_strangers_do_not() {
+async fn sites_may_bring_their_own_authority() {
     let site = Site::new();
     let mut server = Server::start(
         site.credentials("worker"),
@@ -268,7 +268,7 @@ async fn bind_errors_name_the_address_and_the_cure() {
 }
 
 #[tokio::test]
-async fn a_key_made_for_this_machine_serves_loopback_only() {
+async fn this_machines_own_key_serves_loopback_only() {
     let home = tempfile::tempdir().unwrap();
     let source = crate::identity::KeySource::own_file(Some(home.path().as_os_str()), None).unwrap();
     let loaded = source.load().unwrap();
@@ -343,7 +343,7 @@ fn refusing(file: &std::path::Path) -> Server {
 }
 
 #[tokio::test]
-async fn a_revoked_role_is_refused_and_its_connections_close() {
+async fn a_revoked_roles_connections_close() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("revoked");
     std::fs::write(&file, "").unwrap();

@@ -79,7 +79,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes half a minute and prints figures, of which a release's count: ci/full runs it"]
-async fn a_flood_of_first_packets_leaves_readers_their_rate() {
+async fn a_flood_of_initials_spares_readers() {
     let mut server = Server::worker();
     let to = server.endpoint.local_addr();
     let reader = client(cluster().credentials(Role::Read));

@@ -77,7 +77,7 @@ async fn is_busy(client: &Endpoint, server: &Server) -> bool {
 }
 
 #[tokio::test]
-async fn beyond_a_share_of_the_handshakes_clients_prove_their_address_and_get_in() {
+async fn crowded_clients_prove_their_address() {
     let mut server = limited(2, WATCHDOG);
     let stalled = stalled_handshake(&server, Stall::Begun).await;
     let client = client(cluster().credentials(Role::Read));
@@ -106,7 +106,7 @@ async fn beyond_the_limit_the_oldest_handshake_makes_room() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_end_in_time_gives_its_place_back() {
+async fn a_slow_handshake_loses_its_place() {
     let mut server = limited(1, Duration::from_millis(100));
     let stalled = stalled_handshake(&server, Stall::Begun).await;
     server.counted(|counts| counts.timed_out == 1).await;
@@ -118,7 +118,7 @@ async fn a_handshake_that_does_not_end_in_time_gives_its_place_back() {
 }
 
 #[tokio::test]
-async fn an_address_whose_handshakes_stall_leaves_places_for_others() {
+async fn a_stalling_address_leaves_others_places() {
     let mut server = limited(4, WATCHDOG);
     let mut stalled = Vec::new();
     for stall in [Stall::Begun, Stall::Begun, Stall::Proved] {
@@ -137,7 +137,7 @@ async fn an_address_whose_handshakes_stall_leaves_places_for_others() {
 }
 
 #[tokio::test]
-async fn a_client_that_may_send_little_can_open_nothing_more() {
+async fn a_limited_client_can_open_nothing_more() {
     let little = PeerLimits {
         stream_window_bytes: 4096,
         connection_window_bytes: 4096,
@@ -166,7 +166,7 @@ async fn a_client_that_may_send_little_can_open_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_peer_beyond_its_quota_is_closed_and_may_return_when_there_is_room() {
+async fn a_peer_beyond_its_quota_may_return_later() {
     let config = EndpointConfig {
         connections_per_peer_max: 1,
         ..EndpointConfig::default()
@@ -214,7 +214,7 @@ async fn readers_leave_connections_to_other_roles() {
 }
 
 #[tokio::test]
-async fn a_closed_endpoint_ends_its_accept_loop_and_its_attempts() {
+async fn a_closed_endpoint_ends_its_loops() {
     let server = Server::worker();
     let endpoint = server.endpoint.clone();
     let mut acceptor = endpoint.acceptor().unwrap();
@@ -227,7 +227,7 @@ async fn a_closed_endpoint_ends_its_accept_loop_and_its_attempts() {
 }
 
 #[tokio::test]
-async fn a_client_without_an_acceptor_and_ipv4_without_ipv6() {
+async fn an_endpoint_may_lack_acceptor_and_ipv6() {
     let config = EndpointConfig {
         bind: Some((Ipv4Addr::LOCALHOST, 0).into()),
         ..EndpointConfig::default()

@@ -87,7 +87,7 @@ fn loopback() -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_server_serves_clients_of_three_mtus_at_once() {
+async fn one_server_serves_three_mtus() {
     both_ways_at(
         loopback(),
         None,
@@ -98,7 +98,7 @@ async fn one_server_serves_clients_of_three_mtus_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_client_reads_from_servers_of_two_mtus_at_once() {
+async fn one_client_reads_two_mtus() {
     let client = client(cluster().credentials(Role::Read));
     let mut transfers = tokio::task::JoinSet::new();
     for mtu in [1452, 8952] {
@@ -123,7 +123,7 @@ async fn one_client_reads_from_servers_of_two_mtus_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_smaller_of_both_sides_counts_to_the_byte() {
+async fn the_smaller_mtu_counts_to_the_byte() {
     both_ways_at(
         loopback(),
         Some(8952),

@@ -11,7 +11,7 @@ use super::*;
 const PATIENT: Duration = Duration::from_secs(600);
 
 #[test]
-fn a_server_that_comes_back_after_a_sudden_end_tells_its_peers_at_once() {
+fn a_crashed_servers_successor_resets_its_peers() {
     let clients = Builder::new_multi_thread().enable_all().build().unwrap();
     let first = Builder::new_current_thread().enable_all().build().unwrap();
     let mut server = first.block_on(async { serve(None) });

@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_of_8_bits_survive_and_others_go_to_the_nearest() {
+    fn floats_of_8_bits_round_to_nearest() {
         for float in [E4M3, E5M2] {
             for bits in 0..=255u8 {
                 let value = float.read(bits);

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_only_where_the_type_has_them() {
+    fn numbers_are_read_where_types_have_them() {
         let read = |dtype, text: &str| scalar(dtype, text.as_bytes()).ok();
         let bytes =
             |tensor: Option<Tensor>| tensor.and_then(|tensor| tensor.contiguous().map(<[u8]>::to_vec));

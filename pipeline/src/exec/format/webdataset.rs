@@ -150,7 +150,7 @@ mod tests {
     use super::split_name;
 
     #[test]
-    fn the_key_ends_at_the_first_dot_of_the_last_part() {
+    fn a_key_ends_at_the_last_parts_dot() {
         assert_eq!(split_name("train.v2/0001.seg.png"), ("train.v2/0001", "seg.png"));
         assert_eq!(split_name("0001.jpg"), ("0001", "jpg"));
         assert_eq!(split_name("dir/readme"), ("dir/readme", ""));

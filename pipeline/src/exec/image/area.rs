@@ -145,7 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn a_rule_yields_an_area_of_its_size_or_says_that_the_picture_is_too_small(
+        fn an_area_has_its_size_or_fails(
             height in 1u32..40, width in 1u32..40, rows in 1u32..40, columns in 1u32..40, seed: u64,
         ) {
             let generator = || Pcg64Mcg::seed_from_u64(seed);
@@ -164,7 +164,7 @@ mod tests {
         }
 
         #[test]
-        fn a_share_of_both_sides_is_what_tensorflow_keeps(side in 1u32..3000, fraction in 0.001f64..=1.0) {
+        fn a_central_share_is_tensorflows(side in 1u32..3000, fraction in 0.001f64..=1.0) {
             // As its documentation computes it.
             let start = ((f64::from(side) - f64::from(side) * fraction) / 2.0) as u32;
             let area = Rule::Central(fraction).area(side, 7, || Pcg64Mcg::seed_from_u64(0)).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strip_that_fits_no_ratio_is_cropped_at_its_centre() {
+    fn an_unfit_strip_is_cropped_centrally() {
         let area = draw_area(
             &crop(0.9, 0.75, 4.0 / 3.0),
             10,

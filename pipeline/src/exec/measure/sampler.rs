@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_samples_stand_for_all_calls_and_within_one_everything_is_timed() {
+    fn samples_represent_all_calls() {
         let (mut outer, mut inner) = (Sampler::default(), Sampler::default());
         let (mut stood_for, mut samples) = ((0, 0), 0);
         for _ in 0..10_000 {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_within_a_sample_leaves_the_thread_as_it_was() {
+    fn a_panic_within_a_sample_changes_nothing() {
         let mut sampler = Sampler::default();
         let panicking = std::panic::AssertUnwindSafe(|| {
             let _begun = sampler.begin();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_calls_are_all_samples_and_fast_ones_are_few() {
+    fn slow_calls_are_always_sampled() {
         let mut sampler = Sampler::default();
         assert_eq!(sampler.distance(2, 1_000_000), 0);
         for _ in 0..100 {

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_part_of_one_thread_is_the_bottleneck() {
+    fn the_largest_part_is_the_bottleneck() {
         let stages = vec![
             serial("batch", 100_000_000, 800_000_000),
             serial("map", 600_000_000, 700_000_000),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn of_stages_with_threads_of_their_own_the_one_without_rest_is_the_bottleneck() {
+    fn the_restless_stage_is_the_bottleneck() {
         let stages = vec![
             ahead("prefetch", 990_000_000, 0, 1),
             ahead("decode", 0, 3_900_000_000, 4),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_beyond_the_time_there_was_are_cut_to_it() {
+    fn estimates_are_cut_to_the_elapsed_time() {
         let stats = Stats::new(SECOND, 0, vec![serial("map", 2_000_000_000, 2_000_000_000)]);
         assert_eq!(stats.pulled, SECOND);
         assert_eq!(stats.bottleneck_name(), "map");

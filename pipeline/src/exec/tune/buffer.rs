@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_only_when_it_was_full_and_ran_dry() {
+    fn buffers_grow_after_both_full_and_empty() {
         let mut buffer = Buffer::new(10);
         assert!(!buffer.note(0, 8, 1000), "it was never full");
         assert!(!buffer.note(2, 8, 1000) && !buffer.note(1, 8, 1000));

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn they_double_as_long_as_that_helps_and_go_back_when_it_does_not() {
+    fn readers_double_while_that_helps() {
         let mut readers = Readers::new(1000);
         assert_eq!(looked(&mut readers, true, 100), 32);
         assert_eq!(looked(&mut readers, true, 200), 64);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_waited_for_and_a_short_cycle_need_no_more() {
+    fn short_cycles_need_no_more_readers() {
         assert_eq!(looked(&mut Readers::new(1000), false, 100), READERS_AT_FIRST);
         assert_eq!(looked(&mut Readers::new(20), true, 100), 20);
         assert_eq!(Readers::new(3).now(), 3);

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_moves_threads_to_the_map_that_works_more_and_forgets_those_that_are_gone() {
+    fn threads_move_to_the_busier_map() {
         let tuner = Tuner::new(8);
         drop(tuner.knob());
         let (fast, slow) = (tuner.knob(), tuner.knob());
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_ends_when_a_look_is_due_makes_it() {
+    fn a_due_call_takes_the_look() {
         let tuner = Tuner::new(8);
         let knob = tuner.knob();
         let now = Instant::now();

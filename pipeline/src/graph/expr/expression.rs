@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shared_is_there_once_however_often_it_is_named() {
+    fn shared_nodes_are_stored_once() {
         let mut expr = col("x");
         for _ in 0..60 {
             expr = expr.clone() + expr;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_refer_to_what_comes_later_are_refused() {
+    fn forward_references_are_refused() {
         let itself = Expr {
             nodes: vec![ExprNode {
                 op: ExprOp::Where,

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_numbers_become_what_they_fit_and_nothing_else() {
+    fn plain_numbers_become_fitting_types_only() {
         let int = |value| Literal::Int(value);
         assert_eq!(int(-1).of(Dtype::I8).unwrap().data.fixed, [255]);
         assert_eq!(int(3).of(Dtype::F32).unwrap().data.fixed, 3f32.to_le_bytes());

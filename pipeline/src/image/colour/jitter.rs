@@ -175,7 +175,7 @@ mod tests {
         }
 
         #[test]
-        fn a_factor_of_one_and_no_turn_change_nothing(pixels in prop::collection::vec(any::<[u8; 3]>(), 1..40)) {
+        fn neutral_factors_change_nothing(pixels in prop::collection::vec(any::<[u8; 3]>(), 1..40)) {
             let neutral = [
                 Adjustment::Brightness(1.0),
                 Adjustment::Contrast(1.0),

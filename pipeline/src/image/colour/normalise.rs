@@ -61,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_is_scaled_by_the_numbers_of_its_channel(
+        fn values_are_scaled_by_channel(
             pixels in prop::collection::vec(any::<u8>(), 1..100),
             channels in 1usize..5,
             mean in prop::collection::vec(-1.0f32..1.0, 4),

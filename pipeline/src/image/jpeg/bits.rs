@@ -224,7 +224,7 @@ mod tests {
         }
 
         #[test]
-        fn a_restart_is_where_a_stretch_ends_and_nowhere_else(
+        fn restarts_end_stretches(
             stretches in prop::collection::vec(bytes(90), 1..12), fill in 0usize..3, wrong: u8, early: bool,
         ) {
             let mut all = Vec::new();

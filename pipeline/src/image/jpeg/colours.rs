@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_colour_is_the_one_of_the_formula_of_libjpeg() {
+    fn colours_follow_libjpegs_formula() {
         let clamp = |value: i32| value.clamp(0, 255) as u8;
         for cb in 0..=255u8 {
             for cr in 0..=255u8 {

@@ -110,7 +110,7 @@ mod tests {
         }
 
         #[test]
-        fn a_mutated_picture_decodes_to_its_size_or_is_an_error(
+        fn a_mutated_jpeg_decodes_or_fails(
             picture in 0..PICTURES.len(),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
             cut in prop::option::of(any::<prop::sample::Index>()),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_cut_short_anywhere_is_an_error_that_says_why() {
+    fn a_truncated_picture_is_an_error() {
         for (number, bytes) in PICTURES.iter().enumerate() {
             for length in 0..bytes.len() - 1 {
                 for area in [Area::whole(37, 53), Area::whole(1, 1)] {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_more_scans_than_are_sensible_is_refused() {
+    fn too_many_scans_are_refused() {
         let progressive = PICTURES[PROGRESSIVE];
         // The first scan, which says more of the first coefficients, again and again.
         let scan = progressive

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_keeps_few_and_none_that_is_large() {
+    fn a_thread_keeps_few_small_buffers() {
         let place = take(1000).as_ptr();
         assert_eq!(take(500).as_ptr(), place, "it is taken again");
         drop([take(1), take(2), take(3), take(4)]);

@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_block_is_the_same_as_on_other_processors(
+        fn blocks_are_equal_on_all_processors(
             coefficients in prop::array::uniform32(any::<[i16; 2]>()), factors in prop::array::uniform32(any::<[i16; 2]>()),
             small: bool,
         ) {
@@ -273,7 +273,7 @@ mod tests {
         }
     }
     #[test]
-    fn every_colour_is_the_same_as_on_other_processors() {
+    fn colours_are_equal_on_all_processors() {
         if !is_x86_feature_detected!("avx2") {
             return;
         }

@@ -18,7 +18,7 @@ fn executor(graph: &Graph) -> Executor {
 }
 
 #[test]
-fn an_operation_of_the_table_is_made_by_name() {
+fn an_operation_is_made_by_name() {
     let graph = every(json!({"step": 3})).unwrap().graph().unwrap();
     let graph = Graph::from_bytes(&graph.to_bytes().unwrap()).unwrap();
     let facts = graph.facts(&Functions::new()).unwrap();

@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_part_is_read_as_it_was_written_and_no_path_is_taken_for_one(
+        fn a_part_round_trips_and_no_path_matches(
             path in "[a-z/\u{e9} \0.-]{0,8}",
             range in prop::option::of((any::<u64>(), any::<u64>())),
         ) {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_stand_behind_their_file_and_in_its_order() {
+    fn parts_sort_after_their_file() {
         let part = |path, range| FilePart { path, range }.written();
         let texts = [
             part("a", Some(0..9)),

@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_kept_is_found_again_and_no_damage_passes(
+        fn cached_blocks_return_undamaged(
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             description in "[a-z ]{0,20}",
             at in any::<prop::sample::Index>(),

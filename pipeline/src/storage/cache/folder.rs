@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_found_by_every_process_and_nothing_else_is() {
+    fn every_process_finds_the_cached_blocks() {
         let directory = directory();
         let one = Folder::open(directory.path(), LIMIT).unwrap();
         let other = Folder::open(directory.path(), LIMIT).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_least_recently_goes_first_and_the_limit_holds() {
+    fn the_least_recently_used_goes_first() {
         let directory = directory();
         let folder = Folder::open(directory.path(), LIMIT).unwrap();
         let block = vec![7; 10_000];
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_share_a_directory_pass_its_limit_by_no_more_than_their_shares() {
+    fn two_processes_respect_the_cache_limit() {
         let directory = directory();
         let folders = [(); 2].map(|()| Folder::open(directory.path(), LIMIT).unwrap());
         let block = vec![7; 10_000];
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_left_behind_goes_and_what_is_not_ours_stays() {
+    fn only_abandoned_cache_files_are_removed() {
         let directory = directory();
         let folder = Folder::open(directory.path(), LIMIT).unwrap();
         folder.write("a", b"bytes");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_would_push_out_most_others_is_not_kept() {
+    fn an_overlarge_block_is_not_cached() {
         let directory = directory();
         let folder = Folder::open(directory.path(), LIMIT).unwrap();
         folder.write("a", &vec![0; LIMIT as usize / 8]);

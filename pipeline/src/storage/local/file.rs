@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_open_a_file_for_want_of_something_else_does_not_blame_the_data() {
+    fn want_of_resources_does_not_blame_data() {
         let blamed = |number| to_blame(&io::Error::from_raw_os_error(number));
         for (number, kind) in [
             (2, ErrorKind::NotFound),

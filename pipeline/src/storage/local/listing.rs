@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_found_is_an_error_that_names_the_pattern_and_a_missing_directory() {
+    fn a_fruitless_pattern_names_its_directory() {
         let directory = tempfile::tempdir().unwrap();
         let empty = format!("{}/*.tar", directory.path().display());
         assert_eq!(

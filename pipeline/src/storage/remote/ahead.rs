@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_reads_here_and_there_gets_nothing_ahead_and_who_goes_straight_on_gets_more_while_it_waits() {
+    fn only_sequential_readers_prefetch() {
         let mut ahead = ReadAhead::new(8);
         assert_eq!(ahead.reads(0), 0);
         ahead.has_read(100);

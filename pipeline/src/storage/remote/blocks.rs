@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_given_up_says_nothing_of_the_one_that_took_its_place() {
+    fn a_given_up_request_spares_its_successor() {
         let (runtime, blocks) = (runtime(), Blocks::new(Memory::new(1 << 20), 4));
         let duties = RefCell::new(Vec::new());
         let bring = |duty| {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_blocks_are_held_than_may_be_and_the_least_recently_used_go_first() {
+    fn the_blocks_in_memory_are_limited() {
         let (runtime, blocks) = (runtime(), Blocks::new(Memory::new(1 << 20), 3));
         let brought = RefCell::new(Vec::new());
         let bring = |duty: Duty| {

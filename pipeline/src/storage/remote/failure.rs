@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_credentials_and_plain_http_are_the_callers_to_settle() {
+    fn missing_credentials_are_the_callers_fault() {
         for (text, hint) in [
             ("PUT http://169.254.169.254/latest/api/token", "AWS_ACCESS_KEY_ID"),
             ("builder error: URL scheme is not allowed", "AWS_ALLOW_HTTP"),

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_can_be_taken_again_and_what_stands_still_goes_beyond_the_limit() {
+    fn spare_memory_beyond_the_limit_is_freed() {
         let memory = Memory::new(10);
         let first = memory.take(6).unwrap();
         assert!(memory.take(5).is_none());

@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_without_tars_is_named_and_the_way_out_too() {
+    fn a_directory_without_tars_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let error = tars(directory.path()).unwrap_err();
         assert!(

@@ -10,7 +10,7 @@ proptest! {
 
     /// C9.3 to C9.6, C10.3, C1.5, C1.6.
     #[test]
-    fn consumers_hand_over_the_same_groups_in_the_same_order_and_go_on(
+    fn consumers_deliver_the_same_groups_and_continue(
         count in 1_u32..4,
         workers in 0_usize..3,
         ops in prop::collection::vec((0_u8..31, any::<u16>()), 0..250),
@@ -32,7 +32,7 @@ proptest! {
 
     /// C9.8, C9.5: and whoever still reads stays in step with the others.
     #[test]
-    fn consumers_that_are_gone_are_named_to_those_that_are_left(
+    fn missing_consumers_are_named_to_the_others(
         count in 2_u32..4,
         ops in prop::collection::vec((0_u8..34, any::<u16>()), 0..250),
     ) {

@@ -191,7 +191,7 @@ proptest! {
 }
 
 #[test]
-fn what_can_never_fit_is_told_from_what_does_not_fit_now() {
+fn never_fitting_differs_from_not_fitting_now() {
     let arena = arena(MIB);
     let error = arena.alloc(MIB + 1).unwrap_err();
     assert!(matches!(error, AllocError::TooLarge { limit_bytes, .. } if limit_bytes == MIB));
@@ -209,7 +209,7 @@ fn what_can_never_fit_is_told_from_what_does_not_fit_now() {
 }
 
 #[test]
-fn idle_memory_of_one_arena_makes_room_in_another() {
+fn an_arenas_idle_memory_makes_room_elsewhere() {
     let budget = ArenaBudget::new(MIB, None);
     let [one, other] = [(); 2].map(|()| Arena::new(MIB, false, &budget).unwrap());
     drop(one.alloc(MIB).unwrap());
@@ -225,7 +225,7 @@ fn idle_memory_of_one_arena_makes_room_in_another() {
 }
 
 #[test]
-fn memory_is_there_before_it_is_written_and_goes_back_once_it_is_no_longer_needed() {
+fn memory_exists_before_writes_and_returns_unused() {
     let arena = arena(64 * MIB);
     assert_eq!(system_bytes(arena.fd()), 0);
     let large = arena.alloc(16 * MIB).unwrap();
@@ -253,7 +253,7 @@ fn what_is_needed_again_and_again_stays() {
 }
 
 #[test]
-fn without_huge_pages_there_are_small_ones_and_the_reason() {
+fn without_huge_pages_small_ones_serve() {
     let budget = ArenaBudget::new(4 * MIB, None);
     let too_many = Arena::new(8 * MIB, true, &budget).unwrap();
     let PageKind::SmallInstead { why } = too_many.kind() else {
@@ -284,7 +284,7 @@ fn arenas_of_impossible_sizes_are_refused() {
 }
 
 #[test]
-fn a_slot_of_a_view_keeps_the_memory_mapped_and_says_when_it_is_dropped() {
+fn a_views_slot_keeps_the_memory_mapped() {
     let arena = arena(MIB);
     let mut slot = arena.alloc(1000).unwrap();
     slot.fill(5);
@@ -306,7 +306,7 @@ fn a_slot_of_a_view_keeps_the_memory_mapped_and_says_when_it_is_dropped() {
 }
 
 #[test]
-fn ranges_that_are_not_in_the_arena_are_refused() {
+fn ranges_outside_the_arena_are_refused() {
     let arena = arena(MIB);
     let (view, end) = (view_of(&arena), MIB as u64);
     for (offset_bytes, len_bytes) in [
@@ -369,7 +369,7 @@ fn parts_of_packs_are_found_where_they_lie() {
 }
 
 #[test]
-fn threads_that_share_an_arena_never_share_a_slot() {
+fn threads_sharing_an_arena_share_no_slot() {
     let budget = ArenaBudget::new(MIB, None);
     let arena = Arena::new(2 * MIB, false, &budget).unwrap();
     std::thread::scope(|scope| {

@@ -272,7 +272,7 @@ const DEEDS: [(Deed, &str); 17] = [
 ];
 
 #[test]
-fn a_client_is_told_what_it_did_wrong_and_others_are_served() {
+fn a_client_is_told_its_mistake() {
     for (deed, said) in DEEDS {
         on_a_lane(async {
             let (mut worker, mut villain) = Worker::start().await;
@@ -408,13 +408,13 @@ fn random_clients() {
 }
 
 #[test]
-fn a_client_that_does_anything_leaves_nothing_behind_and_others_are_served() {
+fn a_wild_client_leaves_nothing_behind() {
     second_process("hostile_client::random_clients", "", nothing());
 }
 
 /// The words change between any two looks that the worker takes.
 #[test]
-fn a_client_that_writes_while_the_worker_reads_is_survived() {
+fn a_worker_survives_concurrent_client_writes() {
     for round in 0..20_u64 {
         on_a_lane(async {
             let (mut worker, villain) = Worker::start().await;

@@ -276,7 +276,7 @@ fn a_worker_is_told_what_it_did_wrong() {
 
 /// D9.3.
 #[test]
-fn a_worker_that_shares_no_such_memory_gets_no_link() {
+fn a_worker_without_shared_memory_gets_no_link() {
     let sizes = LAYOUT.sizes();
     let mut others = sizes;
     others.leases = 1 << 30;
@@ -317,7 +317,7 @@ fn a_worker_that_shares_no_such_memory_gets_no_link() {
 /// An announced arena is there when its first pack is, even if the client's runtime has not seen the socket
 /// become ready.
 #[test]
-fn an_arena_is_found_however_soon_its_first_pack_is_seen() {
+fn an_arena_arrives_before_its_first_pack() {
     on_a_lane(async {
         let budget = ArenaBudget::new(1 << 20, None);
         let arena = Arc::new(Arena::new(1 << 20, false, &budget).unwrap());
@@ -500,6 +500,6 @@ fn random_workers() {
 }
 
 #[test]
-fn a_worker_that_does_anything_is_survived_and_leaves_nothing_behind() {
+fn a_wild_worker_is_survived_without_leftovers() {
     second_process("hostile_worker::random_workers", "", nothing());
 }

@@ -122,7 +122,7 @@ pub(super) async fn until_unused(arena: &Arena) {
 
 /// D10.5.
 #[tokio::test]
-async fn what_was_produced_in_the_arena_is_seen_there_and_nothing_is_copied() {
+async fn arena_elements_are_seen_without_a_copy() {
     let mut ends = Ends::new(64 * KIB, false).await;
     let sent = pack_in(&*ends.arena, 10 * KIB, 7);
     ends.send(sent.clone()).await;
@@ -149,7 +149,7 @@ async fn what_was_produced_in_the_arena_is_seen_there_and_nothing_is_copied() {
 
 /// D10.6.
 #[tokio::test]
-async fn what_others_do_not_read_can_be_written_and_what_they_do_cannot() {
+async fn only_unshared_slots_can_be_written() {
     for is_shared in [false, true] {
         let mut ends = Ends::new(64 * KIB, is_shared).await;
         let sent = pack_in(&*ends.arena, KIB, 7);
@@ -187,7 +187,7 @@ async fn until_unused_after_a_step(ends: &mut Ends) {
 
 /// D10.4, D10.6.
 #[tokio::test]
-async fn a_reader_that_keeps_much_copies_it_and_the_worker_never_waits_for_it() {
+async fn a_hoarding_reader_copies_and_delays_nobody() {
     let mut ends = Ends::new(64 * KIB, false).await;
     let mut kept = Vec::new();
     for mark in 0..100 {
@@ -213,7 +213,7 @@ async fn a_reader_that_keeps_much_copies_it_and_the_worker_never_waits_for_it() 
 
 /// D10.7.
 #[tokio::test(start_paused = true)]
-async fn what_is_looked_at_stays_beyond_the_link_and_comes_back_with_the_last_view() {
+async fn views_outlive_their_link_and_return_last() {
     let mut ends = Ends::new(64 * KIB, false).await;
     for mark in [1, 2] {
         let pack = pack_in(&*ends.arena, 8 * KIB, mark);
@@ -242,7 +242,7 @@ async fn what_is_looked_at_stays_beyond_the_link_and_comes_back_with_the_last_vi
 }
 
 #[tokio::test]
-async fn a_task_without_memory_or_larger_than_it_is_refused_with_the_reason() {
+async fn a_task_beyond_the_memory_is_refused() {
     struct Nothing;
     impl TaskMemory for Nothing {
         fn arena(&self) -> Option<Arc<Arena>> {
@@ -282,7 +282,7 @@ async fn step(ends: &mut Ends) -> std::task::Poll<Result<(), LinkLost>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_want_of_memory_ends_a_link_and_only_when_it_lasts() {
+async fn only_lasting_want_of_memory_ends_links() {
     let mut ends = Ends::new(64 * KIB, false).await;
     // The reader takes nothing, and beyond the ring's room nothing can be sent.
     let message = || {
@@ -322,7 +322,7 @@ async fn only_want_of_memory_ends_a_link_and_only_when_it_lasts() {
 
 /// D10.3.
 #[tokio::test]
-async fn a_thread_that_dozes_at_a_link_is_woken_by_what_comes() {
+async fn a_thread_dozing_at_a_link_is_woken() {
     if !Nap::is_supported() {
         return;
     }

@@ -160,7 +160,7 @@ impl Futex {
 /// Bounded to orders with 3 preemptions: the receiver sleeps as a thread for the first of 2 frames, and as a
 /// task for the other; the sender wakes whichever it finds.
 #[test]
-fn a_thread_that_sleeps_at_the_flag_is_woken_and_so_is_the_task_after_it() {
+fn a_sleeping_thread_and_its_task_are_woken() {
     explore_up_to(3, || {
         let layout = ControlLayout::new(8, 2, 2);
         let words = area(layout);
@@ -228,7 +228,7 @@ fn a_sender_that_sleeps_is_woken() {
 /// Two returners, and a worker that sleeps until both leases are back. Bounded to orders with 4 preemptions:
 /// three threads that sleep have too many.
 #[test]
-fn leases_come_back_once_each_and_wake_the_worker() {
+fn leases_return_once_and_wake_the_worker() {
     explore_up_to(4, || {
         let layout = ControlLayout::new(2, 1, 2);
         let words = area(layout);
@@ -265,7 +265,7 @@ fn leases_come_back_once_each_and_wake_the_worker() {
 /// Exhaustive: a ring of one place, which a lease goes through that is granted again behind the return of the
 /// first. What the reader did with the lease's memory is seen by the worker that gets it back.
 #[test]
-fn a_lease_comes_back_behind_what_was_done_with_its_memory() {
+fn a_lease_returns_after_its_memorys_last_use() {
     explore(|| {
         let layout = ControlLayout::new(2, 1, 1);
         let words = area(layout);
@@ -296,7 +296,7 @@ fn a_lease_comes_back_behind_what_was_done_with_its_memory() {
 /// Exhaustive: one thread returns a lease, is lent another and returns it, so that the ring turns; meanwhile
 /// another thread, which heard of nothing, returns a lease that it had all the time.
 #[test]
-fn a_place_is_never_emptied_over_a_return_that_follows() {
+fn a_place_is_not_emptied_over_returns() {
     explore(|| {
         let layout = ControlLayout::new(2, 1, 2);
         let words = area(layout);

@@ -97,7 +97,7 @@ fn leaves_nothing_open_or_mapped() {
 }
 
 #[test]
-fn a_second_process_sees_the_bytes_of_a_slot() {
+fn a_second_process_sees_a_slots_bytes() {
     let arena = Arena::new(SIZE_BYTES, false, &ArenaBudget::new(SIZE_BYTES, None)).unwrap();
     let _before = arena.alloc(10_000).unwrap();
     let mut slot = arena.alloc(100_000).unwrap();
@@ -114,7 +114,7 @@ fn a_second_process_sees_the_bytes_of_a_slot() {
 }
 
 #[test]
-fn a_second_process_refuses_what_is_not_as_announced() {
+fn a_second_process_refuses_unannounced_memory() {
     let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let file = |size_bytes: usize, seals: SealFlags| {
         let fd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();

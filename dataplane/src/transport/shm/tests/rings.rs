@@ -82,7 +82,7 @@ impl NaiveReceiver {
 
 proptest! {
     #[test]
-    fn frames_come_out_whole_and_in_order_and_a_push_fails_only_for_want_of_room(
+    fn frames_arrive_whole_in_order(
         steps in prop::collection::vec(honest(), 1..300),
     ) {
         let words = area();
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn a_peer_that_writes_anywhere_gets_no_frame_in_but_what_the_words_say_and_breaks_nothing(
+    fn a_wild_peer_sends_only_valid_frames(
         steps in prop::collection::vec(hostile(), 1..300),
     ) {
         let words = area();
@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn a_receiver_says_what_is_wrong_with_its_senders_words() {
+fn a_receiver_names_its_senders_fault() {
     let cases: [(&str, u64, u64, RingError); 5] = [
         (
             "index too far",
@@ -219,7 +219,7 @@ fn a_receiver_says_what_is_wrong_with_its_senders_words() {
 }
 
 #[test]
-fn an_index_that_goes_back_is_an_error_at_both_ends() {
+fn a_decreasing_index_is_an_error() {
     let words = area();
     let (mut sender, mut receiver) = ends(&words);
     let mut frame = Vec::new();
@@ -237,7 +237,7 @@ fn an_index_that_goes_back_is_an_error_at_both_ends() {
 }
 
 #[test]
-fn a_receiver_that_says_it_took_what_was_never_sent_is_an_error() {
+fn receiving_what_was_never_sent_is_an_error() {
     let words = area();
     let (mut sender, _) = ends(&words);
     assert_eq!(sender.try_push(&[1, 2, 3, 4]), Ok(true));
@@ -256,7 +256,7 @@ fn a_receiver_that_says_it_took_what_was_never_sent_is_an_error() {
 }
 
 #[test]
-fn a_frame_without_words_or_with_too_many_is_refused_as_the_callers_fault() {
+fn an_empty_or_oversized_frame_is_refused() {
     let words = area();
     let (mut sender, mut receiver) = ends(&words);
     for count in [0, FRAME_MAX + 1, CAPACITY * 2] {
@@ -275,7 +275,7 @@ fn a_frame_without_words_or_with_too_many_is_refused_as_the_callers_fault() {
 }
 
 #[test]
-fn the_other_side_is_woken_only_while_it_sleeps() {
+fn the_other_side_is_woken_only_when_asleep() {
     let words = area();
     let (mut sender, mut receiver) = ends(&words);
     let mut frame = Vec::new();
@@ -298,7 +298,7 @@ fn the_other_side_is_woken_only_while_it_sleeps() {
 }
 
 #[test]
-fn the_sender_is_told_whether_a_task_sleeps_or_a_thread() {
+fn the_sender_learns_what_kind_sleeps() {
     let words = area();
     let (mut sender, mut receiver) = ends(&words);
     let mut frame = Vec::new();

@@ -52,7 +52,7 @@ fn frame(count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn frames_cross_between_two_threads_that_sleep_whole_and_in_order() {
+fn frames_cross_between_sleeping_threads() {
     let layout = ControlLayout::new(16, 6, 2);
     let words = area(layout);
     let (room, frames) = (Bell::default(), Bell::default());

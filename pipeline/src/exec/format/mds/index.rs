@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_index_of_such_shards_is_refused() {
+    fn an_invalid_index_is_refused() {
         for (index, reason) in [
             ("{}", "lists no shards"),
             (r#"{"shards": []}"#, "lists 0 shards"),

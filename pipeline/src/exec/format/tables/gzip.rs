@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_says_it_is_larger_than_any_is_refused_unread() {
+    fn an_absurd_page_is_refused_unread() {
         let mut page = zeros(1000);
         check(&page, 1000).unwrap();
         assert!(check(&page, 999).unwrap_err().contains("a page has 1000 bytes"));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_page_that_lies_about_its_size_is_counted() {
+    fn a_lying_large_page_is_counted() {
         // Members one behind the other, of which the last says that it is small.
         let member = zeros(100);
         let mut page = member.repeat(COUNTED_BYTES / member.len() + 1);

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_a_tree_of_as_many_elements_as_it_says_and_of_a_depth_within_the_limit() {
+    fn a_schema_has_its_count_and_limited_depth() {
         check_schema(&metadata(&[2, 0, 1, 0])).unwrap();
         assert!(
             check_schema(&metadata(&[60, 0]))
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_says_it_is_larger_than_any_is_refused_before_memory_is_taken_for_it() {
+    fn an_absurd_page_allocates_nothing() {
         // A data page of 300 bytes, and one of 2 GiB but one.
         check_page(&[0x15, 0, 0x15, 0xd8, 4, 0x15, 2]).unwrap();
         let large = [0x15, 0, 0x15, 0xfe, 0xff, 0xff, 0xff, 0xf, 0x15, 2];
