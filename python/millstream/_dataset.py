@@ -119,6 +119,10 @@ class Dataset(GroupMethods, ImageMethods):
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.counter(5, 2).take(3)]
+            [5, 7, 9]
         """
         numbers = Dataset(Graph.source("counter", start=start, step=step))
         return numbers if dtype is None else numbers.map(lambda x: x.cast(dtype))
@@ -371,6 +375,10 @@ class Dataset(GroupMethods, ImageMethods):
 
         Returns:
             The number of elements, ``ms.INFINITE_CARDINALITY`` or ``ms.UNKNOWN_CARDINALITY``.
+
+        Example:
+            >>> ms.Dataset.range(10).batch(3).cardinality()
+            4
         """
         return self._graph.cardinality if self._known_count is None else self._known_count
 
@@ -480,6 +488,10 @@ class Dataset(GroupMethods, ImageMethods):
 
         Raises:
             InvalidArgumentError: The dataset has no element, or several.
+
+        Example:
+            >>> int(ms.Dataset.range(7, 8).get_single_element())
+            7
         """
         found = list(self.take(2))
         if len(found) != 1:
@@ -973,6 +985,10 @@ class Dataset(GroupMethods, ImageMethods):
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(3).prefetch(2)]
+            [0, 1, 2]
         """
         return self._then(self._graph.then("prefetch", buffer=whole(_tuned(buffer_size), "buffer_size")))
 
@@ -1044,6 +1060,11 @@ class Dataset(GroupMethods, ImageMethods):
 
         Raises:
             ValueError: The policy is unknown.
+
+        Example:
+            >>> inverse = ms.Dataset.range(3).map_python(lambda x: 6 // int(x), element_spec=ms.TensorSpec((), ms.int64))
+            >>> [int(x) for x in inverse.on_error("skip")]
+            [6, 3]
         """
         words = policy.split(",")
         retries = next((int(word.removeprefix("retry:")) for word in words if word.startswith("retry:")), 0)

@@ -71,6 +71,11 @@ class ImageMethods:
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> images = ms.Dataset.from_tensors(np.zeros((6, 8, 3), np.uint8))
+            >>> next(iter(images.resize("", (3, 4)))).shape
+            (3, 4, 3)
         """
         return self._then(self._graph.resize(component, *_size(size), method, antialias))
 
@@ -86,6 +91,11 @@ class ImageMethods:
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> images = ms.Dataset.from_tensors(np.zeros((6, 8, 3), np.uint8))
+            >>> next(iter(images.crop("", 1, 2, 3, 4))).shape
+            (3, 4, 3)
         """
         return self._then(self._graph.crop(component, top, left, *_size(height, width)))
 
@@ -251,5 +261,10 @@ class ImageMethods:
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> images = ms.Dataset.from_tensors(np.zeros((6, 8, 3), np.uint8))
+            >>> next(iter(images.hwc_to_chw())).shape
+            (3, 6, 8)
         """
         return self._then(self._graph.hwc_to_chw(component))

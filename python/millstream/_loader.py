@@ -86,9 +86,9 @@ class DataLoader:
             batches, ``"warn"`` issues a ``DataLossWarning``, ``"ignore"`` does nothing.
 
     Example:
-        >>> loader = ms.DataLoader(dataset, batch_size=32, shuffle=True, service="millstream://head:5050")
-        >>> for images, labels in loader:
-        ...     train(images, labels)
+        >>> loader = ms.DataLoader(list(range(10)), batch_size=4)
+        >>> [batch.tolist() for batch in loader]
+        [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     """
 
     def __init__(
@@ -395,11 +395,19 @@ class DataLoader:
     set_state = load_state_dict
 
     async def save(self, directory: str | Path) -> None:
-        """Writes the state into a directory."""
+        """Writes the state into a directory.
+
+        Args:
+            directory: The directory, which must exist.
+        """
         await asyncio.to_thread((Path(directory) / "millstream.json").write_text, json.dumps(self.state_dict()))
 
     async def load(self, directory: str | Path) -> None:
-        """Goes on where a state in a directory says."""
+        """Continues where a state in a directory says.
+
+        Args:
+            directory: A directory that ``save`` wrote to.
+        """
         self.load_state_dict(json.loads(await asyncio.to_thread((Path(directory) / "millstream.json").read_text)))
 
     # The rest of what is expected.

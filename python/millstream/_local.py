@@ -122,8 +122,10 @@ def local(workers: int = 1, *, threads: int | None = None, inline: bool = False)
         DeadlineExceededError: One of the processes does not serve in time.
 
     Example:
-        >>> with ms.local(workers=2) as service:
-        ...     loader = ms.DataLoader(dataset, batch_size=32, service=service)
+        >>> with ms.local(workers=1, inline=True) as service:
+        ...     loader = ms.DataLoader(list(range(100)), batch_size=32, service=service)
+        ...     print([len(batch) for batch in loader])
+        [32, 32, 32, 4]
     """
     if workers < 1:
         raise InvalidArgumentError(f"workers={workers}: a service has at least one")

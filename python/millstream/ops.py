@@ -65,26 +65,26 @@ def _unary(name: str, meaning: str) -> Any:
         return convert_to_tensor(x)._unary(name)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = meaning
+    function.__doc__ = f"{meaning}\n\nArgs:\n    x: A tensor.\n\nReturns:\n    The new tensor."
     return function
 
 
-abs = _unary("abs", "The absolute value.")
-sign = _unary("sign", "-1, 0 or 1.")
-floor = _unary("floor", "Rounded down.")
-ceil = _unary("ceil", "Rounded up.")
-round = _unary("round", "Rounded to the nearest, of two to the even one.")
-sqrt = _unary("sqrt", "The square root, of floats.")
-exp = _unary("exp", "e to the power.")
-log = _unary("log", "The natural logarithm.")
-tanh = _unary("tanh", "The hyperbolic tangent.")
-is_nan = _unary("is_nan", "Whether items are NaN.")
-is_finite = _unary("is_finite", "Whether items are neither infinite nor NaN.")
-length = _unary("len", "The size of the leading dimension.")
-shape = _unary("shape", "The sizes of all dimensions.")
-strings_lower = _unary("lower", "In small letters.")
-strings_upper = _unary("upper", "In capitals.")
-strings_strip = _unary("strip", "Without white space at its ends.")
+abs = _unary("abs", "Computes the absolute value.")
+sign = _unary("sign", "Computes the sign: -1, 0 or 1.")
+floor = _unary("floor", "Rounds down.")
+ceil = _unary("ceil", "Rounds up.")
+round = _unary("round", "Rounds to the nearest integer, and halves to the even one.")
+sqrt = _unary("sqrt", "Computes the square root of floats.")
+exp = _unary("exp", "Raises e to the power.")
+log = _unary("log", "Computes the natural logarithm.")
+tanh = _unary("tanh", "Computes the hyperbolic tangent.")
+is_nan = _unary("is_nan", "Tells which items are NaN.")
+is_finite = _unary("is_finite", "Tells which items are neither infinite nor NaN.")
+length = _unary("len", "Counts the items of the leading dimension.")
+shape = _unary("shape", "Lists the sizes of all dimensions.")
+strings_lower = _unary("lower", "Converts text to small letters.")
+strings_upper = _unary("upper", "Converts text to capitals.")
+strings_strip = _unary("strip", "Removes white space at the ends of text.")
 
 
 def square(x: Any) -> Tensor:
