@@ -37,6 +37,18 @@ impl LocalReader {
     ///
     /// # Errors
     /// [`LocalReaderError`] saying what is wrong or missing.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use millstream::LocalReader;
+    /// use millstream::pipeline::exec::Functions;
+    /// use millstream::pipeline::graph::Dataset;
+    ///
+    /// let batches = Dataset::range(0, 10, 1).batch(4, false);
+    /// let reader = LocalReader::open(batches, Arc::new(Functions::new()), 1, 0)?;
+    /// assert_eq!(reader.count(), 3);
+    /// # Ok::<(), millstream::LocalReaderError>(())
+    /// ```
     pub fn open(
         dataset: Dataset,
         functions: Arc<Functions>,

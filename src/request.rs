@@ -27,6 +27,15 @@ pub struct ReadRequest {
 
 impl ReadRequest {
     /// A job of its own, from all workers that serve everybody.
+    ///
+    /// ```
+    /// use millstream::control::{DatasetId, Policy};
+    /// use millstream::ReadRequest;
+    ///
+    /// let dataset: DatasetId = "photos".parse()?;
+    /// let request = ReadRequest::new(dataset, Policy::Dynamic).named("training");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(dataset: DatasetId, policy: Policy) -> Self {
         Self {
             dataset,

@@ -124,6 +124,16 @@ impl Service {
     ///
     /// # Errors
     /// [`ServiceError`] names the address and what to do.
+    ///
+    /// ```no_run
+    /// use millstream::link::KeySource;
+    /// use millstream::{Service, ServiceConfig};
+    ///
+    /// let key = KeySource::from_setting("read.key").load()?;
+    /// let service = Service::connect(&key, "head:5050", ServiceConfig::default())?;
+    /// println!("{} workers", service.status()?.counts.workers);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn connect(key: &LoadedKey, dispatcher: &str, config: ServiceConfig) -> Result<Self, ServiceError> {
         let address =
             HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
@@ -248,6 +258,17 @@ impl Service {
     /// # Errors
     /// The sources of the dataset cannot be listed, for example; another reader has begun as this consumer;
     /// or the job has the cross-trainer cache and no trainer is named.
+    ///
+    /// ```no_run
+    /// use millstream::client::ReaderConfig;
+    /// # fn read(service: &millstream::Service, job: millstream::control::JobId) -> Result<(), Box<dyn std::error::Error>> {
+    /// for element in service.read(job, 0, &ReaderConfig::default())? {
+    ///     let element = element?;
+    ///     println!("{} components", element.spec().components().len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
         let (client, held) = (self.client.clone(), self.goodbyes.held.clone());
         let closing = self.goodbyes.closing.subscribe();

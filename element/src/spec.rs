@@ -23,6 +23,13 @@ pub struct TensorSpec {
 
 impl TensorSpec {
     /// A tensor of exactly this shape.
+    ///
+    /// ```
+    /// use millstream_element::{Dtype, TensorSpec};
+    ///
+    /// let image = TensorSpec::fixed(Dtype::U8, &[224, 224, 3]);
+    /// assert!(image.is_static());
+    /// ```
     #[must_use]
     pub fn fixed(dtype: Dtype, dims: &[u64]) -> TensorSpec {
         TensorSpec {
@@ -32,6 +39,13 @@ impl TensorSpec {
     }
 
     /// A tensor of a known rank; `None` marks a dimension that varies.
+    ///
+    /// ```
+    /// use millstream_element::{Dtype, TensorSpec};
+    ///
+    /// let tokens = TensorSpec::with_dims(Dtype::I32, &[None]);
+    /// assert!(!tokens.is_static());
+    /// ```
     #[must_use]
     pub fn with_dims(dtype: Dtype, dims: &[Option<u64>]) -> TensorSpec {
         TensorSpec {

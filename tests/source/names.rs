@@ -60,7 +60,7 @@ mod tests {
             [2]
         );
         assert_eq!(lines(&format!("    def test_{long}(x):")), [1]);
-        assert_eq!(lines("#[test]\nfn a_b_c_d_e_f_g_h() {}"), []);
-        assert_eq!(lines("#[test]\nfn file__a_b_c_d_e_f_g_h_i() {}"), []);
+        assert_eq!(lines("#[test]\nfn a_b_c_d_e_f_g_h() {}"), [0usize; 0]);
+        assert_eq!(lines("#[test]\nfn file__a_b_c_d_e_f_g_h_i() {}"), [0usize; 0]);
     }
 }

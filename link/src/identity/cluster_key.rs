@@ -52,6 +52,15 @@ impl ClusterKey {
     ///
     /// # Errors
     /// The text is not such a line. The message never repeats the text, which may be a mistyped secret.
+    ///
+    /// ```
+    /// use millstream_link::ClusterKey;
+    ///
+    /// let key = ClusterKey::generate()?;
+    /// let again = ClusterKey::from_text(&key.to_text())?;
+    /// assert_eq!(again.to_text(), key.to_text());
+    /// # Ok::<(), millstream_link::KeyTextError>(())
+    /// ```
     pub fn from_text(text: &str) -> Result<ClusterKey, KeyTextError> {
         let digits = text
             .trim()
@@ -62,6 +71,16 @@ impl ClusterKey {
     }
 
     /// The key of one role: it lets its holder act as `role` and nothing else.
+    ///
+    /// ```
+    /// use millstream_link::{ClusterKey, Role};
+    ///
+    /// let cluster = ClusterKey::generate()?;
+    /// let reader = cluster.role_key(Role::Read);
+    /// assert_eq!(reader.role(), Role::Read);
+    /// assert_ne!(reader.to_text(), cluster.to_text());
+    /// # Ok::<(), millstream_link::KeyTextError>(())
+    /// ```
     pub fn role_key(&self, role: Role) -> RoleKey {
         let anchors = Role::ALL.map(|each| public_key(&self.subkey(each)));
         RoleKey::new(role, self.subkey(role), anchors)

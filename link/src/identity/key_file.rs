@@ -95,6 +95,13 @@ impl KeySource {
     }
 
     /// Returns the source that the value of `MILLSTREAM_KEY` names: a key's text or a file.
+    ///
+    /// ```
+    /// use millstream_link::KeySource;
+    ///
+    /// assert!(matches!(KeySource::from_setting("/etc/millstream/read.key"), KeySource::File(_)));
+    /// assert!(matches!(KeySource::from_setting("millstream-key-1:abc"), KeySource::Text(_)));
+    /// ```
     pub fn from_setting(setting: &str) -> KeySource {
         if KeyMaterial::looks_like_key(setting) {
             KeySource::Text(KeyText(setting.to_owned()))

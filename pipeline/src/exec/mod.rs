@@ -6,6 +6,7 @@
 //! - [`Functions`] holds what is registered by name; [`Source`] is what sources outside this crate implement;
 //! - [`SplitSource`] deals out splits, and [`FinishedSplit`]s say exactly which elements complete one;
 //! - [`Pool`], [`Budget`] and [`Cancel`] bound threads, memory and time;
+//! - [`collect`] runs a small dataset to its end, to see what it yields;
 //! - [`Stats`] tell what each stage costs, and which of them holds the others up.
 
 pub(crate) mod body;
@@ -15,6 +16,7 @@ pub(crate) mod caches;
 pub(crate) mod call;
 pub(crate) mod cancel;
 pub(crate) mod chain;
+pub(crate) mod collect;
 pub(crate) mod constants;
 pub(crate) mod context;
 pub(crate) mod cursor;
@@ -70,6 +72,7 @@ pub(crate) mod yielded;
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, SharedBudget};
 pub use caches::Caches;
 pub use cancel::{Cancel, CancelHook};
+pub use collect::{CollectError, collect};
 pub use context::ExecContext;
 pub use error::{BoxError, ErrorKind, ExecError, Failure, Origin};
 pub use executor::Executor;

@@ -61,6 +61,14 @@ impl Dataset {
     ///
     /// Works as `tf.data.Dataset.batch`: at the end fewer, unless `drop_remainder`. Elements whose shapes
     /// differ are an error of that batch: see [`Dataset::padded_batch`]. A size of 0 is refused.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let elements = collect(Dataset::range(0, 7, 1).batch(3, false), 100)?;
+    /// assert_eq!((elements.len(), elements[0][0].dims()), (3, &[3][..]));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.then(Batch { size, drop_remainder })
     }

@@ -101,6 +101,15 @@ impl Dataset {
     /// Of a dataset dealt out in splits each task keeps what it was dealt in its first pass.
     ///
     /// Works as `tf.data.Dataset.cache()`.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 2, 1).cache().repeat(Some(2));
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1, 0, 1].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn cache(self) -> Dataset {
         self.cache_within(CACHE_BYTES_DEFAULT)
     }

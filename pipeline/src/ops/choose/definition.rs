@@ -123,6 +123,19 @@ impl Dataset {
     /// over. Where splits are dealt out, those are of `datasets`: every task reads all of `choices`.
     ///
     /// Works as `tf.data.Dataset.choose_from_datasets`. An index that no dataset has is an error.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::choose(
+    ///     Dataset::range(0, 2, 1),
+    ///     [Dataset::range(0, 5, 1), Dataset::range(10, 15, 1)],
+    ///     true,
+    /// );
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 10].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn choose(
         choices: Dataset,
         datasets: impl IntoIterator<Item = Dataset>,

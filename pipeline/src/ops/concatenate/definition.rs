@@ -49,6 +49,15 @@ impl Dataset {
     /// Dimensions may differ, and are unknown of the whole where they do.
     ///
     /// Works as `tf.data.Dataset.concatenate`; what does not fit is refused when the dataset is analysed.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 2, 1).concatenate(Dataset::range(7, 9, 1));
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1, 7, 8].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn concatenate(self, other: Dataset) -> Dataset {
         let is_joined = self.nodes.last().is_some_and(|node| node.op.is::<Concatenate>());
         if !is_joined {

@@ -67,6 +67,15 @@ impl Dataset {
     /// is of one worker.
     ///
     /// Beyond the largest value follows the smallest. As `tf.data.Dataset.counter`.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::counter(5, 2).take(3);
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([5, 7, 9].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn counter(start: i64, step: i64) -> Dataset {
         Dataset::source(Counter { start, step })
     }

@@ -45,6 +45,14 @@ impl Dataset {
     /// out, each task counts its own elements.
     ///
     /// Works as `tf.data.Dataset.enumerate`; the number is an `i64` scalar.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let pairs = collect(Dataset::range(7, 9, 1).enumerate(1), 100)?;
+    /// assert_eq!((pairs[1][0].as_i64(), pairs[1][1].as_i64()), (Some(2), Some(8)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn enumerate(self, start: i64) -> Dataset {
         self.then(Enumerate { start })
     }

@@ -64,6 +64,16 @@ impl Dataset {
     /// Keeps the elements for which `expr`, a `bool` scalar, holds.
     ///
     /// Works as `tf.data.Dataset.filter`.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// # use millstream_pipeline::graph::col;
+    /// let dataset = Dataset::range(0, 6, 1).filter_expr((col("") % 2).eq(0));
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 2, 4].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn filter_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.then(Filter(Predicate::Expr(expr.into())))
     }

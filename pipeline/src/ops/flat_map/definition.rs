@@ -146,6 +146,15 @@ impl Dataset {
     ///
     /// Works as `tf.data.Dataset.flat_map`. A failure in the body is the element's; behind one that the body
     /// goes on after, so does its dataset.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(1, 3, 1).flat_map(|number| number.repeat(Some(2)));
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([1, 1, 2, 2].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn flat_map(self, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         self.expanded(body, Op::new)
     }

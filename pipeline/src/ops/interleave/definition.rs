@@ -99,6 +99,15 @@ impl Dataset {
     /// same unless [`Dataset::unordered`] follows. With `length` 1 this is [`Dataset::flat_map`].
     ///
     /// Works as `tf.data.Dataset.interleave`. Lengths and blocks of 0, and lengths beyond 4096, are refused.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 4, 1).interleave(2, 1, |number| number.repeat(Some(2)));
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1, 0, 1, 2, 3, 2, 3].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn interleave(self, length: u64, block: u64, body: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         self.expanded(body, |function| {
             Op::new(Interleave {

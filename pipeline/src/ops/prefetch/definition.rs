@@ -56,6 +56,15 @@ impl Dataset {
     /// and runs dry.
     ///
     /// Works as `tf.data.Dataset.prefetch`.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 3, 1).prefetch(2);
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1, 2].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn prefetch(self, buffer: u64) -> Dataset {
         self.then(Prefetch { buffer })
     }

@@ -94,6 +94,15 @@ impl Dataset {
     /// The integers `start, start + step, …` up to but without `stop`, as `i64` scalars.
     ///
     /// Works as `tf.data.Dataset.range`. A step of 0 is refused.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(2, 10, 3);
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([2, 5, 8].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn range(start: i64, stop: i64, step: i64) -> Dataset {
         Dataset::source(Range { start, stop, step })
     }

@@ -117,6 +117,14 @@ impl Dataset {
     ///
     /// Works as `tf.data.Dataset.rebatch`. Rows of two shapes that would meet in a batch are an error of that
     /// batch; a size of 0 is refused.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let elements = collect(Dataset::range(0, 6, 1).batch(2, false).rebatch(3, false), 100)?;
+    /// assert_eq!((elements.len(), elements[0][0].dims()), (2, &[3][..]));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn rebatch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.rebatch_sizes([size], drop_remainder)
     }

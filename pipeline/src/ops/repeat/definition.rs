@@ -54,6 +54,15 @@ impl Dataset {
     /// The dataset `count` times over, without end for `None`.
     ///
     /// Works as `tf.data.Dataset.repeat`. Without end over nothing, it ends.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 2, 1).repeat(Some(2));
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1, 0, 1].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn repeat(self, count: Option<u64>) -> Dataset {
         self.then(Repeat { count })
     }

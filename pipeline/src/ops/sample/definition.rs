@@ -111,6 +111,18 @@ impl Dataset {
     /// all have ended. They yield the same structure and dtypes, as for [`Dataset::concatenate`].
     ///
     /// Works as `tf.data.Dataset.sample_from_datasets`. Weights that are negative or all 0 are refused.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let elements = collect(Dataset::sample(
+    ///     [(0.7, Dataset::range(0, 5, 1)), (0.3, Dataset::range(10, 15, 1))],
+    ///     Some(1),
+    ///     false,
+    /// ), 100)?;
+    /// assert_eq!((elements.len(), elements[0][0].dims()), (10, &[0u64; 0][..]));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn sample(
         datasets: impl IntoIterator<Item = (f64, Dataset)>,
         seed: Option<u64>,

@@ -76,6 +76,15 @@ impl Dataset {
     /// when divided by `count`.
     ///
     /// Works as `tf.data.Dataset.shard`. A count of 0, and an index that is not below it, are refused.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 7, 1).shard(3, 1);
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([1, 4].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn shard(self, count: u64, index: u64) -> Dataset {
         self.then(Shard {
             count: Some(count),

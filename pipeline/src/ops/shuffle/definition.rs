@@ -78,6 +78,17 @@ impl Dataset {
     ///
     /// Works as `tf.data.Dataset.shuffle` that reshuffles each iteration. The buffer is counted by its bytes
     /// too: one that does not fit into the pipeline's byte budget is an error. One of 0 is refused.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let shuffled = collect(Dataset::range(0, 100, 1).shuffle(100, Some(7)), 100)?;
+    /// let mut numbers: Vec<_> = shuffled.iter().map(|value| value[0].as_i64()).collect();
+    /// assert!(!numbers.is_sorted());
+    /// numbers.sort();
+    /// assert!(numbers.into_iter().eq((0..100).map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn shuffle(self, buffer: u64, seed: Option<u64>) -> Dataset {
         self.then(Shuffle {
             buffer,

@@ -60,6 +60,14 @@ impl Dataset {
     /// buffer takes in the next pass while this one is drained. Passes do not mix.
     ///
     /// Works as `tf.data.experimental.shuffle_and_repeat`.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let elements = collect(Dataset::range(0, 3, 1).shuffle_and_repeat(3, Some(2), Some(1)), 100)?;
+    /// assert_eq!((elements.len(), elements[0][0].dims()), (6, &[0u64; 0][..]));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn shuffle_and_repeat(self, buffer: u64, count: Option<u64>, seed: Option<u64>) -> Dataset {
         self.then(ShuffleAndRepeat { buffer, count, seed })
     }

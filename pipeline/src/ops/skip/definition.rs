@@ -53,6 +53,15 @@ impl Dataset {
     /// All but the first `count` elements.
     ///
     /// Works as `tf.data.Dataset.skip`. Where splits are dealt out, of each task.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 4, 1).skip(2);
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([2, 3].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn skip(self, count: u64) -> Dataset {
         self.then(Skip { count })
     }

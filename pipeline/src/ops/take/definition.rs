@@ -56,6 +56,15 @@ impl Dataset {
     /// The first `count` elements.
     ///
     /// Works as `tf.data.Dataset.take`. Where splits are dealt out, of each task.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 9, 1).take(2);
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn take(self, count: u64) -> Dataset {
         self.then(Take { count })
     }

@@ -64,6 +64,16 @@ impl Dataset {
     /// The elements before the first one for which `expr`, a `bool` scalar, does not hold.
     ///
     /// Works as `tf.data.Dataset.take_while`.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// # use millstream_pipeline::graph::col;
+    /// let dataset = Dataset::range(0, 9, 1).take_while_expr(col("").lt(3));
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1, 2].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn take_while_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.then(TakeWhile(Predicate::Expr(expr.into())))
     }

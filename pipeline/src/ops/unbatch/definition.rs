@@ -48,6 +48,15 @@ impl Dataset {
     ///
     /// Works as `tf.data.Dataset.unbatch`. Components of different lengths, or without a leading dimension,
     /// are an error of that element.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 4, 1).batch(3, false).unbatch();
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1, 2, 3].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn unbatch(self) -> Dataset {
         self.then(Unbatch)
     }

@@ -41,6 +41,15 @@ impl Dataset {
     /// drops what it has seen itself.
     ///
     /// Works as `tf.data.Dataset.unique`, which knows integers and strings only.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let dataset = Dataset::range(0, 3, 1).repeat(Some(2)).unique();
+    /// let numbers = collect(dataset, 100)?;
+    /// assert!(numbers.iter().map(|value| value[0].as_i64()).eq([0, 1, 2].map(Some)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn unique(self) -> Dataset {
         self.then(Unique)
     }

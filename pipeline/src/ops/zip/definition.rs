@@ -79,6 +79,15 @@ impl Dataset {
     /// same position.
     ///
     /// Works as `tf.data.Dataset.zip`.
+    ///
+    /// ```
+    /// # use millstream_pipeline::exec::collect;
+    /// # use millstream_pipeline::graph::Dataset;
+    /// let pairs = collect(Dataset::zip([Dataset::range(0, 3, 1), Dataset::range(10, 20, 1)]), 100)?;
+    /// assert_eq!(pairs.len(), 3);
+    /// assert_eq!((pairs[2][0].as_i64(), pairs[2][1].as_i64()), (Some(2), Some(12)));
+    /// # Ok::<(), millstream_pipeline::exec::CollectError>(())
+    /// ```
     pub fn zip(datasets: impl IntoIterator<Item = Dataset>) -> Dataset {
         Dataset::joined(Zip { names: None }, datasets)
     }
