@@ -32,7 +32,7 @@ impl ReadRequest {
     /// use millstream::control::{DatasetId, Policy};
     /// use millstream::ReadRequest;
     ///
-    /// let dataset: DatasetId = "photos".parse()?;
+    /// let dataset = DatasetId::new("photos")?;
     /// let request = ReadRequest::new(dataset, Policy::Dynamic).named("training");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
