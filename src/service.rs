@@ -261,7 +261,8 @@ impl Service {
     ///
     /// ```no_run
     /// use millstream::client::ReaderConfig;
-    /// # fn read(service: &millstream::Service, job: millstream::control::JobId) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use millstream::{Service, control::JobId};
+    /// # fn read(service: &Service, job: JobId) -> Result<(), Box<dyn std::error::Error>> {
     /// for element in service.read(job, 0, &ReaderConfig::default())? {
     ///     let element = element?;
     ///     println!("{} components", element.spec().components().len());
