@@ -30,13 +30,13 @@ pub enum DispatcherError {
     /// The address cannot be had, or the key does not allow it.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Its work directory cannot be used.
+    /// The work directory cannot be used.
     #[error(transparent)]
     WorkDir(#[from] WorkDirError),
     /// The list of files that it may read is not valid.
     #[error("{0}")]
     Access(String),
-    /// Its audit log cannot be opened.
+    /// The audit log cannot be opened.
     #[error("the audit log {} cannot be opened: {source}; choose a file in a folder that this user may write", path.display())]
     Audit {
         /// The file.
@@ -44,7 +44,7 @@ pub enum DispatcherError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// Its store failed, and it stopped because of it.
+    /// The store failed, and it stopped because of it.
     #[error("{0}")]
     Store(String),
     /// The system gives no thread, or a part of it panicked.

@@ -48,7 +48,7 @@ pub use millstream_link as link;
 pub use millstream_pipeline as pipeline;
 pub use millstream_pyworker as python;
 
-/// Its example compiles.
+/// The example compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/rust.md")]
 struct RustPage;

@@ -8,7 +8,7 @@ use millstream_element::ElementSpec;
 /// A registered dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetMetadata {
-    /// Its id.
+    /// The id.
     pub id: DatasetId,
     /// The specification of its elements.
     pub spec: ElementSpec,

@@ -22,7 +22,7 @@ use crate::support::{eventually, watched};
 
 /// Workers of this process and of others.
 struct Mixed {
-    /// Its workers are those of this process.
+    /// The workers are those of this process.
     cluster: Cluster,
     _remote: Vec<Process>,
 }

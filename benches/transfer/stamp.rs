@@ -22,7 +22,7 @@ const WORKER_SHIFT: u32 = 48;
 /// The producer of one worker's elements.
 #[derive(Debug, Clone)]
 pub(crate) struct Stamper {
-    /// Its number.
+    /// The number.
     pub(crate) worker: u32,
     /// Bytes of an element.
     pub(crate) element_bytes: u64,

@@ -23,7 +23,7 @@ pub enum ReadError {
         "worker {worker} cannot be reached: {reason}; gave up after {after_s} s. Check that this host may send UDP to it"
     )]
     WorkerUnreachable {
-        /// Its address.
+        /// The address.
         worker: String,
         /// The last failure.
         reason: String,
@@ -36,7 +36,7 @@ pub enum ReadError {
          end some of those that are open"
     )]
     WorkerFull {
-        /// Its address.
+        /// The address.
         worker: String,
         /// The reason that it gave.
         reason: String,
@@ -46,7 +46,7 @@ pub enum ReadError {
     /// A worker said what no correct worker says.
     #[error("worker {worker} misbehaved: {reason}")]
     WorkerMisbehaved {
-        /// Its address.
+        /// The address.
         worker: String,
         /// The violation.
         reason: String,
@@ -65,7 +65,7 @@ pub enum ReadError {
     /// A worker does not accept this reader.
     #[error("worker {worker} refused task {task}: {reason}")]
     Refused {
-        /// Its address.
+        /// The address.
         worker: String,
         /// The task.
         task: u64,

@@ -37,7 +37,7 @@ pub enum TaskEvent {
     TaskFailed {
         /// The task.
         task: TaskId,
-        /// Its worker.
+        /// The worker.
         worker: String,
         /// The error text of the worker.
         message: String,

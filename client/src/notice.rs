@@ -16,7 +16,7 @@ pub type OnNotice = Arc<dyn Fn(&Notice) + Send + Sync>;
 pub enum Notice {
     /// The dispatcher gave a worker up: what it had begun is lost, the rest is read from others.
     WorkerLost {
-        /// Its address.
+        /// The address.
         worker: String,
         /// Why.
         reason: String,
@@ -37,7 +37,7 @@ pub enum Notice {
     },
     /// A worker that the dispatcher holds to be alive cannot be reached. Others are read meanwhile.
     WorkerUnreachable {
-        /// Its address.
+        /// The address.
         worker: String,
         /// The last failure.
         reason: String,
@@ -46,7 +46,7 @@ pub enum Notice {
     },
     /// A worker does not have a task that the dispatcher says it has. Others are read meanwhile.
     TaskUnknown {
-        /// Its address.
+        /// The address.
         worker: String,
         /// The task.
         task: u64,

@@ -9,7 +9,7 @@ use millstream_control::Whereabouts;
 pub struct WorkerPlace {
     /// The network address of the worker, which also names it.
     pub address: String,
-    /// Its host and process.
+    /// The host and process.
     pub whereabouts: Whereabouts,
     /// The worker's local socket, if both are on one host and it has one. A worker that was started again has
     /// another socket.

@@ -125,7 +125,7 @@ impl TargetWorkers {
         (TargetWorkers::Host, "host"),
     ];
 
-    /// Its name, as on the command line.
+    /// The name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             TargetWorkers::Auto => "auto",
@@ -191,7 +191,7 @@ impl DeploymentMode {
         (DeploymentMode::Hybrid, "hybrid"),
     ];
 
-    /// Its name, as on the command line.
+    /// The name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             DeploymentMode::Unspecified => "unspecified",
@@ -251,7 +251,7 @@ pub enum Abandoned {
 }
 
 impl Abandoned {
-    /// Its name, for people.
+    /// The name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Abandoned::Waits => "waits",

@@ -10,7 +10,7 @@ pub struct Split {
     pub source: u32,
     /// The number of the pass over the source, at most the one that was asked for.
     pub repetition: u64,
-    /// Its place in the source.
+    /// The place in the source.
     pub index: u64,
     /// The lease under which it is read: unique in the iteration.
     pub lease: u64,

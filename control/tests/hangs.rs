@@ -406,7 +406,7 @@ impl Planner for HangingPlanner {
     }
 }
 
-/// Its listing has 130 MiB.
+/// The listing has 130 MiB.
 struct HugePlanner;
 
 impl Planner for HugePlanner {

@@ -59,7 +59,7 @@ struct State {
 pub(super) struct Hired {
     /// Absent before it is started, and once it is given back.
     executor: Option<Executor>,
-    /// Its number, unless it is given back.
+    /// The number, unless it is given back.
     index: Option<u32>,
     home: Weak<Mutex<State>>,
 }

@@ -34,7 +34,7 @@ pub(super) enum Gone {
     Memory { bytes: u64, limit_bytes: u64 },
     /// The executor started more processes than code may, and was ended with them.
     Processes(usize),
-    /// Its result is larger than an element may be.
+    /// The result is larger than an element may be.
     TooLarge { bytes: u64, limit_bytes: u64 },
     /// The system gives no memory to share with it.
     NoSharedMemory { bytes: u64, why: String },

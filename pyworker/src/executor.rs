@@ -31,7 +31,7 @@ const LOADING: Duration = Duration::from_secs(120);
 pub(super) struct Executor {
     foreman: Arc<Foreman>,
     child: ChildId,
-    /// Its number in its crew, which `get_worker_info` says.
+    /// The number in its crew, which `get_worker_info` says.
     index: u32,
     pid: u32,
     /// Absent once it is told to end.
@@ -99,7 +99,7 @@ impl Executor {
         }
     }
 
-    /// Its number in its crew.
+    /// The number in its crew.
     pub(super) fn index(&self) -> u32 {
         self.index
     }

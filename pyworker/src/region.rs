@@ -134,19 +134,19 @@ impl Regions {
 }
 
 impl Lease {
-    /// Its number, by which the executor knows it.
+    /// The number, by which the executor knows it.
     pub(super) fn id(&self) -> u32 {
         self.region.as_ref().map_or(0, |region| region.id)
     }
 
-    /// Its size.
+    /// The size.
     pub(super) fn size_bytes(&self) -> u64 {
         self.region
             .as_ref()
             .map_or(0, |region| region.mapping.size_bytes() as u64)
     }
 
-    /// Its bytes, for the input, before the call is sent.
+    /// The bytes, for the input, before the call is sent.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         match &self.region {
             // SAFETY: the mapping has so many bytes and lives as long as the lease. The lease is borrowed

@@ -219,7 +219,7 @@ impl Worker {
         self.local_addr
     }
 
-    /// Its data plane.
+    /// The data plane.
     pub fn server(&self) -> &Server {
         &self.server
     }

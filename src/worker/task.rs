@@ -52,7 +52,7 @@ pub(super) struct TaskRun {
 /// The end of a task.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// Its last element is written.
+    /// The last element is written.
     Exhausted,
     /// The task cannot continue; the text is for its user.
     Failed(String),

@@ -11,8 +11,8 @@ const CLAUSE_WORDS_MAX: usize = 25;
 /// Longest line of a comment, in characters.
 const LINE_CHARS_MAX: usize = 110;
 /// Words that no doc comment begins with: it names the thing, or the act, instead.
-const FIRST_WORDS: [&str; 12] = [
-    "As", "It", "Of", "So", "The same", "Them", "What", "Where", "Which", "Who", "Whom", "Whose",
+const FIRST_WORDS: [&str; 13] = [
+    "As", "It", "Its", "Of", "So", "The same", "Them", "What", "Where", "Which", "Who", "Whom", "Whose",
 ];
 /// Terms that the glossary has retired, each with the term that is used.
 const RETIRED: [(&str, &str); 3] = [

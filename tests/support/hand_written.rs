@@ -25,7 +25,7 @@ pub(crate) enum Lie {
     None,
     /// The worker opens its messages with these bytes.
     Opening(Vec<u8>),
-    /// Its first pack is these bytes.
+    /// The first pack is these bytes.
     FirstPack(Vec<u8>),
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Mortal {
 }
 
 impl Mortal {
-    /// Its first life, in an empty directory.
+    /// The first life, in an empty directory.
     pub(crate) fn start(key: &str, work_dir: &Path, arguments: &[&str]) -> Self {
         let work_dir = work_dir.to_str().expect("a path of letters");
         let mut arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();

@@ -44,7 +44,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Its number in the system.
+    /// The number in the system.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -123,7 +123,7 @@ pub(super) struct Flow {
     pub(super) books: FeedBooks,
     /// The time, for the books.
     pub(super) now: Duration,
-    /// Its worker is being drained: there are no more splits for it (C10.2).
+    /// The worker is being drained: there are no more splits for it (C10.2).
     pub(super) is_draining: bool,
     /// Whether the task was told of an end that the shutdown of its worker made.
     pub(super) is_cut_short: bool,

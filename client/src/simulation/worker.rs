@@ -33,7 +33,7 @@ pub(super) struct Worker {
     key: [u8; 32],
     pub(super) server: Server,
     pub(super) session: Option<Session>,
-    /// Its incarnation was registered.
+    /// The incarnation was registered.
     begun: bool,
     /// Whether an answer must come before the next order.
     is_busy: bool,

@@ -79,7 +79,7 @@ struct SourceBooks {
     /// The latest answer was such a lease.
     is_full: bool,
     rate: SplitRate,
-    /// Its reader was told that the pass is over, and has asked for no other since.
+    /// The reader was told that the pass is over, and has asked for no other since.
     at_end: bool,
     /// The latest repetition that is over.
     ended: Option<u64>,

@@ -33,7 +33,7 @@ pub enum Action {
     PushClient {
         /// The process.
         session: SessionId,
-        /// Its client.
+        /// The client.
         client: ClientId,
         /// The message.
         push: ClientPush,
@@ -43,7 +43,7 @@ pub enum Action {
     ProbeWorker {
         /// The worker.
         worker: WorkerId,
-        /// Its address.
+        /// The address.
         address: String,
     },
     /// Tell a worker something. Dropped if it is not connected: it is sent its assignment when it is back.
@@ -112,7 +112,7 @@ pub enum Reply {
 pub struct TaskDef {
     /// The task.
     pub task: TaskId,
-    /// Its iteration.
+    /// The iteration.
     pub iteration: IterationId,
     /// The iteration's job.
     pub job: JobId,
@@ -172,7 +172,7 @@ pub enum ClientPush {
     TaskFailed {
         /// The task that ended.
         task: TaskId,
-        /// Its worker's address.
+        /// The worker's address.
         worker_address: String,
         /// The worker's words.
         message: String,
@@ -262,7 +262,7 @@ pub struct TaskConcluded {
 pub struct TaskRemoved {
     /// The removed task.
     pub task: TaskId,
-    /// Its worker's address.
+    /// The worker's address.
     pub worker_address: String,
     /// Why.
     pub reason: RemovalReason,
@@ -317,7 +317,7 @@ pub enum StopReason {
     /// The dispatcher does not know it, or has given it away.
     #[n(2)]
     Unknown,
-    /// Its worker is being drained, and nobody can go on where it stops.
+    /// The worker is being drained, and nobody can go on where it stops.
     #[n(3)]
     Draining,
 }

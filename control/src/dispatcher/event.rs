@@ -112,7 +112,7 @@ pub enum Request {
     },
     /// Find or create a job.
     CreateJob {
-        /// Its name; `None`: a job of one's own.
+        /// The name; `None`: a job of one's own.
         name: Option<String>,
         /// The parameters of the job, its dataset among them.
         parameters: JobParameters,
@@ -271,7 +271,7 @@ pub struct WorkerRegistration {
     pub tags: Vec<String>,
     /// The key that its tickets are minted with.
     pub ticket_key: millstream_link::TicketKey,
-    /// Its program's version, for people.
+    /// The program's version, for people.
     pub version: String,
     /// The host and process of the worker.
     pub whereabouts: Whereabouts,

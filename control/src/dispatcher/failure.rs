@@ -13,7 +13,7 @@ pub struct TaskFailure {
     /// The task.
     #[n(0)]
     pub task: TaskId,
-    /// Its worker's address.
+    /// The worker's address.
     #[n(1)]
     pub worker_address: String,
     /// The error text of the worker.

@@ -49,10 +49,10 @@ pub struct MetaRecord {
 /// A registered dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DatasetRecord {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: DatasetId,
-    /// Its definition, opaque here.
+    /// The definition, opaque here.
     #[n(1)]
     pub definition: ByteVec,
     /// The planner's facts of the dataset.
@@ -67,10 +67,10 @@ pub struct DatasetRecord {
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobRecord {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: JobId,
-    /// Its name, unique.
+    /// The name, unique.
     #[n(1)]
     pub name: String,
     /// The parameters of the job, its dataset among them.
@@ -85,7 +85,7 @@ pub struct JobRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Phase {
-    /// Its splits are being planned; it has no tasks yet.
+    /// The splits are being planned; it has no tasks yet.
     #[n(0)]
     Planning,
     /// The iteration has tasks, or waits for workers.
@@ -102,7 +102,7 @@ pub enum Phase {
 /// One pass of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct IterationRecord {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: IterationId,
     /// The job of the iteration.
@@ -157,7 +157,7 @@ pub struct IterationRecord {
 /// A process in whose quota a record counts (C15.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct QuotaOwner {
-    /// Its session.
+    /// The session.
     #[n(0)]
     pub session: SessionId,
     /// Whether the owner's role is `read`, whose processes together may have half of everything.
@@ -168,7 +168,7 @@ pub struct QuotaOwner {
 /// A reader's lease on an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ClientRecord {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: ClientId,
     /// The process that owns it.
@@ -211,7 +211,7 @@ pub enum TaskPhase {
 /// One worker's share of an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TaskRecord {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: TaskId,
     /// The iteration of the task.
@@ -226,7 +226,7 @@ pub struct TaskRecord {
     /// Clients that have received its end.
     #[n(4)]
     pub drained: BTreeSet<ClientId>,
-    /// Its pipeline ended before its splits did: it wants none of those that it gave back.
+    /// The pipeline ended before its splits did: it wants none of those that it gave back.
     #[n(5)]
     pub stopped_early: bool,
     /// In which round of its iteration it was started.
@@ -239,7 +239,7 @@ pub struct TaskRecord {
     /// While that is not settled: the first round in which each consumer can take it in.
     #[cbor(n(8), default)]
     pub ready: BTreeMap<u32, u64>,
-    /// Its worker was drained before it had read to the end: others go on where it stopped.
+    /// The worker was drained before it had read to the end: others go on where it stopped.
     #[cbor(n(9), default)]
     pub cut_short: bool,
     /// Whether the task was started in an ordered iteration, for splits that came free while others read
@@ -252,7 +252,7 @@ pub struct TaskRecord {
     /// The worker has said that all is delivered.
     #[cbor(n(12), default)]
     pub delivered: bool,
-    /// Its worker, which drains, was told to stop it, since no client read it (C10.4). What it had begun is
+    /// The worker, which drains, was told to stop it, since no client read it (C10.4). What it had begun is
     /// gone.
     #[cbor(n(13), default)]
     pub stopped: bool,
@@ -261,28 +261,28 @@ pub struct TaskRecord {
 /// One incarnation of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct WorkerRecord {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: WorkerId,
-    /// Its session.
+    /// The session.
     #[n(1)]
     pub session: SessionId,
     /// The address of its data plane, for clients.
     #[n(2)]
     pub address: String,
-    /// Its labels.
+    /// The labels.
     #[n(3)]
     pub tags: Vec<String>,
     /// The key its tickets are minted with.
     #[n(4)]
     pub ticket_key: HiddenKey,
-    /// Its program's version.
+    /// The program's version.
     #[n(5)]
     pub version: String,
     /// Why it is dead, if it is.
     #[n(6)]
     pub dead: Option<RemovalReason>,
-    /// Its place in the fixed list of workers, else its number in the order of registration. Inherited by a
+    /// The place in the fixed list of workers, else its number in the order of registration. Inherited by a
     /// restarted worker at the same address.
     #[n(7)]
     pub index: u64,
@@ -314,10 +314,10 @@ pub struct RemovalRecord {
     /// The task.
     #[n(0)]
     pub task: TaskId,
-    /// Its iteration.
+    /// The iteration.
     #[n(1)]
     pub iteration: IterationId,
-    /// Its worker's address.
+    /// The worker's address.
     #[n(2)]
     pub worker_address: String,
     /// Why.

@@ -95,16 +95,16 @@ pub struct Counts {
 /// A worker.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct WorkerStatus {
-    /// Its incarnation.
+    /// The incarnation.
     #[n(0)]
     pub id: WorkerId,
-    /// Its data plane's address.
+    /// The data plane's address.
     #[n(1)]
     pub address: String,
-    /// Its labels.
+    /// The labels.
     #[n(2)]
     pub tags: Vec<String>,
-    /// Its program's version.
+    /// The program's version.
     #[n(3)]
     pub version: String,
     /// Why it is dead; `None` if it lives.
@@ -113,7 +113,7 @@ pub struct WorkerStatus {
     /// Since it last said that it lives, in milliseconds.
     #[n(5)]
     pub silent_ms: u64,
-    /// Its tasks.
+    /// The tasks.
     #[n(6)]
     pub tasks: u64,
     /// Whether the worker is about to leave and takes no more tasks.
@@ -127,7 +127,7 @@ pub struct WorkerStatus {
 /// A dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DatasetStatus {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: DatasetId,
     /// The number of elements, in words.
@@ -141,10 +141,10 @@ pub struct DatasetStatus {
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobStatus {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: JobId,
-    /// Its name.
+    /// The name.
     #[n(1)]
     pub name: String,
     /// The parameters of the job, its dataset among them.
@@ -155,10 +155,10 @@ pub struct JobStatus {
 /// An iteration.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct IterationStatus {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: IterationId,
-    /// Its job.
+    /// The job.
     #[n(1)]
     pub job: JobId,
     /// The number of the pass.
@@ -170,10 +170,10 @@ pub struct IterationStatus {
     /// Whether the iteration runs and no worker is there for it, or for one of its shares.
     #[n(4)]
     pub waiting_for_workers: bool,
-    /// Its clients.
+    /// The clients.
     #[n(5)]
     pub clients: Vec<ClientStatus>,
-    /// Its tasks.
+    /// The tasks.
     #[n(6)]
     pub tasks: Vec<TaskStatus>,
     /// Removed tasks of which clients have not yet said what they have seen.
@@ -205,13 +205,13 @@ pub struct IterationStatus {
 /// A client.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct ClientStatus {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: ClientId,
     /// Since its process last said that it lives, in milliseconds.
     #[n(1)]
     pub silent_ms: u64,
-    /// Its number in coordinated reads.
+    /// The number in coordinated reads.
     #[n(2)]
     pub consumer: Option<u32>,
     /// Elements that its user was given.
@@ -228,13 +228,13 @@ pub struct ClientStatus {
 /// A task.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct TaskStatus {
-    /// Its id.
+    /// The id.
     #[n(0)]
     pub id: TaskId,
-    /// Its worker's incarnation.
+    /// The worker's incarnation.
     #[n(1)]
     pub worker: WorkerId,
-    /// Its worker's address.
+    /// The worker's address.
     #[n(2)]
     pub worker_address: String,
     /// The progress of the task, in words.

@@ -27,7 +27,7 @@ const FAILURES_MAX: usize = 16;
 pub(super) struct Ended {
     /// Whether it read its splits to the end.
     pub(super) exhausted: bool,
-    /// Its worker is being drained, and it read only what it had begun.
+    /// The worker is being drained, and it read only what it had begun.
     pub(super) cut_short: bool,
 }
 

@@ -69,7 +69,7 @@ pub enum Shortage {
     Empty,
     /// The next element has this size, and no credit held is worth it.
     NoCredit {
-        /// Its size, in bytes.
+        /// The size, in bytes.
         bytes: u64,
     },
 }

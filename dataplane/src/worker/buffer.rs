@@ -81,7 +81,7 @@ pub enum Take {
     NotYet(Instant),
     /// The next element has this size; a credit is worth less, or there is none.
     NoCredit {
-        /// Its size, in bytes.
+        /// The size, in bytes.
         bytes: u64,
     },
     /// Everything was taken and nothing follows; unless the task failed, the ends of all splits were told.

@@ -50,7 +50,7 @@ pub enum AddTaskError {
         /// The limit, [`ServerConfig::tasks_max`].
         tasks_max: usize,
     },
-    /// Its elements are too large to be sent.
+    /// The elements are too large to be sent.
     #[error(
         "an element of task {task} takes {element_bytes} bytes, it can have {ELEMENT_BYTES_MAX} at most; make smaller \
          batches"
@@ -61,7 +61,7 @@ pub enum AddTaskError {
         /// The bytes of each of its elements.
         element_bytes: usize,
     },
-    /// Its elements are too large for any memory.
+    /// The elements are too large for any memory.
     #[error("task {task}: {source}")]
     Shape {
         /// The task.

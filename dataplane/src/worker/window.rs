@@ -58,7 +58,7 @@ struct Stretch {
 /// The place of a trainer in the window.
 #[derive(Debug, Default)]
 struct Place {
-    /// Its next element, unless that is no longer kept.
+    /// The next element, unless that is no longer kept.
     next: u64,
     used: u64,
     clients: usize,

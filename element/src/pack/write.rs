@@ -40,11 +40,11 @@ pub struct ElementWriter<'a> {
 /// A tensor to copy into a pack.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorRef<'a> {
-    /// Its dtype.
+    /// The dtype.
     pub dtype: Dtype,
-    /// Its dimensions.
+    /// The dimensions.
     pub dims: &'a [u64],
-    /// Its items.
+    /// The items.
     pub data: TensorBytes<'a>,
 }
 

@@ -149,7 +149,7 @@ impl Default for EndpointConfig {
 pub struct ConfigError {
     /// The name of the setting.
     pub setting: &'static str,
-    /// Its value.
+    /// The value.
     pub value: String,
     /// The rule that it breaks.
     pub rule: &'static str,

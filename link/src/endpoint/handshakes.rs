@@ -18,7 +18,7 @@ const UNPROVED_DIVISOR: usize = 8;
 /// From where a client begins handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Origin {
-    /// Its address is not proved.
+    /// The address is not proved.
     Unproved,
     /// A proved address; of IPv6 the first 64 bits, which one host or site has for itself.
     Proved(IpAddr),

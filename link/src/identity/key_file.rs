@@ -297,7 +297,7 @@ pub enum KeyError {
     ReadableByOthers {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
     /// The user's own key could not be made.

@@ -149,7 +149,7 @@ impl Opening<'_> {
         input.is_some_and(|input| self.program.graph.fills_rows(*input as usize))
     }
 
-    /// Its name.
+    /// The name.
     pub(crate) fn name(&self) -> &'static str {
         self.program.graph.nodes()[self.node].op.name()
     }

@@ -68,7 +68,7 @@ pub struct Origin {
     /// Offset of the record in the file, in bytes.
     pub offset_bytes: u64,
     common: Arc<Common>,
-    /// Its number, if that is what it is called by.
+    /// The number, if that is what it is called by.
     number: u64,
 }
 

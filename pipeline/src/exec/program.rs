@@ -25,7 +25,7 @@ pub enum OpenError {
     /// The graph cannot be analysed: a function is unknown, or an operation does not fit its input.
     #[error(transparent)]
     Analysis(#[from] AnalysisError),
-    /// Its files cannot be listed.
+    /// The files cannot be listed.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A source or a function's body cannot be opened.
@@ -129,7 +129,7 @@ where
 /// The operation that is being prepared.
 pub(crate) struct Preparing<'p> {
     pub(crate) graph: &'p Graph,
-    /// Its node.
+    /// The node.
     pub(crate) node: usize,
     pub(crate) means: &'p Means<'p>,
     /// The elements of its first input.
@@ -137,7 +137,7 @@ pub(crate) struct Preparing<'p> {
     /// The elements that it yields.
     pub(crate) output: &'p ElementSpec,
     pub(crate) files: FilesOf<'p>,
-    /// Its number among the sources of its graph.
+    /// The number among the sources of its graph.
     pub(crate) source: Option<usize>,
 }
 
@@ -181,7 +181,7 @@ impl<'p> Preparing<'p> {
 /// An operation that is being opened.
 pub(crate) struct Opening<'o> {
     pub(crate) program: &'o Program,
-    /// Its node.
+    /// The node.
     pub(crate) node: usize,
     pub(crate) shared: &'o Shared,
     /// Argument of a function's body.

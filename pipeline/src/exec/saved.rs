@@ -25,7 +25,7 @@ pub enum SaveError {
     /// The saved dataset cannot be executed.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Its elements cannot be made or written.
+    /// The elements cannot be made or written.
     #[error(transparent)]
     Exec(#[from] ExecError),
 }

@@ -37,7 +37,7 @@ pub struct SplitToken {
 /// A split all of whose elements were handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FinishedSplit {
-    /// Its lease.
+    /// The lease.
     pub lease: u64,
     /// The attempt under which it was leased.
     pub attempt: u32,

@@ -217,12 +217,12 @@ impl Tensor {
         self.dtype
     }
 
-    /// Its dimensions.
+    /// The dimensions.
     pub fn dims(&self) -> &[u64] {
         &self.dims
     }
 
-    /// Its data.
+    /// The data.
     pub fn data(&self) -> &TensorData {
         &self.data
     }

@@ -29,13 +29,13 @@ struct NodeRecord {
     /// The operation's name.
     #[n(0)]
     op: String,
-    /// Its parameters, encoded by themselves.
+    /// The parameters, encoded by themselves.
     #[n(1)]
     params: ByteVec,
     /// The nodes it reads.
     #[n(2)]
     inputs: Vec<u32>,
-    /// Its functions: encoded graphs.
+    /// The functions: encoded graphs.
     #[n(3)]
     functions: Vec<ByteVec>,
     /// The schedule of its calls, where it makes calls.

@@ -104,7 +104,7 @@ impl Graph {
         self.options().find_map(|options| options.rewrites)
     }
 
-    /// Its options, the last first.
+    /// The options, the last first.
     pub(crate) fn options(&self) -> impl Iterator<Item = &Options> {
         self.nodes.iter().rev().filter_map(|node| node.op.options())
     }

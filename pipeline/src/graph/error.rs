@@ -23,13 +23,13 @@ pub enum GraphError {
     UnknownOp {
         /// The operation's name on the wire.
         op: String,
-        /// Its index.
+        /// The index.
         node: usize,
     },
     /// A node breaks a rule.
     #[error("operation {op:?} (node {node}) {reason}")]
     Invalid {
-        /// Its index.
+        /// The index.
         node: usize,
         /// The operation.
         op: &'static str,

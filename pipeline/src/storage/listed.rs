@@ -8,6 +8,6 @@ pub const FILES_MAX: usize = 1 << 20;
 pub struct Listed {
     /// The path by which [`Storage::open`](super::Storage::open) opens it.
     pub path: String,
-    /// Its size, if that could be told.
+    /// The size, if that could be told.
     pub size_bytes: Option<u64>,
 }

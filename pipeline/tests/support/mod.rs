@@ -136,7 +136,7 @@ pub(crate) enum Step {
     /// The sums of its elements and those of another chain.
     Zip(Chain),
     Concatenate(Chain),
-    /// Its elements and those of another chain, as the remainders of a range say: 0 = its own.
+    /// The elements and those of another chain, as the remainders of a range say: 0 = its own.
     Choose {
         choices: i64,
         repeat: Option<u64>,

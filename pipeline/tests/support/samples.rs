@@ -16,7 +16,7 @@ pub(crate) struct Sample {
     /// Name for messages.
     pub(crate) name: String,
     pub(crate) dataset: Dataset,
-    /// Its elements, rendered; absent where other tests hold the values against a model.
+    /// The elements, rendered; absent where other tests hold the values against a model.
     pub(crate) yields: Option<Vec<String>>,
 }
 

@@ -182,7 +182,7 @@ impl Graph {
         Ok(definition.nodes().iter().any(|node| node.op.name() == "service"))
     }
 
-    /// Its definition, the same for the same chain of operations.
+    /// The definition, the same for the same chain of operations.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.definition()?.to_bytes().map_err(failure::dataset)?;
         Ok(PyBytes::new(py, &bytes))

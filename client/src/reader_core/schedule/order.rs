@@ -240,7 +240,7 @@ impl Schedule {
 }
 
 impl Coming {
-    /// Its turns in the rounds before this one.
+    /// The turns in the rounds before this one.
     fn before(&self, round: u64) -> u64 {
         round.saturating_sub(self.round).min(self.groups)
     }

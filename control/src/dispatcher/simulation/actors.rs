@@ -12,7 +12,7 @@ pub(super) struct Element {
     pub(super) split: SplitName,
     pub(super) lease: u64,
     pub(super) number: u32,
-    /// Its place among the elements of its task.
+    /// The place among the elements of its task.
     pub(super) position: u64,
 }
 
@@ -34,7 +34,7 @@ impl Element {
 pub(super) struct SimWorker {
     pub(super) session: SessionId,
     pub(super) address: String,
-    /// Its process runs.
+    /// The process runs.
     pub(super) alive: bool,
     /// Nothing passes between it and the dispatcher; clients still reach it.
     pub(super) cut_off: bool,
@@ -150,7 +150,7 @@ pub(super) struct SimClient {
     pub(super) session: SessionId,
     pub(super) id: ClientId,
     pub(super) alive: bool,
-    /// Its pushes are lost: it is reconnecting.
+    /// The pushes are lost: it is reconnecting.
     pub(super) deaf: bool,
     pub(super) tasks: BTreeSet<TaskId>,
     /// Removals it was told of and has not acknowledged.

@@ -26,7 +26,7 @@ const EVENTS_MAX: usize = 1024;
 /// The facts of a registered dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetInfo {
-    /// Its id.
+    /// The id.
     pub id: DatasetId,
     /// The planner's facts of the dataset.
     pub facts: DatasetFacts,

@@ -73,7 +73,7 @@ pub(super) struct Peer {
 pub(super) struct EventLoop {
     dispatcher: Dispatcher,
     store: Option<Box<dyn Store>>,
-    /// Its store has no room.
+    /// The store has no room.
     backlog: Option<Backlog>,
     listings: Listings,
     probes: Probes,

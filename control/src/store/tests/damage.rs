@@ -21,7 +21,7 @@ enum Harm {
     Flip(f64, u8),
     /// In its first page, which says where everything is.
     FlipHeader(usize, u8),
-    /// Its end is missing, from this part of its length on.
+    /// The end is missing, from this part of its length on.
     Cut(f64),
 }
 

@@ -101,7 +101,7 @@ impl Arena {
         Ok(Arena { shared })
     }
 
-    /// Its name.
+    /// The name.
     #[must_use]
     pub fn id(&self) -> ArenaId {
         self.shared.id
@@ -113,7 +113,7 @@ impl Arena {
         self.shared.fd.as_fd()
     }
 
-    /// Its size, in bytes.
+    /// The size, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.shared.mapping.size_bytes()
@@ -124,7 +124,7 @@ impl Arena {
         &self.shared.readers
     }
 
-    /// Its pages, and why they are not huge if they were to be.
+    /// The pages, and why they are not huge if they were to be.
     #[must_use]
     pub fn kind(&self) -> &PageKind {
         &self.shared.kind

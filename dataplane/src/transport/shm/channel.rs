@@ -44,7 +44,7 @@ pub struct Channel {
 pub struct Received {
     /// The message.
     pub datagram: Datagram,
-    /// Its descriptors, as many as its kind has, closed when a program is executed.
+    /// The descriptors, as many as its kind has, closed when a program is executed.
     pub fds: SmallVec<[OwnedFd; FDS_MAX]>,
 }
 

@@ -83,10 +83,10 @@ pub struct ControlSizes {
 /// Announces an arena, once on a link, before the first pack that lies in it (D9.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ArenaAnnouncement {
-    /// Its number, which no other arena of this worker has or had.
+    /// The number, which no other arena of this worker has or had.
     #[n(0)]
     pub arena: u64,
-    /// Its bytes.
+    /// The bytes.
     #[n(1)]
     pub bytes: u64,
 }
@@ -193,7 +193,7 @@ impl Datagram {
         }
     }
 
-    /// Its bytes, at most [`DATAGRAM_BYTES_MAX`].
+    /// The bytes, at most [`DATAGRAM_BYTES_MAX`].
     ///
     /// # Errors
     /// It has no encoding, which is a fault of this side.

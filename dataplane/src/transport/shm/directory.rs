@@ -54,7 +54,7 @@ pub enum DirectoryError {
     Open {
         /// The directory.
         path: PathBuf,
-        /// Its permissions.
+        /// The permissions.
         mode: u32,
     },
 }

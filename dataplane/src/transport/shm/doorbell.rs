@@ -41,7 +41,7 @@ impl Doorbell {
         wait::RAISED
     }
 
-    /// Its address is all it is used for here; its value is read by the kernel.
+    /// The address is all it is used for here; its value is read by the kernel.
     pub(in crate::transport) fn futex(&self) -> &AtomicU32 {
         let word = &self.control.words()[self.at];
         // SAFETY: both halves lie within the word, are aligned as 32 bits need it, and live as long as the

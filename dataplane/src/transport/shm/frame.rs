@@ -82,7 +82,7 @@ pub(super) enum FrameError {
     /// Neither message nor descriptor nor share.
     #[error("a frame of unknown kind {kind:#x}")]
     Kind {
-        /// Its first word.
+        /// The first word.
         kind: u64,
     },
     /// Too short or too long for what it says it is.

@@ -60,7 +60,7 @@ pub enum BindError {
     /// The directory does not do.
     #[error("directory of sockets: {0}")]
     Directory(#[from] DirectoryError),
-    /// Its path is too long.
+    /// The path is too long.
     #[error("directory of sockets: {0}")]
     Address(#[from] AddressError),
     /// The system refuses.

@@ -45,7 +45,7 @@ pub enum MapError {
         /// The missing seal.
         missing: &'static str,
     },
-    /// Its size is not what was announced.
+    /// The size is not what was announced.
     #[error(
         "the peer's shared memory is refused: it has {found_bytes} bytes, announced were {announced_bytes}"
     )]

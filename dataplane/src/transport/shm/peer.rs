@@ -11,9 +11,9 @@ use tokio::net::UnixStream;
 /// The process at the other end, as it was when it connected, or began to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its effective user, as this process's user namespace has it.
+    /// The effective user, as this process's user namespace has it.
     pub uid: u32,
-    /// Its number, where this process can see it: a process of another container has none here.
+    /// The number, where this process can see it: a process of another container has none here.
     pub pid: Option<u32>,
 }
 

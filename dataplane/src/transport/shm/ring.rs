@@ -58,7 +58,7 @@ pub enum RingError {
     Unsendable {
         /// The name of the ring.
         ring: &'static str,
-        /// Its words.
+        /// The words.
         words: usize,
         /// Words a frame may have.
         max: usize,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// One word that several threads or processes read and write.
 pub trait Word: Send + Sync {
-    /// Its value.
+    /// The value.
     fn load(&self, order: Ordering) -> u64;
 
     /// Sets it.

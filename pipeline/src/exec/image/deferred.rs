@@ -29,7 +29,7 @@ pub(crate) enum Step {
     },
     /// An area.
     Crop(Area),
-    /// Its mirror image.
+    /// The mirror image.
     Flip(FlipAxis),
     /// Other colours.
     Jitter(Vec<Adjustment>),
@@ -37,7 +37,7 @@ pub(crate) enum Step {
     Normalise(Normaliser),
     /// Repeats the only channel this many times.
     Grey(u8),
-    /// Its channels one after the other.
+    /// The channels one after the other.
     Planes,
 }
 

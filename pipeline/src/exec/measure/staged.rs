@@ -14,7 +14,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 
 pub(crate) struct Staged {
     input: Input,
-    /// Its node in the graph as it was defined.
+    /// The node in the graph as it was defined.
     node: u32,
     measured: Option<(Arc<Stage>, Sampler)>,
 }

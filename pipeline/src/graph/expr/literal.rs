@@ -36,10 +36,10 @@ pub struct Tensor {
     /// The dtype of its items.
     #[n(0)]
     pub dtype: DtypeField,
-    /// Its dimensions.
+    /// The dimensions.
     #[n(1)]
     pub dims: Vec<u64>,
-    /// Its items.
+    /// The items.
     #[n(2)]
     pub data: ConstantTensor,
 }

@@ -50,7 +50,7 @@ pub enum Text {
     /// A number below this that follows from the bytes alone.
     #[n(10)]
     HashBucket(#[n(0)] u64),
-    /// Its number in a vocabulary.
+    /// The number in a vocabulary.
     #[n(11)]
     Lookup(#[n(0)] Lookup),
     /// The number that it is in decimal notation.

@@ -60,10 +60,10 @@ pub struct Crop {
     /// Columns to its left.
     #[n(2)]
     pub left: u32,
-    /// Its rows.
+    /// The rows.
     #[n(3)]
     pub height: u32,
-    /// Its columns.
+    /// The columns.
     #[n(4)]
     pub width: u32,
 }
@@ -88,10 +88,10 @@ pub struct CenterCrop {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// Its rows.
+    /// The rows.
     #[n(1)]
     pub height: u32,
-    /// Its columns.
+    /// The columns.
     #[n(2)]
     pub width: u32,
 }
@@ -103,10 +103,10 @@ pub struct RandomCrop {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// Its rows.
+    /// The rows.
     #[n(1)]
     pub height: u32,
-    /// Its columns.
+    /// The columns.
     #[n(2)]
     pub width: u32,
     /// The seed; without one every task draws its own.

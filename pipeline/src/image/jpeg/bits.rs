@@ -22,7 +22,7 @@ pub(super) struct Bits<'b> {
     scan: &'b Scan,
     /// The stretch that is read.
     stretch: usize,
-    /// Its bytes and the padding.
+    /// The bytes and the padding.
     bytes: &'b [u8],
     /// The next byte that is not in `buffer`, or, beyond the end, would not be.
     at: usize,

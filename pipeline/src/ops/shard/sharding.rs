@@ -57,7 +57,7 @@ pub enum ShardingError {
         /// The number of shares.
         count: u64,
     },
-    /// Its source is no file.
+    /// The source is no file.
     #[error(
         "the dataset cannot be divided by files: its source {source_name:?} has none; use the sharding policy `data`, \
          `file_or_data` or `dynamic`"

@@ -40,7 +40,7 @@ pub(super) struct Consumer {
     pub(super) missing: Option<Vec<u32>>,
     pub(super) handed: Vec<Handed>,
     round: u64,
-    /// Its user has begun this round.
+    /// The user has begun this round.
     begun: bool,
     /// The task of the latest group of this round.
     cursor: Option<TaskId>,

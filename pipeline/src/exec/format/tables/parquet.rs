@@ -66,7 +66,7 @@ impl Table for ParquetTable {
         Arc::clone(self.index.schema())
     }
 
-    /// Its chunks say how many nulls there are in them, as a rule.
+    /// The chunks say how many nulls there are in them, as a rule.
     fn has_no_nulls(&self, column: usize) -> bool {
         let groups = self.index.metadata().row_groups().iter();
         let schema = self.index.parquet_schema();
