@@ -128,21 +128,14 @@ fn property_of_format(format: &Format) -> (&'static str, &'static str) {
         Format::TfRecord(_) => ("records.rs", "tfrecords_are_read_from_every_position"),
         Format::FixedLength(_) => ("records.rs", "fixed_records_are_read_from_every_position"),
         Format::WebDataset(_) => ("formats/writers.rs", "samples_are_read_as_they_were_written"),
-        Format::Csv(_) => (
-            "formats/csv.rs",
-            "rows_are_read_as_they_were_written_from_every_position_on",
-        ),
+        Format::Csv(_) => ("formats/csv.rs", "csv_rows_are_read_from_every_position"),
         Format::JsonLines(_) => ("formats/json_lines.rs", "json_lines_are_read_from_every_position"),
         Format::Npy(_) => ("formats/numpy.rs", "npy_rows_are_read_from_every_position"),
         Format::Npz(_) => ("formats/numpy.rs", "npz_arrays_are_read_side_by_side"),
-        Format::Parquet(_) | Format::Arrow(_) => (
-            "formats/tables.rs",
-            "rows_are_read_as_they_were_written_from_every_position_on",
-        ),
-        Format::Sqlite(_) => (
-            "formats/sqlite.rs",
-            "rows_are_read_as_they_were_written_from_every_position_on",
-        ),
+        Format::Parquet(_) | Format::Arrow(_) => {
+            ("formats/tables.rs", "table_rows_are_read_from_every_position")
+        }
+        Format::Sqlite(_) => ("formats/sqlite.rs", "sqlite_rows_are_read_from_every_position"),
         Format::Mds(_) => ("formats/mds.rs", "mds_samples_are_read_from_every_position"),
         Format::ImageFolder(_) => ("naive_models.rs", "a_picture_folder_has_files_and_classes"),
         Format::Elements(_) => ("naive_models.rs", "elements_in_files_are_those_written"),
