@@ -510,9 +510,9 @@ def distribute(
         ValueError: An argument is unknown or contradicts another.
 
     Example:
-        >>> service = ms.local(workers=1, inline=True)
-        >>> squares = ms.Dataset.range(4).map(lambda x: x * x).apply(ms.service.distribute("distributed_epoch", service))
-        >>> sorted(int(x) for x in squares)
+        >>> with ms.local(workers=1, inline=True) as service:
+        ...     squares = ms.Dataset.range(4).map(lambda x: x * x).apply(ms.service.distribute("distributed_epoch", service))
+        ...     print(sorted(int(x) for x in squares))
         [0, 1, 4, 9]
     """
     travel = _travel(compression)
