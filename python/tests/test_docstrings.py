@@ -24,7 +24,8 @@ def functions() -> Iterator[tuple[str, Any]]:
         # These modules need frameworks, which are tested apart.
         for name in (name for name in module.__all__ if name not in ("tf", "torch")):
             found = getattr(module, name)
-            members = vars(found).items() if inspect.isclass(found) else [(name, found)]
+            owners = [kind for kind in found.__mro__ if kind.__module__.startswith("millstream")] if inspect.isclass(found) else []
+            members = [member for kind in owners for member in vars(kind).items()] or [(name, found)]
             for member, value in members:
                 function = getattr(value, "__func__", value)
                 owner = f"{name}." if inspect.isclass(found) else ""
