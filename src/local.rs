@@ -10,8 +10,8 @@ use millstream_control::Whereabouts;
 use millstream_dataplane::worker::Server;
 use parking_lot::RwLock;
 
-/// The workers of one process. Shared by whoever should see each other: workers and readers with different
-/// ones are as far apart as in two processes.
+/// The workers of one process. Shared by all parts that should see each other: workers and readers with
+/// different ones are as far apart as in two processes.
 #[derive(Debug, Clone)]
 pub struct LocalWorkers {
     servers: Arc<RwLock<BTreeMap<String, Server>>>,

@@ -28,7 +28,7 @@ const PACKS_AHEAD: usize = 2;
 /// Elements of one pack.
 const PACK_ELEMENTS_MAX: usize = 128;
 
-/// Bytes of a pack of small elements: whoever keeps one of them keeps the pack.
+/// Bytes of a pack of small elements: a caller that keeps one of them keeps the pack.
 const PACK_BYTES: usize = 64 << 10;
 
 /// A pack that took longer is followed by one of fewer elements.

@@ -42,8 +42,8 @@ pub struct ServiceConfig {
     pub give_up: GiveUp,
 }
 
-/// Says that answers are not wanted any more: whoever waits for the dispatcher of a [`Service`] gets
-/// [`ServiceError::GivenUp`] at once, and so does whoever asks later. Clones are the same one. Readers have a
+/// Says that answers are not wanted any more: callers that wait for the dispatcher of a [`Service`] get
+/// [`ServiceError::GivenUp`] at once, and so do later callers. Clones are the same one. Readers have a
 /// [`Canceller`](millstream_client::Canceller) of their own.
 #[derive(Debug, Clone)]
 pub struct GiveUp {

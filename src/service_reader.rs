@@ -159,7 +159,7 @@ struct Passes {
     is_shared: bool,
     config: ReaderConfig,
     cancel: Cancel,
-    /// Wakes whoever waits for the dispatcher.
+    /// Wakes callers that wait for the dispatcher.
     _hook: CancelHook,
 }
 
@@ -241,7 +241,7 @@ struct Elements {
     reader: Reader,
     /// Whether others read the pass too.
     is_shared: bool,
-    /// Wakes whoever waits for an element.
+    /// Wakes callers that wait for an element.
     _hook: CancelHook,
 }
 

@@ -24,7 +24,7 @@ const WORKERS: usize = 3;
 const LEAVES: usize = 5;
 /// Between what makes a leave due and its signal.
 const PAUSE_MS: std::ops::Range<u64> = 0..100;
-/// A deadline that no test lives to see: whoever needs it hangs.
+/// A deadline that no test lives to see: a process that needs it hangs.
 const NEVER: [&str; 2] = ["--drain-deadline-s", "3600"];
 
 proptest! {

@@ -27,7 +27,7 @@
 //! - `status`: what a service says of itself, for people and programs
 //! - `shared_memory`: readers of the workers' host
 //! - `shared_memory_deaths`: readers and workers of one host that are killed or stopped at any instant
-//! - `shutdown`: the end of a whole service, and of whoever waits for one
+//! - `shutdown`: the end of a whole service, and of the processes that wait for one
 //! - `compression`: a worker that compresses
 //! - `quotas`: peers that ask for more than their share
 //! - `key_rotation`, `revocation`: keys that are replaced or refused while a service runs

@@ -296,7 +296,7 @@ fn make_room(process: &Running) {
     assert!(lifted.unwrap().success());
 }
 
-/// D12: whoever removes the store of a running dispatcher learns of it with the next record.
+/// D12: an operator who removes the store of a running dispatcher learns of it with the next record.
 #[test]
 fn a_store_that_is_removed_ends_its_dispatcher() {
     watched("a removed store", || {

@@ -133,10 +133,7 @@ fn shm_links(witness: &mut Witness) -> usize {
     witness.account().links.matches("shm").count()
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "whoever sees it fail needs the seed, and the round"
-)]
+#[expect(clippy::print_stdout, reason = "a failure needs the seed, and the round")]
 fn rounds(count: u64) {
     let seed = std::env::var("MILLSTREAM_TEST_SEED")
         .ok()

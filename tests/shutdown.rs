@@ -1,4 +1,4 @@
-//! The end of a whole service, and of whoever waits for one, as processes and within one.
+//! The end of a whole service, and of the processes that wait for one, as processes and within one.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 use std::net::UdpSocket;
@@ -17,7 +17,7 @@ use crate::support::links::Mechanism;
 use crate::support::process::{Process, Running, finish, millstream};
 use crate::support::{eventually, watched};
 
-/// No silence is noticed within a test, so that whoever ends was told to.
+/// No silence is noticed within a test, so a process that ends was told to.
 const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
 
 /// C12.1 to C12.3, end to end.
@@ -25,7 +25,7 @@ const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
 fn a_command_ends_a_whole_service() {
     watched("shutdown", || {
         let (key, text) = fresh_key();
-        // Whoever waited for the quiet period would hang.
+        // A process that waited for the quiet period would hang.
         let mut dispatcher = dispatcher(&text, "3600");
         let address = dispatcher.address.clone();
         let mut workers = [worker(&text, &address), worker(&text, &address)];

@@ -1,6 +1,6 @@
 //! The producing process of a measurement: says where it listens, sends until its reader is gone.
 //!
-//! It ends when its input does, so that it never outlives whoever started it, however that one ended.
+//! It ends when its input does, so it never outlives the process that started it.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -141,7 +141,7 @@ impl Carrier {
     // What the consumer does.
 
     /// Carries frames both ways, as far as that does not need the lane. The lane is at it only for moments,
-    /// which are waited for: it leaves the link to whoever was the last to sleep there.
+    /// which are waited for: it leaves the link to the thread that slept there last.
     pub(crate) fn step(&self, intake: &Intake) {
         let mut load = self.load.lock();
         let Some((load, waker)) = load.as_mut().and_then(|load| {

@@ -128,7 +128,8 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Ends the reader: whoever waits for an element gets [`ReadError::Cancelled`], behind what had arrived.
+    /// Ends the reader: a caller that waits for an element gets [`ReadError::Cancelled`], after what had
+    /// arrived.
     pub fn cancel(&self) {
         self.intake.cancel();
     }

@@ -68,7 +68,7 @@ numbered_id!(
     first = 0
 );
 
-/// The name of a registered dataset: chosen by whoever registered it, or a decimal number from 1000.
+/// The name of a registered dataset: chosen by the client that registered it, or a decimal number from 1000.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct DatasetId(#[n(0)] String);

@@ -262,7 +262,7 @@ impl ElementSpec {
     }
 }
 
-/// Why a spec is refused. All variants blame whoever wrote it.
+/// Why a spec is refused. All variants blame the author of the spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// A tensor has too many dimensions.

@@ -19,7 +19,7 @@ use crate::structure::{MAX_DEPTH, MAX_NAME_BYTES, MAX_NODES, Structure, Structur
 /// 24 bytes, 64 tensors of at most 160.
 pub const MAX_SPEC_BYTES: usize = 64 << 10;
 
-/// Why bytes are not a spec. All variants blame whoever wrote the bytes.
+/// Why bytes are not a spec. All variants blame the writer of the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecCodecError {
     /// Too many bytes.

@@ -37,7 +37,7 @@ pub enum Structure {
     None,
 }
 
-/// Why a structure is refused. All variants blame whoever wrote it.
+/// Why a structure is refused. All variants blame the author of the structure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StructureError {
     /// Containers nest too deep.

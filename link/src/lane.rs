@@ -142,7 +142,7 @@ impl Lane {
 
     /// Stops the lane: drops everything that runs on it and joins its thread. Blocks up to the deadline.
     ///
-    /// Tasks are dropped where they wait; whoever wants them to end in good order tells them before.
+    /// Tasks are dropped where they wait; a caller that wants them to end in good order tells them before.
     ///
     /// # Errors
     /// A task has kept the thread busy past the deadline, in which case the thread is left to itself; or it

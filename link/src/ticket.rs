@@ -50,7 +50,7 @@ impl TicketKey {
         Ok(TicketKey { secret })
     }
 
-    /// The key received from whoever generated it.
+    /// The key received from the process that generated it.
     pub fn from_bytes(secret: [u8; 32]) -> TicketKey {
         TicketKey { secret }
     }
@@ -98,7 +98,7 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-/// A sealed permission, opaque to whoever carries it: 54 bytes.
+/// A sealed permission, opaque to its carrier: 54 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     bytes: [u8; TICKET_BYTES],

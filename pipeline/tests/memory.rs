@@ -50,7 +50,7 @@ fn a_pipeline_stays_within_a_large_budget() {
 }
 
 /// Runs each case with so large a budget.
-#[expect(clippy::print_stderr, reason = "the figures are for whoever runs it by hand")]
+#[expect(clippy::print_stderr, reason = "the figures are for a run by hand")]
 fn hold_to_budget(budget_mib: usize) {
     let program = std::env::current_exe().unwrap();
     let mut over = Vec::new();

@@ -1,4 +1,4 @@
-//! Files that are read in parts: each record once, by whoever reads the part that it begins in.
+//! Files that are read in parts: each record once, by the reader of the part that it begins in.
 
 use millstream_pipeline::exec::{ErrorKind, ExecContext, Executor};
 use millstream_pipeline::graph::{Compression, Dataset, FilePart, FixedLength, Graph};

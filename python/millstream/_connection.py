@@ -17,7 +17,7 @@ _connections: weakref.WeakValueDictionary[tuple[str, bool, float | None], Connec
 
 
 class Connection:
-    """A connection that says goodbye when nobody holds it any more. Whoever asks something holds it meanwhile."""
+    """A connection that says goodbye when its last holder is gone. A call holds it while it runs."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

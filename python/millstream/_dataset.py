@@ -73,7 +73,7 @@ class Dataset(GroupMethods, ImageMethods):
         #: How a service is read directly; of a dataset that is nothing but that.
         self._reading = reading
         self._output = output
-        #: The numbers of the passes to come. Whoever shares a reading shares its job, of which each pass is read once.
+        #: The numbers of the passes to come. Datasets that share a reading share its job, of which each pass is read once.
         self._passes: Iterator[int] = reading.passes if reading is not None else passes or itertools.count()
         self._options = Options() if options is None else options
         #: The number of the task, once anybody has asked for it.

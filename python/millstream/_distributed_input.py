@@ -382,7 +382,7 @@ def _counted(replicas: int | Sequence[Any], num_workers: int, worker_index: int)
 
 def _share(dataset: Dataset, num_workers: int, worker_index: int) -> Dataset:
     policy = dataset.options().experimental_distribute.auto_shard_policy
-    # Whoever reads a job that has a name shares it with all others.
+    # Readers of a named job share it.
     is_shared = dataset._reading is not None and dataset._reading.request["job_name"] is not None
     if num_workers == 1 or is_shared or policy is AutoShardPolicy.OFF:
         return dataset

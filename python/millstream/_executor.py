@@ -80,7 +80,7 @@ def _whole(file: int, size: int, at: int) -> bytes:
 
 
 def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int, seed: int) -> None:
-    """Runs the code for whoever is at the other end, until nobody is."""
+    """Runs the code for the process at the other end, until it is gone."""
     given, yields = described["given"], described["yields"]
     link = Link(end, _dtypes(given), described["dtypes"])
     try:

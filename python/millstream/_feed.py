@@ -218,7 +218,7 @@ class _Cuda:
     def send(self, tensor: Any) -> Any:
         torch = self._torch
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
-            # Allocated for this stream: whoever else uses it is recorded, so that its memory is not used again too early.
+            # Allocated for this stream: other users are recorded, so that its memory is not used again too early.
             moved = torch.empty_like(tensor, device=self._device)
             if tensor.nbytes < _STAGE_BYTES_MIN or self._arenas.has(tensor):
                 moved.copy_(tensor, non_blocking=True)

@@ -35,7 +35,7 @@ def generated(
     if output_signature is None and output_types is None:
         raise TypeError("what the generator yields must be said: give output_signature")
     signature = _signature(output_types, output_shapes) if output_signature is None else output_signature
-    # A list is one tensor to whoever yields it, so as a container a list means what a tuple does.
+    # A list is one tensor when it is yielded, so as a container a list means what a tuple does.
     arguments = tuple(np.asarray(argument) for argument in args or ())
     return Graph.iterable(plain(signature), packed(yielded, generator, arguments, signature), -2)
 

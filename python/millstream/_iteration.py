@@ -54,7 +54,7 @@ class LoaderIterator:
         threading.Thread(target=ask, name="millstream-prefetch").start()
 
     def close(self) -> None:
-        """Ends it: whoever waits for a batch gets ``CancelledError``."""
+        """Ends the iteration: a thread that waits for a batch gets ``CancelledError``."""
         self._is_closed = True
         if self._batches is not None:
             self._batches.elements.close()

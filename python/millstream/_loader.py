@@ -318,7 +318,7 @@ class DataLoader:
             epoch: The number of the epoch, from 0.
         """
         if self._has_begun and not self._is_finished and epoch == self._epoch:
-            # Whoever reads it goes on; the next one begins it again.
+            # A running iterator continues; the next one begins the epoch again.
             self._wanted = None if self._prefetched is not None else epoch
         elif self._has_begun or self._is_finished or epoch != self._epoch:
             self._restored(epoch, 0, [])

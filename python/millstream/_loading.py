@@ -224,7 +224,7 @@ class IndexedLoading:
         numbers = Dataset.range(base + delivered.first, base + max(plan.steps, delivered.first))
         for start, stop in delivered.ahead:
             numbers = numbers.filter(lambda x, first=base + start, end=base + stop: (x < first) | (x >= end))
-        # A batch may have other sizes than the first one: whoever collates pads each as far as it needs.
+        # A batch may have other sizes than the first one: the collation pads each as far as it needs.
         batch = self.spec or (loose(self.described()) if plan.steps else ("none",))
         spec = ("tuple", [("tensor", "i64", ()), batch])
 

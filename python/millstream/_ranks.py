@@ -1,4 +1,4 @@
-"""Which of several trainers this one is, as whoever started it says."""
+"""The number of this trainer among several, as its launcher says."""
 
 from __future__ import annotations
 

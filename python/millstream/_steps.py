@@ -20,7 +20,7 @@ class Steps:
     """The batches of an epoch with the numbers of their steps."""
 
     def __init__(self, elements: Elements, number: Callable[[Any], tuple[int, Any]], code: object = None) -> None:
-        #: For whoever ends it, or asks what was measured.
+        #: For callers that end the pass, or ask what was measured.
         self.elements = elements
         self._number = number
         #: What is read as long as this is.

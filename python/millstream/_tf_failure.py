@@ -83,7 +83,7 @@ def _polled(elements: Iterable[Any], absent: tuple[Any, ...]) -> Iterator[Any]:
     except StopIteration:
         return
     finally:
-        # Whoever waits for it on another thread, too, is told at once.
+        # A thread that waits for it is told at once, too.
         iterator.close()
 
 

@@ -283,7 +283,7 @@ impl Exported {
     }
 }
 
-/// Called by whoever took the tensor over, perhaps without the interpreter's lock.
+/// The framework that took the tensor over calls it, perhaps without the interpreter's lock.
 unsafe extern "C" fn delete(managed: *mut Managed) {
     if !managed.is_null() {
         // SAFETY: the first field of an `Owned` that was given away, once.

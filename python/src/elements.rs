@@ -58,7 +58,7 @@ enum Failed {
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Elements {
     state: Here<Mutex<State>>,
-    /// Apart, for whoever ends it while somebody waits.
+    /// Apart, so that one thread can end it while another waits.
     stopper: Here<Mutex<Stopper>>,
 }
 
@@ -395,7 +395,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Ends it: whoever waits for an element gets `CancelledError`.
+    /// Ends it: a caller that waits for an element gets `CancelledError`.
     fn close(&self) {
         let Ok(stopper) = self.stopper.get("iterator") else {
             return;

@@ -22,7 +22,7 @@ extern "C" fn in_child() {
 #[pyfunction]
 pub(crate) fn generation() -> u32 {
     static HOOK: Once = Once::new();
-    // A `Once` that is done is a load; whoever forks while it runs has made nothing yet that could be
+    // A `Once` that is done is a load; a program that forks while it runs has made nothing yet that could be
     // inherited.
     HOOK.call_once(|| {
         // SAFETY: the handler touches one atomic, which is allowed in the child of a process with threads.

@@ -1,7 +1,7 @@
 //! Notices for users who wait: native threads queue them, and Python emits them on the user's own thread.
 //!
-//! Native threads leave notices here; whoever waits under the interpreter's lock says them. So no native
-//! thread ever waits for that lock. Refuses to know what notices are about.
+//! Native threads leave notices here; a thread that waits under the interpreter's lock says them. So no
+//! native thread ever waits for that lock. Refuses to know what notices are about.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const LOCK_WITHIN: Duration = Duration::from_millis(10);
 /// Notices and the functions of the package that say them.
 static WAITING: Mutex<VecDeque<(&'static str, String)>> = Mutex::new(VecDeque::new());
 
-/// Whether there are any: a load for whoever looks.
+/// Whether there are any: a load for a thread that looks.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Leaves a line for the log.

@@ -107,7 +107,7 @@ impl Service {
         let give_up = self.give_up.get("connection")?;
         let answer = interruptible(py, || give_up.give_up(), || question(&service));
         if answer.is_err() {
-            // Whoever gave up once gets no answer any more.
+            // A caller that gave up once gets no answer any more.
             self.taken();
         }
         answer?.map_err(failure::service)

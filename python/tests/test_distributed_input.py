@@ -178,7 +178,7 @@ def test_a_generator_is_a_source() -> None:
 
 def test_a_service_is_read_by_all_replicas(cluster: Any) -> None:
     dataset = Dataset.range(9).batch(4).apply(ms.service.distribute("distributed_epoch", cluster(1), "job"))
-    # Whoever reads a named job shares it: nothing is divided.
+    # Readers of a named job share it: nothing is divided.
     distributed = distribute_dataset(dataset, 2, num_workers=2, worker_index=0)
     rows = [row for step in steps(distributed) for part in step for row in part]
     assert sorted(rows) == list(range(9))

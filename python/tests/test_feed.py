@@ -74,7 +74,7 @@ def test_so_many_copies_are_ahead_and_no_more() -> None:
         lane.log.append("step")
     assert seen == [(number, f"n{number}", 1) for number in range(4)]
     begun = ["copy 1", "copy 2", "hand over 1", "step", "copy 3", "hand over 2", "step"]
-    # Whoever asks faster than the device copies waits for it.
+    # A program that asks faster than the device copies waits for it.
     assert lane.log == [*begun, "copy 4", "hand over 3", "wait 1", "step", "hand over 4", "wait 2", "step", "close"]
 
 
@@ -133,7 +133,7 @@ def test_a_feed_releases_the_memory_of_ended_passes(processes: ms.LocalService) 
     settled: list[int] = []
 
     def unregister(start: int) -> None:
-        # Whoever closes it has waited for all copies already.
+        # Closing it has waited for all copies already.
         assert is_closing or settled, "copies may read it still"
         with open("/proc/self/maps") as maps:
             assert any(line.startswith(f"{start:x}-") for line in maps), "it is not mapped any more"

@@ -52,7 +52,7 @@ def test_nothing_is_left_open_by_services_that_end() -> None:
     before = descriptors()
     for _ in range(3):
         read()
-    # Whoever says goodbye is waited for no longer than a second.
+    # A goodbye is waited for no longer than a second.
     assert len(descriptors()) <= len(before)
 
 

@@ -104,7 +104,7 @@ def test_set_epoch_is_idempotent() -> None:
     reading = iter(plain)
     next(reading)
     plain.set_epoch(plain.epoch)
-    # Whoever reads the epoch goes on.
+    # The reader of the epoch continues.
     assert plain.step == 1 and len(list(reading)) == 5
     plain.load_state_dict(plain.state_dict() | {"step": 3, "finished": False})
     plain.set_epoch(plain.epoch)
@@ -196,7 +196,7 @@ def test_workers_deliver_samples_once_as_states_know(processes: ms.LocalService)
     before = ids(itertools.islice(batches, 20))
     state = json.loads(json.dumps(reading.state_dict()))
     assert len(json.dumps(state)) < 1024 and reading.step == 20
-    # The batches that were on their way are read again by whoever goes on: on workers, or here.
+    # The batches that were on their way are read again by the loader that continues: on workers, or here.
     for arguments in ({"service": processes}, {}):
         resumed = loader(203, shuffle=True, **arguments)
         resumed.load_state_dict(state)

@@ -84,7 +84,7 @@ class Relay:
         try:
             data, peer = source.recvfrom(1 << 16)
         except OSError:
-            # Whoever it was sent to last is gone.
+            # The last receiver is gone.
             return None
         if not self.worker or len(data) > self._largest or self._random.random() < self._loss:
             self.lost += 1

@@ -1,4 +1,4 @@
-"""Which trainer this is: as given, or as whoever started it says."""
+"""Tests of a trainer's number: as given, or as its launcher says."""
 
 from __future__ import annotations
 

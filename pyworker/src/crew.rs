@@ -104,7 +104,7 @@ impl Crew {
         loop {
             attempts += 1;
             let mut hired = match self.hire(None, site) {
-                // Whoever starts executors was killed meanwhile: there is another now.
+                // The process that starts executors was killed meanwhile: there is another now.
                 Err(error) if error.kind() == ErrorKind::Resource && attempts < limits.attempts => continue,
                 hired => hired?,
             };

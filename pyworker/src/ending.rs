@@ -1,5 +1,5 @@
-//! Why a call has no result, in the words of whoever wrote the code: who is to blame, what happened, what to
-//! do. Refuses to know how it was found out.
+//! Why a call has no result, in words for the author of the code: who is to blame, what happened, what to do.
+//! Refuses to know how it was found out.
 
 use std::fmt;
 use std::time::Duration;

@@ -283,7 +283,7 @@ impl Executor {
             Urgency::AtOnce
         };
         self.socket.take();
-        // Whoever watches over it may be gone, and has then taken it along.
+        // The process that watches over it may be gone, and has then taken it along.
         let _ = self.foreman.end(self.child, urgency);
         Ending::Gone(why)
     }

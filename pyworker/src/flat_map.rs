@@ -4,7 +4,7 @@
 //!
 //! A process that is killed before anything of an iterable was delivered has that element begun again by
 //! another, as those of maps are. Later its death is a failure which says how much was delivered: an iterable
-//! need not yield the same again, so whoever began it again would repeat or lose elements without a word.
+//! need not yield the same again, so a second run would repeat or lose elements in silence.
 
 use std::sync::Arc;
 

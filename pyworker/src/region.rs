@@ -14,7 +14,7 @@ use millstream_dataplane::transport::shm::map::{Mapping, PAGE_BYTES};
 use parking_lot::Mutex;
 
 /// Regions of one executor that hold results which somebody still views. What comes beyond is copied, so that
-/// whoever keeps results does not keep shared memory.
+/// kept results do not hold shared memory.
 const VIEWED_MAX: usize = 8;
 /// Bytes of them.
 const VIEWED_BYTES_MAX: usize = 256 << 20;

@@ -85,7 +85,7 @@ impl Socket {
         let timeout = Timespec::try_from(patience).ok();
         let mut polled = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::IN)];
         match poll(&mut polled, timeout.as_ref()) {
-            // Whoever waits looks at the clock and comes again.
+            // The waiting caller looks at the clock and comes again.
             Err(Errno::INTR) => Ok(false),
             ready => Ok(ready? > 0),
         }

@@ -73,8 +73,8 @@ fn serve(task: TaskRun) -> Outcome {
         Err(message) => return Outcome::Failed(message),
     };
     let (server, served) = (task.server.clone(), served_as(&task.definition));
-    // Removed, it does not end: whoever stops a task raises the flag first, and its producer may notice that
-    // before the task is removed.
+    // Removed, it does not end: the caller that stops a task raises the flag first, and its producer may
+    // notice that before the task is removed.
     let stop = || {
         server.remove_task(served);
         Outcome::Stopped
@@ -82,8 +82,8 @@ fn serve(task: TaskRun) -> Outcome {
     if task.cancel.is_cancelled() {
         return stop();
     }
-    // One that is given no splits any more ends at once. Whoever drains a worker sets the feed's flag first,
-    // and then has the tasks that are served begin: one of the two finds this one.
+    // One that is given no splits any more ends at once. A caller that drains a worker sets the feed's flag
+    // first, and then has the tasks that are served begin: one of the two finds this one.
     if task.feed.as_ref().is_some_and(|feed| feed.0.is_draining()) {
         server.begin_task(served);
     }

@@ -105,7 +105,7 @@ fn coordinated_read_test__consumer_restart() {
             assert!(parts.iter().all(|part| error.message.contains(*part)), "{error}");
         }
         drop(readers.remove(0));
-        assert!(open(0).is_err(), "it has begun, whoever it was");
+        assert!(open(0).is_err(), "it has begun before");
         assert!(open(3).expect_err("there are three").to_string().contains('3'));
     });
 }

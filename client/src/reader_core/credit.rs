@@ -144,7 +144,7 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
         .collect();
     eligible.sort_by_key(|task| (task.outstanding, task.granted_at, task.task));
     let mut grants = Vec::with_capacity(eligible.len());
-    // The level to which everybody is filled; whoever stands above it already keeps what it has.
+    // The level to which everybody is filled; a task above it already keeps what it has.
     let level = level(&eligible, free);
     let mut spare = free.saturating_sub(
         eligible
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(distribute(&bounds(2), &[under_way, none(1)]), []);
     }
 
-    /// D7.6: whoever has nothing ready keeps its place, or what comes behind it would take the only credit.
+    /// D7.6: a task that has nothing ready keeps its place, or the tasks after it would take the only credit.
     #[test]
     fn credits_in_turn_never_pass_a_parked_task() {
         let tasks = [standing(1, 0, 0, false, 0), standing(2, 0, 0, true, 0)];

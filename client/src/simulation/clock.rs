@@ -91,7 +91,7 @@ impl Executor {
         self.running.retain(|_, running| running.owner != owner);
     }
 
-    /// Polls whoever was woken, in any order, until nobody is. Who sleeps stays woken.
+    /// Polls the woken tasks, in any order, until none is left. Who sleeps stays woken.
     pub(super) fn run(&mut self, chance: &mut Chance, is_asleep: impl Fn(Pid) -> bool) {
         for _ in 0..POLLS_MAX {
             let ready = self

@@ -315,7 +315,7 @@ impl World {
         self.at(first, Event::Fault);
     }
 
-    /// Nothing goes wrong any more, and whoever is needed is there.
+    /// Nothing goes wrong any more, and every needed process is there.
     pub(super) fn heal(&mut self) {
         self.note(format_args!("healed"));
         self.is_healed = true;

@@ -87,8 +87,8 @@ fn read_all(mut read: Read, plans: &[Plan], cut: &BTreeSet<&str>) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..rounds(24) })]
 
-    /// D4.1, D4.2: whoever serves, no more than the bound has left the tasks and not been handed over, at any
-    /// instant.
+    /// D4.1, D4.2: at any instant, no more elements than the bound have left the tasks without being handed
+    /// over.
     #[test]
     fn every_element_arrives_once_within_the_bound(plans in plans(), max_outstanding in 1u64..60, group in 1usize..4) {
         watched(move || {

@@ -20,7 +20,8 @@ fn there(event: TaskEvent, socket: &str) -> TaskEvent {
     TaskEvent::Added(TaskSource { worker, ..source })
 }
 
-/// C14.6: whoever reconnected before it was told of the new socket is not left with the next best link.
+/// C14.6: a reader that reconnected before it was told of the new socket does not stay on its second-best
+/// link.
 #[test]
 fn a_reader_follows_its_worker_to_another_socket() {
     watched(|| {

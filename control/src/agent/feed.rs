@@ -268,7 +268,7 @@ impl SplitFeed {
             return;
         };
         let Ok(answer) = receiver.try_recv() else {
-            // None is here, or none will come: whoever waits for it learns which.
+            // None is here, or none will come: the caller that waits for it learns which.
             return;
         };
         self.fetching.remove(&source);
@@ -328,7 +328,7 @@ impl FeedControl {
     pub(super) fn new(policy: Policy, returning_all: Returns) -> FeedControl {
         FeedControl {
             cancelled: Arc::new(watch::channel(false).0),
-            // Whoever is given no splits always reads to the end.
+            // A task that is given no splits always reads to the end.
             exhausted: Arc::new(AtomicBool::new(policy != Policy::Dynamic)),
             returning: Returns::none(),
             returning_all,

@@ -84,7 +84,7 @@ pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEve
         {
             return;
         }
-        // Whoever is about to leave has nothing to come back for.
+        // A worker that is about to leave has no reason to come back.
         if shared.is_draining() {
             return;
         }

@@ -240,7 +240,7 @@ impl Agent {
         session
             .call_now(WireRequest::DrainWorker, session.liveness())
             .await?;
-        // Only now: whoever ends before the dispatcher knows why would be given a task again.
+        // Only now: a worker that ends before the dispatcher knows why would be given a task again.
         let mut tasks = self.shared.tasks.lock();
         tasks.is_draining = true;
         tasks.controls.values().for_each(FeedControl::drain);

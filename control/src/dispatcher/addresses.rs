@@ -1,7 +1,7 @@
 //! The fixed list of workers: who belongs to it, and where each address has a port that is only known when
 //! the worker comes.
 //!
-//! Refuses to know who lives: whoever gives places away says which are held.
+//! Refuses to know who lives: the caller that gives places away says which are held.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;

@@ -40,7 +40,7 @@ impl ServiceState {
             let goes = match row.phase {
                 Phase::Planning => false,
                 Phase::Running => self.may_be_given_up(row),
-                // C3.7: whoever reads an earlier pass still comes to this one.
+                // C3.7: a reader of an earlier pass still comes to this one.
                 Phase::Finished => lowest_read
                     .get(&row.job)
                     .is_none_or(|lowest| *lowest > row.repetition),

@@ -94,13 +94,14 @@ pub struct DispatcherConfig {
     /// Ranges of lost splits that an iteration names; beyond it they are counted only. Default 10 000.
     pub lost_ranges_max: usize,
     /// The directory in which the dispatcher keeps its records, so that it goes on where it was after a
-    /// restart; `None`: they are in memory and end with it. For whoever opens the store: the state machine
-    /// knows no files. Default `None`: whoever wants them kept says where.
+    /// restart; `None`: they are in memory and end with it. For the caller that opens the store: the state
+    /// machine knows no files. Default `None`: a caller that wants them kept says where.
     pub work_dir: Option<PathBuf>,
     /// The only files that datasets may name, as folders and beginnings of URLs, for the planner that lists
     /// them. Default empty: all but servers by which clouds give machines their credentials.
     pub allowed_paths: Vec<String>,
-    /// The file in which it is noted who asked for what, for whoever opens it. Default `None`: nowhere.
+    /// The file in which it is noted who asked for what, for the caller that opens it. Default `None`:
+    /// nowhere.
     pub audit_log: Option<PathBuf>,
 }
 

@@ -84,7 +84,7 @@ pub struct Incoming {
     pub request: Request,
 }
 
-/// The shell's name for whoever waits for a reply.
+/// The shell's name for a caller that waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyToken(pub u64);
 

@@ -133,7 +133,7 @@ pub struct IterationRecord {
     /// Whether a client was ever released.
     #[n(9)]
     pub was_read: bool,
-    /// Tasks that failed: the first few, so that whoever joins later is told.
+    /// Tasks that failed: the first few, so that later clients are told.
     #[cbor(n(10), default)]
     pub failures: Vec<TaskFailure>,
     /// The next lease when the current round began.

@@ -187,7 +187,7 @@ impl Tables {
         ledger.map_or(0, |ledger: &Ledger| ledger.wanted(wants_no_more))
     }
 
-    /// C14.4: whoever reads the workers of its process must have one.
+    /// C14.4: a reader of its process's workers must have one there.
     pub(super) fn check_target(&self, job: JobId, reader: &Whereabouts) -> Result<(), Error> {
         let parameters = &self.catalog.job(job)?.parameters;
         if parameters.target_workers != TargetWorkers::Local {

@@ -356,7 +356,7 @@ pub enum MessageError {
         bytes: usize,
     },
     /// The peer greets in another version.
-    #[error("hello in version {version} of the protocol, whoever heard it speaks version {PROTOCOL_VERSION}")]
+    #[error("hello in version {version} of the protocol, but this side speaks version {PROTOCOL_VERSION}")]
     Version {
         /// The version it speaks.
         version: u32,

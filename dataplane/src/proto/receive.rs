@@ -180,8 +180,8 @@ impl<B> ReceiveHalf<B> {
         self.acknowledge()
     }
 
-    /// The present limit and acknowledgement, for when nothing is granted. Whoever hands elements over adds
-    /// how many wait for that (D4.6).
+    /// The present limit and acknowledgement, for when nothing is granted. The caller that hands elements
+    /// over adds how many wait for that (D4.6).
     pub fn acknowledge(&mut self) -> Grant {
         (self.acknowledged, self.splits_acknowledged) = (self.contiguous, self.splits);
         Grant {

@@ -1,5 +1,5 @@
-//! The one trait that every mechanism is, and what its two ends ask of whoever uses them. Refuses to know any
-//! mechanism.
+//! The one trait that every mechanism implements, and the demands of its two ends on their users. Refuses to
+//! know any mechanism.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub type ClientLink = dyn Transport<Out = ToWorker, In = Downstream<InPack>>;
 
 /// One end of a link between a client process and a worker.
 ///
-/// All methods return at once; the `poll_` ones wake the task of their context when they may get further.
-/// Whoever holds an end closes it with the reason, so that the peer hears it; dropping an end closes the link
+/// All methods return at once; the `poll_` ones wake the task of their context when they may get further. The
+/// holder of an end closes it with the reason, so that the peer hears it; dropping an end closes the link
 /// without one. What was queued may be lost either way.
 pub trait Transport: Send + Debug {
     /// The messages that this end sends.

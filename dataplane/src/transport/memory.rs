@@ -91,7 +91,7 @@ impl Transport for WorkerEnd {
     }
 
     fn close(&mut self, why: &LinkLost) {
-        // Before the channels close, so that whoever sees them closed finds the reason.
+        // Before the channels close, so that a task that sees them closed finds the reason.
         self.last_word.get_or_init(|| why.as_heard());
         self.down.close();
         self.up.close();

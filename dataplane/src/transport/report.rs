@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct LinkReport {
     /// `memory`, `shm` or `quic`.
     pub transport: &'static str,
-    /// Why not by a better one, for people; known to whoever chose, which is the reader.
+    /// Why not by a better one, for people; known to the side that chose, which is the reader.
     pub not_better: Option<Arc<str>>,
     /// Bytes of a packet's payload, where there are packets.
     pub mtu: Option<u16>,

@@ -216,7 +216,7 @@ impl Server {
     }
 
     /// Forgets clients that lost their link longer than `resume_within` ago, and frees what was kept for
-    /// them; gives back to the system what arenas have not needed since the last time. Whoever runs the
+    /// them; gives back to the system what arenas have not needed since the last time. The owner of the
     /// server calls it every few seconds.
     pub fn forget_absent(&self) {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();

@@ -54,7 +54,7 @@ async fn what_all_consumers_acknowledged_is_released_to_each() {
     expect_released(&mut second, 1).await;
     second.grant(2, 2).await;
     expect_released(&mut first, 2).await;
-    // Whoever comes back hears it again, and the acknowledgement in its subscription counts.
+    // A client that comes back hears it again, and the acknowledgement in its subscription counts.
     first.leave().await;
     let mut first = consumer(&server, 0, 3).await;
     expect_released(&mut first, 2).await;

@@ -10,10 +10,7 @@ use crate::support::{Raw, WATCHDOG, link, listener, run};
 const STRANGER: u32 = 54_321;
 
 /// Does something as another user, or says that it cannot.
-#[expect(
-    clippy::print_stdout,
-    reason = "whoever reads the results sees what was not tried"
-)]
+#[expect(clippy::print_stdout, reason = "the results show what was not tried")]
 fn as_stranger<T: Send>(deed: impl FnOnce() -> T + Send) -> Option<T> {
     if !geteuid().is_root() {
         println!("skipped: only root can be another user");

@@ -53,7 +53,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Why an element cannot be laid out. All variants blame whoever chose the shapes.
+/// Why an element cannot be laid out. All variants blame the caller that chose the shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// The number of shapes is not that of the spec's components.

@@ -91,8 +91,8 @@ pub(crate) struct Row {
     pub(crate) rank: usize,
 }
 
-/// Why bytes are not an element of the task. All variants blame whoever wrote the bytes, except `Misaligned`,
-/// which blames whoever placed them.
+/// Why bytes are not an element of the task. All variants blame the writer of the bytes, except `Misaligned`,
+/// which blames the code that placed them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// Too short, too long, or not a multiple of 8.

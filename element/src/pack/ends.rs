@@ -56,7 +56,7 @@ impl Ends {
     /// The end of an element below `len`.
     #[inline]
     pub(super) fn end(&self, index: usize) -> usize {
-        // Relaxed: whoever names an index below `len` has synchronised with its writer there.
+        // Relaxed: a thread that names an index below `len` has synchronised with its writer there.
         self.ends
             .get(index)
             .map_or(0, |end| end.load(Ordering::Relaxed) as usize)

@@ -20,8 +20,8 @@ pub struct Pack {
     count: usize,
 }
 
-/// Why received parts are not a pack. All variants blame whoever sent them, except `Misaligned`, which blames
-/// the receiver.
+/// Why received parts are not a pack. All variants blame the sender, except `Misaligned`, which blames the
+/// receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
     /// No element, or too many.

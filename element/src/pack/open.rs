@@ -63,8 +63,8 @@ impl OpenPack {
         self.element_len(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Finished elements from `first` on, whether they were taken or not, for whoever keeps account of its
-    /// own: at most `max_elements`, up to the first of more than `max_element_bytes`. `None` when that is
+    /// Finished elements from `first` on, whether they were taken or not, for a caller that keeps account of
+    /// its own: at most `max_elements`, up to the first of more than `max_element_bytes`. `None` when that is
     /// none. Never blocks.
     #[must_use]
     pub fn part(&self, first: usize, max_elements: usize, max_element_bytes: u64) -> Option<Pack> {

@@ -71,7 +71,7 @@ impl Pool {
     }
 
     /// Takes so much of the budget for memory that is not from here, such as a mapping, at the cost of cached
-    /// memory where needed. False when live slots leave too little. Whoever took it gives it back with
+    /// memory where needed. False when live slots leave too little. The taker gives it back with
     /// [`Pool::release`].
     #[must_use]
     pub fn reserve(&self, size_bytes: usize) -> bool {

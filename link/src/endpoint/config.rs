@@ -39,8 +39,8 @@ pub struct PeerLimits {
     /// credits and not QUIC limit the flow; finite, because it is memory.
     pub stream_window_bytes: u32,
     /// Bytes ahead on all streams. Default 64 MiB, for the same reasons. Unread bytes of any stream count,
-    /// and a sender need not send streams in order: whoever reads one stream to its end before it looks at
-    /// the next can wait for bytes that the others' leave no room for. Read all streams side by side.
+    /// and a sender need not send streams in order: a peer that reads one stream to its end before the next
+    /// can wait for bytes for which other streams leave no room. Read all streams side by side.
     pub connection_window_bytes: u32,
     /// Unidirectional streams open at a time. Default 1024: one a pack, and packs are many when small.
     pub uni_streams_max: u32,

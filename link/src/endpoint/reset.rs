@@ -16,8 +16,8 @@ use quinn_proto::HashedConnectionIdGenerator;
 
 use crate::identity::{Credentials, Signer};
 
-/// Has a server at this address recognise, and reset, connections of whoever served there with the same key
-/// before.
+/// Has a server at this address recognise, and reset, connections of an earlier server there with the same
+/// key.
 pub(super) fn survive_restarts(
     config: &mut quinn::EndpointConfig,
     credentials: &Credentials,

@@ -15,8 +15,8 @@ use parking_lot::{Condvar, Mutex};
 /// every stage, on a worker that runs several tasks.
 pub const BUDGET_BYTES_DEFAULT: usize = 256 << 20;
 
-/// How long whoever waits for memory waits before it looks again: one of them is woken for each that is given
-/// back, and it may be one that needs more.
+/// How long a thread that waits for memory waits before it looks again: one of them is woken for each that is
+/// given back, and it may be one that needs more.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// An element smaller than the budget by this much is not counted while the consumer works on it.

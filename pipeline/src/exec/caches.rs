@@ -12,8 +12,7 @@ use super::item::Item;
 const CACHES_MAX: usize = 64;
 
 /// The elements that the memory caches of a dataset hold, shared by all executions that are given a clone.
-/// Each cache bounds its own bytes. Whoever executes a dataset again and wants what was cached gives the same
-/// one.
+/// Each cache bounds its own bytes. An executor that is to reuse what was cached is given the same one.
 #[derive(Clone, Default)]
 pub struct Caches {
     whole: Arc<Mutex<BTreeMap<String, Arc<[Item]>>>>,

@@ -87,7 +87,7 @@ impl Cancel {
         let mut hooks = shared.hooks.lock();
         let id = hooks.next;
         hooks.next += 1;
-        // Whoever raises the flag takes the actions afterwards: one of the two sees this one.
+        // The caller that raises the flag takes the actions afterwards: one of the two sees this one.
         if self.is_cancelled() {
             drop(hooks);
             action();

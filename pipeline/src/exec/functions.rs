@@ -25,7 +25,7 @@ pub type SitedMapCall = Arc<dyn Fn(Value, &Site<'_>) -> Result<Value, BoxError> 
 /// The call of a predicate.
 pub type FilterCall = Arc<dyn Fn(&Value) -> Result<bool, BoxError> + Send + Sync>;
 /// The call of a flat_map function. It and what it opens end soon, with an error of kind `Cancelled`, when
-/// the flag is raised: whoever waits for anything listens to it.
+/// the flag is raised: every wait listens to it.
 pub type FlatMapCall = Arc<dyn Fn(Value, &Cancel) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
 /// The call of a flat_map function that asks where it is called. It and what it opens end soon, with an error
 /// of kind `Cancelled`, when the site's flag is raised.

@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
 use super::cancel::Cancel;
 use super::error::{ErrorKind, ExecError};
 
-/// Calls waiting for a thread, over all pipelines. Whoever submits beyond it waits.
+/// Calls waiting for a thread, over all pipelines. A caller that submits beyond it waits.
 const QUEUE_MAX: usize = 1024;
 /// How long dropping a pool waits for calls under way.
 const GRACE: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ impl Pool {
         }
     }
 
-    /// Queues `job` if there is room, for whoever can do without it.
+    /// Queues `job` if there is room, for a caller that can do without it.
     pub(crate) fn offer(&self, job: Job) -> bool {
         self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(job).is_ok())
     }

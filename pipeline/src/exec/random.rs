@@ -59,7 +59,7 @@ impl Draws {
         ((u128::from(draw) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number for `position`, for whoever has a generator of its own.
+    /// A number for `position`, for code with a generator of its own.
     pub(crate) fn number(&self, position: u64) -> u64 {
         mix(self.key, position)
     }
@@ -69,7 +69,7 @@ impl Draws {
         items.shuffle(&mut self.generator(0));
     }
 
-    /// A generator for `position`, for whoever draws several numbers.
+    /// A generator for `position`, for code that draws several numbers.
     pub(crate) fn generator(&self, position: u64) -> Pcg64Mcg {
         Pcg64Mcg::seed_from_u64(mix(self.key, position))
     }

@@ -1,4 +1,4 @@
-//! An input that a thread of its own reads ahead of whoever pulls, into a bounded buffer.
+//! An input that a thread of its own reads ahead of the caller, into a bounded buffer.
 //!
 //! While it runs, the thread owns the input. To save, to restart and to end, the thread is told to stop and
 //! hands the input back, with the element it had in hand; the next pull starts it again.
@@ -51,7 +51,7 @@ pub(crate) struct ReadAhead {
 /// Result of a poll that does not wait.
 #[derive(Debug)]
 pub(crate) enum Polled {
-    /// The next element, charged until whoever takes it has charged it.
+    /// The next element, charged until its taker has charged it.
     Item(Held),
     /// Nothing yet: [`ReadAhead::arrivals`] tells when to ask again.
     Pending,
@@ -149,7 +149,7 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// The next element, which whoever asks reads, or waits for if a thread is at it. There is never nothing
+    /// The next element, which the caller reads, or waits for if a thread is at it. There is never nothing
     /// yet.
     ///
     /// # Errors
@@ -336,8 +336,8 @@ struct Allowance {
     expected: Expected,
     /// Elements made so far.
     made: Arc<AtomicU64>,
-    /// Up to which one somebody waits for them, whatever memory there is. A number, because whoever wanted
-    /// one that has arrived meanwhile does not want another.
+    /// Up to which one somebody waits for them, whatever memory there is. A number, because a caller that
+    /// wanted one that has arrived meanwhile does not want another.
     wanted: Arc<AtomicU64>,
 }
 
@@ -366,7 +366,8 @@ impl Allowance {
     /// Memory for an element where the buffer `has_some`; `None` once the thread is told to stop.
     fn next(&self, has_some: impl Fn() -> bool, is_stopped: impl Fn() -> bool) -> Option<Charge> {
         loop {
-            // An element may take long: whoever wants the input back waits for none that it did not ask for.
+            // An element may take long: a caller that wants the input back waits for none that it did not ask
+            // for.
             if is_stopped() {
                 return None;
             }

@@ -12,8 +12,8 @@ pub struct Site<'s> {
     /// The epoch, and the pass of the operation within it, as one number: without seed, task and position, so
     /// all tasks know it.
     pub pass: u64,
-    /// Raised when nobody waits for the outcome any more: whoever waits for anything listens to it, and ends
-    /// with an error of kind `Cancelled`.
+    /// Raised when nobody waits for the outcome any more: every wait listens to it, and ends with an error of
+    /// kind `Cancelled`.
     pub cancel: &'s Cancel,
 }
 

@@ -52,8 +52,8 @@ pub trait SplitSource: Send {
         None
     }
 
-    /// Returns whether no pass of any source has more splits for this task, whoever else may be given some:
-    /// it is to end with what it has begun. Once true, true for good.
+    /// Returns whether no pass of any source has more splits for this task, even if others may get some: it
+    /// is to end with what it has begun. Once true, true for good.
     fn is_draining(&self) -> bool {
         false
     }

@@ -119,8 +119,8 @@ impl Writing {
     /// Takes rows and writes them until there are none left. One that comes late does nothing.
     fn work(&self) {
         loop {
-            // Relaxed: it only says who has which row. What was written is seen by whoever locks `written`
-            // afterwards.
+            // Relaxed: it only says who has which row. A thread that locks `written` afterwards sees what was
+            // written.
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(row) = self.rows.get(index) else { return };
             // SAFETY: the row lies within the destination, whose length the rows divide, and its number was

@@ -156,7 +156,7 @@ impl Tensor {
         if dtype.item_bytes().is_some() || expected != Some(items.len() as u64) {
             return Err(format!("{} strings for {dtype}{dims:?}", items.len()));
         }
-        // A scalar has one form, whoever makes it, so that its bytes can be asked for.
+        // A scalar has one form, so that its bytes can be asked for.
         let data = match items.get(0) {
             Some(item) if dims.is_empty() => TensorData::Shared(item),
             Some(_) | None => TensorData::Strings(items),

@@ -164,8 +164,8 @@ impl Dataset {
         (self.nodes.len() as u32).saturating_sub(1)
     }
 
-    /// The graph of what was built on the placeholder of a function's argument, for whoever wants to know
-    /// what it yields.
+    /// The graph of what was built on the placeholder of a function's argument, for a caller that wants to
+    /// know what it yields.
     ///
     /// # Errors
     /// [`GraphError`]: the first mistake in the chain.

@@ -1,5 +1,5 @@
 //! A dataset drawn for people: its operations as text and as DOT, with whatever is known of each beside it.
-//! What that is is decided by whoever asks.
+//! The caller decides what that is.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt::{self, Write};

@@ -16,7 +16,7 @@ pub struct Threading {
     #[n(0)]
     pub private_threads: Option<u32>,
     /// Threads that one operation may use within one call (`max_intra_op_parallelism`). Native operations use
-    /// one whatever is said here, and registered functions as many as they like: it is kept for whoever reads
+    /// one whatever is said here, and registered functions as many as they like: it is kept for readers of
     /// the definition.
     #[n(1)]
     pub max_intra_op: Option<u32>,

@@ -1,5 +1,5 @@
 //! A directory of files of elements, its shards: written beside its place and moved there when it is whole,
-//! by one writer at a time. What a crash leaves is written again by whoever comes next.
+//! by one writer at a time. The next writer replaces what a crash leaves.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -36,7 +36,7 @@ pub(crate) enum Begun {
     Taken,
 }
 
-/// A directory being written. Dropped, it is left to whoever writes next.
+/// A directory being written. Dropped, it is left to the next writer.
 #[derive(Debug)]
 pub(crate) struct Sink {
     folder: Folder,

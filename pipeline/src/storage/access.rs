@@ -1,8 +1,8 @@
 //! The files that may be read: an operator's list of folders, buckets and servers, without the addresses that
 //! only attackers use.
 //!
-//! Whoever submits datasets names paths that workers and the dispatcher open with their own rights. Knows
-//! paths and hosts, and opens nothing.
+//! A submitter names paths that workers and the dispatcher open with their own rights. Knows paths and hosts,
+//! and opens nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::path::{Component, Path, PathBuf};

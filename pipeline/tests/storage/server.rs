@@ -106,7 +106,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
-        // Whoever waits for a connection gets one.
+        // A client that waits for a connection gets one.
         let _ = TcpStream::connect(self.address);
         self.thread.take().unwrap().join().unwrap();
     }

@@ -37,7 +37,7 @@ def steps(strategy: tf.distribute.Strategy, dataset: Any) -> dict[str, Any]:
 
 
 def distributed(service: str) -> Any:
-    """A dataset of TensorFlow in global batches, which workers compute: each row once, whoever reads the job."""
+    """A dataset of TensorFlow in global batches, which workers compute: each row once, at any of the job's readers."""
     # A job is read once: each test has one of its own.
     reading = ms.tf.distribute("distributed_epoch", service, job_name=" ".join(sys.argv[2:]), num_shards=4)
     return tf.data.Dataset.range(SAMPLES).apply(reading).batch(GLOBAL_BATCH)

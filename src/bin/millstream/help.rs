@@ -76,7 +76,7 @@ Prints the operations of a dataset, each above what it reads; the bodies of func
 the right. With --run-s, beside each:
   ELEMENTS    handed on, and how many of them PER SECOND
   BUSY        work, added up over its threads; estimated from samples
-  WAITED      how long whoever pulled it waited for its threads
+  WAITED      how long its caller waited for its threads
   LOAD        the share of the time of its THREADS that it was busy; the
               bottleneck is marked with an arrow, unless it is the consumer
   READY       how full its buffer was on average, and how many elements it holds
@@ -120,7 +120,7 @@ Examples:
 pub(crate) const SHUTDOWN: &str = "\
 Tells the dispatcher, its workers and everybody who reads that the service ends, and returns when the dispatcher is gone. \
 Readers get an error that says who has ended it, or the end of their data if they have all of it. Workers and the dispatcher \
-end with 0, within the --shutdown-quiet-period-s of each: whoever hangs is not waited for longer. Needs the cluster key or a \
+end with 0, within the --shutdown-quiet-period-s of each: a process that hangs is not waited for longer. Needs the cluster key or a \
 `submit` key.
 
 A dispatcher with --work-dir keeps its records: started again, it goes on with its datasets, jobs and iterations. What readers \

@@ -152,9 +152,8 @@ impl Schedule {
         taking.is_some_and(|taking| taking.handed < taking.limit)
     }
 
-    /// Returns how many of the next `turns` turns each task has, whoever comes first coming first: what to
-    /// ask for if no more can be held. None behind the barrier: the task that is to start there may come
-    /// before others.
+    /// Returns how many of the next `turns` turns each task has, in the order of arrival: what to ask for if
+    /// no more can be held. None behind the barrier: the task that is to start there may come before others.
     pub(crate) fn window(&self, turns: u64) -> Vec<(TaskId, u64)> {
         let coming: Vec<Coming> = self.turns.iter().filter_map(|turn| self.coming(*turn)).collect();
         let (Some(first), Some(last)) = (coming.first(), coming.last()) else {

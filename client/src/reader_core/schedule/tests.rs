@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// Everything is heard and arrives; whoever can goes on.
+    /// Everything is heard and arrives; a consumer that can go on does.
     fn run_out(&mut self) {
         for _ in 0..100 {
             for consumer in 0..self.consumers.len() {

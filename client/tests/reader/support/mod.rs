@@ -33,7 +33,7 @@ pub(crate) use tap::{Log, Spoil};
 /// Ten times what the slowest test takes on a busy machine: one that runs longer hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// An address at which whoever connects panics.
+/// An address at which every connecting client panics.
 pub(crate) const TRAP: &str = "trap";
 
 /// The highest number that tests give to a task.

@@ -3,7 +3,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `world` | the machine, its store, time, and whoever is connected |
+//! | `world` | the machine, its store, time, and the connected processes |
 //! | `actors` | naive workers and clients |
 //! | `moves` | what may happen, one step at a time |
 //! | `promises` | the properties |

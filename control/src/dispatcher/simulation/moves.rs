@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Time passes, in steps in which whoever lives says so.
+    /// Time passes, in steps in which every living process says so.
     pub(super) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {

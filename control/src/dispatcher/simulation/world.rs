@@ -1,4 +1,4 @@
-//! The machine, its store, time, and whoever is connected.
+//! The machine, its store, time, and the connected processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

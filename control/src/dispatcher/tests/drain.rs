@@ -65,7 +65,7 @@ fn an_iteration_survives_its_only_workers_drain() {
     rig.ask(leaving, Role::Worker, Request::LeaveWorker).unwrap();
     assert_eq!(iteration(&rig).phase, Phase::Running);
     rig.restart();
-    // C7.5: whoever waits in vain is told for whom.
+    // C7.5: a reader that waits in vain is told for whom.
     rig.pass(11, &[], &[client]);
     let workers = vec!["one:1".to_owned()];
     assert_eq!(rig.told(&ClientPush::WorkersLost { workers }), 1);

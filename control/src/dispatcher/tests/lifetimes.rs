@@ -127,7 +127,7 @@ fn iterations_left_for_good_end_as_configured() {
         assert_eq!(
             begun,
             2 - usize::from(at_once == 1),
-            "whoever comes then goes on or begins again"
+            "a late reader continues or begins again"
         );
         release(&mut rig, next);
         rig.pass(JOB_S + 1, &[worker], &[]);

@@ -562,7 +562,7 @@ fn the_dispatchers_own_silence_misses_no_consumer() {
     assert_eq!(rig.told(&lost(&[1])), 1);
 }
 
-/// C3.6, C9.2: a job under DYNAMIC is otherwise kept for whoever goes on with it.
+/// C3.6, C9.2: a job under DYNAMIC is otherwise kept for a reader that continues it.
 #[test]
 fn an_unread_coordinated_read_is_given_up() {
     let mut rig = Rig::new();

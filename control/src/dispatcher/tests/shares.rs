@@ -316,7 +316,7 @@ impl Reading {
                     .register_worker(self.sessions, &format!("host:{port}"))
                     .is_ok()
                 {
-                    // Whoever was there is gone.
+                    // The process that was there is gone.
                     let before = self.living.insert(port, SessionId(self.sessions));
                     self.give_up(before);
                 }

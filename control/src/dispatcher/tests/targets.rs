@@ -157,7 +157,7 @@ fn free_splits_go_to_workers_with_readers() {
     assert_eq!(rig.machine.status().iterations[0].splits_lost, 0);
 }
 
-/// C14.1: whoever leaves a task aside has seen nothing of it, whether it is there or not.
+/// C14.1: a reader that leaves a task aside has seen nothing of it, whether it is there or not.
 #[test]
 fn a_remote_reader_neither_delays_nor_loses() {
     let mut rig = Rig::new();

@@ -71,7 +71,7 @@ impl Told {
         }
     }
 
-    /// A task without a start has one when it is removed, whoever missed to be told.
+    /// A task without a start has one when it is removed, for any consumer that was not told.
     fn news_of_removal(&mut self, removed: &TaskRemoved) -> Vec<ClientPush> {
         self.tasks.remove(&removed.task);
         let mut news = Vec::new();

@@ -68,8 +68,7 @@ impl Backlog {
         self.actions
     }
 
-    /// Returns what is said to whoever asks for something that would have to be stored. It passes, so that
-    /// reports are repeated.
+    /// Returns the answer to a request that would have to be stored. It passes, so that reports are repeated.
     pub(super) fn refusal(&self) -> Error {
         Error::unavailable(format!(
             "the store is full: {}: the dispatcher goes on by itself once there is room; what is being read is read on",

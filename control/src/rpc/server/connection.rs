@@ -206,7 +206,7 @@ async fn hear(
         };
         // C1.11
         if shared.inputs.send(input).await.is_err() || is_taken.await.is_err() {
-            // The loop is gone. Whoever ended it closes the connection, and says why.
+            // The loop is gone. The side that ended it closes the connection, and says why.
             return std::future::pending().await;
         }
     }
@@ -314,7 +314,7 @@ async fn read_request(recv: &mut RecvStream, role: Role, shared: &Shared) -> Res
     frame::decode(&bytes).map_err(unreadable)
 }
 
-/// C1.4: whoever registers a dataset has workers run code.
+/// C1.4: a client that registers a dataset has workers run code.
 fn may_not_register(role: Role) -> Error {
     Error::denied(format!(
         "a peer of role `{role}` may not register datasets, since workers run what is in them: use the cluster key, or a \
@@ -364,7 +364,7 @@ async fn ask(
         return answer;
     }
     // Nobody decides any more, and the connection is about to be closed. An error would be an answer; without
-    // one the peer asks again, whoever has come in this one's place.
+    // one the peer asks again, even if another process has come in this one's place.
     std::future::pending().await
 }
 

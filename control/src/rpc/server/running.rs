@@ -217,8 +217,8 @@ async fn accept(mut acceptor: Acceptor, shared: Arc<Shared>, mut stopped: watch:
             _ = stopped.wait_for(|stop| *stop) => break,
         }
     }
-    // Whoever ends this closes the endpoint and says why; a connection that is let go before is closed
-    // without a word.
+    // The caller that ends this closes the endpoint and says why; a connection that is let go before is
+    // closed without a word.
     let told = async { while connections.join_next().await.is_some() {} };
     tokio::time::timeout(GOODBYE, told).await.ok();
     connections.shutdown().await;

@@ -209,8 +209,8 @@ impl Session {
         }
     }
 
-    /// Asks once, on the connection that there is: for what means nothing to whoever was not there to hear
-    /// it. The request has no number.
+    /// Asks once, on the connection that there is: for messages that mean nothing to a process that was not
+    /// there to hear them. The request has no number.
     ///
     /// # Errors
     /// The dispatcher's refusal; there is no connection, or it is lost before there is an answer; no answer
@@ -277,7 +277,7 @@ impl Drop for Session {
         if let LinkState::Up(connection, _) = &*self.shared.state.borrow() {
             connection.close(CLOSE_GOODBYE.into(), b"the process is done");
         }
-        // Whoever still waits learns that there is no hope.
+        // A caller that still waits learns that there is no hope.
         self.shared.state.send_if_modified(|state| match state {
             LinkState::Failed(_) => false,
             LinkState::Up(..) | LinkState::Waiting(_) => {

@@ -48,7 +48,7 @@ async fn requests_do_not_outlive_their_dispatchers_memory() {
     assert!(heard.recv().await.is_none());
 }
 
-/// Until the port is free: whoever was told of the end still holds it a moment longer.
+/// Until the port is free: the task that was told of the end still holds it a moment longer.
 async fn stop(server: Server) {
     let address = server.local_addr();
     server.shutdown().await.unwrap();

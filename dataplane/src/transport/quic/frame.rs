@@ -81,7 +81,7 @@ pub fn encode(out: OutPack) -> [Bytes; 2] {
     head.extend_from_slice(&region_bytes.to_le_bytes());
     head.extend_from_slice(&(body.len() as u64).to_le_bytes());
     for len in pack.lens().take(table) {
-        // Whoever produces keeps to `ELEMENT_BYTES_MAX`.
+        // A producer keeps to `ELEMENT_BYTES_MAX`.
         debug_assert!(u32::try_from(len).is_ok(), "an element of {len} bytes");
         head.extend_from_slice(&(len as u32).to_le_bytes());
     }

@@ -27,8 +27,8 @@ const THROWN_AWAY_AT_ONCE_MAX: usize = 64;
 
 /// One end of the socket of a link. All sending and receiving is of whole datagrams.
 ///
-/// The socket closes when it is dropped, which the peer sees as the end of this process's interest: whoever
-/// may still look at memory of the peer keeps its end. One task at a time may wait to receive.
+/// The socket closes when it is dropped, which the peer sees as the end of this process's interest: a side
+/// that may still look at memory of the peer keeps its end. One task at a time may wait to receive.
 #[derive(Debug)]
 pub struct Channel {
     // Tokio's type for byte streams serves for its readiness and its credentials; its socket is one of
@@ -148,7 +148,7 @@ impl Channel {
     /// Tells the peer why the link ends, if it can still be told (D9.5). The socket stays until the channel
     /// is dropped.
     pub fn say_close(&self, why: &LinkLost) {
-        // Whoever has no room for it, or is gone, sees the socket's end instead.
+        // A peer that has no room for it, or is gone, sees the socket's end instead.
         let _ = self.try_send(&Datagram::Close(Close::of(why)), &[]);
     }
 }

@@ -1,4 +1,4 @@
-//! The control memory of one link as words, kept mapped by whoever uses a part of it. Refuses to know what
+//! The control memory of one link as words, kept mapped by every user of a part of it. Refuses to know what
 //! lies where.
 
 use std::sync::Arc;

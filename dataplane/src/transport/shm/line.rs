@@ -1,4 +1,4 @@
-//! The socket of a link in use: it wakes whoever sleeps, says that this process lives, and hears when the
+//! The socket of a link in use: it wakes a sleeping peer, says that this process lives, and hears when the
 //! other does not.
 //!
 //! Owns the beats and the reason why the link ended. Refuses to know rings and elements.
@@ -49,7 +49,7 @@ impl Line {
         }
     }
 
-    /// The socket, for whoever must keep it open longer than the link.
+    /// The socket, for a caller that must keep it open longer than the link.
     pub(super) fn channel(&self) -> &Arc<Channel> {
         &self.channel
     }

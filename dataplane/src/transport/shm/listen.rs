@@ -130,8 +130,8 @@ impl Listener {
     }
 
     /// The next connection of a process of our own user (D9.1); any other is told why not and let go of, as
-    /// is whoever comes when there are as many links as there may be (D9.7). Never ends: what the system
-    /// refuses now it may grant later. Cancel-safe.
+    /// is a client beyond the limit of links (D9.7). Never ends: what the system refuses now it may grant
+    /// later. Cancel-safe.
     pub async fn accept(&mut self) -> Incoming {
         loop {
             match self.listener.accept().await {
@@ -210,7 +210,7 @@ struct RemovedOnDrop(PathBuf);
 
 impl Drop for RemovedOnDrop {
     fn drop(&mut self) {
-        // Whoever took it away already did what is wanted.
+        // The process that took it away already did what is wanted.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -220,8 +220,8 @@ impl Mapping {
         let is_whole = range_bytes.start.is_multiple_of(8) && len_bytes.is_multiple_of(8);
         let start = self.at(range_bytes.start as u64, len_bytes as u64)?;
         // SAFETY: the range lies in the mapping, which is page-aligned, initialised (files begin as zeroes)
-        // and lives as long as the borrow; words are aligned as was checked. Whoever makes slots of a mapping
-        // answers for not viewing it as words.
+        // and lives as long as the borrow; words are aligned as was checked. A caller that makes slots of a
+        // mapping guarantees not to view it as words.
         is_whole.then(|| unsafe { std::slice::from_raw_parts(start.cast().as_ptr(), len_bytes / 8) })
     }
 
@@ -251,8 +251,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `map` as a whole, and whoever made something of it keeps the
-        // mapping meanwhile.
+        // SAFETY: the range was mapped by `map` as a whole, and its user keeps the mapping meanwhile.
         let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.size_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

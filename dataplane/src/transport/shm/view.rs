@@ -1,7 +1,7 @@
 //! A reader's side of a worker's arena: slots in memory that the worker handed over.
 //!
-//! Checks that what it is told lies in the mapping. Refuses to know leases: whoever makes a slot says what
-//! happens on its last drop.
+//! Checks that what it is told lies in the mapping. Refuses to know leases: the caller that makes a slot says
+//! what happens on its last drop.
 #![expect(unsafe_code, reason = "slots in another process's memory")]
 
 use std::sync::Arc;

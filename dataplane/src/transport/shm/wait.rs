@@ -3,8 +3,8 @@
 //!
 //! Owns the order of steps that loses no wake-up (D10.3). Refuses to know how one sleeps: the bell of a task
 //! is whatever keeps a ring until it is heard, such as a socket; a thread sleeps at its flag itself, as long
-//! as it is raised. So each has a flag of its own: a waker that is late may lower one that was raised again,
-//! which whoever its wake-up is for then notices.
+//! as it is raised. So each has a flag of its own: a late waker may lower one that was raised again, which
+//! the thread to be woken then notices.
 //!
 //! The sleeper raises the flag, fences, and looks once more for what it wants. The waker publishes, fences,
 //! and looks at the flag. The two fences are partners: at least one of the two sees the other. The sleeper

@@ -1,4 +1,4 @@
-//! A task's buffer and its producer: bounded, in order, everything once, whoever takes and whenever.
+//! A task's buffer and its producer: bounded, in order, everything once, for any takers at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -461,12 +461,12 @@ fn a_producer_without_clients_waits_for_one() {
     assert!(go_on());
     buffer.forget(1, true);
     assert!(!go_on());
-    // Whoever asks without a credit is not there yet.
+    // A client that asks without a credit is not there yet.
     let _ = buffer.take(2, 0, 0);
     assert!(!go_on());
     let _ = buffer.take(2, 1, 1 << 20);
     assert!(go_on());
-    // What is drained ends, whoever has left.
+    // What is drained ends, even if clients have left.
     buffer.begin();
     buffer.forget(2, true);
     assert!(go_on());

@@ -1,4 +1,4 @@
-//! The MTU in force is the one asked for, on both sides, whoever else shares the socket.
+//! The MTU in force is the requested one, on both sides, even if others share the socket.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -26,7 +26,7 @@ macro_rules! items {
             const BYTES: usize = size_of::<$item>();
 
             fn read(bytes: &[u8]) -> $item {
-                // Whoever cuts a tensor into items cuts it into pieces of this length.
+                // Code that cuts a tensor into items cuts it into pieces of this length.
                 <$item>::from_le_bytes(bytes.try_into().unwrap_or_default())
             }
 

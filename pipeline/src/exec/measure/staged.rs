@@ -50,7 +50,8 @@ impl Staged {
 impl Iterate for Staged {
     #[inline]
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        // An element is moved into the caller's place once, by whoever makes it: nothing here touches it.
+        // An element is moved into the caller's place once, by the code that makes it: nothing here touches
+        // it.
         let begun = self.begin();
         let mut next = self.input.next();
         self.finish(begun, u64::from(matches!(next, Ok(Some(_)))));

@@ -9,7 +9,7 @@ use super::stage::Counts;
 pub struct Stats {
     /// Since it was opened.
     pub elapsed: Duration,
-    /// How much of that whoever pulls spent in the pipeline, waiting or computing.
+    /// The part of that time that the caller spent in the pipeline, waiting or computing.
     pub pulled: Duration,
     /// How much of that went into writing elements where they stay, with what was left to be computed until
     /// then.
@@ -32,7 +32,7 @@ pub struct StageStats {
     pub elements: u64,
     /// Work, added up over its threads.
     pub busy: Duration,
-    /// How long whoever pulled it waited for its threads; none where it works in the thread that pulls.
+    /// How long the caller waited for its threads; none where it works in the thread that pulls.
     pub waited: Duration,
     /// Threads it may use.
     pub threads: u32,

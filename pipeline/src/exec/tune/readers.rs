@@ -1,7 +1,7 @@
-//! How many datasets an `interleave` reads ahead at once, where nobody says: a fixed number, and twice as
-//! many as long as whoever pulls waits for most elements and more readers made them come faster. What does
-//! not come faster goes back and stays: then something else is slow. (`tf.data` climbs in the same way, by a
-//! model of the time that each number would take.)
+//! How many datasets an `interleave` reads ahead at once, where nobody says: a fixed number, doubled as long
+//! as the caller waits for most elements and more readers made them come faster. What does not come faster
+//! goes back and stays: then something else is slow. (`tf.data` climbs in the same way, by a model of the
+//! time that each number would take.)
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 /// Readers at first: reading waits for storage more than for a core, so that their number does not depend on

@@ -34,7 +34,7 @@ pub struct Table {
     /// of it.
     #[n(3)]
     pub on_error: OnError,
-    /// The components that whoever reads it looks at, as a rewrite finds out before the dataset is executed;
+    /// The components that the reader's consumers use, as a rewrite finds out before the dataset is executed;
     /// `None` = all. It does not travel with the dataset.
     #[cbor(skip)]
     pub looked_at: Option<Vec<String>>,

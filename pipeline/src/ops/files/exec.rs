@@ -1,4 +1,4 @@
-//! `files`: the paths of a listing that was made when the iteration was planned. Whoever is dealt splits
+//! `files`: the paths of a listing that was made when the iteration was planned. A task that is dealt splits
 //! needs no listing: each split brings its path.
 
 use std::sync::Arc;
@@ -107,8 +107,7 @@ impl Files {
         files
     }
 
-    /// The files whose paths come with the splits: which there are, and their order, is for whoever deals
-    /// them out.
+    /// The files whose paths come with the splits: the dealer knows which there are, and their order.
     pub(crate) fn dealt(cursor: Cursor) -> Files {
         Files::new(Arc::new([]), None, cursor)
     }

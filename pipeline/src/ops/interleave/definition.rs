@@ -84,7 +84,7 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Interleave { function, cycle }))
 }
 
-/// Turns taken by whoever pulls.
+/// Turns taken by the caller.
 fn cycle(length: u64, block: u64) -> Cycle {
     Cycle {
         length,

@@ -1,4 +1,4 @@
-//! `interleave`: a dataset per element, several of them by turns, all read by whoever pulls.
+//! `interleave`: a dataset per element, several of them by turns, all read by the caller.
 
 use crate::exec::cancel::Cancel;
 use crate::exec::error::ExecError;

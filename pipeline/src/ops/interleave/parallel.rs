@@ -252,7 +252,8 @@ impl ParallelInterleave {
         }
     }
 
-    /// Waits until whoever's turn it is has something, or, where the order does not matter, anyone.
+    /// Waits until the dataset whose turn it is has something, or, where the order does not matter, any
+    /// dataset.
     fn wait(&mut self) -> Result<(), ExecError> {
         let wants_input = self.wants_input();
         if let Some(chosen) = &mut self.chosen {
@@ -397,7 +398,7 @@ impl Drop for ParallelInterleave {
     }
 }
 
-/// The dataset of one element as an input of its own, opened by whoever reads it first.
+/// The dataset of one element as an input of its own, opened by its first reader.
 struct BodyOf {
     body: Arc<Body>,
     /// The pass of the interleave.

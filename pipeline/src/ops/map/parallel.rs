@@ -26,7 +26,7 @@ use crate::graph::AUTO;
 use crate::exec::read_ahead::{Held, Polled, ReadAhead};
 
 /// Calls under way or finished and not yet pulled, per parallel call: more than one keeps a thread busy while
-/// the first one's result waits for its turn, and lets whoever pulls take several for one wake-up.
+/// the first one's result waits for its turn, and lets the caller take several for one wake-up.
 const WINDOW_PER_CALL: usize = 4;
 
 type Outcome = Result<Option<Item>, ExecError>;
@@ -87,7 +87,7 @@ impl ParallelMap {
         if let Some(stage) = &shared.stage {
             stage.set_threads(parallel.min(shared.pool.threads()));
         }
-        // Every outcome has room, so that no thread of the pool ever waits for whoever pulls.
+        // Every outcome has room, so that no thread of the pool ever waits for the caller.
         let (done, results) = bounded(parallel * WINDOW_PER_CALL);
         ParallelMap {
             chain,

@@ -1,4 +1,4 @@
-//! `service`: a reader of another service, opened by the factory that whoever runs the executor provides.
+//! `service`: a reader of another service, opened by the factory that the executor's owner provides.
 
 use std::sync::Arc;
 

@@ -143,7 +143,7 @@ impl Dataset {
         })
     }
 
-    /// A source registered by name on the workers, with its signature, for whoever does not have it
+    /// A source registered by name on the workers, with its signature, for a caller that does not have it
     /// registered.
     pub fn declared_source(name: impl Into<String>, params: Params, declared: SourceDeclaration) -> Dataset {
         Dataset::source(RegisteredSource {

@@ -14,7 +14,7 @@ pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageErro
     let mut files = Vec::new();
     for path in paths {
         let path = path.map_err(|error| failed(ErrorKind::Data, format!("cannot be listed: {error}")))?;
-        // What has no metadata, such as a link to nothing, is for whoever opens it to complain of.
+        // What has no metadata, such as a link to nothing, fails when it is opened.
         let metadata = path.metadata().ok();
         if metadata.as_ref().is_some_and(std::fs::Metadata::is_dir) {
             continue;

@@ -96,8 +96,8 @@ impl Blocks {
         size: &dyn Fn(u64) -> u64,
         bring: &dyn Fn(Duty) -> AbortHandle,
     ) -> Result<(Bytes, bool), Failure> {
-        // Under the lock, so that whoever is about to wait has seen the flag or is waiting. Not registered
-        // under it, since it may be called at once.
+        // Under the lock, so that a thread that is about to wait has seen the flag or is waiting. Not
+        // registered under it, since it may be called at once.
         let blocks = Arc::clone(self);
         let wake = move || {
             let _state = blocks.state.lock();
@@ -176,7 +176,7 @@ impl Blocks {
         bring: &dyn Fn(Duty) -> AbortHandle,
     ) {
         let used = state.next_use();
-        // Whoever fulfils the duty waits for the lock.
+        // The thread that fulfils the duty waits for the lock.
         let task = bring(Duty {
             blocks: Arc::clone(self),
             index,

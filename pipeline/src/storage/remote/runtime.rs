@@ -47,7 +47,7 @@ impl Runtime {
             .name("storage".to_owned())
             .spawn(move || {
                 runtime.block_on(async {
-                    // An error is as good: whoever could stop it is gone.
+                    // An error is as good: its owner, which could stop it, is gone.
                     let _ = stopped.await;
                     let _ = tokio::time::timeout(STOP_GRACE, goodbye).await;
                 });

@@ -1,8 +1,7 @@
 //! A service's status as gauges, in the text format that Prometheus reads: few of them, none for each client
 //! or task.
 //!
-//! Whoever scales workers reads `millstream_workers_wanted`, for example through a node exporter's text file
-//! collector.
+//! Autoscalers read `millstream_workers_wanted`, for example through a node exporter's text file collector.
 
 use millstream::control::{IterationStatus, Status};
 

@@ -30,7 +30,7 @@ proptest! {
         }
     }
 
-    /// C9.8, C9.5: and whoever still reads stays in step with the others.
+    /// C9.8, C9.5: and a consumer that still reads stays in step with the others.
     #[test]
     fn missing_consumers_are_named_to_the_others(
         count in 2_u32..4,
@@ -46,7 +46,7 @@ proptest! {
         let living = |alive| world.consumers.iter().filter(move |consumer| consumer.alive == alive);
         let gone: Vec<u32> = living(false).map(|consumer| consumer.index).collect();
         for consumer in living(true) {
-            // Whoever missed somebody before that one came may have said so.
+            // A consumer that missed somebody before that one came may have said so.
             let found = consumer.missing.as_ref();
             prop_assert!(gone.is_empty() || found.is_some_and(|missing| gone.iter().all(|index| missing.contains(index))));
         }

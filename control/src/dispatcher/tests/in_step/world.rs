@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Time passes, in steps in which whoever lives says so.
+    /// Time passes, in steps in which every living process says so.
     fn pass(&mut self, duration: Duration) {
         let end = self.rig.now + duration;
         while self.rig.now < end {

@@ -230,7 +230,7 @@ async fn views_outlive_their_link_and_return_last() {
     drop(client);
     drop(worker);
     assert_eq!(arena.in_use_bytes(), 16 * KIB);
-    // Rounds of whoever looks for what came back change nothing.
+    // Rounds of a thread that looks for returns change nothing.
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(arena.in_use_bytes(), 16 * KIB);
     assert!(first.region().iter().all(|byte| *byte == 1));
@@ -297,10 +297,7 @@ async fn only_lasting_want_of_memory_ends_links() {
         ends.worker.try_send(Downstream::Message(message())).unwrap();
     }
     tokio::time::advance(MEMORY_WAIT * 2).await;
-    assert!(
-        step(&mut ends).await.is_pending(),
-        "whoever is slow is waited for"
-    );
+    assert!(step(&mut ends).await.is_pending(), "a slow reader is waited for");
     while ends
         .client
         .poll_recv(&mut std::task::Context::from_waker(std::task::Waker::noop()))

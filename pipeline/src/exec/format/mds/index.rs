@@ -1,5 +1,5 @@
 //! The index of a directory of shards: which there are, how large each is, and its checksum. A listing names
-//! each shard as the index knows it, so that whoever reads one can hold it against that without the index.
+//! each shard as the index knows it, so that a reader can check the shard without the index.
 
 use std::hash::Hasher;
 use std::io::{self, Read};
