@@ -213,7 +213,7 @@ fn a_lost_dispatcher_is_given_up() {
 
 /// Each has a deadline that no test lives to see.
 #[test]
-fn a_signal_ends_whoever_waits_for_a_dispatcher() {
+fn a_signal_ends_waiting_for_a_dispatcher() {
     for name in ["INT", "TERM"] {
         for command in ["worker", "read", "shutdown"] {
             // Bound, so that nobody else answers there.

@@ -34,7 +34,7 @@ for_each_mechanism!(
     messages_arrive_in_order_both_ways,
     packs_arrive_whole,
     compressed_packs_arrive_whole,
-    whoever_closes_a_link_says_why_to_the_other,
+    the_closer_of_a_link_says_why,
     what_is_not_admitted_ends_the_link,
     a_dropped_worker_ends_the_clients_link,
     a_dropped_client_ends_the_workers_link,
@@ -130,7 +130,7 @@ async fn compressed_packs_arrive_whole(mechanism: Mechanism) {
 }
 
 /// D1.3.
-async fn whoever_closes_a_link_says_why_to_the_other(mechanism: Mechanism) {
+async fn the_closer_of_a_link_says_why(mechanism: Mechanism) {
     let blamed = LinkLost::Misbehaved("it says that two and two are five".into());
     let heard = LinkLost::Blamed("it says that two and two are five".into());
     let mut ends = mechanism.connect(Arc::new(UpTo(0))).await;

@@ -179,7 +179,7 @@ def test_a_foreign_state_is_refused_by_name() -> None:
         stream.load_state_dict(state)
 
 
-def test_whoever_looks_ahead_says_how_far() -> None:
+def test_a_prefetching_trainer_says_how_far() -> None:
     ahead = loader()
     reading = iter(ahead)
     taken = ids(itertools.islice(reading, 3))

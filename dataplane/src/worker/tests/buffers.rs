@@ -495,7 +495,7 @@ fn an_end_can_be_asked_for_repeatedly() {
 
 /// D4.7: the producer is slower than its clients, and one of them always asks before the other.
 #[test]
-fn scarce_elements_are_shared_whoever_asks_first() {
+fn scarce_elements_are_shared_evenly() {
     const COUNT: u64 = 100;
     let (buffer, mut producer) = pair(BufferLimits::default());
     for client in [0, 1] {

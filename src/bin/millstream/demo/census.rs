@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_missing_or_there_twice_is_named() {
+    fn missing_and_repeated_pictures_are_named() {
         let expected = census(&["a", "b", "c"]);
         assert_eq!(census(&["c", "b", "a"]).complaint(&expected), None);
         let complaint = census(&["a", "a", "c", "x"]).complaint(&expected);
