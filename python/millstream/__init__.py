@@ -51,6 +51,7 @@ from ._dtypes import (
 )
 from ._dtypes import bool_ as bool
 from ._dtypes import bytes_ as bytes
+from ._features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from ._feed import DeviceFeed, feed
 from ._loader import DataLoader, wrap
 from ._local import LocalService, local
@@ -81,6 +82,8 @@ __all__ = [
     "DeviceFeed",
     "DistributedDataset",
     "DistributedIterator",
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
     "FixedLengthRecordDataset",
     "InputContext",
     "InputOptions",
@@ -92,6 +95,7 @@ __all__ = [
     "PerReplica",
     "PerReplicaSpec",
     "Ragged",
+    "RaggedFeature",
     "RaggedTensorSpec",
     "Rank",
     "Sparse",
@@ -101,6 +105,7 @@ __all__ = [
     "TensorSpec",
     "TextLineDataset",
     "ValueContext",
+    "VarLenFeature",
     "as_dtype",
     "bfloat16",
     "bool",

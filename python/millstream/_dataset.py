@@ -25,6 +25,7 @@ from ._millstream import Elements, Graph
 from ._options import Options, optioned
 from ._output import taker
 from ._padding import shapes_of, values_of
+from ._parsing import ParsingMethods
 from ._spec import dressed, plain
 from ._structure import constants
 from ._tensor import Tensor, applied, arguments, called, scope_of
@@ -51,7 +52,7 @@ def _tuned(value: int | None) -> int:
     return 0 if value is None or value == AUTOTUNE else value
 
 
-class Dataset(GroupMethods, ImageMethods):
+class Dataset(GroupMethods, ImageMethods, ParsingMethods):
     """A pipeline: a source of elements and operations on them. Immutable: every method returns a new dataset.
 
     Iterating yields elements nested as ``element_spec`` says: numpy arrays and scalars, ``str`` and ``bytes``. Arrays are views of the memory
@@ -260,10 +261,8 @@ class Dataset(GroupMethods, ImageMethods):
         def files(pattern: str) -> Graph:
             return Graph.source("files", pattern=pattern, shuffle=shuffle is not False, seed=None if shuffle is False else seed_of(seed))
 
-        graph = files(patterns[0])
-        for pattern in patterns[1:]:
-            graph = graph.concatenate(files(pattern))
-        return Dataset(graph)
+        graphs = [files(pattern) for pattern in patterns]
+        return Dataset(graphs[0] if len(graphs) == 1 else Graph.joined(graphs, "concatenate"))
 
     @staticmethod
     def load(path: str | os.PathLike[str], element_spec: Any, name: str | None = None) -> Dataset:
@@ -971,7 +970,7 @@ class Dataset(GroupMethods, ImageMethods):
         if not isinstance(dataset, Dataset):
             raise TypeError(f"concatenate takes another dataset, not {dataset!r}")
         try:
-            return self._then(self._graph.concatenate(dataset._graph))
+            return self._then(Graph.joined([self._graph, dataset._graph], "concatenate"))
         except InvalidArgumentError as error:
             both = f"{self.element_spec} and {dataset.element_spec}"
             raise TypeError(f"Two datasets to concatenate have different types: {both}") from error
@@ -1020,7 +1019,7 @@ class Dataset(GroupMethods, ImageMethods):
             The new dataset.
         """
         packing = {"AUTO": "lz4", "SNAPPY": "lz4"}.get(compression, str(compression).lower())
-        return self._then(self._graph.snapshot(path_of(path), packing))
+        return self._then(self._graph.then("snapshot", path=path_of(path), packing=packing))
 
     def unique(self, name: str | None = None) -> Dataset:
         """Yields the first of equal elements.
@@ -1070,7 +1069,7 @@ class Dataset(GroupMethods, ImageMethods):
         retries = next((int(word.removeprefix("retry:")) for word in words if word.startswith("retry:")), 0)
         if not all(word in ("raise", "skip") or word.startswith("retry:") for word in words):
             raise ValueError(f"on_error {policy!r}: use raise, skip, retry:n, or retry:n,skip")
-        return self._then(self._graph.on_error(retries, "skip" in words))
+        return self._then(self._graph.then("options", on_error={"retries": retries, "skips": "skip" in words}))
 
     def assert_cardinality(self, expected_cardinality: int) -> Dataset:
         """States the number of elements. Reading another number is an error.

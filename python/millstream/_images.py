@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._arguments import seed_of
-from ._options import skips_errors
+from ._options import error_policy
 from .errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.decode_image(component, channels, skips_errors(on_error)))
+        return self._then(self._graph.then("decode_image", component=component, channels=channels, on_error=error_policy(on_error)))
 
     def resize(
         self,
@@ -77,7 +77,10 @@ class ImageMethods:
             >>> next(iter(images.resize("", (3, 4)))).shape
             (3, 4, 3)
         """
-        return self._then(self._graph.resize(component, *_size(size), method, antialias))
+        height, width = _size(size)
+        return self._then(
+            self._graph.then("resize", component=component, height=height, width=width, method=method, antialias=antialias)
+        )
 
     def crop(self, component: str, top: int, left: int, height: Size, width: int | None = None) -> Dataset:
         """Crops a fixed part, which must lie within every image.
@@ -97,7 +100,8 @@ class ImageMethods:
             >>> next(iter(images.crop("", 1, 2, 3, 4))).shape
             (3, 4, 3)
         """
-        return self._then(self._graph.crop(component, top, left, *_size(height, width)))
+        rows, columns = _size(height, width)
+        return self._then(self._graph.then("crop", component=component, top=top, left=left, height=rows, width=columns))
 
     def central_crop(self, component: str, fraction: float) -> Dataset:
         """Crops the middle of an image.
@@ -109,7 +113,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.central_crop(component, fraction))
+        return self._then(self._graph.then("central_crop", component=component, fraction=float(fraction)))
 
     def center_crop(self, component: str, height: Size, width: int | None = None) -> Dataset:
         """Crops the middle of an image to a size.
@@ -122,7 +126,8 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.center_crop(component, *_size(height, width)))
+        rows, columns = _size(height, width)
+        return self._then(self._graph.then("center_crop", component=component, height=rows, width=columns))
 
     def random_crop(
         self, component: str, height: Size, width: int | None = None, seed: int | None = None
@@ -138,7 +143,10 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.random_crop(component, *_size(height, width), seed_of(seed)))
+        rows, columns = _size(height, width)
+        return self._then(
+            self._graph.then("random_crop", component=component, height=rows, width=columns, seed=seed_of(seed))
+        )
 
     def random_resized_crop(
         self,
@@ -161,7 +169,20 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.random_resized_crop(component, _size(size), scale, ratio, seed_of(seed)))
+        height, width = _size(size)
+        return self._then(
+            self._graph.then(
+                "random_resized_crop",
+                component=component,
+                height=height,
+                width=width,
+                scale_min=float(scale[0]),
+                scale_max=float(scale[1]),
+                ratio_min=float(ratio[0]),
+                ratio_max=float(ratio[1]),
+                seed=seed_of(seed),
+            )
+        )
 
     def flip_left_right(self, component: str = "") -> Dataset:
         """Mirrors an image.
@@ -172,7 +193,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.flip(component, "left_right", False, None))
+        return self._then(self._graph.then("flip", component=component, axis="left_right"))
 
     def flip_up_down(self, component: str = "") -> Dataset:
         """Turns an image upside down.
@@ -183,7 +204,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.flip(component, "up_down", False, None))
+        return self._then(self._graph.then("flip", component=component, axis="up_down"))
 
     def random_flip_left_right(self, component: str = "", seed: int | None = None) -> Dataset:
         """Mirrors every other image, by chance.
@@ -195,7 +216,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.flip(component, "left_right", True, seed_of(seed)))
+        return self._then(self._graph.then("flip", component=component, axis="left_right", probability=0.5, seed=seed_of(seed)))
 
     def random_flip_up_down(self, component: str = "", seed: int | None = None) -> Dataset:
         """Turns every other image upside down, by chance.
@@ -207,7 +228,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.flip(component, "up_down", True, seed_of(seed)))
+        return self._then(self._graph.then("flip", component=component, axis="up_down", probability=0.5, seed=seed_of(seed)))
 
     def color_jitter(
         self, component: str, *, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None,
@@ -226,7 +247,17 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.color_jitter(component, brightness, contrast, saturation, hue, seed_of(seed)))
+        return self._then(
+            self._graph.then(
+                "color_jitter",
+                component=component,
+                brightness=brightness,
+                contrast=contrast,
+                saturation=saturation,
+                hue=hue,
+                seed=seed_of(seed),
+            )
+        )
 
     def normalize(self, component: str, mean: list[float], std: list[float]) -> Dataset:
         """Computes ``(value / 255 - mean) / std`` as ``float32``.
@@ -239,7 +270,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.normalize(component, list(mean), list(std)))
+        return self._then(self._graph.then("normalize", component=component, mean=[*map(float, mean)], std=[*map(float, std)]))
 
     def rgb_to_grayscale(self, component: str = "", channels: int = 1) -> Dataset:
         """Removes the colours.
@@ -251,7 +282,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.rgb_to_grayscale(component, channels))
+        return self._then(self._graph.then("rgb_to_grayscale", component=component, channels=channels))
 
     def hwc_to_chw(self, component: str = "") -> Dataset:
         """Puts the channels first, as torch expects them.
@@ -267,4 +298,4 @@ class ImageMethods:
             >>> next(iter(images.hwc_to_chw())).shape
             (3, 6, 8)
         """
-        return self._then(self._graph.hwc_to_chw(component))
+        return self._then(self._graph.then("hwc_to_chw", component=component))

@@ -17,7 +17,6 @@ __all__ = [
     "Options",
     "ThreadingOptions",
     "optioned",
-    "skips_errors",
 ]
 
 
@@ -127,19 +126,31 @@ class Options:
 def optioned(graph: Graph, options: Options) -> Graph:
     """A dataset that is executed as options say."""
     state = options.external_state_policy
-    return graph.with_options(
+    threading = {
+        "private_threads": options.threading.private_threadpool_size,
+        "max_intra_op": options.threading.max_intra_op_parallelism,
+    }
+    autotune = {
+        "enabled": options.autotune.enabled,
+        "threads": options.autotune.cpu_budget,
+        "ram_bytes": options.autotune.ram_budget,
+    }
+    return graph.then(
+        "options",
         deterministic=options.deterministic,
-        private_threads=options.threading.private_threadpool_size,
-        max_intra_op=options.threading.max_intra_op_parallelism,
-        autotune=options.autotune.enabled,
-        cpu_budget=options.autotune.cpu_budget,
-        ram_budget=options.autotune.ram_budget,
+        threading=_stated(threading),
+        autotune=_stated(autotune),
         external_state=None if state is None else state.value,
     )
 
 
-def skips_errors(on_error: str) -> bool:
-    """Whether what is broken is left out: ``raise`` or ``skip``."""
+def _stated(settings: dict[str, object]) -> dict[str, object] | None:
+    """Returns settings of which at least one is stated, else ``None``."""
+    return settings if any(value is not None for value in settings.values()) else None
+
+
+def error_policy(on_error: str) -> str:
+    """Checks the treatment of what cannot be read: ``raise`` or ``skip``."""
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error {on_error!r}: use raise or skip")
-    return on_error == "skip"
+    return on_error

@@ -15,7 +15,7 @@ from typing import Any
 from ._dataset import Dataset
 from ._dtypes import as_dtype
 from ._millstream import Graph
-from ._options import skips_errors
+from ._options import error_policy
 from ._spec import plain
 from ._tensor import Tensor, convert_to_tensor
 from .errors import InvalidArgumentError
@@ -87,7 +87,7 @@ class TFRecordDataset(Dataset):
         num_parallel_reads: int | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(_paths(filenames).tfrecord(compression_type or ""))
+        super().__init__(_paths(filenames).then("tfrecord", compression=_compression(compression_type)))
 
 
 class TextLineDataset(Dataset):
@@ -111,7 +111,7 @@ class TextLineDataset(Dataset):
     ) -> None:
         if compression_type:
             raise NotImplementedError("compressed text files are not read; decompress them, or use TFRecord files")
-        super().__init__(_paths(filenames).text_lines())
+        super().__init__(_paths(filenames).then("text_lines"))
 
 
 class FixedLengthRecordDataset(Dataset):
@@ -139,9 +139,14 @@ class FixedLengthRecordDataset(Dataset):
         num_parallel_reads: int | None = None,
         name: str | None = None,
     ) -> None:
-        graph = _paths(filenames)
         super().__init__(
-            graph.fixed_length_records(record_bytes, header_bytes or 0, footer_bytes or 0, compression_type or "")
+            _paths(filenames).then(
+                "fixed_length",
+                record_bytes=record_bytes,
+                header_bytes=header_bytes or 0,
+                footer_bytes=footer_bytes or 0,
+                compression=_compression(compression_type),
+            )
         )
 
 
@@ -170,8 +175,21 @@ def csv(
         The new dataset.
     """
     missing = defaults or {}
-    wanted = [(name, as_dtype(dtype).code, missing.get(name)) for name, dtype in columns.items()]
-    return Dataset(_paths(filenames).csv(wanted, header, delimiter, compression_type, skips_errors(on_error)))
+    if len(delimiter) != 1 or not delimiter.isascii():
+        raise ValueError(f"expected one ASCII character as delimiter, found {delimiter!r}")
+    wanted = [
+        {"name": name, "dtype": as_dtype(dtype).code, "default": missing.get(name)} for name, dtype in columns.items()
+    ]
+    return Dataset(
+        _paths(filenames).then(
+            "csv",
+            columns=wanted,
+            header=header,
+            delimiter=ord(delimiter),
+            compression=_compression(compression_type),
+            on_error=error_policy(on_error),
+        )
+    )
 
 
 def json_lines(
@@ -195,8 +213,14 @@ def json_lines(
         The new dataset.
     """
     missing = defaults or {}
-    wanted = [(name, plain(spec), missing.get(name)) for name, spec in fields.items()]
-    return Dataset(_paths(filenames).json_lines(wanted, compression_type, skips_errors(on_error)))
+    wanted = [
+        {"name": name, "path": [name], "tensor": plain(spec), "default": missing.get(name)} for name, spec in fields.items()
+    ]
+    return Dataset(
+        _paths(filenames).then(
+            "json_lines", fields=wanted, compression=_compression(compression_type), on_error=error_policy(on_error)
+        )
+    )
 
 
 def npy(filenames: Any, element_spec: Any = None, *, whole: bool = False, on_error: str = "raise") -> Dataset:
@@ -294,11 +318,14 @@ def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -
     Returns:
         The new dataset.
     """
-    declared = _declared(element_spec)
+    wanted = _columns(columns, element_spec)
     if isinstance(filenames, Dataset | Tensor):
-        return Dataset(_paths(filenames).mds(list(columns), declared))
+        return Dataset(_paths(filenames).then("mds", columns=wanted))
     # Each listed by itself, because what an index lists takes its place where it is listed.
-    each = [Dataset(Graph.source("files", pattern=glob.escape(name)).mds(list(columns), declared)) for name in _names(filenames)]
+    each = [
+        Dataset(Graph.source("files", pattern=glob.escape(name)).then("mds", columns=wanted))
+        for name in _names(filenames)
+    ]
     if not each:
         raise ValueError("mds needs a shard or an index")
     return functools.reduce(lambda before, one: before.concatenate(one), each)
@@ -315,8 +342,8 @@ def sqlite(filenames: Any, query: str, columns: dict[str, Any]) -> Dataset:
     Returns:
         The new dataset.
     """
-    wanted = [(name, as_dtype(dtype).code, False) for name, dtype in columns.items()]
-    return Dataset(_paths(filenames).sqlite(query, wanted))
+    wanted = [{"name": name, "dtype": as_dtype(dtype).code} for name, dtype in columns.items()]
+    return Dataset(_paths(filenames).then("sqlite", query=query, columns=wanted))
 
 
 def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise") -> Dataset:
@@ -330,7 +357,7 @@ def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise"
     Returns:
         The new dataset.
     """
-    return Dataset(_paths(filenames).webdataset(list(fields), skips_errors(on_error)))
+    return Dataset(_paths(filenames).then("webdataset", fields=list(fields), on_error=error_policy(on_error)))
 
 
 def image_folder(root: str) -> Dataset:
@@ -342,20 +369,30 @@ def image_folder(root: str) -> Dataset:
     Returns:
         Dicts of ``image`` (the file's bytes), ``label`` (the class's number in order of names) and ``path``.
     """
-    return Dataset(Graph.image_folder(root))
+    return Dataset(Graph.source("image_folder", root=os.fspath(root)))
 
 
-def _declared(element_spec: Any) -> Any:
-    return None if element_spec is None else plain(element_spec)
+def _compression(compression_type: str | None) -> str:
+    """Returns the library's word for a compression type of tf.data."""
+    words = {"": "none", "GZIP": "gzip", "ZLIB": "zlib"}
+    if (compression_type or "") not in words:
+        raise ValueError(f"compression_type {compression_type!r}: use \"\", \"GZIP\" or \"ZLIB\"")
+    return words[compression_type or ""]
+
+
+def _columns(names: Sequence[str], element_spec: Any, example: str | None = None) -> dict[str, Any]:
+    """Returns the columns to read, their specs if declared, and else a pattern of a file that states them."""
+    declared = None if element_spec is None else plain(element_spec)
+    return {"names": list(names), "declared": declared, "example": example}
 
 
 def _arrays(kind: str, filenames: Any, names: Sequence[str], element_spec: Any, whole: bool, on_error: str) -> Dataset:
-    graph, declared = _paths(filenames), _declared(element_spec)
-    return Dataset(graph.numpy_files(kind, list(names), declared, _like(filenames), whole, skips_errors(on_error)))
+    paths, wanted = _paths(filenames), _columns(names, element_spec, _like(filenames))
+    return Dataset(paths.then(kind, columns=wanted, whole=whole, on_error=error_policy(on_error)))
 
 
 def _tables(
     kind: str, filenames: Any, columns: Sequence[str], element_spec: Any, batch_size: int | None, on_error: str
 ) -> Dataset:
-    graph, declared = _paths(filenames), _declared(element_spec)
-    return Dataset(graph.tables(kind, list(columns), declared, _like(filenames), batch_size, skips_errors(on_error)))
+    paths, wanted = _paths(filenames), _columns(columns, element_spec, _like(filenames))
+    return Dataset(paths.then(kind, columns=wanted, rows=batch_size, on_error=error_policy(on_error)))

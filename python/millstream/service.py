@@ -555,7 +555,7 @@ def _application(terms: _Terms, travel: str | None) -> Callable[[Dataset], Datas
 
 
 def _registered(connection: Connection, dataset: Dataset, travel: str | None, dataset_id: str | None) -> str:
-    graph = dataset._executed if travel is None else dataset._executed.travel(travel)
+    graph = dataset._executed if travel is None else dataset._executed.then("options", compression=travel)
     return connection.register(graph, dataset_id)
 
 

@@ -7,11 +7,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::program::Prepare;
+use crate::graph::Dataset;
 use crate::graph::codec::Decode;
+use crate::graph::named::{NoParameters, named_params};
 use crate::graph::tree::{Op, Operation};
 
-/// Makes an operation of parameters by name, or says which one is missing, unknown or of a wrong type.
-pub(crate) type Named = fn(Map<String, Value>) -> Result<Op, String>;
+/// Adds the operation of a name, with parameters by name, to its inputs.
+///
+/// The error says which parameter is missing, unknown or of a wrong type.
+pub(crate) type Named = fn(&str, Map<String, Value>, Vec<Dataset>) -> Result<Dataset, String>;
 
 /// One kind of operation.
 pub(crate) struct Room {
@@ -19,24 +23,28 @@ pub(crate) struct Room {
     pub(crate) names: &'static [&'static [&'static str]],
     /// Reads the operation from its parameters.
     pub(crate) decode: Decode,
-    /// Makes the operation of named parameters; `None` where a parameter is more than a number, a text or a
-    /// list.
+    /// Adds the operation with named parameters; `None` for parameters that JSON cannot hold, such as functions.
     pub(crate) named: Option<Named>,
     /// Prepares the operation to be executed.
     pub(crate) prepare: Prepare,
 }
 
-/// Makes an operation of type `T` of its parameters by name.
-pub(crate) fn named<T: Operation + DeserializeOwned>(parameters: Map<String, Value>) -> Result<Op, String> {
-    serde_json::from_value::<T>(Value::Object(parameters))
-        .map(Op::new)
-        .map_err(|error| error.to_string())
+/// Adds an operation of type `T`.
+pub(crate) fn named<T: Operation + DeserializeOwned>(
+    _: &str,
+    parameters: Map<String, Value>,
+    inputs: Vec<Dataset>,
+) -> Result<Dataset, String> {
+    let operation = named_params::<T>(parameters)?;
+    Ok(Dataset::joined(Op::new(operation), inputs))
 }
 
-/// Makes an operation that has no parameters.
-pub(crate) fn nameless<T: Operation + Default>(parameters: Map<String, Value>) -> Result<Op, String> {
-    match parameters.keys().next() {
-        Some(name) => Err(format!("unknown field `{name}`, there are no fields")),
-        None => Ok(Op::new(T::default())),
-    }
+/// Adds an operation that has no parameters.
+pub(crate) fn nameless<T: Operation + Default>(
+    _: &str,
+    parameters: Map<String, Value>,
+    inputs: Vec<Dataset>,
+) -> Result<Dataset, String> {
+    named_params::<NoParameters>(parameters)?;
+    Ok(Dataset::joined(Op::new(T::default()), inputs))
 }

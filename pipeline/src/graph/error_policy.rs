@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 /// The largest number of times that an element is tried again.
 pub const RETRIES_MAX: u32 = 100;
@@ -18,8 +19,9 @@ pub const RETRIES_MAX: u32 = 100;
 /// is left of its split, or of its pass if it has no splits. Each is counted by operation, and counts as
 /// read. What the caller, a limit, another process or this crate is to blame for always ends the pipeline:
 /// storage that is down loses no files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct ErrorPolicy {
     /// Further attempts, each after a pause that grows from 1 to 100 ms; at most [`RETRIES_MAX`]. Retries
     /// apply to calls of functions, to opening files, and to reading them if storage fails; broken bytes are

@@ -32,6 +32,7 @@ pub(crate) mod function_spec;
 pub(crate) mod image;
 pub(crate) mod label;
 pub(crate) mod limits;
+pub(crate) mod named;
 pub(crate) mod native;
 pub(crate) mod on_error;
 pub(crate) mod options;

@@ -2,10 +2,12 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 /// Treatment of a record that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum OnError {
     /// The pipeline ends with an error that names file, offset and key.
     #[default]

@@ -2,14 +2,16 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::error_policy::ErrorPolicy;
 use super::rewrites::Rewrites;
 use super::settings::{Autotune, ExternalState, Threading};
 
 /// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Whether operations that work in parallel keep the order of their elements unless they say otherwise
     /// themselves; they do by default.
@@ -49,11 +51,13 @@ impl Options {
 
 /// How elements travel over a network. What the tf.data service calls `AUTO`, `None` and `SNAPPY` is `Auto`,
 /// `Plain` and `Lz4`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Travel {
     /// Elements travel uncompressed.
     #[n(0)]
+    #[serde(rename = "none")]
     Plain,
     /// Elements travel as LZ4 blocks, where that is shorter.
     #[n(1)]

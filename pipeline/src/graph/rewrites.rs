@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 /// Rewrites to apply before execution; none of them ever changes an element. All are on by default; switching
 /// one off shows its effect.
@@ -9,8 +10,9 @@ use minicbor::{Decode, Encode};
 /// `tf.data`'s `Options.experimental_optimization` has more: those that change what a seed draws, or that
 /// only help where operations are dispatched one by one, are not here. Its `map_and_batch_fusion` is what
 /// `batch` always does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct Rewrites {
     /// All that nothing below says otherwise of (`apply_default_optimizations`).
     #[n(0)]

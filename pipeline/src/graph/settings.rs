@@ -2,14 +2,16 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 /// Threads of a pool of a dataset's own at most.
 pub const PRIVATE_THREADS_MAX: u32 = 4096;
 
 /// Threads of a dataset (`tf.data`'s `Options.threading`). The options of a whole dataset count; within a
 /// function they have no effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct Threading {
     /// Threads of a pool of its own for its parallel maps (`private_threadpool_size`); absent or 0: the pool
     /// of the process, that is, of the worker.
@@ -24,8 +26,9 @@ pub struct Threading {
 
 /// Settings that are tuned by measurement where operations leave them open (`tf.data`'s `Options.autotune`).
 /// They cover a whole dataset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct Autotune {
     /// Whether anything is; it is by default. If not, a map that leaves it open uses all threads of the pool,
     /// and a prefetch that does holds two elements.
@@ -46,8 +49,9 @@ pub struct Autotune {
 ///
 /// A dataset that reads a service has such state: the service's workers decide what comes next. Seeds are
 /// part of the saved position instead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum ExternalState {
     /// Saving fails and says why.
     #[n(0)]

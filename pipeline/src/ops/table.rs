@@ -103,11 +103,10 @@ impl Dataset {
         let named = room
             .named
             .ok_or_else(|| OperationError::TakesMore { name: owned() })?;
-        let op = named(parameters).map_err(|reason| OperationError::Parameters {
+        named(name, parameters, inputs.into_iter().collect()).map_err(|reason| OperationError::Parameters {
             name: owned(),
             reason,
-        })?;
-        Ok(Dataset::joined(op, inputs))
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 /// The parameters by name.
 ///
 /// # Errors
-/// `TypeError` for a value that is no number, text, sequence of bytes, list or `None`.
+/// `TypeError` for a value that is not a number, text, bytes, list, dict or `None`.
 pub(super) fn named(parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Map<String, Value>> {
     let Some(parameters) = parameters else {
         return Ok(Map::new());
@@ -38,6 +38,9 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     if let Ok(bytes) = given.cast::<PyBytes>() {
         return Ok(Value::from(bytes.as_bytes()));
+    }
+    if let Ok(entries) = given.cast::<PyDict>() {
+        return named(Some(entries)).map(Value::Object);
     }
     if let Ok(number) = given.extract::<f64>() {
         let number = Number::from_f64(number).map(Value::Number);

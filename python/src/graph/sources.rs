@@ -31,8 +31,4 @@ impl Graph {
         let graphs = graphs.iter().map(Dataset::from);
         Graph::new(Dataset::choose(choices.into(), graphs, stop_on_empty))
     }
-
-    fn concatenate(&self, other: &Graph) -> PyResult<Graph> {
-        self.step(|dataset| dataset.concatenate(other.into()))
-    }
 }

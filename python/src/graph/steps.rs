@@ -1,16 +1,12 @@
 //! Operations by name, through the table of the library, and what changes the operation before.
 
-use millstream::pipeline::graph::{
-    Autotune, Dataset, ErrorPolicy, ExternalState, Options, Packing, Threading, Travel,
-};
-use pyo3::exceptions::PyValueError;
+use millstream::pipeline::graph::Dataset;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Graph;
 use super::parameters::named;
 use crate::failure;
-use crate::spec::dtype;
 
 #[pymethods]
 impl Graph {
@@ -33,7 +29,8 @@ impl Graph {
     fn joined(graphs: Vec<Graph>, name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
         let dataset = operation(name, parameters, graphs.iter().map(Dataset::from))?;
         // Within a function, a dataset of several of which one is built on the argument is built on it too.
-        match graphs.iter().find(|graph| graph.is_built_within()) {
+        let within = graphs.iter().find(|graph| graph.is_built_within());
+        match within.or(graphs.first()) {
             Some(graph) => graph.made(dataset),
             None => Graph::new(dataset),
         }
@@ -43,27 +40,8 @@ impl Graph {
         self.step(|dataset| dataset.drawn_alike())
     }
 
-    fn snapshot(&self, path: String, packing: &str) -> PyResult<Graph> {
-        let packing = match packing {
-            "none" => Packing::None,
-            "lz4" => Packing::Lz4,
-            "gzip" => Packing::Gzip,
-            other => return Err(PyValueError::new_err(format!("{other:?} is no compression"))),
-        };
-        self.step(|dataset| dataset.snapshot(path, packing))
-    }
-
     fn split_size(&self, positions: u64) -> PyResult<Graph> {
         self.step(|dataset| dataset.split_size(positions))
-    }
-
-    fn parse_int(&self, component: String) -> PyResult<Graph> {
-        self.step(|dataset| dataset.parse_int(component))
-    }
-
-    fn parse_float(&self, component: String, dtype_name: &str) -> PyResult<Graph> {
-        let dtype = dtype(dtype_name)?;
-        self.step(|dataset| dataset.parse_float(component, dtype))
     }
 
     /// Threads of what was just added, 0: as many as seem right.
@@ -80,70 +58,6 @@ impl Graph {
                 dataset.unordered()
             }
         })
-    }
-
-    fn on_error(&self, retries: u32, skips: bool) -> PyResult<Graph> {
-        self.step(|dataset| dataset.on_error(ErrorPolicy { retries, skips }))
-    }
-
-    /// Sets the compression of elements on a network: `none`, `lz4` or `auto`.
-    fn travel(&self, compression: &str) -> PyResult<Graph> {
-        let compression = match compression {
-            "none" => Travel::Plain,
-            "lz4" => Travel::Lz4,
-            "auto" => Travel::Auto,
-            other => return Err(PyValueError::new_err(format!("{other:?} is no compression"))),
-        };
-        self.options(Options {
-            compression: Some(compression),
-            ..Options::default()
-        })
-    }
-
-    /// Sets the options of execution; options that are `None` stay as they were.
-    #[pyo3(signature = (*, deterministic=None, private_threads=None, max_intra_op=None, autotune=None, cpu_budget=None,
-        ram_budget=None, external_state=None))]
-    #[expect(clippy::too_many_arguments, reason = "each is an option with a name")]
-    fn with_options(
-        &self,
-        deterministic: Option<bool>,
-        private_threads: Option<u32>,
-        max_intra_op: Option<u32>,
-        autotune: Option<bool>,
-        cpu_budget: Option<u32>,
-        ram_budget: Option<u64>,
-        external_state: Option<&str>,
-    ) -> PyResult<Graph> {
-        let threading = (private_threads.is_some() || max_intra_op.is_some()).then_some(Threading {
-            private_threads,
-            max_intra_op,
-        });
-        let tuned = autotune.is_some() || cpu_budget.is_some() || ram_budget.is_some();
-        let autotune = tuned.then_some(Autotune {
-            enabled: autotune,
-            threads: cpu_budget,
-            ram_bytes: ram_budget,
-        });
-        let external_state = match external_state {
-            None => None,
-            Some("fail") => Some(ExternalState::Fail),
-            Some("warn") => Some(ExternalState::Warn),
-            Some("ignore") => Some(ExternalState::Ignore),
-            Some(other) => return Err(PyValueError::new_err(format!("{other:?} is no policy"))),
-        };
-        self.options(Options {
-            deterministic,
-            threading,
-            autotune,
-            external_state,
-            ..Options::default()
-        })
-    }
-}
-
-impl Graph {
-    fn options(&self, options: Options) -> PyResult<Graph> {
-        self.step(|dataset| dataset.with_options(options))
     }
 }
 

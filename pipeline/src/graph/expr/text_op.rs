@@ -4,6 +4,7 @@
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::dtype_field::DtypeField;
 
@@ -90,8 +91,9 @@ pub struct Substr {
 }
 
 /// Parameters of cutting a string.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Split {
     /// The text between the parts; absent = white space of any length, also at the ends.
     #[n(0)]

@@ -3,7 +3,6 @@
 
 use crate::graph::dataset::Dataset;
 use crate::graph::on_error::OnError;
-use crate::ops::read::Read;
 
 use super::csv::Csv;
 use super::family::Format;
@@ -24,7 +23,7 @@ impl Dataset {
     /// are errors with their file and place, or left out: see [`OnError`].
     pub fn webdataset<'a>(self, fields: impl IntoIterator<Item = &'a str>, on_error: OnError) -> Dataset {
         let fields = fields.into_iter().map(str::to_owned).collect();
-        self.then(Read(Format::WebDataset(WebDataset { fields, on_error })))
+        self.read(Format::WebDataset(WebDataset { fields, on_error }))
     }
 
     /// The lines of the UTF-8 text files whose paths this dataset yields, as string scalars without their
@@ -33,7 +32,7 @@ impl Dataset {
     /// Works as `tf.data.TextLineDataset`. A line of more than 64 MiB, or that is no UTF-8, is an error with
     /// its file and place.
     pub fn text_lines(self) -> Dataset {
-        self.then(Read(Format::TextLines))
+        self.read(Format::TextLines)
     }
 
     /// The records of the TFRecord files whose paths this dataset yields, as byte strings. Their checksums
@@ -41,7 +40,7 @@ impl Dataset {
     ///
     /// Works as `tf.data.TFRecordDataset`.
     pub fn tfrecord(self, compression: Compression) -> Dataset {
-        self.then(Read(Format::TfRecord(TfRecord { compression })))
+        self.read(Format::TfRecord(TfRecord { compression }))
     }
 
     /// The records, all of one length, of the files whose paths this dataset yields, as byte strings. A file
@@ -50,7 +49,7 @@ impl Dataset {
     /// Works as `tf.data.FixedLengthRecordDataset`; lengths are in bytes, none of them beyond a record's
     /// limit.
     pub fn fixed_length_records(self, layout: FixedLength) -> Dataset {
-        self.then(Read(Format::FixedLength(layout)))
+        self.read(Format::FixedLength(layout))
     }
 
     /// The rows of the CSV files whose paths this dataset yields: a dict of scalars, one for each of the
@@ -59,7 +58,7 @@ impl Dataset {
     /// Works as `tf.data.experimental.CsvDataset`. Rows of another number of fields, and values of another
     /// type, are errors with their file and place, or left out.
     pub fn csv(self, csv: Csv) -> Dataset {
-        self.then(Read(Format::Csv(csv)))
+        self.read(Format::Csv(csv))
     }
 
     /// The documents of the files whose paths this dataset yields, one a line: a dict of tensors, one for
@@ -68,7 +67,7 @@ impl Dataset {
     /// Lines that are no JSON, and values that are missing or of another type, are errors with their file and
     /// place, or left out.
     pub fn json_lines(self, json: JsonLines) -> Dataset {
-        self.then(Read(Format::JsonLines(json)))
+        self.read(Format::JsonLines(json))
     }
 
     /// The rows of the `.npy` files whose paths this dataset yields, or their arrays: one tensor.
@@ -76,7 +75,7 @@ impl Dataset {
     /// Works as `from_tensor_slices(np.load(path))`, which is one tensor a row. Files of another type or
     /// shape than declared, and pickled objects, are errors.
     pub fn npy(self, numpy: Numpy) -> Dataset {
-        self.reading(Format::Npy(numpy))
+        self.read(Format::Npy(numpy))
     }
 
     /// The rows of the arrays in the `.npz` files whose paths this dataset yields, or all arrays of a file at
@@ -85,7 +84,7 @@ impl Dataset {
     /// Works as `np.load`. Arrays of different numbers of rows are an error of their file, unless they are
     /// read whole.
     pub fn npz(self, numpy: Numpy) -> Dataset {
-        self.reading(Format::Npz(numpy))
+        self.read(Format::Npz(numpy))
     }
 
     /// The rows of the Parquet files whose paths this dataset yields, one by one or several at once: a dict
@@ -94,14 +93,14 @@ impl Dataset {
     /// The counterpart of `tfio.IODataset.from_parquet`. Columns that are missing or of another type are
     /// refused; nulls, and files that are broken, are errors with their file and place, or left out.
     pub fn parquet(self, table: Table) -> Dataset {
-        self.reading(Format::Parquet(table))
+        self.read(Format::Parquet(table))
     }
 
     /// The rows of the Arrow IPC files and streams whose paths this dataset yields, as [`Dataset::parquet`].
     ///
     /// The counterpart of `tfio.arrow.ArrowFeatherDataset`.
     pub fn arrow(self, table: Table) -> Dataset {
-        self.reading(Format::Arrow(table))
+        self.read(Format::Arrow(table))
     }
 
     /// The rows of a query of the SQLite databases whose paths this dataset yields: a dict of scalars, one
@@ -110,7 +109,7 @@ impl Dataset {
     /// Works as `tf.data.experimental.SqlDataset`. A query that is none, or that would change something, is
     /// refused; a value of another type is an error of its row, or left out.
     pub fn sqlite(self, sqlite: Sqlite) -> Dataset {
-        self.then(Read(Format::Sqlite(sqlite)))
+        self.read(Format::Sqlite(sqlite))
     }
 
     /// The samples of the MosaicML shards whose paths this dataset yields: a dict by the columns' names.
@@ -121,7 +120,7 @@ impl Dataset {
     /// Reads shards as `streaming.StreamingDataset` does. Samples that are broken, or not what the columns
     /// say, are errors with their file and place, or left out.
     pub fn mds(self, mds: Mds) -> Dataset {
-        self.of_indexes().reading(Format::Mds(mds))
+        self.read(Format::Mds(mds))
     }
 
     /// The files in the folders below `folder.root`, sorted by path: a dict of `image`, `label` and `path`.
@@ -129,17 +128,6 @@ impl Dataset {
     /// Works as `torchvision.datasets.ImageFolder` and `keras.utils.image_dataset_from_directory`: bytes that
     /// are not decoded, an `i64`, a string.
     pub fn image_folder(folder: ImageFolder) -> Dataset {
-        Dataset::files(folder.pattern()).then(Read(Format::ImageFolder(folder)))
-    }
-
-    /// Reads files that say what is in them, which can be found out of the ones that are listed below.
-    fn reading(self, mut format: Format) -> Dataset {
-        let example = self.listed();
-        if let Some(columns) = format.columns_mut()
-            && columns.example.is_none()
-        {
-            columns.example = example;
-        }
-        self.then(Read(format))
+        Dataset::files(folder.pattern()).read(Format::ImageFolder(folder))
     }
 }

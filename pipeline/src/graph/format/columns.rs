@@ -3,13 +3,15 @@
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::{check_name, check_names};
 use crate::graph::params::SpecField;
 
 /// The columns of a file that become components, and their types.
-#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct Columns {
     /// The columns wanted, in this order; none named = all, as the file orders them.
     #[n(0)]

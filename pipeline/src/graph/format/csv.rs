@@ -3,9 +3,11 @@
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::check_names;
 use crate::graph::expr::DtypeField;
+use crate::graph::named::{comma, yes};
 use crate::graph::on_error::OnError;
 
 use super::records::Compression;
@@ -15,35 +17,42 @@ pub const CSV_FIELDS_MAX: u32 = 1 << 16;
 
 /// Parameters of `csv`. Rows are those of RFC 4180: fields may be in quotes, in which a quote is doubled and
 /// delimiters and ends of lines are text. Empty lines are no rows.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Csv {
     /// The components that the fields of a row become, in this order.
     #[n(0)]
     pub columns: Vec<CsvColumn>,
     /// Whether the first row of each file names the columns, which are then found by their names.
     #[n(1)]
+    #[serde(default)]
     pub header: bool,
     /// The byte between fields, of ASCII.
     #[n(2)]
+    #[serde(default = "comma")]
     pub delimiter: u8,
     /// Whether a field may be in quotes; else a quote is text.
     #[n(3)]
+    #[serde(default = "yes")]
     pub quoting: bool,
     /// A text that stands for a missing value, as an empty field does.
     #[n(4)]
     pub missing: Option<String>,
     /// The compression of the files.
     #[n(5)]
+    #[serde(default)]
     pub compression: Compression,
     /// The treatment of rows that cannot be read.
     #[n(6)]
+    #[serde(default)]
     pub on_error: OnError,
 }
 
 /// A component made of one field of each row.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct CsvColumn {
     /// The component's name, and the column's where the files have a header.
     #[n(0)]

@@ -2,9 +2,11 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use serde_json::{Map, Value};
 
 use crate::graph::codec::{Encoded, encoded};
 use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::named::{NoParameters, named_params};
 use crate::graph::on_error::OnError;
 use crate::graph::registry::{FileFormat, Registry};
 
@@ -297,6 +299,30 @@ impl Format {
             "elements" => Format::Elements(params.params()?),
             _ => return Err(params.malformed("is no format")),
         })
+    }
+
+    /// Makes the format that the operation `op` reads of its parameters by name.
+    ///
+    /// # Errors
+    /// The reason, as text: a parameter is missing, unknown or of a wrong type.
+    pub(crate) fn named(op: &str, parameters: Map<String, Value>) -> Result<Format, String> {
+        match op {
+            "text_lines" => named_params::<NoParameters>(parameters).map(|_| Format::TextLines),
+            "tfrecord" => named_params(parameters).map(Format::TfRecord),
+            "fixed_length" => named_params(parameters).map(Format::FixedLength),
+            "webdataset" => named_params(parameters).map(Format::WebDataset),
+            "csv" => named_params(parameters).map(Format::Csv),
+            "json_lines" => named_params(parameters).map(Format::JsonLines),
+            "npy" => named_params(parameters).map(Format::Npy),
+            "npz" => named_params(parameters).map(Format::Npz),
+            "parquet" => named_params(parameters).map(Format::Parquet),
+            "arrow" => named_params(parameters).map(Format::Arrow),
+            "sqlite" => named_params(parameters).map(Format::Sqlite),
+            "mds" => named_params(parameters).map(Format::Mds),
+            "image_folder" => named_params(parameters).map(Format::ImageFolder),
+            "elements" => named_params(parameters).map(Format::Elements),
+            other => Err(format!("unknown format {other:?}")),
+        }
     }
 
     fn mismatch(&self, reason: String) -> AnalysisError {

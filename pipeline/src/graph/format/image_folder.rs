@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::{check_name, check_names};
 use crate::graph::on_error::OnError;
@@ -13,8 +14,9 @@ use crate::graph::on_error::OnError;
 /// An element is a dict of `image`, the bytes of the file, `label`, the number of its class, and `path`.
 /// Classes are numbered by their names in sorted order, as torchvision's `ImageFolder` and keras'
 /// `image_dataset_from_directory` number them.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct ImageFolder {
     /// The folder that has a folder for each class.
     #[n(0)]
@@ -22,13 +24,16 @@ pub struct ImageFolder {
     /// The names of the classes, in the order of their numbers; none = the folders of the root, sorted, when
     /// reading begins.
     #[n(1)]
+    #[serde(default)]
     pub classes: Vec<String>,
     /// The extensions of what is read, without the dot, in whatever case; none = those of images. Other files
     /// are passed over.
     #[n(2)]
+    #[serde(default)]
     pub extensions: Vec<String>,
     /// The treatment of files that cannot be read.
     #[n(3)]
+    #[serde(default)]
     pub on_error: OnError,
 }
 

@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::{check_name, check_names};
 use crate::graph::on_error::OnError;
@@ -11,23 +12,27 @@ use crate::graph::params::SpecField;
 use super::records::Compression;
 
 /// Parameters of `json_lines`. A line is a document; lines of nothing but white space are none.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct JsonLines {
     /// The components that the values of a document become, in this order.
     #[n(0)]
     pub fields: Vec<JsonColumn>,
     /// The compression of the files.
     #[n(1)]
+    #[serde(default)]
     pub compression: Compression,
     /// The treatment of lines that cannot be read.
     #[n(2)]
+    #[serde(default)]
     pub on_error: OnError,
 }
 
 /// A component made of one value of each document.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct JsonColumn {
     /// The component's name.
     #[n(0)]

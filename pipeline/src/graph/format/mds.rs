@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::on_error::OnError;
 
@@ -16,8 +17,9 @@ pub(crate) const INDEX: &str = "index.json";
 /// `int` is `i64`, `uint8` to `float64` are scalars of these types, `str` is a string; `bytes`, `jpeg` and
 /// `png` are bytes as stored, `json` is a string of JSON. `ndarray` is a tensor. `pkl` is refused: to read it
 /// is to run what is in it.
-#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct Mds {
     /// The wanted columns, and the spec of an element.
     #[n(0)]

@@ -2,14 +2,16 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::on_error::OnError;
 
 use super::columns::Columns;
 
 /// Parameters of `npy`, whose files hold one array, and of `npz`, whose files are archives of named arrays.
-#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct Numpy {
     /// Whether an element is a whole file; else it is a row: what lies at one index of the leading dimension,
     /// which is the same for all arrays of an archive.

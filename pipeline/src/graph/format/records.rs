@@ -2,17 +2,20 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 /// Bytes of one record, which is held in memory as a whole: what a tar shard's file may have.
 pub const RECORD_BYTES_MAX: u64 = 1 << 30;
 
 /// The compression of a whole file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Compression {
     /// The file is not compressed.
     #[default]
     #[n(0)]
+    #[serde(alias = "")]
     None,
     /// gzip, of one member or several.
     #[n(1)]
@@ -23,8 +26,9 @@ pub enum Compression {
 }
 
 /// Parameters of `tfrecord`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct TfRecord {
     /// The compression of the files.
     #[n(0)]
@@ -32,20 +36,24 @@ pub struct TfRecord {
 }
 
 /// Parameters of `fixed_length`, in bytes of the uncompressed file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct FixedLength {
     /// The bytes of every record, at least 1.
     #[n(0)]
     pub record_bytes: u64,
     /// In front of the first record.
     #[n(1)]
+    #[serde(default)]
     pub header_bytes: u64,
     /// Behind the last record.
     #[n(2)]
+    #[serde(default)]
     pub footer_bytes: u64,
     /// The compression of the files.
     #[n(3)]
+    #[serde(default)]
     pub compression: Compression,
 }
 

@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::check_names;
 use crate::graph::expr::DtypeField;
@@ -15,8 +16,9 @@ const QUERY_BYTES_MAX: usize = 1 << 20;
 ///
 /// A database is read by one query, and so is one split. One that is gone on with after an interruption is
 /// asked again, and the rows before are passed over: the query should say the order.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Sqlite {
     /// One statement that yields rows and changes nothing.
     #[n(0)]
@@ -26,12 +28,14 @@ pub struct Sqlite {
     pub columns: Vec<SqlColumn>,
     /// The treatment of rows that cannot be read.
     #[n(2)]
+    #[serde(default)]
     pub on_error: OnError,
 }
 
 /// A component made of one column of the result.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct SqlColumn {
     /// The component's name.
     #[n(0)]
@@ -42,6 +46,7 @@ pub struct SqlColumn {
     pub dtype: DtypeField,
     /// Whether a null is read as what is nothing of its type: 0, false, an empty text; else it is an error.
     #[n(2)]
+    #[serde(default)]
     pub null_as_default: bool,
 }
 

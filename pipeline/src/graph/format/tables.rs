@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::on_error::OnError;
 
@@ -16,8 +17,9 @@ pub const TABLE_ROWS_MAX: u64 = 1 << 24;
 /// list of lists is ragged. Texts are strings, binaries bytes. A struct is a dict. Dates, times and durations
 /// are the integers they are stored as. Dictionaries are what they stand for. Maps, unions, decimals and
 /// intervals are refused.
-#[derive(Debug, Clone, Default, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// Rows of an element, which has a leading dimension then, and lists are ragged; absent = an element is
     /// one row. The last element of a file may have fewer.
@@ -37,6 +39,7 @@ pub struct Table {
     /// The components that the reader's consumers use, as a rewrite finds out before the dataset is executed;
     /// `None` = all. It does not travel with the dataset.
     #[cbor(skip)]
+    #[serde(skip)]
     pub looked_at: Option<Vec<String>>,
 }
 

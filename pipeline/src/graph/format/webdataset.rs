@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::check_names;
 use crate::graph::on_error::OnError;
@@ -11,14 +12,16 @@ use crate::graph::on_error::OnError;
 pub const KEY_COMPONENT: &str = "__key__";
 
 /// Parameters of `webdataset`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct WebDataset {
     /// The extensions that become components, in this order; `__key__` is added after them.
     #[n(0)]
     pub fields: Vec<String>,
     /// The treatment of broken shards and incomplete samples.
     #[n(1)]
+    #[serde(default)]
     pub on_error: OnError,
 }
 

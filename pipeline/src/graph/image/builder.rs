@@ -163,7 +163,7 @@ impl Dataset {
     ) -> Dataset {
         self.normalize_with(Normalize {
             component: component.into(),
-            scale: 1.0 / 255.0,
+            scale: Normalize::UNIT_SCALE,
             mean: mean.into(),
             std: std.into(),
         })

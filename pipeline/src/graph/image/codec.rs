@@ -1,8 +1,11 @@
 //! The functions of pictures as bytes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use serde_json::{Map, Value};
+
 use crate::graph::codec::{Encoded, encoded};
 use crate::graph::error::GraphError;
+use crate::graph::named::named_params;
 
 use super::ImageFunction;
 
@@ -41,6 +44,26 @@ impl ImageFunction {
             "rgb_to_grayscale" => ImageFunction::Grayscale(params.params()?),
             "hwc_to_chw" => ImageFunction::HwcToChw(params.params()?),
             _ => return Err(params.malformed("is no function of pictures")),
+        })
+    }
+
+    /// Makes the function of pictures called `op` of its parameters by name; `None` for another operation.
+    pub(crate) fn named(op: &str, parameters: &Map<String, Value>) -> Option<Result<ImageFunction, String>> {
+        let of = parameters.clone();
+        Some(match op {
+            "decode_image" => named_params(of).map(ImageFunction::Decode),
+            "resize" => named_params(of).map(ImageFunction::Resize),
+            "crop" => named_params(of).map(ImageFunction::Crop),
+            "central_crop" => named_params(of).map(ImageFunction::CentralCrop),
+            "center_crop" => named_params(of).map(ImageFunction::CenterCrop),
+            "random_crop" => named_params(of).map(ImageFunction::RandomCrop),
+            "random_resized_crop" => named_params(of).map(ImageFunction::RandomResizedCrop),
+            "flip" => named_params(of).map(ImageFunction::Flip),
+            "color_jitter" => named_params(of).map(ImageFunction::ColorJitter),
+            "normalize" => named_params(of).map(ImageFunction::Normalize),
+            "rgb_to_grayscale" => named_params(of).map(ImageFunction::Grayscale),
+            "hwc_to_chw" => named_params(of).map(ImageFunction::HwcToChw),
+            _ => return None,
         })
     }
 }

@@ -2,12 +2,14 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 /// Parameters of `color_jitter`, as `torchvision.transforms.ColorJitter`: each factor is drawn uniformly, and
 /// what they are factors of is changed in a random order. Of `u8[height, width, 3]`, or of one channel, which
 /// has neither saturation nor hue.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct ColorJitter {
     /// The component that holds the image.
     #[n(0)]
@@ -31,14 +33,16 @@ pub struct ColorJitter {
 
 /// Parameters of `normalize`: `(value * scale - mean) / std` as `f32`, of `u8` or `f32` with channels last.
 /// With scale 1/255, what torchvision's `ToTensor` and `Normalize` compute.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Normalize {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
     /// The factor that values are multiplied by first.
     #[n(1)]
+    #[serde(default = "scale_default")]
     pub scale: f32,
     /// Subtracted, one a channel or one for all.
     #[n(2)]
@@ -50,8 +54,9 @@ pub struct Normalize {
 
 /// Parameters of `rgb_to_grayscale`: `0.299 R + 0.587 G + 0.114 B`, as `tf.image.rgb_to_grayscale` but
 /// rounded to the nearest. Of `u8[height, width, 3]`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Grayscale {
     /// The component that holds the image.
     #[n(0)]
@@ -62,12 +67,22 @@ pub struct Grayscale {
 }
 
 /// Parameters of `hwc_to_chw`: `[height, width, channels]` becomes `[channels, height, width]`, of any type.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct HwcToChw {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
+}
+
+impl Normalize {
+    /// The factor that brings the values of pixels into 0 to 1.
+    pub(crate) const UNIT_SCALE: f32 = 1.0 / 255.0;
+}
+
+fn scale_default() -> f32 {
+    Normalize::UNIT_SCALE
 }
 
 impl ColorJitter {

@@ -2,10 +2,12 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 /// The method that makes pixels of others, as in `tf.image.ResizeMethod`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum ResizeMethod {
     /// The nearest pixel.
     #[n(0)]
@@ -26,8 +28,9 @@ pub enum ResizeMethod {
 }
 
 /// Parameters of `resize`: of `u8` or `f32` with 1 to 4 channels, to the same type.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Resize {
     /// The component that holds the image.
     #[n(0)]
@@ -48,8 +51,9 @@ pub struct Resize {
 }
 
 /// Parameters of `crop`: an area that must lie within every picture.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Crop {
     /// The component that holds the image.
     #[n(0)]
@@ -70,8 +74,9 @@ pub struct Crop {
 
 /// Parameters of `central_crop`, as `tf.image.central_crop`: `(size - size * fraction) / 2`, rounded down, is
 /// cut off at either end of a side.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct CentralCrop {
     /// The component that holds the image.
     #[n(0)]
@@ -82,8 +87,9 @@ pub struct CentralCrop {
 }
 
 /// Parameters of `center_crop`, as `torchvision.transforms.CenterCrop` of pictures that are large enough.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct CenterCrop {
     /// The component that holds the image.
     #[n(0)]
@@ -97,8 +103,9 @@ pub struct CenterCrop {
 }
 
 /// Parameters of `random_crop`: the place is drawn uniformly from those within the picture.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct RandomCrop {
     /// The component that holds the image.
     #[n(0)]
@@ -117,8 +124,9 @@ pub struct RandomCrop {
 /// Parameters of `random_resized_crop`: the area is drawn uniformly from `scale`, the aspect ratio
 /// log-uniformly from `ratio`; after ten draws that do not fit, the largest central crop within the ratios is
 /// taken.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct RandomResizedCrop {
     /// The component that holds the image.
     #[n(0)]
@@ -131,15 +139,19 @@ pub struct RandomResizedCrop {
     pub width: u32,
     /// The smallest share of the image's area.
     #[n(3)]
+    #[serde(default = "scale_min_default")]
     pub scale_min: f64,
     /// The largest share of the image's area.
     #[n(4)]
+    #[serde(default = "scale_max_default")]
     pub scale_max: f64,
     /// The smallest width / height.
     #[n(5)]
+    #[serde(default = "ratio_min_default")]
     pub ratio_min: f64,
     /// The largest width / height.
     #[n(6)]
+    #[serde(default = "ratio_max_default")]
     pub ratio_max: f64,
     /// The seed; without one every task draws its own.
     #[n(7)]
@@ -153,8 +165,9 @@ pub struct RandomResizedCrop {
 }
 
 /// The axis of a mirror.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum FlipAxis {
     /// Columns.
     #[n(0)]
@@ -165,8 +178,9 @@ pub enum FlipAxis {
 }
 
 /// Parameters of `flip`.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Flip {
     /// The component that holds the image.
     #[n(0)]
@@ -180,6 +194,22 @@ pub struct Flip {
     /// The seed; without one every task draws its own.
     #[n(3)]
     pub seed: Option<u64>,
+}
+
+fn scale_min_default() -> f64 {
+    0.08
+}
+
+fn scale_max_default() -> f64 {
+    1.0
+}
+
+fn ratio_min_default() -> f64 {
+    3.0 / 4.0
+}
+
+fn ratio_max_default() -> f64 {
+    4.0 / 3.0
 }
 
 impl Resize {
@@ -202,10 +232,10 @@ impl RandomResizedCrop {
             component: component.into(),
             height,
             width,
-            scale_min: 0.08,
-            scale_max: 1.0,
-            ratio_min: 3.0 / 4.0,
-            ratio_max: 4.0 / 3.0,
+            scale_min: scale_min_default(),
+            scale_max: scale_max_default(),
+            ratio_min: ratio_min_default(),
+            ratio_max: ratio_max_default(),
             seed: None,
             method: None,
             antialias: None,

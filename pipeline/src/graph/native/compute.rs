@@ -2,6 +2,7 @@
 
 use millstream_element::{ElementSpec, MAX_COMPONENTS, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::function::NativeFunction;
 use crate::graph::check::check_name;
@@ -9,8 +10,9 @@ use crate::graph::expr::{Expr, ExprOp, Typed, column_of, typed};
 use crate::graph::params::SpecField;
 
 /// Parameters of `compute`.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Compute {
     /// The treatment of the results.
     #[n(0)]
@@ -25,8 +27,9 @@ pub struct Compute {
 }
 
 /// The treatment of the results of expressions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Outputs {
     /// They take the place of components of their names, or join them in the dict that an element is.
     #[n(0)]
@@ -46,11 +49,13 @@ pub enum Outputs {
 }
 
 /// An expression and what its result is called.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Named {
     /// The name of the component; of a tuple or a single result there is none.
     #[n(0)]
+    #[serde(default)]
     pub name: String,
     /// Expression that computes the component.
     #[n(1)]

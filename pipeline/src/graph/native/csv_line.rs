@@ -2,18 +2,21 @@
 
 use millstream_element::{Dtype, ElementSpec, MAX_COMPONENTS, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::feature::unpacked;
 use super::function::NativeFunction;
 use crate::graph::check::check_name;
 use crate::graph::constant::{Constant, ConstantTensor};
 use crate::graph::expr::{DtypeField, column_of};
+use crate::graph::named::{comma, yes};
 use crate::graph::params::SpecField;
 
 /// Parameters of `decode_csv`: the component, lines of values in a tensor of any shape, becomes its columns,
 /// tensors of this shape.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct DecodeCsv {
     /// The component that holds the lines.
     #[n(0)]
@@ -23,21 +26,26 @@ pub struct DecodeCsv {
     pub columns: Vec<CsvField>,
     /// The byte between values.
     #[n(2)]
+    #[serde(default = "comma")]
     pub delimiter: u8,
     /// Whether values may stand in quotation marks, which then may hold delimiters.
     #[n(3)]
+    #[serde(default = "yes")]
     pub quoted: bool,
     /// Text that marks a missing value, beside the empty text.
     #[n(4)]
+    #[serde(default)]
     pub missing: String,
 }
 
 /// A column.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct CsvField {
     /// Name of the component.
     #[n(0)]
+    #[serde(default)]
     pub name: String,
     /// Dtype of the values: integers, floats, `string`, `bytes`.
     #[n(1)]
@@ -48,6 +56,7 @@ pub struct CsvField {
     pub default: Option<ConstantTensor>,
     /// Whether it becomes a component; a column that does not is not parsed.
     #[n(3)]
+    #[serde(default)]
     pub skipped: bool,
 }
 

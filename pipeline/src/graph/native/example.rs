@@ -2,14 +2,16 @@
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::feature::{Feature, FeatureLayout, check_features, rows_of, unpacked};
 use super::function::NativeFunction;
 
 /// Parameters of `parse_example`: the component, one serialised `tf.train.Example` or a vector of them,
 /// becomes its features.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct ParseExample {
     /// The component that holds the examples.
     #[n(0)]
@@ -21,18 +23,21 @@ pub struct ParseExample {
 
 /// Parameters of `parse_sequence_example`: the component, one serialised `tf.train.SequenceExample`, becomes
 /// its features.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct ParseSequenceExample {
     /// The component that holds the example.
     #[n(0)]
     pub component: String,
     /// The features of the context that are wanted.
     #[n(1)]
+    #[serde(default)]
     pub context: Vec<Feature>,
     /// The feature lists that are wanted: each is a tensor with a row for every feature of the list. A list
     /// that is missing is one of no rows, unless its rows are of a fixed shape and have no default.
     #[n(2)]
+    #[serde(default)]
     pub sequences: Vec<Feature>,
 }
 

@@ -1,6 +1,7 @@
 //! The family of native functions: one line each.
 
 use millstream_element::ElementSpec;
+use serde_json::{Map, Value};
 
 use super::compute::Compute;
 use super::csv_line::DecodeCsv;
@@ -12,6 +13,7 @@ use super::select::Select;
 use super::split_ragged::SplitRagged;
 use super::tokenise::Tokenise;
 use crate::graph::error::{AnalysisError, GraphError};
+use crate::graph::named::named_params;
 
 macro_rules! family {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
@@ -45,6 +47,14 @@ macro_rules! family {
             ) -> Option<Result<Native, minicbor::decode::Error>> {
                 match op {
                     $($name => Some(minicbor::decode(params).map(Native::$variant)),)*
+                    _ => None,
+                }
+            }
+
+            /// Makes the function that is called `op` of its parameters by name; `None` for another operation.
+            pub(crate) fn named(op: &str, parameters: &Map<String, Value>) -> Option<Result<Native, String>> {
+                match op {
+                    $($name => Some(named_params::<$variant>(parameters.clone()).map(Native::$variant)),)*
                     _ => None,
                 }
             }

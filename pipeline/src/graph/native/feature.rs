@@ -2,6 +2,7 @@
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::check::check_name;
 use crate::graph::constant::{Constant, ConstantTensor};
@@ -9,8 +10,9 @@ use crate::graph::expr::{DtypeField, column_of};
 use crate::graph::params::SpecField;
 
 /// A feature that is wanted: its name in the examples, which is that of the component, and what it becomes.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Feature {
     /// The name.
     #[n(0)]
@@ -24,7 +26,8 @@ pub struct Feature {
 }
 
 /// Layout of the component that a feature's values become.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FeatureLayout {
     /// A tensor of these dimensions, as `tf.io.FixedLenFeature`; where it is missing a default, of so many
     /// values or one for all, else it is an error.

@@ -2,6 +2,7 @@
 
 use millstream_element::{Dtype, ElementSpec, MAX_RANK, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::feature::{rows_of, unpacked};
 use super::function::NativeFunction;
@@ -11,8 +12,9 @@ use crate::graph::expr::DtypeField;
 use crate::graph::params::SpecField;
 
 /// Parameters of `parse_json`: the component, one text, becomes its fields.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct ParseJson {
     /// The component that holds the text.
     #[n(0)]
@@ -23,14 +25,16 @@ pub struct ParseJson {
 }
 
 /// A field that is wanted.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct JsonField {
     /// Name of the component.
     #[n(0)]
     pub name: String,
     /// Path of the value: keys, and indices of arrays, joined by dots. The empty path is the whole text.
     #[n(1)]
+    #[serde(default)]
     pub path: String,
     /// Dtype of the items: integers, `f32`, `f64`, `bool`, `string`.
     #[n(2)]
@@ -38,6 +42,7 @@ pub struct JsonField {
     /// The lengths of the arrays in arrays that it is; absent = of any length, the same for all arrays of
     /// this depth.
     #[n(3)]
+    #[serde(default)]
     pub dims: Vec<Option<u64>>,
     /// Value that replaces an absent one or a null; without it, both are errors. All dimensions must be
     /// known.

@@ -2,13 +2,15 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::function::NativeFunction;
 use super::replaced::{is_string, replaced};
 
 /// Parameters of `parse_int`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct ParseInt {
     /// The component that holds the text.
     #[n(0)]

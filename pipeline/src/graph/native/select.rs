@@ -2,14 +2,16 @@
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::function::NativeFunction;
 use crate::graph::check::check_name;
 use crate::graph::expr::column_of;
 
 /// Parameters of `select`: the result is a dict of these components.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Select {
     /// The chosen components, in order.
     #[n(0)]
@@ -17,8 +19,9 @@ pub struct Select {
 }
 
 /// One component of a `select`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Selected {
     /// Name of the component in the input.
     #[n(0)]

@@ -2,14 +2,16 @@
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use super::feature::{rows_of, unpacked};
 use super::function::NativeFunction;
 use crate::graph::expr::{Split, column_of};
 
 /// Parameters of `split_ragged`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct SplitRagged {
     /// The component that holds the strings, and then their parts.
     #[n(0)]

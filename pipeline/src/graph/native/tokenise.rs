@@ -2,19 +2,22 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Deserializer};
 
 use super::feature::rows_of;
 use super::function::NativeFunction;
 use super::replaced::{is_string, replaced};
 use crate::graph::check::check_name;
 use crate::graph::expr::DtypeField;
+use crate::graph::named::yes;
 
 /// Bytes of a tokeniser's definition: the largest that are in use have a quarter of it.
 pub const TOKENISER_BYTES_MAX: u64 = 64 << 20;
 
 /// Parameters of `tokenise`: the component, one text, becomes a vector of ids.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct Tokenise {
     /// The component that holds the text: a string, or bytes that are UTF-8.
     #[n(0)]
@@ -24,10 +27,12 @@ pub struct Tokenise {
     pub tokeniser: Tokeniser,
     /// Dtype of the ids: `i32` or `i64`.
     #[n(2)]
+    #[serde(default = "ids_dtype")]
     pub dtype: DtypeField,
     /// Whether what the tokeniser's template puts around a text is put there, such as a token for its
     /// beginning.
     #[n(3)]
+    #[serde(default = "yes")]
     pub special_tokens: bool,
     /// Ids of a text at most; of a longer one the first are kept. Absent = as the tokeniser says.
     #[n(4)]
@@ -35,11 +40,16 @@ pub struct Tokenise {
 }
 
 /// A tokeniser as Hugging Face's `tokenizer.json` defines it.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Tokeniser {
     /// The bytes of that file, which travel with the dataset.
     #[n(0)]
-    Given(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>),
+    Given(
+        #[cbor(n(0), with = "minicbor::bytes")]
+        #[serde(deserialize_with = "text_bytes")]
+        Vec<u8>,
+    ),
     /// Path of the tokeniser's file. Each worker reads it when it opens the dataset.
     #[n(1)]
     File(#[n(0)] String),
@@ -56,6 +66,15 @@ impl Tokenise {
             ids_max: None,
         }
     }
+}
+
+fn ids_dtype() -> DtypeField {
+    DtypeField(Dtype::I64)
+}
+
+/// Reads a tokeniser of JSON text, which is how front ends hold one.
+fn text_bytes<'de, D: Deserializer<'de>>(text: D) -> Result<Vec<u8>, D::Error> {
+    String::deserialize(text).map(String::into_bytes)
 }
 
 impl NativeFunction for Tokenise {

@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
+use serde_json::{Map, Value};
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::added;
@@ -9,6 +10,7 @@ use crate::graph::codec::Encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::limits::NODES_MAX;
+use crate::graph::named::{NoParameters, named_params};
 use crate::graph::spec::alike;
 use crate::graph::tree::{Given, Op, Operation};
 use std::ops::RangeInclusive;
@@ -42,6 +44,14 @@ impl Operation for Concatenate {
 /// Reads the operation.
 pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Concatenate))
+}
+
+/// Adds the operation, which has no parameters, to its inputs.
+pub(crate) fn named(_: &str, parameters: Map<String, Value>, inputs: Vec<Dataset>) -> Result<Dataset, String> {
+    named_params::<NoParameters>(parameters)?;
+    let mut inputs = inputs.into_iter();
+    let first = inputs.next().ok_or("expected one input or more, found none")?;
+    Ok(inputs.fold(first, Dataset::concatenate))
 }
 
 impl Dataset {

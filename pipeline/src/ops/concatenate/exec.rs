@@ -13,7 +13,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 pub(crate) const ROOM: Room = Room {
     names: &[&["concatenate"]],
     decode: definition::decode,
-    named: None,
+    named: Some(definition::named),
     prepare,
 };
 

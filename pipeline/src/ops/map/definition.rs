@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
+use serde_json::{Map as Parameters, Value};
 
 use crate::graph::AUTO;
 use crate::graph::cardinality::Cardinality;
@@ -136,6 +137,21 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
         function,
         schedule: encoded.schedule(),
     }))
+}
+
+/// Adds the map of a native function.
+pub(crate) fn named(
+    name: &str,
+    parameters: Parameters<String, Value>,
+    inputs: Vec<Dataset>,
+) -> Result<Dataset, String> {
+    let image = || ImageFunction::named(name, &parameters).map(|made| made.map(Function::Image));
+    let native = Native::named(name, &parameters).map(|made| made.map(Function::Native));
+    let function = native
+        .or_else(image)
+        .ok_or("its function is registered in a program, and has no named parameters")??;
+    let schedule = Schedule::default();
+    Ok(Dataset::joined(Map { function, schedule }, inputs))
 }
 
 impl Dataset {

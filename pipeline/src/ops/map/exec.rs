@@ -31,7 +31,7 @@ use crate::graph::{Function, ImageFunction, Native, Schedule};
 pub(crate) const ROOM: Room = Room {
     names: &[&["map"], ImageFunction::NAMES, Native::NAMES],
     decode: definition::decode,
-    named: None,
+    named: Some(definition::named),
     prepare,
 };
 

@@ -1,7 +1,7 @@
 //! The execution of `options`: nothing at all.
 
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::graph::Options;
 use crate::graph::codec::decode_params;
 
@@ -9,7 +9,7 @@ use crate::graph::codec::decode_params;
 pub(crate) const ROOM: Room = Room {
     names: &[&["options"]],
     decode: decode_params::<Options>,
-    named: None,
+    named: Some(named::<Options>),
     prepare,
 };
 

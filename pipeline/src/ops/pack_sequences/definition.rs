@@ -3,6 +3,7 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
@@ -14,8 +15,9 @@ use crate::graph::expr::column_of;
 use crate::graph::tree::{Given, Operation};
 
 /// Parameters of `pack_sequences`.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields)]
 pub struct PackSequences {
     /// The component that holds the tokens: integers, a vector. Other components are left behind.
     #[n(0)]
@@ -28,18 +30,22 @@ pub struct PackSequences {
     pub separator: Option<i64>,
     /// The token that fills a row that is not full.
     #[n(3)]
+    #[serde(default)]
     pub padding: i64,
     /// When a sequence goes on in the next row.
     #[n(4)]
+    #[serde(default)]
     pub cut: Cut,
     /// Whether a last row that is not full is dropped.
     #[n(5)]
+    #[serde(default)]
     pub drop_remainder: bool,
 }
 
 /// When a sequence goes on in the next row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Cut {
     /// Wherever a row is full: rows have no padding but the last.
     #[default]

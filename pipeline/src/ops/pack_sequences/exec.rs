@@ -10,7 +10,7 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input, Iterate};
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::random::mix;
-use crate::exec::room::Room;
+use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token::{self, Marks};
 use crate::exec::value::{Tensor, Value};
@@ -21,7 +21,7 @@ use crate::graph::{self, Cut, column_of};
 pub(crate) const ROOM: Room = Room {
     names: &[&["pack_sequences"]],
     decode: decode_params::<definition::PackSequences>,
-    named: None,
+    named: Some(named::<definition::PackSequences>),
     prepare,
 };
 

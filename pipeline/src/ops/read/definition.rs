@@ -2,10 +2,12 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
+use serde_json::{Map, Value};
 
 use crate::graph::cardinality::Cardinality;
 use crate::graph::cardinality::thinned;
 use crate::graph::codec::Encoded;
+use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::format::Format;
 use crate::graph::params::SpecField;
@@ -60,4 +62,18 @@ impl Operation for Read {
 /// Reads the operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Format::decode(encoded).map(|format| Op::new(Read(format)))
+}
+
+/// Adds the reading of a format to the dataset of the paths. A folder of images names its files itself.
+pub(crate) fn named(
+    name: &str,
+    parameters: Map<String, Value>,
+    inputs: Vec<Dataset>,
+) -> Result<Dataset, String> {
+    let format = Format::named(name, parameters)?;
+    Ok(match (format, <[Dataset; 1]>::try_from(inputs)) {
+        (format, Ok([paths])) => paths.read(format),
+        (Format::ImageFolder(folder), Err(inputs)) if inputs.is_empty() => Dataset::image_folder(folder),
+        (format, Err(inputs)) => Dataset::joined(Read(format), inputs),
+    })
 }

@@ -10,7 +10,7 @@ use crate::graph::Format;
 pub(crate) const ROOM: Room = Room {
     names: &[Format::NAMES],
     decode: definition::decode,
-    named: None,
+    named: Some(definition::named),
     prepare,
 };
 

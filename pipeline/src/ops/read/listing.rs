@@ -25,6 +25,24 @@ impl Dataset {
         self
     }
 
+    /// Reads files of `format` whose paths this dataset yields.
+    ///
+    /// Columns that are not declared are looked up in the files that this dataset lists, unless the format
+    /// names others.
+    pub(crate) fn read(self, mut format: Format) -> Dataset {
+        let paths = if matches!(format, Format::Mds(_)) {
+            self.of_indexes()
+        } else {
+            self
+        };
+        if let Some(columns) = format.columns_mut()
+            && columns.example.is_none()
+        {
+            columns.example = paths.listed();
+        }
+        paths.then(Read(format))
+    }
+
     /// The pattern of the files whose paths this dataset yields, where it is the pattern of a `files` below.
     pub(crate) fn listed(&self) -> Option<String> {
         let files = self.nodes.get(self.listing()?)?.op.of::<Files>()?;

@@ -4,6 +4,8 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use crate::graph::cardinality::Cardinality;
@@ -13,6 +15,7 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::format::{Elements, Format};
 use crate::graph::function_spec::wants_number;
+use crate::graph::named::named_params;
 use crate::graph::params::SpecField;
 use crate::graph::spec::node_specs;
 use crate::graph::tree::Graph;
@@ -54,8 +57,9 @@ struct SnapshotRecord {
 }
 
 /// The packing of elements in files, some of them together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Packing {
     /// They are not.
     #[default]
@@ -205,6 +209,24 @@ fn escaped(path: &str) -> String {
         }
     }
     escaped
+}
+
+/// Adds the operation, without functions for its shards.
+pub(crate) fn named(_: &str, parameters: Map<String, Value>, inputs: Vec<Dataset>) -> Result<Dataset, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Parameters {
+        path: String,
+        packing: Packing,
+    }
+    let Parameters { path, packing } = named_params(parameters)?;
+    let snapshot = Snapshot {
+        path,
+        packing,
+        shard: None,
+        reader: None,
+    };
+    Ok(Dataset::joined(snapshot, inputs))
 }
 
 impl Dataset {

@@ -14,7 +14,7 @@ use crate::exec::room::Room;
 pub(crate) const ROOM: Room = Room {
     names: &[&["snapshot"]],
     decode: definition::decode,
-    named: None,
+    named: Some(definition::named),
     prepare,
 };
 
