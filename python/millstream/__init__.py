@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-from . import errors, ops, service
+from . import errors, image, io, ops, service
 from ._code import Limits
 from ._composites import Ragged, Sparse
 from ._dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
@@ -127,10 +127,12 @@ __all__ = [
     "float64",
     "from_device_mesh",
     "from_python",
+    "image",
     "int8",
     "int16",
     "int32",
     "int64",
+    "io",
     "key_path",
     "local",
     "local_results",

@@ -52,6 +52,14 @@ def _tuned(value: int | None) -> int:
     return 0 if value is None or value == AUTOTUNE else value
 
 
+def _scheduled(graph: Graph, threads: int | None, deterministic: bool | None) -> Graph:
+    """Returns a dataset whose last operation runs in threads, and keeps the order or does not."""
+    if threads is None:
+        return graph
+    graph = graph.parallel(_tuned(threads))
+    return graph if deterministic is None else graph.in_order(deterministic)
+
+
 class Dataset(GroupMethods, ImageMethods, ParsingMethods):
     """A pipeline: a source of elements and operations on them. Immutable: every method returns a new dataset.
 
@@ -165,7 +173,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         """
         scope = scope_of(tensors)
         if scope is not None:
-            return Dataset(applied(scope, _tensor.stacked(tensors)))
+            return Dataset(applied(scope.graph, _tensor.stacked(tensors)))
         described, data = constants(tensors)
         return Dataset(Graph.tensors(described, data))
 
@@ -189,7 +197,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         """
         scope = scope_of(tensors)
         if scope is not None:
-            return Dataset(applied(scope, _tensor.stacked(tensors)).then("unbatch"))
+            return Dataset(applied(scope.graph, _tensor.stacked(tensors)).then("unbatch"))
         if isinstance(tensors, Ragged | Sparse):
             raise TypeError("ragged and sparse tensors have no slices here: use from_tensors, or a list of rows")
         described, data = constants(tensors)
@@ -573,8 +581,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
             >>> [int(x) for x in ms.Dataset.range(4).map(lambda x: x * x)]
             [0, 1, 4, 9]
         """
-        graph = applied(self._graph, called(map_func, self._graph))
-        return self._scheduled(graph, num_parallel_calls, deterministic)
+        made = called(map_func, self._graph)
+        return self._then(applied(self._graph, made, lambda graph: _scheduled(graph, num_parallel_calls, deterministic)))
 
     def map_python(
         self,
@@ -608,7 +616,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
 
         code = packed(map_func, limits=limits)
         spec = described(self._first(unpacked(code))) if element_spec is None else plain(element_spec)
-        return self._scheduled(self._graph.map_python(spec, code), num_parallel_calls, deterministic)
+        return self._then(_scheduled(self._graph.map_python(spec, code), num_parallel_calls, deterministic))
 
     def flat_map_python(
         self,
@@ -646,13 +654,6 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         first = self.take(1).get_single_element()
         return function(*first) if isinstance(first, tuple) else function(first)
 
-    def _scheduled(self, graph: Graph, threads: int | None, deterministic: bool | None) -> Dataset:
-        if threads is not None and graph is not self._graph:
-            graph = graph.parallel(_tuned(threads))
-            if deterministic is not None:
-                graph = graph.in_order(deterministic)
-        return self._then(graph)
-
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keeps the elements for which a predicate is true.
 
@@ -667,7 +668,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
             >>> [int(x) for x in ms.Dataset.range(6).filter(lambda x: x % 2 == 0)]
             [0, 2, 4]
         """
-        return self._then(self._graph.filter_expr(self._expression(predicate)))
+        return self._then(_tensor.filtered(self._graph, called(predicate, self._graph), "filter_expr"))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Yields elements up to the first for which a predicate is false.
@@ -683,10 +684,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
             >>> [int(x) for x in ms.Dataset.range(6).take_while(lambda x: x < 3)]
             [0, 1, 2]
         """
-        return self._then(self._graph.take_while_expr(self._expression(predicate)))
-
-    def _expression(self, function: Callable[..., Any]) -> Any:
-        return _tensor.convert_to_tensor(called(function, self._graph))._expr
+        return self._then(_tensor.filtered(self._graph, called(predicate, self._graph), "take_while_expr"))
 
     def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
         """Yields the elements of one dataset for each element, one dataset after the other.
@@ -736,7 +734,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         if not block:
             raise InvalidArgumentError("block_length=0: a turn has at least one element")
         graph = self._graph.interleave(length, block, _body(map_func))
-        return self._scheduled(graph, num_parallel_calls, deterministic)
+        return self._then(_scheduled(graph, num_parallel_calls, deterministic))
 
     def batch(
         self,

@@ -296,6 +296,6 @@ def _number(function: Callable[..., Any]) -> Callable[[Graph], Graph]:
         result = function(*arguments(graph))
         if not isinstance(result, Tensor | int):
             raise TypeError(f"the function made {result!r} of an element and not a number")
-        return graph.map_expr(_tensor.convert_to_tensor(result).cast("int64")._expr)
+        return applied(graph, _tensor.convert_to_tensor(result).cast("int64"))
 
     return body

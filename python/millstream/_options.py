@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def optioned(graph: Graph, options: Options) -> Graph:
     )
 
 
-def _stated(settings: dict[str, object]) -> dict[str, object] | None:
+def _stated(settings: Mapping[str, object]) -> Mapping[str, object] | None:
     """Returns settings of which at least one is stated, else ``None``."""
     return settings if any(value is not None for value in settings.values()) else None
 

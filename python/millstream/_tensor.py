@@ -9,6 +9,7 @@ import numpy as np
 
 from ._dtypes import DType, as_dtype
 from ._millstream import Expr, Graph
+from ._scope import Schedule, Scope
 from ._spec import TensorShape
 from ._structure import leaf
 from .errors import InvalidArgumentError, UnimplementedError
@@ -90,7 +91,7 @@ class Tensor:
     __slots__ = ("_expr", "_path", "_scope")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, expr: Expr, scope: Graph | None = None, path: str | None = None) -> None:
+    def __init__(self, expr: Expr, scope: Scope | None = None, path: str | None = None) -> None:
         self._expr = expr
         self._scope = scope
         self._path = path
@@ -157,7 +158,8 @@ class Tensor:
 
     def _described(self) -> tuple[str, tuple[int | None, ...] | None]:
         # What has no argument is the same for any element.
-        _, code, dims = (self._scope or Graph.source("range", start=0, stop=1, step=1)).map_expr(self._expr).spec
+        scope = self._scope or Scope(Graph.source("range", start=0, stop=1, step=1))
+        _, code, dims = scope.described(self._expr)
         return code, dims
 
     @property
@@ -403,7 +405,7 @@ class _Untraceable:
 
 def argument(graph: Graph) -> Any:
     """An element of the dataset as tensors that have no value yet, nested as elements are."""
-    return _argument(graph.spec, "", graph)
+    return symbolic(graph.spec, "", Scope(graph))
 
 
 def arguments(graph: Graph) -> list[Any]:
@@ -412,15 +414,16 @@ def arguments(graph: Graph) -> list[Any]:
     return list(made) if isinstance(made, tuple) else [made]
 
 
-def _argument(described: tuple[Any, ...], path: str, scope: Graph) -> Any:
+def symbolic(described: tuple[Any, ...], path: str, scope: Scope) -> Any:
+    """Returns tensors without values for a spec: those of the component at a path of the element."""
     kind = described[0]
     below = f"{path}." if path else ""
     if kind == "tensor":
         return Tensor(Expr.column(path), scope, path)
     if kind == "dict":
-        return {name: _argument(item, f"{below}{name}", scope) for name, item in described[1]}
+        return {name: symbolic(item, f"{below}{name}", scope) for name, item in described[1]}
     if kind in ("tuple", "list"):
-        items = [_argument(item, f"{below}{index}", scope) for index, item in enumerate(described[1])]
+        items = [symbolic(item, f"{below}{index}", scope) for index, item in enumerate(described[1])]
         return tuple(items) if kind == "tuple" else items
     return None if kind == "none" else _Untraceable(f"a {kind} tensor")
 
@@ -430,21 +433,47 @@ def called(function: Callable[..., Any], graph: Graph) -> Any:
     return function(*arguments(graph))
 
 
-def applied(graph: Graph, result: Any) -> Graph:
-    """The dataset of what a function made of its elements: a list is a tuple, as in TensorFlow; one within is a tensor."""
+def applied(graph: Graph, result: Any, schedule: Schedule = lambda graph: graph) -> Graph:
+    """The dataset of what a function made of its elements: a list is a tuple, as in TensorFlow; one within is a tensor.
+
+    Args:
+        graph: The dataset.
+        result: Tensors and constants, nested in tuples and dicts.
+        schedule: Changes each operation after it is added.
+    """
     if isinstance(result, list):
         result = tuple(result)
+    scope = scope_of(result) or Scope(graph)
+    graph = scope.replayed(graph, schedule)
+
+    def of(value: Any) -> Expr:
+        return scope.expr(_made(value)._expr)
+
     if isinstance(result, dict) and not any(map(_nests, result.values())):
-        return graph.map_exprs([(str(name), _made(item)._expr) for name, item in result.items()])
+        return schedule(graph.map_exprs([(str(name), of(item)) for name, item in result.items()]))
     if isinstance(result, tuple) and not any(map(_nests, result)):
-        return graph.map_tuple([_made(item)._expr for item in result])
+        return schedule(graph.map_tuple([of(item) for item in result]))
     if not isinstance(result, dict | tuple):
-        return graph.map_expr(_made(result)._expr)
+        return schedule(graph.map_expr(of(result)))
     leaves = list(_leaves(result, ""))
-    if [path for path, _ in leaves] == [path for path, _ in _paths(graph.spec, "")]:
+    if not scope.is_extended and [path for path, _ in leaves] == [path for path, _ in _paths(graph.spec, "")]:
         changed = [(path, tensor._expr) for path, tensor in leaves if tensor._path != path]
-        return graph.with_components(changed) if changed else graph
-    return graph.map_nested(_nesting(result), [tensor._expr for _, tensor in leaves])
+        return schedule(graph.with_components(changed)) if changed else graph
+    return schedule(graph.map_nested(_nesting(result), [of(tensor) for _, tensor in leaves]))
+
+
+def filtered(graph: Graph, condition: Any, operation: str) -> Graph:
+    """The dataset of the elements for which a condition holds.
+
+    Args:
+        graph: The dataset.
+        condition: A tensor of a function of its elements.
+        operation: The method of the graph: ``filter_expr`` or ``take_while_expr``.
+    """
+    tensor = convert_to_tensor(condition)
+    scope = tensor._scope or Scope(graph)
+    kept: Graph = getattr(scope.replayed(graph, lambda made: made), operation)(scope.expr(tensor._expr))
+    return scope.restored(kept) if scope.is_extended else kept
 
 
 def _nests(value: Any) -> bool:
@@ -493,8 +522,8 @@ def _paths(described: tuple[Any, ...], path: str) -> Any:
         yield path, described[0]
 
 
-def scope_of(value: Any) -> Graph | None:
-    """The dataset of the function's argument that tensors in a structure belong to, if there are any."""
+def scope_of(value: Any) -> Scope | None:
+    """The element of the function that tensors in a structure belong to, if there are any."""
     if isinstance(value, Tensor):
         return value._scope
     parts: Sequence[Any] = list(value.values()) if isinstance(value, dict) else value

@@ -17,7 +17,7 @@ from ._dtypes import as_dtype
 from ._millstream import Graph
 from ._options import error_policy
 from ._spec import plain
-from ._tensor import Tensor, convert_to_tensor
+from ._tensor import Tensor, applied
 from .errors import InvalidArgumentError
 
 __all__ = [
@@ -43,7 +43,7 @@ def _paths(filenames: Any) -> Graph:
     if isinstance(filenames, Tensor):
         if filenames._scope is None:
             raise TypeError("a path that is a tensor must be one of a function of a dataset")
-        return filenames._scope.map_expr(convert_to_tensor(filenames)._expr)
+        return applied(filenames._scope.graph, filenames)
     names = _names(filenames)
     # An empty list has no type of its own.
     paths = Dataset.from_tensor_slices(names or [""])

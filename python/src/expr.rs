@@ -55,6 +55,16 @@ impl Expr {
         Expr(stack(exprs.into_iter().map(|expr| expr.0), axis))
     }
 
+    /// Returns this expression over an element that holds the present element as its component `name`. Names
+    /// of components that begin with `mark` lose the mark instead, and mean components beside it.
+    fn below(&self, name: &str, mark: &str) -> Expr {
+        Expr(self.0.renamed(|component| match component.strip_prefix(mark) {
+            Some(beside) => beside.to_owned(),
+            None if component.is_empty() => name.to_owned(),
+            None => format!("{name}.{component}"),
+        }))
+    }
+
     fn unary(&self, name: &str) -> PyResult<Expr> {
         let of = self.0.clone();
         Ok(Expr(match name {

@@ -66,6 +66,18 @@ impl Expr {
         Expr { nodes }
     }
 
+    /// Returns this expression with other names of components: `rename` maps each name.
+    #[must_use]
+    pub fn renamed(&self, rename: impl Fn(&str) -> String) -> Expr {
+        let mut renamed = self.clone();
+        for node in &mut renamed.nodes {
+            if let ExprOp::Column(name) = &mut node.op {
+                *name = rename(name);
+            }
+        }
+        renamed
+    }
+
     /// The number it is, when it is nothing but one.
     pub(crate) fn literal_mut(&mut self) -> Option<&mut super::literal::Literal> {
         match self.nodes.as_mut_slice() {
