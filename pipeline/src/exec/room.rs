@@ -1,7 +1,7 @@
 //! One kind of operation, as the table of operations lists it.
 //!
-//! Owns the link from a name on the wire to what reads and prepares the operation. Refuses to know which
-//! kinds there are.
+//! Owns the link from a name on the wire to the functions that decode and prepare the operation. Refuses to
+//! know which kinds of operations exist.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -10,23 +10,25 @@ use super::program::Prepare;
 use crate::graph::codec::Decode;
 use crate::graph::tree::{Op, Operation};
 
-/// Makes an operation of parameters by name, or says which one is missing, unknown or of a wrong type.
+/// A function that makes an operation from named parameters, or states which parameter is missing, unknown or
+/// of a wrong type.
 pub(crate) type Named = fn(Map<String, Value>) -> Result<Op, String>;
 
 /// One kind of operation.
 pub(crate) struct Room {
-    /// The names on the wire: one, or one for each function of a family.
+    /// The names on the wire. A family of functions has one name for each function; any other operation has
+    /// one name.
     pub(crate) names: &'static [&'static [&'static str]],
-    /// Reads the operation from its parameters.
+    /// The function that decodes the operation from its parameters.
     pub(crate) decode: Decode,
-    /// Makes the operation of named parameters; `None` where a parameter is more than a number, a text or a
-    /// list.
+    /// The function that makes the operation from named parameters. `None` if a parameter is not a number, a
+    /// text or a list.
     pub(crate) named: Option<Named>,
-    /// Prepares the operation to be executed.
+    /// The function that prepares the operation for execution.
     pub(crate) prepare: Prepare,
 }
 
-/// Makes an operation of type `T` of its parameters by name.
+/// Makes an operation of type `T` from its named parameters.
 pub(crate) fn named<T: Operation + DeserializeOwned>(parameters: Map<String, Value>) -> Result<Op, String> {
     serde_json::from_value::<T>(Value::Object(parameters))
         .map(Op::new)

@@ -1,4 +1,4 @@
-//! Files of elements, as `save`, `cache` and `snapshot` write them: what they hold.
+//! Files of elements that `save`, `cache` and `snapshot` write.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -9,7 +9,7 @@ use crate::graph::params::SpecField;
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Elements {
-    /// The spec of the written elements; a file of other elements is an error.
+    /// The spec of the elements in the files. A file with elements of another spec is an error.
     #[n(0)]
     pub spec: SpecField,
 }

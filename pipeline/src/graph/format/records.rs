@@ -3,7 +3,8 @@
 
 use minicbor::{Decode, Encode};
 
-/// Bytes of one record, which is held in memory as a whole: what a tar shard's file may have.
+/// The maximum number of bytes of one record, which is held in memory as a whole. A file in a tar shard has
+/// the same limit.
 pub const RECORD_BYTES_MAX: u64 = 1 << 30;
 
 /// The compression of a whole file.
@@ -14,10 +15,10 @@ pub enum Compression {
     #[default]
     #[n(0)]
     None,
-    /// gzip, of one member or several.
+    /// The file is compressed with gzip, and has one member or several.
     #[n(1)]
     Gzip,
-    /// zlib.
+    /// The file is compressed with zlib.
     #[n(2)]
     Zlib,
 }
@@ -35,13 +36,13 @@ pub struct TfRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct FixedLength {
-    /// The bytes of every record, at least 1.
+    /// The length of every record, in bytes; at least 1.
     #[n(0)]
     pub record_bytes: u64,
-    /// In front of the first record.
+    /// The number of bytes in front of the first record.
     #[n(1)]
     pub header_bytes: u64,
-    /// Behind the last record.
+    /// The number of bytes behind the last record.
     #[n(2)]
     pub footer_bytes: u64,
     /// The compression of the files.
@@ -50,10 +51,10 @@ pub struct FixedLength {
 }
 
 impl FixedLength {
-    /// Checks the layout.
+    /// Checks that the lengths are within their limits, and that a record has at least one byte.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.record_bytes == 0 {
-            return Err("reads records of no bytes".to_owned());
+            return Err("has records of 0 bytes, the least is 1".to_owned());
         }
         let most = self.record_bytes.max(self.header_bytes).max(self.footer_bytes);
         if most > RECORD_BYTES_MAX {
