@@ -1,11 +1,11 @@
-//! The memory of received elements: the pool, or the heap when the consumer keeps so many that the pool runs
-//! dry.
+//! Memory for received elements: a pool, or the heap once the consumer keeps enough elements to exhaust the
+//! pool.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_element::{AllocError, HeapAlloc, Pool, SlotAlloc, SlotMut};
 
-/// A pool that spills to the heap, and says so once.
+/// A pool that falls back to the heap, and logs one warning when it first does.
 #[derive(Debug)]
 pub(crate) struct Spill {
     pool: Pool,
@@ -27,8 +27,8 @@ impl SlotAlloc for Spill {
             Err(AllocError::Exhausted { .. } | AllocError::TooLarge { .. }) => {
                 if !self.has_said.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
-                        "the reader's pool is used up: elements are kept long after they were read. New ones go to the heap, \
-                         which is slower; copy out what must live long, or raise max_outstanding_bytes"
+                        "the reader's memory pool is exhausted: the program keeps elements long after it read them. New elements are allocated on the heap, \
+                         which is slower; copy data that must live long, or raise max_outstanding_bytes"
                     );
                 }
                 HeapAlloc.alloc(size_bytes)

@@ -1,8 +1,9 @@
-//! A link that stands, and who carries frames over it: the lane, or the consumer's thread.
+//! An established link to a worker. Either the lane thread or the consumer's thread moves frames over the
+//! link.
 //!
-//! A link within a host is carried by the consumer while it asks for elements, so that none of them wakes the
-//! lane first; the lane takes over when the consumer stays away. Owns that choice. Refuses to know what
-//! frames mean.
+//! While the consumer asks for elements, its own thread carries the links within the host. So no element has
+//! to wake the lane thread first. The lane thread takes over when the consumer stays away. This file owns
+//! that choice, and does not know the meaning of frames.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,39 +20,39 @@ use crate::copies::LinkCopies;
 use crate::intake::Intake;
 use crate::reader_core::Outgoing;
 
-/// Steps of a link between two reports on it.
+/// Number of steps of a link between two reports about the link.
 const STEPS_PER_REPORT: u64 = 64;
 
-/// The time for which a consumer may stay away before the lane carries again. Elements that come meanwhile
-/// lie in shared memory either way; only messages wait.
+/// The time for which a consumer may stay away before the lane thread carries frames again. Elements that
+/// arrive during this time are already in shared memory; only messages wait.
 const TAKE_OVER_AFTER: Duration = Duration::from_millis(10);
 
-/// A link.
+/// A link to one worker, shared by the lane thread and the consumer's thread.
 pub(crate) struct Carrier {
     worker: Arc<str>,
     is_local: bool,
-    /// None once the link has ended.
+    /// `None` after the link has ended.
     load: Mutex<Option<Load>>,
-    /// The lane.
+    /// Waker of the lane thread's task.
     lane: AtomicWaker,
-    /// The consumer carries: it did since the lane looked last.
+    /// True if the consumer has carried frames since the lane thread last checked.
     is_carried: AtomicBool,
 }
 
 struct Load {
     link: Box<ClientLink>,
-    /// Why it is not a better one.
+    /// The reason why the link does not use a better transport.
     not_better: Option<Arc<str>>,
     copies: LinkCopies,
     steps: u64,
     is_greeted: bool,
-    /// The lane's.
+    /// Waker of the lane thread's task.
     waker: Option<Waker>,
-    /// The consumer sleeps until something comes over the link.
+    /// True if the consumer sleeps until a frame arrives over the link.
     is_slept_at: bool,
-    /// Until when the consumer is left to carry.
+    /// The time until which the lane thread leaves the link to the consumer.
     until: Option<std::pin::Pin<Box<Sleep>>>,
-    /// Why the link is no more, which the consumer found.
+    /// The error that ended the link, if the consumer's thread found it.
     lost: Option<LinkLost>,
 }
 
@@ -81,15 +82,15 @@ impl Carrier {
         }
     }
 
-    /// Returns whether it connects to a worker of this host.
+    /// Returns whether the link connects to a worker on this host.
     pub(crate) fn is_local(&self) -> bool {
         self.is_local
     }
 
-    // What the lane does.
+    // Calls of the lane thread.
 
-    /// Carries frames both ways, or as long as the consumer does only what it does not: ready when the link
-    /// is lost.
+    /// Carries frames in both directions. While the consumer's thread receives the frames, this function only
+    /// sends waiting messages. Returns `Ready` when the link is lost.
     pub(crate) fn poll(&self, intake: &Intake, cx: &mut Context<'_>) -> Poll<LinkLost> {
         self.lane.register(cx.waker());
         let mut load = self.load.lock();
@@ -114,8 +115,8 @@ impl Carrier {
         }
     }
 
-    /// Returns whether the consumer carries what comes; sets the time at which to ask again, unless it sleeps
-    /// at the link.
+    /// Returns whether the consumer receives the frames of this link. Unless the consumer sleeps on the link,
+    /// sets a timer after which the lane thread checks again.
     fn is_carried_on(&self, load: &mut Load, cx: &mut Context<'_>) -> bool {
         loop {
             if let Some(until) = load.until.as_mut() {
@@ -125,7 +126,8 @@ impl Carrier {
                 load.until = None;
             }
             if !self.is_carried.swap(false, Ordering::Relaxed) {
-                // Where it sleeps at the link, its next step wakes the lane, which then looks after it again.
+                // If the consumer sleeps on the link, its next step wakes the lane thread, which then checks
+                // again.
                 return load.is_slept_at;
             }
             let until = Instant::now() + TAKE_OVER_AFTER;
@@ -133,15 +135,15 @@ impl Carrier {
         }
     }
 
-    /// Ends the link, in the lane's thread, and hands it back.
+    /// Ends the link on the lane thread, and returns it.
     pub(crate) fn end(&self) -> Option<Box<ClientLink>> {
         self.load.lock().take().map(|load| load.link)
     }
 
-    // What the consumer does.
+    // Calls of the consumer's thread.
 
-    /// Carries frames both ways, as far as that does not need the lane. The lane is at it only for moments,
-    /// which are waited for: it leaves the link to the thread that slept there last.
+    /// Carries frames in both directions, as far as possible without the lane thread. Waits for the lane
+    /// thread's lock on the link, which is held only briefly.
     pub(crate) fn step(&self, intake: &Intake) {
         let mut load = self.load.lock();
         let Some((load, waker)) = load.as_mut().and_then(|load| {
@@ -152,7 +154,7 @@ impl Carrier {
         };
         load.is_slept_at = false;
         if !self.is_carried.swap(true, Ordering::Relaxed) && load.until.is_none() {
-            // It looks from now on whether this thread still carries.
+            // From now on the lane thread checks whether this thread still carries frames.
             waker.wake_by_ref();
         }
         let mut cx = Context::from_waker(&waker);
@@ -165,13 +167,13 @@ impl Carrier {
         }
     }
 
-    /// Has the lane look what there is to carry.
+    /// Wakes the lane thread to carry frames.
     pub(crate) fn wake_lane(&self) {
         self.lane.wake();
     }
 
-    /// Returns the place to sleep at until the worker has sent something. There is none where the lane hears
-    /// of that, which is then awake to it.
+    /// Returns the place where the consumer's thread can sleep until the worker has sent something. Returns
+    /// `Doze::Nowhere` if only the lane thread is notified of arrivals; then wakes the lane thread.
     pub(crate) fn doze(&self) -> Doze {
         let mut load = self.load.lock();
         let Some(load) = load.as_mut().filter(|load| load.lost.is_none()) else {
@@ -215,7 +217,7 @@ impl Load {
         self.copies.note(self.link.bytes_copied());
     }
 
-    /// Carries frames both ways until neither goes further.
+    /// Carries frames in both directions until no frame can be received and no message can be sent.
     fn carry(&mut self, intake: &Intake, worker: &str, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         while let Poll::Ready(frame) = self.link.poll_recv(cx) {
             self.handle(intake, worker, frame?, false)?;
@@ -223,7 +225,7 @@ impl Load {
         self.send(intake, worker, cx)
     }
 
-    /// Takes what has come, and asks nobody to be woken for more.
+    /// Receives the frames that have arrived. Does not arrange a wake-up for later frames.
     fn receive(&mut self, intake: &Intake, worker: &str) -> Result<(), LinkLost> {
         while let Some(frame) = self.link.try_recv()? {
             self.handle(intake, worker, frame, true)?;
@@ -248,7 +250,7 @@ impl Load {
             match intake.poll_outbox(worker, cx) {
                 Poll::Ready(Outgoing::Message(message)) => self.link.try_send(message)?,
                 Poll::Ready(Outgoing::Moved) => {
-                    let reason = "its worker was started again, and is reached another way".to_owned();
+                    let reason = "the worker was restarted and has a new local socket".to_owned();
                     return Err(LinkLost::Closed(reason));
                 }
                 Poll::Pending => break,
@@ -266,8 +268,8 @@ impl std::fmt::Debug for Carrier {
     }
 }
 
-/// Checks that a worker's first message greets in this version (D1.1). Packs travel apart and may overtake
-/// it.
+/// Checks that the worker's first message is a `Hello` of this protocol version (D1.1). Packs travel on
+/// streams of their own and may overtake the `Hello`.
 fn check_greeting(frame: &Downstream<InPack>, is_greeted: &mut bool) -> Result<(), LinkLost> {
     match frame {
         Downstream::Message(ToClient::Hello(hello)) => {
@@ -275,7 +277,9 @@ fn check_greeting(frame: &Downstream<InPack>, is_greeted: &mut bool) -> Result<(
             *is_greeted = true;
         }
         Downstream::Message(_) if !*is_greeted => {
-            return Err(LinkLost::Misbehaved("it spoke before it said hello".into()));
+            return Err(LinkLost::Misbehaved(
+                "it sent another message before its hello".into(),
+            ));
         }
         Downstream::Message(_) | Downstream::Pack(_) => {}
     }
@@ -295,7 +299,8 @@ mod tests {
     use crate::reader_core::credit::{Bounds, MaxOutstanding};
     use crate::reader_core::{AUTO_BYTES_MIN, Reading};
 
-    /// A link over which something has always come, and which keeps its lane at it until it is let go.
+    /// A link that always has frames to receive. The link occupies its lane thread until the test releases
+    /// it.
     #[derive(Debug)]
     struct Slow {
         at_it: Arc<Barrier>,
@@ -335,7 +340,8 @@ mod tests {
         }
     }
 
-    /// A consumer that turned away from a link because its lane was at it would sleep while elements came.
+    /// Regression test: a consumer that skipped a link because its lane thread was busy would sleep while
+    /// elements arrived.
     #[test]
     fn a_consumer_sleeps_at_its_own_links() {
         let bounds = Bounds {
@@ -365,7 +371,8 @@ mod tests {
             });
             at_it.wait();
             let dozing = scope.spawn(|| carrier.doze());
-            // So that it most likely comes while the lane is at it; whether it does is not what is checked.
+            // Gives the other thread time to call `doze` while the lane thread is busy. The assertion holds
+            // in either case.
             for _ in 0..1000 {
                 std::thread::yield_now();
             }

@@ -1,7 +1,8 @@
-//! Payload bytes that a reader copied, by worker: its links count what they copy, its consumer what it
-//! decompresses.
+//! Counts of the payload bytes that a reader copied, by worker. Links count the bytes that they copy; the
+//! consumer counts the bytes that it decompresses.
 //!
-//! Outlives links, so that one that broke counts too. Refuses to know why something was copied.
+//! The counts outlive the links, so that a broken link's copies still count. This file does not know why
+//! bytes were copied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,22 +10,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// The counts.
+/// The number of copied bytes for each worker.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     by_worker: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
 }
 
-/// A link's part of its worker's count.
+/// The part of one link in the count of its worker.
 #[derive(Debug)]
 pub(crate) struct LinkCopies {
     count: Arc<AtomicU64>,
-    /// The bytes that the link had copied when it was last asked.
+    /// The number of bytes that the link had copied at the last call of [`LinkCopies::note`].
     noted: u64,
 }
 
 impl Copies {
-    /// For a new link to a worker, which has copied nothing yet.
+    /// Returns the counter for a new link to a worker, which has not copied anything yet.
     pub(crate) fn of_link(&self, worker: &str) -> LinkCopies {
         LinkCopies {
             count: self.count(worker),
@@ -32,12 +33,12 @@ impl Copies {
         }
     }
 
-    /// Adds what was copied behind the links.
+    /// Adds bytes that the consumer copied after they left the link.
     pub(crate) fn add(&self, worker: &str, bytes: u64) {
         self.count(worker).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the bytes of a worker's elements that were copied so far.
+    /// Returns the number of bytes of a worker's elements that were copied so far.
     pub(crate) fn bytes(&self, worker: &str) -> u64 {
         let by_worker = self.by_worker.lock();
         by_worker
@@ -52,7 +53,8 @@ impl Copies {
 }
 
 impl LinkCopies {
-    /// The link has copied so much by now. Relaxed: the count describes, and nothing is handed over by it.
+    /// Notes the number of bytes that the link has copied in all. The ordering is relaxed, because the count
+    /// is only a statistic and synchronizes no other data.
     pub(crate) fn note(&mut self, bytes: u64) {
         let fresh = bytes.saturating_sub(std::mem::replace(&mut self.noted, bytes));
         if fresh > 0 {

@@ -1,7 +1,7 @@
-//! The consumer's place in what arrived: takes a delivery from the intake, hands over its elements one by
-//! one.
+//! The consumer's position in the received packs: takes a delivery from the intake, and hands over its
+//! elements one at a time.
 //!
-//! The lock of the intake is taken once a pack and once every few elements, never for each.
+//! The cursor takes the intake's lock once for each pack and once every few elements, never for each element.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,19 +15,20 @@ use crate::error::ReadError;
 use crate::reader_core::{Delivery, Handing};
 use crate::waiter::Waiter;
 
-/// The result for the consumer: an element, the end, or the reason why there are no more.
+/// The result for the consumer: an element, the end of the iteration, or the error that ended reading.
 pub(crate) type Handover = Result<Option<Element>, ReadError>;
 
-/// Is called for each element that is handed over, before its credit is free; for gauges.
+/// A callback for gauges. The reader calls it for each element that it hands over, before the element's
+/// credit is free.
 pub type OnHanded = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Cursor {
     waiter: Arc<Waiter>,
     pack: Option<AtHand>,
-    /// The error of an unreadable element. Elements after it are not handed over.
+    /// The error of an unreadable element. Elements after the unreadable one are not handed over.
     failed: Option<ReadError>,
     settle_every: u64,
-    /// Leases met since the intake was told.
+    /// Leases of the elements handed over since the intake was last informed.
     leases: Vec<(TaskId, u64)>,
     on_handed: Option<OnHanded>,
     linger: Linger,
@@ -48,7 +49,7 @@ struct AtHand {
     layout: Arc<Layout>,
     worker: Arc<str>,
     next: usize,
-    /// One behind the last element that may be handed over.
+    /// The index after the last element that may be handed over.
     until: usize,
     handed: u64,
     unsettled: u64,
@@ -68,7 +69,8 @@ impl Cursor {
         }
     }
 
-    /// The next element of the pack at hand.
+    /// Returns the next element of the opened pack; `None` if no pack is open or the open pack has no further
+    /// element.
     pub(crate) fn next_at_hand(&mut self) -> Option<Handover> {
         let at_hand = self.pack.as_mut()?;
         let is_due = at_hand.next < at_hand.until;
@@ -83,7 +85,7 @@ impl Cursor {
             on_handed();
         }
         self.waiter.intake().count_handed(at_hand.handed);
-        // The last element of a pack is settled when the next pack is asked for, or by the reader's timer.
+        // The last element of a pack is settled by the request for the next pack, or by the reader's timer.
         if at_hand.unsettled >= self.settle_every {
             at_hand.unsettled = 0;
             self.waiter.settle();
@@ -105,12 +107,13 @@ impl Cursor {
         Some(Ok(Some(element)))
     }
 
-    /// The task of the element that was handed over last, if none was asked for since in vain.
+    /// Returns the task of the opened pack, which contains the last element handed over. Returns `None` if no
+    /// pack is open.
     pub(crate) fn task_at_hand(&self) -> Option<TaskId> {
         self.pack.as_ref().map(|at_hand| at_hand.task)
     }
 
-    /// The next element, or registers the waker.
+    /// Returns the next element, or registers the waker and returns `Pending`.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Handover> {
         loop {
             if let Some(handover) = self.next_at_hand() {
@@ -127,7 +130,7 @@ impl Cursor {
         }
     }
 
-    /// The next element; blocks the thread for `timeout` at most.
+    /// Returns the next element. Blocks the thread for at most `timeout`.
     pub(crate) fn wait_next(&mut self, timeout: Duration) -> Poll<Handover> {
         loop {
             if let Some(handover) = self.next_at_hand() {
@@ -144,7 +147,8 @@ impl Cursor {
         }
     }
 
-    /// Ends reading here: what waits behind would be handed over as if nothing were missing.
+    /// Ends reading with an error. Elements after the unreadable one are not handed over, because the gap
+    /// would go unnoticed.
     fn fail(&mut self, error: ReadError) -> ReadError {
         self.pack = None;
         self.waiter.intake().fail(error.clone());
@@ -178,7 +182,7 @@ impl Cursor {
         }
     }
 
-    /// Takes a pack in hand; each element is checked when it is handed over (D2.5).
+    /// Opens the pack of a delivery. Each element is validated only when it is handed over (D2.5).
     fn open(&mut self, delivery: Delivery, until: usize) -> Result<(), ReadError> {
         let Delivery {
             task,

@@ -1,6 +1,7 @@
-//! Connects a reader's feed to the dispatcher: pushes become events, reports become requests.
+//! Connects a reader to the dispatcher: turns the dispatcher's pushes into events, and the reader's reports
+//! into requests.
 //!
-//! The only place in this crate that speaks with the control plane.
+//! No other file of this crate uses the connection to the dispatcher.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -18,36 +19,40 @@ use crate::pace::{PaceGauge, PaceMeter};
 use crate::place::WorkerPlace;
 use crate::report::Report;
 
-/// Events that wait for the reader's lane, which never waits for a consumer.
+/// Maximum number of events in the queue for the reader's lane thread, which never waits for a consumer.
 const EVENTS_MAX: usize = 1024;
 
-/// Reports that wait for the dispatcher: few, since the reader joins those that find no room here.
+/// Maximum number of reports in the queue for the dispatcher. A small number suffices, because the reader
+/// merges reports that find the queue full.
 const REPORTS_MAX: usize = 16;
 
-/// First wait after a report that did not arrive; doubled each time.
+/// The first pause after a report that did not arrive. Each further failure doubles the pause.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 
-/// The time between two reports of the reader's pace: that of heartbeats at their default.
+/// The time between two reports of the reader's pace, equal to the default interval of heartbeats.
 const PACE_EVERY: Duration = Duration::from_secs(1);
 
-/// Longest wait between two attempts at a report.
+/// Longest pause between two attempts to send a report.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// The time between two looks whether the dispatcher was heard of again, once the reader's lease may have
+/// The interval at which the reader checks whether its lease is confirmed again, after the lease may have
 /// ended.
 const LEASE_LOOK: Duration = Duration::from_millis(50);
 
-/// The longest time that the last reports of a reader that is gone may take, before its client is released
-/// (C5.8). A released client loses the splits that it has not reported as done, so a dispatcher that is away
-/// is waited for.
+/// The longest time for which the last reports of a dropped reader are sent, before its client is released
+/// (C5.8). The time is long because a released client loses the splits that it has not reported as done. A
+/// dispatcher that is out of reach may return within that time.
 pub(crate) const LAST_REPORTS_MAX: Duration = Duration::from_secs(120);
 
-/// The time that they may take once the service is closed or shut down: a process that ends waits for nobody.
+/// The longest time for sending the last reports after the service was closed or shut down. The time is short
+/// because the process is ending.
 const CLOSING_REPORTS_MAX: Duration = Duration::from_millis(500);
 
-/// Connects the feed of an iteration. Must be called within a tokio runtime, which then carries it; the feed
-/// ends with the reader. `closing` becomes true, or loses its sender, when the reader's process stops to use
-/// the service. `held` is dropped when the dispatcher knows that the reader is gone, or cannot be told.
+/// Connects a reader to the dispatcher, and returns the channels of the connection. Must be called within a
+/// tokio runtime, on which the connection's tasks run until the reader is dropped.
+///
+/// `closing` becomes true, or loses its sender, when the reader's process stops using the service. `held` is
+/// dropped after the dispatcher was notified of the reader's end, or cannot be notified.
 pub fn discover(handle: IterationHandle, closing: watch::Receiver<bool>, held: impl Send + 'static) -> Feed {
     let (events_sender, events) = mpsc::channel(EVENTS_MAX);
     let (reports, reports_queue) = mpsc::channel(REPORTS_MAX);
@@ -66,8 +71,8 @@ pub fn discover(handle: IterationHandle, closing: watch::Receiver<bool>, held: i
     }
 }
 
-/// Ends when the reader is dropped: passes on its last reports, then releases the client, which is unknown
-/// from then on.
+/// Runs the connection until the reader is dropped. Afterwards sends the reader's last reports, and releases
+/// the client, which the dispatcher then forgets.
 async fn pass(
     mut handle: IterationHandle,
     (events, reports): (mpsc::Sender<TaskEvent>, mpsc::Receiver<Report>),
@@ -89,11 +94,11 @@ async fn pass(
     }
 }
 
-/// Waits as long as the last reports may take.
+/// Waits until the time allowed for the last reports has passed.
 async fn until_reports_are_late(mut closing: watch::Receiver<bool>, is_shut_down: bool) {
     let closed = async {
         if !is_shut_down {
-            // Without its sender, too, nobody uses the service any more.
+            // A closed channel also means that the process no longer uses the service.
             closing.wait_for(|is_closing| *is_closing).await.ok();
         }
         tokio::time::sleep(CLOSING_REPORTS_MAX).await;
@@ -101,7 +106,7 @@ async fn until_reports_are_late(mut closing: watch::Receiver<bool>, is_shut_down
     tokio::time::timeout(LAST_REPORTS_MAX, closed).await.ok();
 }
 
-/// Says how fast the reader's user goes, for as long as it is asked.
+/// Reports once a second how fast the reader's user takes elements, until the future is dropped.
 async fn pass_pace(to: &IterationReporter, meter: &PaceMeter) {
     let mut gauge = PaceGauge::default();
     let mut ticks = tokio::time::interval(PACE_EVERY);
@@ -113,8 +118,8 @@ async fn pass_pace(to: &IterationReporter, meter: &PaceMeter) {
     }
 }
 
-/// Passes on what the dispatcher tells, until the reader is gone or the service was shut down. Returns
-/// whether the latter is known.
+/// Forwards the dispatcher's pushes to the reader, until the reader is dropped or the service is shut down.
+/// Returns whether the service was shut down.
 async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEvent>) -> bool {
     let (mut is_caught_up, mut is_doubted) = (false, false);
     let (mut contact, reporter) = (handle.contact(), handle.reporter());
@@ -143,7 +148,8 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
             }
             Err(error) => (Some(TaskEvent::Failed(error.to_string())), true),
         };
-        // C12.2: what is known is reported, and the client is released, whatever becomes of its reader.
+        // C12.2: after a shutdown the last reports are still sent and the client is released, even if the
+        // reader is dropped meanwhile.
         let is_over = matches!(event, Some(TaskEvent::ShutDown { .. }));
         if let Some(event) = event
             && events.send(event).await.is_err()
@@ -157,7 +163,7 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
             events.closed().await;
             return false;
         }
-        // The first thing told is a snapshot, which stands for several.
+        // The first push is a snapshot, which the handle unpacks into several pushes.
         if !is_caught_up && handle.is_all_told() {
             is_caught_up = true;
             if events.send(TaskEvent::CaughtUp).await.is_err() {
@@ -167,7 +173,8 @@ async fn pass_events(handle: &mut IterationHandle, events: &mpsc::Sender<TaskEve
     }
 }
 
-/// Waits until the lease has ended as far as is known here, or until it has not (C4.4).
+/// Waits until the reader's lease, as far as this process knows, has ended (`ended` is true) or is valid
+/// (`ended` is false) (C4.4).
 async fn until_lease_is(reporter: &IterationReporter, ended: bool) {
     loop {
         let now = tokio::time::Instant::now();
@@ -218,7 +225,7 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
         ClientPush::WorkersLost { workers } => Some(TaskEvent::WorkersLost { workers }),
         ClientPush::ShutDown { by } => Some(TaskEvent::ShutDown { by }),
         ClientPush::Lapsed => Some(TaskEvent::Lapsed),
-        // The worker itself says so too, behind the elements before the failure.
+        // The worker reports the failure too, after the elements that precede it.
         ClientPush::TaskFailed {
             task,
             worker_address,
@@ -238,12 +245,12 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
             task: TaskId(concluded.task.0),
             groups: concluded.groups,
         }),
-        // Only told apart on the wire: the handle turns it into the others.
+        // Snapshots exist only on the wire: the handle unpacks each snapshot into the other kinds of pushes.
         ClientPush::Snapshot(_) => None,
     }
 }
 
-/// A receiver of reports. Repeating a report changes nothing.
+/// A receiver of reports. Sending a report twice has the same effect as sending it once.
 trait ReportTo {
     fn report(&self, report: &Report) -> impl Future<Output = Result<(), Error>> + Send;
 }
@@ -271,8 +278,9 @@ impl ReportTo for IterationReporter {
     }
 }
 
-/// One at a time, each until it was answered: the dispatcher takes splits that a removal does not name for
-/// splits that nobody has seen, unless it heard of them before (C6.1, C6.4).
+/// Sends the reports one at a time, and waits for each answer before the next report. The order matters: the
+/// dispatcher leases a removed task's splits again unless a report named them before the removal was
+/// acknowledged (C6.1, C6.4).
 async fn pass_reports(to: &impl ReportTo, mut reports: mpsc::Receiver<Report>) {
     while let Some(report) = reports.recv().await {
         let mut backoff = BACKOFF_MIN;
@@ -288,7 +296,7 @@ async fn pass_reports(to: &impl ReportTo, mut reports: mpsc::Receiver<Report>) {
     }
 }
 
-/// Returns whether asking again would end the same way. Of a session that failed the reader hears as an
+/// Returns whether a retry would fail in the same way. The failure of a session reaches the reader as an
 /// event.
 pub(crate) fn is_final(code: Code) -> bool {
     match code {
@@ -322,7 +330,7 @@ mod tests {
     use super::*;
     use crate::report::SeenSplits;
 
-    /// A dispatcher that is out of reach for a while.
+    /// A dispatcher whose first requests fail with the given errors.
     #[derive(Default)]
     struct Flaky {
         failures: Mutex<Vec<Error>>,
@@ -340,7 +348,7 @@ mod tests {
     }
 
     fn error(code: Code) -> Error {
-        let message = "the test says so".to_owned();
+        let message = "an error made by the test".to_owned();
         Error { code, message }
     }
 
@@ -373,7 +381,8 @@ mod tests {
         flaky.heard.into_inner()
     }
 
-    /// C6.1, C6.4: a removal that is acknowledged before the splits that ended would have them read again.
+    /// C6.1, C6.4: if the removal were acknowledged before the report of the ended splits, these splits would
+    /// be read again.
     #[tokio::test]
     async fn an_unanswered_report_is_resent_before_the_next() {
         let failures = vec![error(Code::DeadlineExceeded), error(Code::Unavailable)];

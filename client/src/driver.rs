@@ -1,6 +1,7 @@
-//! Keeps a link to one worker: connects, carries frames, connects again.
+//! Keeps a link to one worker: connects, carries frames, and reconnects after a failure.
 //!
-//! Owns the waits between attempts and the decision to give up. Refuses to know credits and elements.
+//! This file owns the pauses between attempts and the decision to give up. This file does not know credits
+//! and elements.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,14 +16,14 @@ use crate::error::ReadError;
 use crate::place::WorkerPlace;
 use crate::waiter::Waiter;
 
-/// First wait after a failure; doubled each time.
+/// The first pause after a failure. Each further failure doubles the pause.
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 
-/// Longest wait between two attempts.
+/// Longest pause between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// Keeps the link to `worker` until nothing of it is wanted. Out of reach for `give_up` it is waited for no
-/// longer than for others.
+/// Keeps a link to `worker` until the reader needs none of its tasks. After `give_up` without a connection,
+/// the worker counts as given up: reading fails once only such workers have tasks left.
 pub(crate) async fn drive(
     waiter: Arc<Waiter>,
     connector: Arc<dyn Connector>,
@@ -48,8 +49,8 @@ pub(crate) async fn drive(
                     }
                     LinkLost::Full(_) | LinkLost::Resource(_) => {}
                 }
-                // A link that broke at once is a failure like any other, unless the worker had answered for a
-                // task on it.
+                // A link that broke soon after it was made counts as a failed attempt, unless the worker had
+                // accepted a subscription on the link.
                 if connected_at.elapsed() > BACKOFF_MAX {
                     backoff = BACKOFF_MIN;
                     intake.act(|core| core.note_stood(&worker));
@@ -65,7 +66,7 @@ pub(crate) async fn drive(
     }
 }
 
-/// Carries frames over a link that stands until it is lost.
+/// Carries frames over an established link until the link is lost.
 async fn carry(
     waiter: &Waiter,
     connector: &dyn Connector,
@@ -76,7 +77,7 @@ async fn carry(
     let Connected { link, not_better } = connected;
     let (is_local, copies) = (!link.is_network(), intake.copies().of_link(worker));
     let carrier = Arc::new(Carrier::new(worker.into(), link, not_better, copies));
-    // Also when this future is dropped.
+    // The guard also ends the link when this future is dropped.
     let carried = Carried {
         waiter,
         carrier: &carrier,
@@ -92,7 +93,8 @@ async fn carry(
     lost
 }
 
-/// A link that the consumer may carry, too, until this goes.
+/// A registered link, which the consumer's thread may also carry. Dropping this guard unregisters and ends
+/// the link.
 struct Carried<'a> {
     waiter: &'a Waiter,
     carrier: &'a Arc<Carrier>,

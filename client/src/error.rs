@@ -1,57 +1,58 @@
-//! Why reading stopped, by who is to blame.
+//! The errors that end reading, each naming the responsible party.
 
 use millstream_dataplane::proto::message::Failure;
 use thiserror::Error;
 
 use crate::loss::DataLoss;
 
-/// Why a reader has no further elements although its iteration is not over. Once returned, it is returned
-/// again.
+/// The reason why a reader yields no further elements although its iteration is not over. After the first
+/// error, the reader returns the same error from every call.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A task failed: its data, or a user's function.
+    /// A task failed because of its data or of a user's function.
     #[error("worker {worker}: {failure}")]
     Task {
-        /// The worker that ran it.
+        /// The worker that ran the task.
         worker: String,
         /// The failure that the worker reported.
         failure: Failure,
     },
-    /// A worker that the dispatcher holds to be alive cannot be reached.
+    /// A worker cannot be reached, although the dispatcher considers it alive.
     #[error(
-        "worker {worker} cannot be reached: {reason}; gave up after {after_s} s. Check that this host may send UDP to it"
+        "worker {worker} cannot be reached: {reason}; gave up after {after_s} s. Check that this host can send UDP packets to the worker"
     )]
     WorkerUnreachable {
-        /// The address.
+        /// The address of the worker.
         worker: String,
-        /// The last failure.
+        /// The failure of the last attempt.
         reason: String,
-        /// Seconds of trying.
+        /// The time spent on attempts, in seconds.
         after_s: u64,
     },
-    /// A worker has as many links as it takes, from this process or in all.
+    /// A worker has reached its limit of links, either for this process or in total.
     #[error(
         "worker {worker} takes no further connection: {reason}; waited {after_s} s. Read fewer iterations at a time in one process, or \
-         end some of those that are open"
+         close some of the open readers"
     )]
     WorkerFull {
-        /// The address.
+        /// The address of the worker.
         worker: String,
-        /// The reason that it gave.
+        /// The reason that the worker stated.
         reason: String,
-        /// Seconds of trying.
+        /// The time spent on attempts, in seconds.
         after_s: u64,
     },
-    /// A worker said what no correct worker says.
+    /// A worker sent something that a correct worker never sends.
     #[error("worker {worker} misbehaved: {reason}")]
     WorkerMisbehaved {
-        /// The address.
+        /// The address of the worker.
         worker: String,
-        /// The violation.
+        /// Description of the violation.
         reason: String,
     },
-    /// This reader said what no correct reader says, or speaks another version than the worker.
+    /// This reader sent something that a correct reader never sends, or uses another protocol version than
+    /// the worker.
     #[error(
         "worker {worker} says that this reader broke the protocol: {reason}. Check that both run the same version of \
          Millstream"
@@ -59,94 +60,97 @@ pub enum ReadError {
     ReaderMisbehaved {
         /// The worker's address.
         worker: String,
-        /// The reason that it gives.
+        /// The reason that the worker stated.
         reason: String,
     },
-    /// A worker does not accept this reader.
+    /// A worker refused this reader's subscription.
     #[error("worker {worker} refused task {task}: {reason}")]
     Refused {
-        /// The address.
+        /// The address of the worker.
         worker: String,
-        /// The task.
+        /// The number of the task.
         task: u64,
-        /// The reason that it gave.
+        /// The reason that the worker stated.
         reason: String,
     },
-    /// Elements were lost with their worker. Everything else was handed over before: this stands in place of
-    /// the end, unless [`ReaderConfig::on_lost`](crate::ReaderConfig::on_lost) says otherwise.
-    #[error("{0}. All others were delivered; `on_lost` set to \"warn\" or \"ignore\" ends without an error")]
+    /// Elements were lost with their worker. The reader returns this error in place of the end, after all
+    /// other elements, unless [`ReaderConfig::on_lost`](crate::ReaderConfig::on_lost) says otherwise.
+    #[error(
+        "{0}. All other splits were delivered; set `on_lost` to \"warn\" or \"ignore\" to end without an error"
+    )]
     DataLost(DataLoss),
-    /// No worker is left to read from, or none for a share of the data.
-    #[error("workers were lost and did not come back: {}; start them again, or raise the grace they have", workers.join(", "))]
+    /// All workers, or all workers that could serve some share of the data, were lost.
+    #[error("workers were lost and did not come back: {}; restart them, or raise the time limit for their return", workers.join(", "))]
     WorkersLost {
-        /// Their addresses.
+        /// The addresses of the lost workers.
         workers: Vec<String>,
     },
-    /// No worker came.
+    /// No worker registered within the time limit.
     #[error(
         "no worker that this reader may read registered at {dispatcher} within {after_s} s: start one, or wait longer"
     )]
     NoWorkers {
         /// The dispatcher's address.
         dispatcher: String,
-        /// Seconds of waiting.
+        /// The time spent on waiting, in seconds.
         after_s: u64,
     },
-    /// Consumers of a coordinated read are missing: nobody can go on without them.
+    /// Consumers of a coordinated read are missing, and the remaining consumers cannot continue without them.
     #[error(
-        "consumers {consumers:?} of this coordinated read did not come, or are gone: no step can be completed without \
+        "consumers {consumers:?} of this coordinated read did not start, or have ended: no step can be completed without \
          them. Start all consumers again on another repetition"
     )]
     ConsumersLost {
-        /// Their numbers.
+        /// The numbers of the missing consumers.
         consumers: Vec<u32>,
     },
-    /// The dispatcher is gone for good, or cannot go on.
+    /// The dispatcher failed, or was replaced by a dispatcher that does not know this reader.
     #[error("dispatcher: {0}")]
     Dispatcher(String),
-    /// The dispatcher was out of reach for too long.
+    /// The dispatcher was out of reach for longer than the timeout.
     #[error("{0}")]
     DispatcherUnreachable(String),
-    /// The dispatcher ended this reader's lease, and counts what it had in hand as lost (C4.3, C6.7).
+    /// The dispatcher ended this reader's lease. Splits that the reader still held count as lost (C4.3,
+    /// C6.7).
     #[error(
-        "the dispatcher has ended this reader's lease: it was not heard of for too long, and others have counted on that. Read the \
-         job again with a new reader"
+        "the dispatcher has ended this reader's lease: it received no heartbeat of the reader for too long, so \
+         that its splits may count as lost or have been read again. Read the job again with a new reader"
     )]
     Lapsed,
-    /// Somebody has ended the service.
+    /// A process shut the service down.
     #[error("the service was shut down by {by}")]
     ShutDown {
-        /// The name of the process that asked for the end.
+        /// The name of the process that requested the shutdown.
         by: String,
     },
-    /// One element is larger than all that may be outstanding.
+    /// One element is larger than the limit of bytes that may be outstanding.
     #[error(
-        "an element of task {task} takes {element_bytes} bytes, more than max_outstanding_bytes ({max_outstanding_bytes}); raise it"
+        "an element of task {task} takes {element_bytes} bytes, more than max_outstanding_bytes ({max_outstanding_bytes}); raise that limit"
     )]
     ElementTooLarge {
-        /// The task.
+        /// The number of the task.
         task: u64,
-        /// The bytes of the element.
+        /// The size of the element, in bytes.
         element_bytes: u64,
-        /// The bytes that may be outstanding.
+        /// The limit of outstanding bytes.
         max_outstanding_bytes: u64,
     },
-    /// An element is not what its task's specification says.
+    /// An element does not match the specification of its task.
     #[error("worker {worker} sent an element that cannot be read: {reason}")]
     Element {
-        /// The worker that sent it.
+        /// The address of the worker that sent the element.
         worker: String,
-        /// The fault.
+        /// Description of the fault.
         reason: String,
     },
     /// A part of the reader panicked.
     #[error(
-        "a defect of the reader: {what} panicked: {message}. Please report it with what stands in the log"
+        "a defect of the reader: {what} panicked: {message}. Please report this with the contents of the log"
     )]
     Internal {
-        /// The name of the part.
+        /// The name of the part that panicked.
         what: String,
-        /// The panic's message.
+        /// The message of the panic.
         message: String,
     },
     /// The reader was cancelled.
@@ -155,7 +159,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// A task failed, by the dispatcher's account.
+    /// Makes the error of a task whose failure the dispatcher reported.
     pub(crate) fn task(worker: &str, message: &str) -> Self {
         Self::Task {
             worker: worker.to_owned(),

@@ -1,106 +1,109 @@
-//! The events of an iteration that a reader follows. Knows neither the dispatcher's messages nor what a
-//! reader does.
+//! The events of an iteration that a reader follows. This file knows neither the dispatcher's messages nor
+//! the reader's reactions.
 
 use millstream_dataplane::TaskId;
 
 use crate::loss::LostSplits;
 use crate::place::WorkerPlace;
 
-/// An event of an iteration, as the dispatcher tells it.
+/// An event of an iteration, as reported by the dispatcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskEvent {
     /// A worker has a task for this reader.
     Added(TaskSource),
-    /// A task is no more; nothing further comes of it. Answered with
+    /// The dispatcher removed a task, which will deliver no further elements. The reader answers with
     /// [`Report::Removed`](crate::Report::Removed).
     Removed {
-        /// The task.
+        /// The number of the task.
         task: TaskId,
-        /// The reason, for people.
+        /// The reason, as text for people.
         reason: String,
-        /// Whether its worker left by itself, as when it is stopped.
+        /// True if the worker left by a graceful shutdown.
         has_left: bool,
     },
-    /// Nothing more comes of a task: what it produced was delivered. Its worker may not be there to say so.
+    /// A task has ended, and everything that it produced was delivered. The worker may already be gone and
+    /// unable to report the end.
     Ended {
-        /// The task.
+        /// The number of the task.
         task: TaskId,
     },
-    /// Elements of these splits are lost. Those named before may be among them.
+    /// Elements of these splits are lost. The list may repeat splits of earlier events.
     SplitsLost {
         /// The splits.
         splits: Vec<LostSplits>,
-        /// The address of the worker that had them; empty if it is not known.
+        /// The address of the worker that held the splits; empty if unknown.
         worker: String,
     },
-    /// A worker reported that a task failed. Comes before the end of the iteration, also for who joins late.
+    /// A worker reported that a task failed. The event precedes the end of the iteration, and also reaches
+    /// readers that join after the failure.
     TaskFailed {
-        /// The task.
+        /// The number of the task.
         task: TaskId,
-        /// The worker.
+        /// The address of the worker.
         worker: String,
         /// The error text of the worker.
         message: String,
     },
-    /// No further task comes.
+    /// The iteration will have no further tasks.
     IterationFinished,
-    /// The reader has been told everything that held when it came.
+    /// The reader has received every event that preceded its start.
     CaughtUp,
-    /// A task of a coordinated read that was added without a start takes part from this round on.
+    /// The dispatcher fixed the first round of a task in a coordinated read. The task had been added without
+    /// a first round.
     Scheduled {
-        /// The task.
+        /// The number of the task.
         task: TaskId,
-        /// The first round that it is in.
+        /// The first round that the task takes part in.
         start_round: u64,
     },
-    /// The dispatcher has settled how many groups of a removed task in a coordinated read are handed over.
+    /// The dispatcher fixed the number of groups to hand over from a removed task in a coordinated read.
     Concluded {
-        /// The task.
+        /// The number of the task.
         task: TaskId,
-        /// The number of its groups that every consumer hands over.
+        /// The number of the task's groups that every consumer hands over.
         groups: u64,
     },
-    /// Consumers of a coordinated read did not come, or are gone.
+    /// Consumers of a coordinated read did not start, or have ended.
     ConsumersLost {
-        /// Their numbers.
+        /// The numbers of the missing consumers.
         consumers: Vec<u32>,
     },
-    /// No worker is left.
+    /// The iteration has no worker left.
     WorkersLost {
-        /// The addresses of those that were lost.
+        /// The addresses of the lost workers.
         workers: Vec<String>,
     },
-    /// The dispatcher is in reach again, or out of it.
+    /// The connection to the dispatcher was lost or restored.
     Contact {
-        /// Whether it is in reach.
+        /// True if the dispatcher is in reach.
         is_up: bool,
     },
-    /// The service ends: nothing follows.
+    /// The service is shutting down. No event follows.
     ShutDown {
-        /// The person who asked for it, in words.
+        /// The name of the process or person that requested the shutdown, as text.
         by: String,
     },
-    /// Whether the dispatcher may have ended this reader's lease without its knowledge: meanwhile nothing is
-    /// handed over (C4.4).
+    /// True if the reader's lease may have ended without the reader's knowledge. While true, the reader hands
+    /// over no elements (C4.4).
     LeaseDoubted(bool),
     /// The dispatcher has ended this reader's lease (C4.3).
     Lapsed,
-    /// The dispatcher cannot go on.
+    /// The dispatcher cannot continue. The text is the reason.
     Failed(String),
-    /// The dispatcher was out of reach for too long.
+    /// The dispatcher was out of reach for longer than the timeout. The text is the reason.
     Unreachable(String),
 }
 
 /// A task that the reader reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskSource {
-    /// The task.
+    /// The number of the task.
     pub task: TaskId,
-    /// The place of its worker.
+    /// The place of the task's worker.
     pub worker: WorkerPlace,
-    /// The dispatcher's ticket for it.
+    /// The dispatcher's ticket for the task.
     pub ticket: Vec<u8>,
-    /// The first round of a coordinated read that it takes part in; `None`: that is settled later. Has no
-    /// meaning elsewhere.
+    /// The first round of a coordinated read that the task takes part in. `None` if the dispatcher fixes the
+    /// round later, and in reads that are not coordinated.
     pub start_round: Option<u64>,
 }

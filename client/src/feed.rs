@@ -1,4 +1,4 @@
-//! The channels between a reader and the dispatcher's client, or a test in its place.
+//! The channels between a reader and the client of the dispatcher, or a test that replaces that client.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::report::Report;
 /// The connections of a reader to its dispatcher.
 #[derive(Debug)]
 pub struct Feed {
-    /// Events of the iteration, in order.
+    /// The events of the iteration, in order.
     pub events: mpsc::Receiver<TaskEvent>,
-    /// Reports to the dispatcher, each to be delivered before the next: what a task's removal leaves out was
-    /// reported before. What finds no room here is joined with what follows. The last ones come when the
-    /// other end of `events` is gone.
+    /// Reports to the dispatcher. Each report must be delivered before the next report, because the report of
+    /// a task's removal omits splits that were reported before. The reader merges reports that find the
+    /// channel full. The last reports are sent after the reader has dropped `events`.
     pub reports: mpsc::Sender<Report>,
-    /// The meter in which the reader notes its pace.
+    /// The meter in which the reader records its pace.
     pub pace: Arc<PaceMeter>,
-    /// The dispatcher's address, for people.
+    /// The dispatcher's address, as text for people.
     pub dispatcher: String,
 }

@@ -1,9 +1,9 @@
-//! Follows an iteration: starts a driver for each worker that has a task of it, and tells the dispatcher what
-//! was seen.
+//! Follows an iteration: starts a driver for each worker that has a task of the iteration, and sends the
+//! reader's reports to the dispatcher.
 //!
-//! Never waits for one thing alone: what cannot be reported yet stays with the intake. Refuses to know how
-//! events come in and reports go out: they are channels, which the control plane's client fills and drains,
-//! or a test.
+//! The loop never waits for a single channel: reports that find the channel full stay in the reader core.
+//! This file does not know the other ends of its channels. The dispatcher's client fills and drains the
+//! channels, or a test does.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -23,34 +23,34 @@ use crate::reader_core::{Obeyed, ReaderCore};
 use crate::report::Report;
 use crate::waiter::Waiter;
 
-/// The time between two bookings of hand-overs that the consumer has not settled itself, and between two
-/// reports: short enough for the dispatcher, long enough that many splits go into one.
+/// The time between two bookings of hand-overs that the consumer has not settled, and between two reports.
+/// The interval is short enough for the dispatcher, and long enough for one report to carry many splits.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How often once there was nothing to book or report for a while: a reader that waits costs its trainer next
-/// to nothing. Also how often a worker is asked again for a task that it did not know: about as long as the
-/// dispatcher takes to tell it.
+/// The tick interval of an idle reader, which keeps its cost to the trainer close to zero. A subscription to
+/// a task that the worker did not know is repeated at the same interval. The interval is about the time in
+/// which the dispatcher informs the worker of the task.
 const IDLE_TICK: Duration = Duration::from_millis(20);
 
-/// The shortest time between two looks of `Auto` at the rate: several round trips of all but the longest
-/// paths.
+/// The shortest time between two adjustments of `Auto` to the measured rate. Several round trips of most
+/// paths fit into the interval.
 const RESIZE_EVERY: Duration = Duration::from_millis(100);
 
-/// The time for which links stay when the reader is gone, so that its workers hear that it wants nothing
-/// more. A worker that does not hear it keeps sent elements for a reader that might come back.
+/// The time for which links stay open after the reader was dropped, so that its workers receive the
+/// cancellations. A worker that misses the cancellation keeps sent elements in case the reader returns.
 const GOODBYE: Duration = Duration::from_millis(100);
 
-/// The limits of waiting.
+/// The time limits of the reader's waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// For a worker that the dispatcher holds to be alive.
+    /// The time limit for reaching a worker that the dispatcher considers alive.
     pub(crate) worker: Duration,
-    /// For a first worker.
+    /// The time limit for a first worker to appear.
     pub(crate) workers: Duration,
 }
 
-/// Follows until the reader is gone, which drops the other end of `gone`, and ends the drivers and the feed
-/// with itself.
+/// Follows the iteration until the reader is dropped, which closes `gone`. After that, ends the drivers of
+/// the links and drops the feed.
 pub(crate) async fn follow(
     waiter: Arc<Waiter>,
     connector: Arc<dyn Connector>,
@@ -69,7 +69,7 @@ pub(crate) async fn follow(
         tokio::select! {
             event = events.recv(), if is_open => match event {
                 Some(event) => match intake.obey(event) {
-                    // Others may wait for the answer.
+                    // Other readers may wait for this answer.
                     Obeyed::Done => {
                         pass_reports(intake, &reports);
                     }
@@ -81,7 +81,8 @@ pub(crate) async fn follow(
                     }
                     Obeyed::LookThrough(task, remains) => {
                         let alloc = intake.alloc().clone();
-                        // May decompress what waits, which would hold up the lane's sockets.
+                        // Looking through the elements may decompress them, which would delay the lane
+                        // thread's sockets.
                         removals.spawn_blocking(move || (task, remains.look_through(&*alloc)));
                     }
                 },
@@ -90,8 +91,9 @@ pub(crate) async fn follow(
             Some(removal) = removals.join_next(), if !removals.is_empty() => {
                 match removal {
                     Ok((task, seen)) => intake.act(|core| core.note_removed(task, seen)),
-                    // The dispatcher goes on without an answer after a while, taking all for seen (C6.3).
-                    Err(error) => tracing::error!(%error, "what is left of a removed task could not be looked through"),
+                    // The dispatcher continues without the answer after a timeout, and treats all splits as
+                    // seen (C6.3).
+                    Err(error) => tracing::error!(%error, "failed to search the remaining elements of a removed task for their splits"),
                 }
                 pass_reports(intake, &reports);
             }
@@ -113,12 +115,13 @@ pub(crate) async fn follow(
         }
     }
     intake.tick();
-    // The feed hears by this that the reader is gone, and bounds how long the last reports may take.
+    // Dropping `events` shows the feed that the reader has ended. The feed then limits the time for the last
+    // reports.
     drop(events);
     tokio::join!(pass_last_reports(intake, reports), end_links(intake, drivers));
 }
 
-/// Ends the links, once workers have heard that the reader wants nothing more.
+/// Ends the links, after workers had time to receive the reader's cancellations.
 async fn end_links(intake: &Intake, drivers: JoinSet<()>) {
     if !intake.look(ReaderCore::is_over) {
         tokio::time::sleep(GOODBYE).await;
@@ -126,7 +129,7 @@ async fn end_links(intake: &Intake, drivers: JoinSet<()>) {
     drop(drivers);
 }
 
-/// Passes on everything that is left, as fast as it is taken. Ends when nobody takes reports any more.
+/// Sends all remaining reports as fast as the receiver takes them. Ends early if the receiver is dropped.
 async fn pass_last_reports(intake: &Intake, reports: mpsc::Sender<Report>) {
     while let Ok(room) = reports.reserve().await
         && let Some(report) = intake.act(ReaderCore::next_report)
@@ -135,7 +138,7 @@ async fn pass_last_reports(intake: &Intake, reports: mpsc::Sender<Report>) {
     }
 }
 
-/// Passes on what there is room for. False if there was nothing.
+/// Sends reports until the channel is full. Returns whether any report was sent.
 fn pass_reports(intake: &Intake, reports: &mpsc::Sender<Report>) -> bool {
     let mut has_passed = false;
     while let Ok(room) = reports.try_reserve() {
@@ -148,7 +151,7 @@ fn pass_reports(intake: &Intake, reports: &mpsc::Sender<Report>) -> bool {
     has_passed
 }
 
-/// When what is done from time to time is due. Times that are late put the next ones off.
+/// The due times of periodic work. A late tick delays the ticks that follow.
 #[derive(Debug)]
 struct Ticks {
     due: Instant,
@@ -157,11 +160,11 @@ struct Ticks {
     resized_at: Instant,
 }
 
-/// The work of a tick beside booking and reporting.
+/// The periodic work of one tick, apart from booking and reporting.
 #[derive(Debug, PartialEq, Eq)]
 struct Due {
     is_to_ask_again: bool,
-    /// The time since it was done last.
+    /// The time since the last adjustment of `Auto`; `None` if no adjustment is due.
     to_resize: Option<Duration>,
 }
 
@@ -175,7 +178,8 @@ impl Ticks {
         }
     }
 
-    /// One was done at `now`; `is_busy` says that there was something to book or report.
+    /// Records a tick at `now`, and returns the work that is due. `is_busy` says whether the tick had
+    /// something to book or report.
     fn pass(&mut self, now: Instant, is_busy: bool) -> Due {
         self.pause = if is_busy {
             TICK
@@ -203,7 +207,8 @@ impl Ticks {
 mod tests {
     use super::*;
 
-    /// Ticks in a second, with something to do at those that `is_busy` says.
+    /// Counts the ticks, the repeated requests and the resized time within one second. `is_busy` says which
+    /// ticks find work.
     fn count(is_busy: impl Fn(usize) -> bool) -> (usize, usize, Duration) {
         let start = Instant::now();
         let mut ticks = Ticks::new(start);

@@ -1,5 +1,5 @@
-//! A guard against panics in a part of the reader: they become an error for its consumer, who would else wait
-//! for ever.
+//! A guard against panics in a part of the reader. The guard turns a panic into an error for the consumer,
+//! which would otherwise wait forever.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -12,7 +12,8 @@ use crate::intake::Intake;
 
 /// Runs `part` of the reader, and fails the reader if it panics.
 pub(crate) async fn guard(intake: Arc<Intake>, what: String, part: impl Future<Output = ()>) {
-    // What the part leaves behind is not looked at again but through the intake's lock, and reading ends.
+    // Unwind safety: after the panic, the state of the part is reached only through the intake's lock, and
+    // reading ends.
     if let Err(panic) = AssertUnwindSafe(part).catch_unwind().await {
         let message = message_of(&*panic);
         intake.fail(ReadError::Internal { what, message });

@@ -1,8 +1,8 @@
-//! The reader's core behind its lock, shared between the reader's lane and its consumer.
+//! The reader core with its lock, shared between the reader's lane thread and its consumer.
 //!
-//! Owns the lock, the clock, and who is woken by what comes out of the core: links for messages, the consumer
-//! for elements. The lock is taken once a pack, and once every few elements. Refuses to know what frames and
-//! events mean.
+//! This file owns the lock, the clock, and the wake-ups: it wakes links when the core has messages, and the
+//! consumer when the core has elements. The lock is taken once for each pack and once every few elements.
+//! This file does not know the meaning of frames and events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,14 +26,15 @@ use crate::notice::{Notice, Notices};
 use crate::place::WorkerPlace;
 use crate::reader_core::{Handing, Obeyed, Outgoing, ReaderCore, Reading};
 
-/// The next elements, the end of the iteration, or the reason why nothing follows; pending while there is
-/// nothing.
+/// The next elements, the end of the iteration, or the error that ended reading. `Pending` until any of these
+/// is available.
 pub(crate) type Next = Poll<Result<Option<Handing>, ReadError>>;
 
 #[derive(Debug)]
 pub(crate) struct Intake {
     locked: Mutex<Locked>,
-    /// Elements of the delivery at hand that the consumer has handed over; only the consumer writes it.
+    /// The number of elements of the current delivery that the consumer has handed over. Only the consumer
+    /// writes this field.
     handed: AtomicU64,
     arrived: Condvar,
     consumer: AtomicWaker,
@@ -46,12 +47,13 @@ pub(crate) struct Intake {
 #[derive(Debug)]
 struct Locked {
     core: ReaderCore,
-    /// The wakers of the links that wait for messages.
+    /// The wakers of the links that wait for messages, by worker.
     bells: BTreeMap<Arc<str>, Waker>,
 }
 
 impl Locked {
-    /// Wakes the links that have got messages. The consumer carries those of its own host itself.
+    /// Wakes the links that have new messages. With `is_consumer`, skips the links within the host, because
+    /// the consumer's thread carries those.
     fn ring(&mut self, is_consumer: bool) {
         for (worker, is_local) in self.core.take_stirred() {
             if let Some(bell) = self.bells.get(&worker).filter(|_| !(is_consumer && is_local)) {
@@ -79,12 +81,12 @@ impl Intake {
         }
     }
 
-    /// Looks at the core.
+    /// Calls `look` with the core under the lock.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&ReaderCore) -> R) -> R {
         look(&self.locked.lock().core)
     }
 
-    /// Tells the core of something, and wakes the links that have got messages.
+    /// Calls `act` with the core under the lock, then wakes the links that have new messages.
     pub(crate) fn act<R>(&self, act: impl FnOnce(&mut ReaderCore) -> R) -> R {
         let mut locked = self.locked.lock();
         locked.core.pass(Instant::now());
@@ -93,7 +95,8 @@ impl Intake {
         result
     }
 
-    /// Tells the core of something, and wakes the consumer, too, if there is something for it.
+    /// Calls `act` with the core under the lock. Then wakes the links that have new messages, and wakes the
+    /// consumer if the core has a result.
     pub(crate) fn act_and_wake<R>(&self, act: impl FnOnce(&mut ReaderCore) -> R) -> R {
         self.change(false, act)
     }
@@ -111,25 +114,25 @@ impl Intake {
         result
     }
 
-    // The calls of the lane.
+    // Calls of the lane thread.
 
-    /// Takes an event of the iteration, and tells the user what the event asks for. Returns the work that is
-    /// left.
+    /// Handles an event of the iteration, and notifies the user if the event requires it. Returns the work
+    /// that the caller must do.
     pub(crate) fn obey(&self, event: TaskEvent) -> Obeyed {
         let (obeyed, notice) = self.act_and_wake(|core| core.obey(event));
         self.tell(notice);
         obeyed
     }
 
-    /// Ends reading with an error, after the elements that arrived before.
+    /// Ends reading with an error, which the consumer receives after the elements that arrived before.
     pub(crate) fn fail(&self, error: ReadError) {
         self.act_and_wake(|core| core.fail(error));
     }
 
-    /// Takes a frame from a worker. `is_consumer` says that the consumer's thread does so.
+    /// Handles a frame from a worker. `is_consumer` says whether the caller is the consumer's thread.
     ///
     /// # Errors
-    /// The worker broke the protocol.
+    /// Fails if the worker broke the protocol.
     pub(crate) fn handle(
         &self,
         worker: &str,
@@ -139,17 +142,17 @@ impl Intake {
         self.change(is_consumer, |core| core.handle(worker, frame))
     }
 
-    /// A link to a worker is up: greets the worker and subscribes to its tasks.
+    /// Handles a new link to a worker: greets the worker, and subscribes to its tasks.
     pub(crate) fn handle_link_up(&self, worker: &str, place: &WorkerPlace, is_local: bool) {
         self.act(|core| core.handle_link_up(worker, place, is_local));
     }
 
-    /// A link broke: writes off its credits.
+    /// Handles the loss of a link: writes off the credits of the link's tasks.
     pub(crate) fn handle_link_lost(&self, worker: &str) {
         self.act_and_wake(|core| core.handle_link_lost(worker));
     }
 
-    /// Takes the next message for a worker, or arranges to be woken for it.
+    /// Takes the next message for a worker, or registers the waker and returns `Pending`.
     pub(crate) fn poll_outbox(&self, worker: &str, cx: &mut Context<'_>) -> Poll<Outgoing> {
         let mut locked = self.locked.lock();
         if let Some(outgoing) = locked.core.next_message(worker) {
@@ -164,8 +167,8 @@ impl Intake {
         Poll::Pending
     }
 
-    /// Returns the place of the worker if any task of it is still to be read. If not, a later task of it
-    /// needs a new driver.
+    /// Returns the place of the worker if the reader still reads any of its tasks. After `None`, a later task
+    /// of the worker needs a new driver.
     pub(crate) fn place_if_wanted(&self, worker: &str) -> Option<WorkerPlace> {
         let mut locked = self.locked.lock();
         let place = locked.core.place_if_wanted(worker);
@@ -175,47 +178,48 @@ impl Intake {
         place
     }
 
-    /// Notes a failed attempt to reach a worker, and tells the user when that is due.
+    /// Notes a failed attempt to reach a worker, and notifies the user when a notice is due.
     pub(crate) fn note_failed_attempt(&self, worker: &str, failed: &NotConnected, give_up: Duration) {
         let notice = self.act_and_wake(|core| core.note_failed_attempt(worker, failed, give_up));
         self.tell(notice);
     }
 
-    /// Asks again for tasks that their workers did not know, and tells the user when that is due.
+    /// Repeats the subscriptions to tasks that their workers did not know, and notifies the user when a
+    /// notice is due.
     pub(crate) fn ask_again(&self, give_up: Duration) {
         let notices = self.act_and_wake(|core| core.ask_again(give_up));
         self.tell(notices);
     }
 
-    /// Looks whether there is anything to read, and tells the user when that is due.
+    /// Checks whether the reader has any task to read, and notifies the user when a notice is due.
     pub(crate) fn look_for_tasks(&self, dispatcher: &str, give_up: Duration) {
         let notice = self.act_and_wake(|core| core.look_for_tasks(dispatcher, give_up));
         self.tell(notice);
     }
 
-    /// Tells the user. Not under the lock.
+    /// Sends notices to the user. Must not be called under the lock.
     pub(crate) fn tell(&self, notices: impl IntoIterator<Item = Notice>) {
         for notice in notices {
             self.notices.tell(&notice);
         }
     }
 
-    /// Notes what the consumer handed over, and tells workers what arrived. Returns false if that was
-    /// nothing.
+    /// Books the elements that the consumer handed over, and acknowledges arrived elements to workers.
+    /// Returns false if nothing changed.
     pub(crate) fn tick(&self) -> bool {
         self.act(|core| core.tick(self.handed()))
     }
 
-    // The calls of the consumer.
+    // Calls of the consumer.
 
-    /// Returns the next elements, or registers the waker.
+    /// Returns the next elements, or registers the waker and returns `Pending`.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Next {
         self.consumer.register(cx.waker());
         self.act(|core| self.next(core))
     }
 
-    /// Tells the core of something from the consumer's thread, which then carries messages for workers of its
-    /// host: the second result says whether there are any.
+    /// Calls `act` from the consumer's thread. The second result says whether messages wait for workers on
+    /// this host, which the consumer's thread then carries.
     pub(crate) fn as_consumer<R>(&self, act: impl FnOnce(&mut ReaderCore) -> R) -> (R, bool) {
         let mut locked = self.locked.lock();
         locked.core.pass(Instant::now());
@@ -224,7 +228,7 @@ impl Intake {
         (result, locked.core.is_to_carry())
     }
 
-    /// Returns the next elements under the lock.
+    /// Returns the next elements from the core, whose lock the caller holds.
     pub(crate) fn next(&self, core: &mut ReaderCore) -> Next {
         let next = core.next(self.handed());
         if let Poll::Ready(Ok(Some(_))) = next {
@@ -233,18 +237,18 @@ impl Intake {
         next
     }
 
-    /// Notes the number of elements of the delivery at hand that were handed over.
+    /// Notes how many elements of the current delivery were handed over.
     pub(crate) fn count_handed(&self, elements: u64) {
         self.handed.store(elements, Ordering::Release);
     }
 
-    /// Returns the number of elements of the delivery at hand that were handed over.
+    /// Returns how many elements of the current delivery were handed over.
     pub(crate) fn handed(&self) -> u64 {
         self.handed.load(Ordering::Acquire)
     }
 
-    /// Notes the pack that the consumer takes in hand, and the leases that it met in the pack before. Returns
-    /// how many hand-overs may go unreported.
+    /// Notes the pack that the consumer opened, and the leases that the consumer found in the previous pack.
+    /// Returns how many elements the consumer may hand over before it must report them to the core.
     pub(crate) fn note_at_hand(&self, task: TaskId, pack: &Pack, leases: &mut Vec<(TaskId, u64)>) -> u64 {
         self.act(|core| {
             core.note_at_hand(task, pack, leases);
@@ -252,23 +256,23 @@ impl Intake {
         })
     }
 
-    /// Stops wanting anything: cancels every subscription.
+    /// Cancels every subscription, and ends reading.
     pub(crate) fn cancel(&self) {
         self.act_and_wake(|core| core.cancel(self.handed()));
     }
 
-    /// Sleeps until the lane has something for the consumer. Returns whether the time is over before.
+    /// Sleeps until the core has a result for the consumer. Returns whether the sleep timed out.
     pub(crate) fn sleep(&self, until: std::time::Instant) -> bool {
         let mut locked = self.locked.lock();
         !locked.core.has_something() && self.arrived.wait_until(&mut locked, until).timed_out()
     }
 
-    /// The nap of the consumer's thread.
+    /// Returns the place where the consumer's thread sleeps.
     pub(crate) fn nap(&self) -> &Nap {
         &self.nap
     }
 
-    /// Returns the latest report on each link, by worker, and what was copied by now.
+    /// Returns the latest report on each link, by worker, with the number of bytes copied so far.
     pub(crate) fn links(&self) -> BTreeMap<String, LinkReport> {
         let mut reports = self.look(|core| core.reports().clone());
         for (worker, report) in &mut reports {
@@ -277,12 +281,12 @@ impl Intake {
         reports
     }
 
-    /// The account of copied bytes.
+    /// Returns the counts of copied bytes.
     pub(crate) fn copies(&self) -> &Copies {
         &self.copies
     }
 
-    /// The memory for decompressed elements.
+    /// Returns the allocator for decompressed elements.
     pub(crate) fn alloc(&self) -> &Arc<dyn SlotAlloc> {
         &self.alloc
     }

@@ -1,19 +1,21 @@
-//! The reader: elements of an iteration from all its workers, under one bound.
+//! The reader: yields the elements of an iteration from all its workers, within one limit of outstanding
+//! elements.
 //!
 //! - [`Reader`]: the iterator and stream that users hold
 //! - `reader_core`: the reader as a pure state machine
-//! - `intake`: that machine behind its lock, shared between the reader's lane and its consumer
-//! - `cursor`: the consumer's place in what arrived; `waiter`: how its thread waits for more
-//! - `follow`: carries out the events of the iteration; [`TaskEvent`], [`Report`], [`Feed`]: how they come in
-//!   and reports go out
-//! - `discovery`: those events from the dispatcher, and the reports to it
-//! - [`Connector`], `driver`, `carrier`: links to workers, how they are kept, and who carries frames over
-//!   them
-//! - `guard`: what becomes of panics
-//! - [`WorkerPlace`]: where a worker is
-//! - [`DataLoss`], [`OnLost`]: lost splits, and what becomes of the end; [`Notice`]: what users hear of
-//!   meanwhile
-//! - [`ReaderStats`]: what was measured; `copies`: what was copied; `pace`: what of it the dispatcher is told
+//! - `intake`: the reader core with its lock, shared between the reader's lane thread and its consumer
+//! - `cursor`: the consumer's position in the received packs; `waiter`: how the consumer's thread waits
+//! - `follow`: carries out the events of the iteration; [`TaskEvent`], [`Report`], [`Feed`]: the channels of
+//!   events and reports
+//! - `discovery`: receives events from the dispatcher, and sends reports to it
+//! - [`Connector`], `driver`, `carrier`: links to workers, their reconnection, and the thread that carries
+//!   their frames
+//! - `guard`: turns panics into errors of the reader
+//! - [`WorkerPlace`]: the location of a worker
+//! - [`DataLoss`], [`OnLost`]: lost splits, and the reader's behaviour at the end of the iteration;
+//!   [`Notice`]: notices for the user during the iteration
+//! - [`ReaderStats`]: measurements; `copies`: counts of copied bytes; `pace`: the measurements that are
+//!   reported to the dispatcher
 //! - `alloc`: the memory of decompressed elements
 
 mod alloc;

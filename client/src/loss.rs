@@ -1,41 +1,42 @@
-//! Splits that were lost with their worker, as users see them, and the setting that says what a reader does
-//! about them.
+//! Splits that were lost with their worker, in the form that users see, and the setting for the reader's
+//! behaviour after a loss.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Ranges that a message names; the rest are counted.
+/// Maximum number of ranges that a message names. The message only counts the remaining ranges.
 const NAMED_MAX: usize = 16;
 
-/// Splits that will not be read again although elements of them are missing.
+/// A range of splits that will not be read again although some of their elements are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostSplits {
-    /// The source that they belong to, counted depth first.
+    /// The source of the splits. Sources are numbered depth first.
     pub source: u32,
-    /// The pass over it.
+    /// The number of the pass over the source.
     pub repetition: u64,
-    /// The index of the first.
+    /// The index of the first lost split.
     pub first: u64,
-    /// Their number.
+    /// The number of lost splits.
     pub count: u64,
 }
 
-/// The behaviour of a reader at the end of an iteration of which splits were lost.
+/// The behaviour of a reader at the end of an iteration that lost splits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnLost {
-    /// Returns [`ReadError::DataLost`](crate::ReadError::DataLost) in place of the end, after everything that
-    /// arrived.
+    /// Returns [`ReadError::DataLost`](crate::ReadError::DataLost) in place of the end, after all elements
+    /// that arrived.
     #[default]
     Raise,
-    /// Says so, by [`ReaderConfig::on_notice`](crate::ReaderConfig::on_notice) or in the log, and ends.
+    /// Reports the loss by [`ReaderConfig::on_notice`](crate::ReaderConfig::on_notice) or in the log, and
+    /// ends the iteration.
     Warn,
-    /// Ends as if nothing were missing; [`ReaderStats::lost_splits`](crate::ReaderStats::lost_splits) still
-    /// names them.
+    /// Ends the iteration as if no split were lost.
+    /// [`ReaderStats::lost_splits`](crate::ReaderStats::lost_splits) still names the splits.
     Ignore,
 }
 
 impl OnLost {
-    /// The word for it in settings.
+    /// Returns the name of this variant in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Raise => "raise",
@@ -51,30 +52,30 @@ impl FromStr for OnLost {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = [Self::Raise, Self::Warn, Self::Ignore];
         let found = all.into_iter().find(|on_lost| on_lost.name() == text);
-        found.ok_or_else(|| format!("on_lost {text:?}: use \"raise\", \"warn\" or \"ignore\""))
+        found.ok_or_else(|| format!("invalid on_lost {text:?}: expected \"raise\", \"warn\" or \"ignore\""))
     }
 }
 
-/// A run of lost splits of one worker.
+/// A range of splits that one worker lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostRange {
-    /// The splits.
+    /// The lost splits.
     pub splits: LostSplits,
-    /// The address of the worker that had them; empty if it is not known.
+    /// The address of the worker that held the splits; empty if unknown.
     pub worker: String,
-    /// The reason, for people.
+    /// The reason, as text for people.
     pub cause: String,
 }
 
-/// Everything that one iteration lost, as far as the dispatcher named it.
+/// All splits that one iteration lost and that the dispatcher named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DataLoss {
-    /// The splits, each once: by worker and cause, then by source, pass and index.
+    /// The lost splits, each listed once. Sorted by worker and cause, then by source, pass and index.
     pub ranges: Vec<LostRange>,
 }
 
 impl DataLoss {
-    /// Returns how many splits were lost.
+    /// Returns the number of lost splits.
     pub fn splits(&self) -> u64 {
         let counts = self.ranges.iter().map(|range| range.splits.count);
         counts.fold(0, u64::saturating_add)

@@ -1,59 +1,63 @@
-//! Notices for the user of a reader while reading goes on: workers that are gone, waits, and losses.
+//! Notices for the user of a reader during reading: lost workers, waits, and lost data.
 //!
-//! This file owns the sentences. It does not know how they reach the user: a callback takes them, or the log.
+//! This file owns the sentences of the notices. The notices go to a callback or to the log, which this file
+//! does not know.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::loss::DataLoss;
 
-/// Told of each notice, on a thread of the reader's: must not block.
+/// A callback that receives each notice on a thread of the reader. The callback must not block.
 pub type OnNotice = Arc<dyn Fn(&Notice) + Send + Sync>;
 
-/// Something that the user should hear of. Its text is a sentence without a full stop.
+/// A notice that the user should see. The text of a notice has no final full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// The dispatcher gave a worker up: what it had begun is lost, the rest is read from others.
+    /// The dispatcher gave a worker up. Splits that the worker had started may be lost; other workers read
+    /// the remaining splits.
     WorkerLost {
-        /// The address.
+        /// The address of the worker.
         worker: String,
-        /// Why.
+        /// The reason, as text.
         reason: String,
     },
-    /// There is no worker for this reader yet.
+    /// No worker is available for this reader yet.
     NoWorkers {
         /// The dispatcher's address.
         dispatcher: String,
-        /// Seconds of waiting.
+        /// The time spent on waiting, in seconds.
         since_s: u64,
     },
-    /// All tasks of this reader have ended, and the iteration has not.
+    /// All tasks of this reader have ended, but the iteration has not.
     NoTasks {
         /// The dispatcher's address.
         dispatcher: String,
-        /// Seconds of waiting.
+        /// The time spent on waiting, in seconds.
         since_s: u64,
     },
-    /// A worker that the dispatcher holds to be alive cannot be reached. Others are read meanwhile.
+    /// A worker cannot be reached, although the dispatcher considers it alive. Meanwhile the reader reads
+    /// from other workers.
     WorkerUnreachable {
-        /// The address.
+        /// The address of the worker.
         worker: String,
-        /// The last failure.
+        /// The failure of the last attempt.
         reason: String,
-        /// Seconds of trying.
+        /// The time spent on attempts, in seconds.
         since_s: u64,
     },
-    /// A worker does not have a task that the dispatcher says it has. Others are read meanwhile.
+    /// A worker does not know a task that the dispatcher assigned to it. Meanwhile the reader reads from
+    /// other workers.
     TaskUnknown {
-        /// The address.
+        /// The address of the worker.
         worker: String,
-        /// The task.
+        /// The number of the task.
         task: u64,
-        /// Seconds of asking.
+        /// The time spent on repeated requests, in seconds.
         since_s: u64,
     },
-    /// The iteration is over, and splits of it were lost.
+    /// The iteration is over, but some of its splits were lost.
     DataLost(DataLoss),
 }
 
@@ -62,7 +66,7 @@ impl fmt::Display for Notice {
         match self {
             Self::WorkerLost { worker, reason } => write!(
                 f,
-                "worker {worker} was given up: {reason}. Splits that it had begun may be lost; others read the rest"
+                "worker {worker} was given up: {reason}. Splits that it had begun may be lost; other workers read the remaining splits"
             ),
             Self::NoWorkers { dispatcher, since_s } => write!(
                 f,
@@ -70,8 +74,8 @@ impl fmt::Display for Notice {
             ),
             Self::NoTasks { dispatcher, since_s } => write!(
                 f,
-                "waiting for the rest of the epoch: the dispatcher at {dispatcher} has nothing further for this reader, since \
-                 {since_s} s. Other readers or workers may have it"
+                "waiting for the rest of the epoch: the dispatcher at {dispatcher} has had no task for this reader for \
+                 {since_s} s. Other readers or workers may hold the remaining data"
             ),
             Self::WorkerUnreachable {
                 worker,
@@ -79,7 +83,7 @@ impl fmt::Display for Notice {
                 since_s,
             } => write!(
                 f,
-                "waiting for worker {worker}, since {since_s} s: {reason}. It is tried again while others are read"
+                "waiting for worker {worker} for {since_s} s: {reason}. The reader retries it and reads from other workers"
             ),
             Self::TaskUnknown {
                 worker,
@@ -87,7 +91,7 @@ impl fmt::Display for Notice {
                 since_s,
             } => write!(
                 f,
-                "waiting for worker {worker} to have task {task} or for the dispatcher to take it away, since {since_s} s"
+                "waiting for worker {worker} to know task {task}, or for the dispatcher to remove the task, for {since_s} s"
             ),
             Self::DataLost(loss) => loss.fmt(f),
         }
@@ -101,12 +105,12 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Sends notices to a callback, if there is one; else to the log.
+    /// Makes a receiver that sends notices to the callback, or to the log if the callback is `None`.
     pub(crate) fn new(to: Option<OnNotice>) -> Self {
         Self { to }
     }
 
-    /// Tells the user. Not under a lock.
+    /// Sends a notice to the user. Must not be called under a lock.
     pub(crate) fn tell(&self, notice: &Notice) {
         match &self.to {
             Some(to) => to(notice),

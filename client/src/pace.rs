@@ -1,20 +1,21 @@
-//! The pace of a reader's user: the figures that it notes while it reads, and the report of them once a
+//! The pace of a reader's user: the measurements that the reader records, and the report of the pace once a
 //! second.
 //!
-//! The reader's thread writes plain stores; the thread that reports reads them.
+//! The reader's thread writes the measurements with plain stores. The reporting thread reads them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream_control::Pace;
 
-/// The figures that a reader notes for other threads.
+/// The measurements that a reader records for other threads.
 #[derive(Debug)]
 pub struct PaceMeter {
     born: Instant,
     elements: AtomicU64,
     waited_ns: AtomicU64,
-    /// When the wait that goes on began, since `born`, and 1 more; 0: none does.
+    /// The start of the current wait, in nanoseconds since `born`, plus 1. The value 0 means that the reader
+    /// does not wait.
     waiting_since_ns: AtomicU64,
 }
 
@@ -30,19 +31,19 @@ impl Default for PaceMeter {
 }
 
 impl PaceMeter {
-    /// Notes the number of elements that were handed over in all.
+    /// Records the total number of elements that were handed over.
     pub(crate) fn note_elements(&self, elements: u64) {
         self.elements.store(elements, Ordering::Relaxed);
     }
 
-    /// The user waits for an element since then.
+    /// Records that the user has been waiting for an element since `since`.
     pub(crate) fn note_wait(&self, since: Instant) {
         let since = nanoseconds(since.saturating_duration_since(self.born));
         self.waiting_since_ns
             .store(since.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Notes that the reader waits no longer, and the time that it has waited in all.
+    /// Records the end of a wait, and the total time that the reader has waited.
     pub(crate) fn note_waited(&self, waited: Duration) {
         self.waiting_since_ns.store(0, Ordering::Relaxed);
         self.waited_ns.store(nanoseconds(waited), Ordering::Relaxed);
@@ -67,7 +68,7 @@ struct Reading {
     waited_ns: u64,
 }
 
-/// Makes a pace of what a meter shows from time to time.
+/// Computes the pace from successive readings of a meter.
 #[derive(Debug, Default)]
 pub(crate) struct PaceGauge {
     before: Option<Reading>,
@@ -75,12 +76,12 @@ pub(crate) struct PaceGauge {
 }
 
 impl PaceGauge {
-    /// The pace since the last time there was an element; `None` before the first one.
+    /// Returns the pace since the last reading that found new elements; `None` before the first element.
     pub(crate) fn pace(&mut self, meter: &PaceMeter, now: Instant) -> Option<Pace> {
         let reading = meter.read(now);
         let elements = reading.elements;
         if elements == 0 {
-            // The time before a user begins is not its time for an element.
+            // The time before the user reads its first element does not count as time for an element.
             self.before = Some(reading);
             return None;
         }
@@ -128,12 +129,12 @@ mod tests {
             })
         };
         assert_eq!(gauge.pace(&meter, now), expected(100, 2_500_000));
-        // Ten more, then a wait that still goes on.
+        // The user reads ten more elements, then starts a wait that has not ended.
         meter.note_elements(110);
         meter.note_wait(now + SECOND / 10);
         now += SECOND;
         assert_eq!(gauge.pace(&meter, now), expected(110, 10_000_000));
-        // Nothing new: what was known stays, and the wait is counted once it is over.
+        // Without new elements the pace stays the same. The wait counts once it has ended.
         now += SECOND;
         assert_eq!(gauge.pace(&meter, now), expected(110, 10_000_000));
         meter.note_waited(SECOND * 3 / 4 + SECOND * 19 / 10);

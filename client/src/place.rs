@@ -1,23 +1,23 @@
-//! The place of a worker, as far as a reader was told.
+//! The place of a worker, as far as the reader knows.
 //!
-//! This file does not know how a worker is reached: a [`Connector`](crate::Connector) chooses.
+//! A [`Connector`](crate::Connector) chooses the transport to a worker. This file does not know transports.
 
 use millstream_control::Whereabouts;
 
 /// The place of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerPlace {
-    /// The network address of the worker, which also names it.
+    /// The network address of the worker, which also serves as the worker's name.
     pub address: String,
-    /// The host and process.
+    /// The host and process of the worker.
     pub whereabouts: Whereabouts,
-    /// The worker's local socket, if both are on one host and it has one. A worker that was started again has
+    /// The worker's local socket, if the worker has one and runs on the reader's host. A restarted worker has
     /// another socket.
     pub local_socket: Option<String>,
 }
 
 impl WorkerPlace {
-    /// A worker of which only its address is known.
+    /// Makes the place of a worker whose address alone is known.
     pub fn at(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -25,7 +25,7 @@ impl WorkerPlace {
         }
     }
 
-    /// Returns whether a link to `earlier` leads to another socket than one that is made now (C14.6).
+    /// Returns whether the worker's socket differs from the socket in `earlier` (C14.6).
     pub(crate) fn has_moved_from(&self, earlier: &Self) -> bool {
         self.local_socket != earlier.local_socket
     }

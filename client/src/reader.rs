@@ -1,7 +1,7 @@
-//! The reader of an iteration: elements as an async stream or one by one on a thread.
+//! The reader of an iteration: yields elements as an async stream, or one at a time to a blocked thread.
 //!
-//! Owns the lane on which its links live; dropping the reader ends them. Buffers at most what
-//! `max_outstanding` and `max_outstanding_bytes` allow.
+//! The reader owns the lane thread that runs its links; dropping the reader ends the links. The reader
+//! buffers at most `max_outstanding` elements and `max_outstanding_bytes` bytes.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -34,36 +34,39 @@ use crate::waiter::Waiter;
 /// The settings of a reader.
 #[derive(Clone)]
 pub struct ReaderConfig {
-    /// Elements granted, in flight or buffered, over all workers.
+    /// The limit of elements that are granted, in flight or buffered, over all workers.
     pub max_outstanding: MaxOutstanding,
-    /// Bytes of them; default 256 MiB. In coordinated reads the element that comes next is taken beyond it.
+    /// The limit of outstanding bytes; default 256 MiB. In coordinated reads, the element of the next turn
+    /// may exceed the limit.
     pub max_outstanding_bytes: u64,
-    /// The number of this consumer among those that read in step, in coordinated reads. Default none.
+    /// The number of this consumer in a coordinated read; `None` in all other reads. Default `None`.
     pub consumer: Option<u32>,
-    /// The name of this trainer, where the job has the cross-trainer cache, and only there. Readers of one
-    /// name share one place in the cache, so that each gets a part. Default none.
+    /// The name of this trainer; set exactly if the job has the cross-trainer cache. Readers with the same
+    /// name share one position in the cache, so that each element goes to one of them. Default `None`.
     pub trainer_id: Option<String>,
-    /// Whether other readers may share the job. Under `Auto` this one then takes no more ahead than it has
-    /// lately used. Default no; a service says so of jobs that have a name.
+    /// True if other readers may share the job. For a shared job, `Auto` prefetches no more elements than the
+    /// reader used within the last second. Default false; a service sets true for jobs that have a name.
     pub is_shared: bool,
-    /// Whether a split is one element at most, so that a reader that has an element has all of its split.
-    /// Then no split of a worker that has gone is reported lost though its element is here; default false.
+    /// True if every split has at most one element, so that a reader that holds an element holds its whole
+    /// split. With such splits, the loss of a worker does not lose splits whose elements have arrived.
+    /// Default false.
     pub whole_splits: bool,
-    /// Time that a live worker may be out of reach before reading fails, if nothing else is left to read;
-    /// default 30 s. A worker that answers and does not know its task has four times as long. Time in which
-    /// the dispatcher is out of reach does not count.
+    /// The time for which a live worker may be out of reach before reading fails, if no other worker has
+    /// elements left. Default 30 s. A worker that answers but does not know its task has four times as long.
+    /// Time without a connection to the dispatcher does not count.
     pub worker_give_up: Duration,
-    /// The time for which a reader waits for a first worker. Default 1 h, since clusters that grow on demand
-    /// have none at first.
+    /// The time for which a reader waits for its first worker. Default 1 h, because clusters that grow on
+    /// demand start without workers.
     pub no_workers_give_up: Duration,
-    /// The time after which a blocked thread looks up by itself, so that nothing can keep it for ever.
-    /// Default 500 ms.
+    /// The longest sleep of a blocked thread before it checks again for elements, so that a missed wake-up
+    /// cannot block the thread forever. Default 500 ms.
     pub look_up_every: Duration,
-    /// The end of an iteration whose splits were lost with their worker. Default [`OnLost::Raise`].
+    /// The reader's behaviour at the end of an iteration that lost splits. Default [`OnLost::Raise`].
     pub on_lost: OnLost,
-    /// Is told what the user should hear of; default: that goes to the log, as warnings.
+    /// The callback for notices to the user. By default, notices are logged as warnings.
     pub on_notice: Option<OnNotice>,
-    /// Is called for each element that is handed over, before its credit is free; for gauges.
+    /// A callback for gauges. The reader calls it for each element that it hands over, before the element's
+    /// credit is free.
     pub on_handed: Option<OnHanded>,
 }
 
@@ -102,7 +105,8 @@ impl Default for ReaderConfig {
     }
 }
 
-/// Reads one iteration. Nothing is asked of any worker before the first element is asked for.
+/// Reads one iteration. The reader requests elements from workers only after the user has asked for a first
+/// element.
 #[derive(Debug)]
 pub struct Reader {
     cursor: Cursor,
@@ -112,33 +116,34 @@ pub struct Reader {
     is_done: bool,
     look_up_every: Duration,
     on_lost: OnLost,
-    /// The user was told at the end what was lost.
+    /// True if the reader has already reported the lost splits to the user at the end of the iteration.
     has_told_loss: bool,
-    /// Dropping it ends what follows the iteration.
+    /// Dropping the sender ends the task that follows the iteration.
     _alive: oneshot::Sender<Infallible>,
-    // Dropped in this order: the tasks on the lane, then the lane.
+    // Fields drop in declaration order: the task must end before its lane.
     _following: LaneTask<()>,
     _lane: Arc<Lane>,
 }
 
-/// Ends a reader from another thread.
+/// A handle that ends a reader from another thread.
 #[derive(Debug, Clone)]
 pub struct Canceller {
     intake: Arc<Intake>,
 }
 
 impl Canceller {
-    /// Ends the reader: a caller that waits for an element gets [`ReadError::Cancelled`], after what had
-    /// arrived.
+    /// Ends the reader. A caller that waits for an element receives the elements that had arrived, then
+    /// [`ReadError::Cancelled`].
     pub fn cancel(&self) {
         self.intake.cancel();
     }
 }
 
 impl Reader {
-    /// A reader of the tasks that `feed` tells of, over links that `connector` makes, living on `lane`.
+    /// Starts a reader of the tasks that `feed` announces, on the thread `lane`. The reader makes its links
+    /// with `connector`.
     pub fn start(lane: Arc<Lane>, connector: Arc<dyn Connector>, feed: Feed, config: &ReaderConfig) -> Self {
-        // What consumers and trainers are given is theirs alone.
+        // Consumers and trainers receive their own elements, which no other reader could take.
         let shares = config.is_shared && config.consumer.is_none() && config.trainer_id.is_none();
         let bounds = Bounds {
             max_outstanding: config.max_outstanding,
@@ -146,7 +151,8 @@ impl Reader {
             shared: shares.then_some(0),
             max_outstanding_bytes: config.max_outstanding_bytes,
         };
-        // Twice the bound: what the consumer still holds is no longer outstanding but still here.
+        // The pool has twice the limit, because elements that the user still holds occupy memory but are no
+        // longer outstanding.
         let pool_bytes =
             usize::try_from(config.max_outstanding_bytes.saturating_mul(2)).unwrap_or(usize::MAX);
         let alloc: Arc<dyn SlotAlloc> = Arc::new(crate::alloc::Spill::new(Pool::new(pool_bytes)));
@@ -167,7 +173,7 @@ impl Reader {
             workers: config.no_workers_give_up,
         };
         let following = follow(waiter.clone(), connector, feed, patience, gone);
-        let what = "what follows the iteration".to_owned();
+        let what = "the task that follows the iteration".to_owned();
         let following = lane.spawn(guard(intake.clone(), what, following));
         Self {
             cursor: Cursor::new(waiter, config.on_handed.clone()),
@@ -184,11 +190,13 @@ impl Reader {
         }
     }
 
-    /// The next element; blocks the thread until there is one. `None` at the end, and again whenever asked.
+    /// Returns the next element, and blocks the thread until an element is available. Returns `None` at the
+    /// end of the iteration, and again from each later call.
     ///
     /// # Errors
-    /// [`ReadError`], after everything that arrived before it; then the same again whenever asked. An end
-    /// after which elements are missing is an error, too, unless [`ReaderConfig::on_lost`] says otherwise.
+    /// Returns a [`ReadError`] after all elements that arrived before it, and the same error from each later
+    /// call. The end of an iteration that lost splits is an error too, unless [`ReaderConfig::on_lost`] says
+    /// otherwise.
     pub fn next_element(&mut self) -> Result<Option<Element>, ReadError> {
         if let Some(handover) = self.cursor.next_at_hand() {
             return self.hand_over(handover);
@@ -203,20 +211,22 @@ impl Reader {
         }
     }
 
-    /// The next element if it is at hand: of a pack that has been opened. `None` says nothing; never blocks.
+    /// Returns the next element of the pack that is already open; never blocks. `None` does not mean the end
+    /// of the iteration.
     ///
     /// # Errors
-    /// As [`Reader::next_element`].
+    /// Fails like [`Reader::next_element`].
     #[inline]
     pub fn try_element(&mut self) -> Option<Result<Option<Element>, ReadError>> {
         let handover = self.cursor.next_at_hand()?;
         Some(self.hand_over(handover))
     }
 
-    /// The next element; blocks the thread for `patience` at most, and may be asked again.
+    /// Returns the next element. Blocks the thread for at most `patience`; after `Pending` the caller may
+    /// call again.
     ///
     /// # Errors
-    /// As [`Reader::next_element`].
+    /// Fails like [`Reader::next_element`].
     pub fn wait_element(&mut self, patience: Duration) -> Poll<Result<Option<Element>, ReadError>> {
         if let Some(handover) = self.try_element() {
             return Poll::Ready(handover);
@@ -229,8 +239,8 @@ impl Reader {
         Poll::Ready(self.hand_over(handover))
     }
 
-    /// Polls for the next element, for an async caller. Cancel-safe: an element is either returned or still
-    /// here.
+    /// Polls for the next element, for an async caller. Cancel-safe: an element is either returned or stays
+    /// in the reader.
     pub fn poll_element(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Element>, ReadError>> {
         if let Some(handover) = self.cursor.next_at_hand() {
             return Poll::Ready(self.hand_over(handover));
@@ -243,17 +253,17 @@ impl Reader {
         Poll::Ready(self.hand_over(handover))
     }
 
-    /// Has the element that was handed over last count as outstanding still, because the consumer keeps it
-    /// until others come. While any does, no worker holds more than its share of what may be outstanding, so
-    /// those that are ahead wait for the others. Returns whose it is, for [`Reader::let_go`]; `None`: nothing
-    /// was handed over.
+    /// Keeps counting the latest element as outstanding, because the consumer stores it until elements of
+    /// other workers arrive. While any element is kept, no worker may hold more than its share of the
+    /// outstanding elements, so that fast workers wait for slow workers. Returns the element's task, for
+    /// [`Reader::let_go`]; `None` if no element was handed over.
     pub fn keep(&self) -> Option<TaskId> {
         let task = self.cursor.task_at_hand()?;
         self.intake.act(|core| core.keep(task));
         Some(task)
     }
 
-    /// The consumer has used an element of the task that it had kept.
+    /// Stops counting one kept element of the task as outstanding, after the consumer has used the element.
     pub fn let_go(&self, task: TaskId) {
         self.intake.act(|core| core.let_go(task));
     }
@@ -263,7 +273,7 @@ impl Reader {
         self.intake.look(ReaderCore::lost_splits)
     }
 
-    /// Returns the statistics so far.
+    /// Returns the statistics collected so far.
     pub fn stats(&self) -> ReaderStats {
         let lost_splits = self.intake.look(ReaderCore::lost_splits);
         let looks = self.intake.look(ReaderCore::looks);
@@ -274,17 +284,17 @@ impl Reader {
             .stats(now, waits.unwrap_or_default(), looks, lost_splits, links)
     }
 
-    /// Returns the losses so far, with the workers that had them; `None` if nothing was lost.
+    /// Returns the losses so far, with the workers that held the splits; `None` if no split was lost.
     pub fn loss(&self) -> Option<DataLoss> {
         self.intake.look(ReaderCore::loss)
     }
 
-    /// Returns the properties of the links to the workers, by address, a moment ago.
+    /// Returns the latest known properties of the links to the workers, by worker address.
     pub fn links(&self) -> BTreeMap<String, LinkReport> {
         self.intake.links()
     }
 
-    /// A handle that ends this reader.
+    /// Returns a handle that ends this reader from another thread.
     pub fn canceller(&self) -> Canceller {
         Canceller {
             intake: self.intake.clone(),
@@ -303,7 +313,7 @@ impl Reader {
         handover
     }
 
-    /// The end, or that splits were lost.
+    /// Returns the end of the iteration, or the error for lost splits.
     fn end(&mut self) -> Result<Option<Element>, ReadError> {
         let loss = match self.on_lost {
             OnLost::Raise | OnLost::Warn => self.intake.look(ReaderCore::loss),
@@ -323,7 +333,8 @@ impl Reader {
 impl Iterator for Reader {
     type Item = Result<Element, ReadError>;
 
-    /// The next element, the error that ended the reader, or the end; nothing behind either.
+    /// Returns the next element or the error that ended the reader. Returns `None` after the end or after an
+    /// error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_done {
             return None;

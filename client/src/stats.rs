@@ -1,5 +1,5 @@
-//! The statistics of a reader: the elements that it got, the time that it waited, and the part that it waited
-//! for.
+//! The statistics of a reader: the elements that it received, the time that it waited, and the part of the
+//! service that it waited for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,32 +11,32 @@ use millstream_dataplane::transport::LinkReport;
 use crate::loss::LostSplits;
 use crate::pace::PaceMeter;
 
-/// Share of the time that a reader may wait before it counts as held up.
+/// The share of the time for which a reader may wait before it counts as held up.
 const HELD_UP_SHARE: f64 = 0.05;
 
-/// Longest wait that the histogram tells apart, in microseconds: an hour.
+/// The longest wait that the histogram distinguishes: one hour, in microseconds.
 const WAIT_MAX_US: u64 = 3_600_000_000;
 
-/// The part that keeps a reader from going faster.
+/// The part of the service that limits a reader's throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
     /// Elements wait for the trainer.
     Trainer,
-    /// The trainer waits, and workers say that they have nothing ready.
+    /// The trainer waits, and the workers report that they have no element ready.
     Workers,
-    /// The trainer waits although workers have elements: the path between them, or too few of them
-    /// outstanding.
+    /// The trainer waits although workers have elements. The cause is the path between them, or too few
+    /// outstanding elements.
     Network,
-    /// The trainer waits for the dispatcher: it is out of reach, or has not said what is to be read next.
+    /// The trainer waits for the dispatcher, which is out of reach or has not assigned further tasks.
     Dispatcher,
     /// The trainer waits for a first worker.
     NoWorkers,
-    /// Nothing was read, and nothing was waited for.
+    /// The reader has neither read nor waited.
     Unmeasured,
 }
 
 impl Bottleneck {
-    /// The word for it in tables.
+    /// Returns the name of this variant in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Trainer => "trainer",
@@ -52,33 +52,33 @@ impl Bottleneck {
 /// The statistics of a reader so far.
 #[derive(Debug, Clone)]
 pub struct ReaderStats {
-    /// Elements handed over.
+    /// The number of elements handed over.
     pub elements: u64,
-    /// Bytes of them, headers included.
+    /// The number of bytes of these elements, headers included.
     pub bytes: u64,
-    /// Since the first element was asked for.
+    /// The time since the first element was requested.
     pub elapsed: Duration,
-    /// The time among it in which the consumer waited for an element.
+    /// The part of `elapsed` in which the consumer waited for an element.
     pub waited: Duration,
-    /// The waits, in microseconds; hand-overs that did not wait are not in it.
+    /// The durations of the waits, in microseconds. Hand-overs without a wait are not included.
     pub waits_us: Histogram<u64>,
-    /// The part that holds the reader up.
+    /// The part of the service that limits the reader.
     pub bottleneck: Bottleneck,
-    /// Splits of which elements were lost with their worker.
+    /// Splits that lost elements together with their worker.
     pub lost_splits: Vec<LostSplits>,
-    /// The properties of the links to the workers, by address, a moment ago: the transport, and the reason
-    /// why it is not a better one.
+    /// The latest known properties of the links to the workers, by worker address. The properties include the
+    /// transport, and the reason why the link does not use a better transport.
     pub links: BTreeMap<String, LinkReport>,
 }
 
 impl ReaderStats {
-    /// Part of the time that the consumer waited, 0 to 1.
+    /// Returns the share of the time that the consumer waited, from 0 to 1.
     pub fn wait_share(&self) -> f64 {
         share(self.waited, self.elapsed)
     }
 }
 
-/// Measures hand-overs. Costs two additions for one that did not wait.
+/// Measures hand-overs. A hand-over without a wait costs two additions.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     elements: u64,
@@ -90,9 +90,9 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// One whose hand-overs and waits the meter shows too.
+    /// Makes a stopwatch that also records its hand-overs and waits in `meter`.
     pub(crate) fn new(meter: Arc<PaceMeter>) -> Self {
-        // One to an hour with three digits: a valid range whatever happens.
+        // A histogram from one to an hour with three digits always has valid bounds.
         let waits_us =
             Histogram::new_with_bounds(1, WAIT_MAX_US, 3).unwrap_or_else(|_| unreachable!("valid bounds"));
         Self {
@@ -122,7 +122,7 @@ impl Stopwatch {
         self.waits_us.saturating_record((time.as_micros() as u64).max(1));
     }
 
-    /// Returns the figures. `waits` is how long the wait that goes on has lasted. `looks` says what the
+    /// Returns the statistics. `waits` is the duration of the current wait. `looks` is the part that the
     /// consumer was found to wait for, and whether all links are within this host.
     pub(crate) fn stats(
         &self,
@@ -137,11 +137,11 @@ impl Stopwatch {
             .map_or(Duration::ZERO, |started| now.duration_since(started));
         let waited = self.waited + waits;
         let (waited_for, is_local) = looks;
-        // A reader that waits for its first element has not waited to the end yet.
+        // A reader without any element counts as held up, because its first wait has not ended.
         let is_held_up = self.elements == 0 || share(waited, elapsed) > HELD_UP_SHARE;
         let bottleneck = match waited_for {
             _ if !is_held_up => Bottleneck::Trainer,
-            // A reading that has ended without an element waits for nothing.
+            // A read that has ended without an element waits for no part of the service.
             Some(Bottleneck::Network | Bottleneck::Workers | Bottleneck::Dispatcher)
                 if self.elements == 0 && waits.is_zero() =>
             {
@@ -149,7 +149,7 @@ impl Stopwatch {
             }
             Some(waited_for) => waited_for,
             None if self.elements == 0 => Bottleneck::Unmeasured,
-            // Too short to be looked at: within a host there is no network.
+            // The waits were too short to be sampled. Within a host the network cannot be the cause.
             None if is_local => Bottleneck::Workers,
             None => Bottleneck::Network,
         };

@@ -1,8 +1,8 @@
-//! How a consumer's thread waits for elements: it carries the links to workers of its own host itself, and
-//! sleeps at all of them.
+//! The wait of a consumer's thread for elements. The thread carries the links to workers on its own host
+//! itself, and sleeps on all these links at once.
 //!
-//! An element then wakes one thread, the one that wants it. Where there are no such links, or the system
-//! cannot wait at several places, the lane carries and wakes it.
+//! A new element then wakes only the thread that wants the element. Without local links, or if the system
+//! cannot wait on several futexes, the lane thread carries the links and wakes the consumer.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,13 +17,14 @@ use crate::carrier::Carrier;
 use crate::intake::{Intake, Next};
 use crate::reader_core::ReaderCore;
 
-/// Links to workers of this host.
+/// Links to workers on this host.
 type Carriers = SmallVec<[Arc<Carrier>; 4]>;
 
-/// Rounds over the links in one go; what they still have to say then, the lane carries.
+/// Maximum number of rounds over the links in one call. After these rounds the lane thread carries the
+/// remaining messages.
 const ROUNDS_MAX: usize = 4;
 
-/// The links of a reader that its consumer's thread carries, and that thread's waits.
+/// The links of a reader that its consumer's thread carries, and the waits of that thread.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     intake: Arc<Intake>,
@@ -42,19 +43,19 @@ impl Waiter {
         &self.intake
     }
 
-    /// Notes a link that is up.
+    /// Adds a link that is up, if it is local and the system supports sleeping on it.
     pub(crate) fn add_carrier(&self, carrier: &Arc<Carrier>) {
         if carrier.is_local() && Nap::is_supported() {
             self.carriers.lock().push(carrier.clone());
         }
     }
 
-    /// Forgets a link.
+    /// Removes a link.
     pub(crate) fn remove_carrier(&self, carrier: &Arc<Carrier>) {
         self.carriers.lock().retain(|other| !Arc::ptr_eq(other, carrier));
     }
 
-    /// Notes what the consumer handed over.
+    /// Books the elements that the consumer handed over, and sends the resulting grants over local links.
     pub(crate) fn settle(&self) {
         let handed = self.intake.handed();
         let ((), is_to_carry) = self.intake.as_consumer(|core| core.settle_and_distribute(handed));
@@ -63,8 +64,8 @@ impl Waiter {
         }
     }
 
-    /// The next elements, for a thread, which waits `timeout` at most; `Ok(None)` at the end. `Pending` when
-    /// nothing came.
+    /// Returns the next elements, or `Ok(None)` at the end. Blocks the thread for at most `timeout`, then
+    /// returns `Pending`.
     pub(crate) fn wait_next(&self, timeout: Duration, linger: &mut Linger) -> Next {
         if let next @ Poll::Ready(_) = self.take(false) {
             return next;
@@ -78,13 +79,14 @@ impl Waiter {
         next
     }
 
-    /// Carries local links for so long that something comes. `Pending` if nothing has yet.
+    /// Carries local links until elements arrive or `limit` has passed since `since`. Returns `Pending` if no
+    /// elements arrived.
     fn look(&self, since: Instant, limit: Duration) -> Next {
         while since.elapsed() < limit && self.carry() {
             if let next @ Poll::Ready(_) = self.take(false) {
                 return next;
             }
-            // Where there are more threads than cores, what is waited for may need this one.
+            // If threads outnumber cores, the worker's thread may need this core.
             std::thread::yield_now();
         }
         Poll::Pending
@@ -100,8 +102,8 @@ impl Waiter {
                     return next;
                 }
                 let is_over = self.doze(until);
-                // Whatever woke this thread: while it was to sleep at a link, nobody else heard of what comes
-                // there.
+                // Whatever the reason for waking up, this thread must carry the links: while it sleeps on a
+                // link, no other thread is notified of the link's frames.
                 self.carry();
                 is_over
             } else {
@@ -113,7 +115,8 @@ impl Waiter {
         }
     }
 
-    /// Returns what is here. Where nothing is, begins the nap if that is asked for.
+    /// Returns the available elements. If no elements are available and `is_to_nap` is true, prepares the
+    /// thread to sleep.
     fn take(&self, is_to_nap: bool) -> Next {
         let (next, is_to_carry) = self.intake.as_consumer(|core| {
             let next = self.intake.next(core);
@@ -128,7 +131,7 @@ impl Waiter {
         next
     }
 
-    /// Carries what local workers sent, and what they are told. False where there are none.
+    /// Carries frames in both directions over all local links. Returns false if no local links exist.
     fn carry(&self) -> bool {
         let carriers = self.carriers.lock().clone();
         for _ in 0..ROUNDS_MAX {
@@ -145,13 +148,14 @@ impl Waiter {
         !carriers.is_empty()
     }
 
-    /// Sleeps until a local worker sends something or the lane has something. True once it is too late.
+    /// Sleeps until a local worker sends a frame or the lane thread has elements. Returns true once `until`
+    /// has passed.
     fn doze(&self, until: Instant) -> bool {
         let mut doorbells = SmallVec::<[Doorbell; 4]>::new();
         for carrier in &self.carriers.lock().clone() {
             match carrier.doze() {
                 Doze::At(doorbell) => doorbells.push(doorbell),
-                // Of these the lane hears.
+                // The lane thread is notified of this link's frames.
                 Doze::Nowhere => {}
                 Doze::Awake => {
                     self.intake.nap().give_up();

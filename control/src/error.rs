@@ -5,35 +5,35 @@ use std::fmt;
 
 use minicbor::{Decode, Encode};
 
-/// Kinds of refusal. The numbers are the wire's and never change their meaning.
+/// The kinds of errors. The numbers are part of the wire format and never change their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Code {
     /// The request itself is wrong: the caller must change it.
     #[n(1)]
     InvalidArgument,
-    /// The request names something that does not exist, or no longer does.
+    /// The request names something that does not exist, or that no longer exists.
     #[n(2)]
     NotFound,
-    /// The state of the service does not allow it now.
+    /// The present state of the service does not allow the request.
     #[n(3)]
     FailedPrecondition,
-    /// The caller's role does not allow it.
+    /// The role of the caller does not allow the request.
     #[n(4)]
     PermissionDenied,
-    /// This version cannot do it.
+    /// The request is not supported by this version.
     #[n(5)]
     Unimplemented,
     /// A limit of the service is reached.
     #[n(6)]
     ResourceExhausted,
-    /// The service cannot be reached or is going down: a retry may succeed.
+    /// The service cannot be reached or is shutting down: a retry may succeed.
     #[n(7)]
     Unavailable,
-    /// The request took longer than the caller wanted to wait.
+    /// The request took longer than the deadline of the caller.
     #[n(8)]
     DeadlineExceeded,
-    /// The dispatcher restarted and forgot its state, or the caller was given up for dead: start over.
+    /// The dispatcher lost its state, or gave the caller up for dead: the caller must start again.
     #[n(9)]
     Aborted,
     /// A defect of this service.
@@ -58,14 +58,14 @@ impl fmt::Display for Code {
     }
 }
 
-/// A refusal.
+/// The error of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Encode, Decode)]
 #[error("{code}: {message}")]
 pub struct Error {
     /// The kind of the error.
     #[n(0)]
     pub code: Code,
-    /// The message: the fault, its place, and the cure.
+    /// The message, which states the fault, its place, and the remedy.
     #[n(1)]
     pub message: String,
 }

@@ -1,5 +1,5 @@
-//! Fuzz targets of the control plane: its messages, its records, and the dispatcher behind them.
-//! CONTRIBUTING.md says how to search for new inputs.
+//! Fuzz targets of the control plane: its messages, its records, and the dispatcher that handles them.
+//! CONTRIBUTING.md explains how to search for new inputs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::id::{BootId, SessionId};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
 use crate::rpc::wire::{Beat, Envelope, Hello, Welcome, WirePush, WireReply, WireResponse};
 
-/// Random inputs beside the corpus, for each target of a test run.
+/// The number of random inputs of each target in a test run, in addition to the corpus.
 const RANDOM_INPUTS: usize = 200;
 
-/// Decodes a message; what decodes is encoded and decoded again without a change.
+/// Decodes a message, and checks that it stays the same when it is encoded and decoded again.
 fn decoded<T: for<'b> Decode<'b, ()> + Encode<()>>(bytes: &[u8]) -> Option<T> {
     let message: T = minicbor::decode(bytes).ok()?;
     let encoded = minicbor::to_vec(&message).unwrap();
-    let again: T = minicbor::decode(&encoded).expect("what is encoded can be decoded");
+    let again: T = minicbor::decode(&encoded).expect("an encoded message can be decoded");
     assert_eq!(minicbor::to_vec(&again).unwrap(), encoded);
     Some(message)
 }
@@ -82,14 +82,14 @@ fn records() {
         .with_iterations(RANDOM_INPUTS)
         .for_each(|bytes: &[u8]| {
             if let Ok(record) = Record::from_bytes(bytes) {
-                let again = Record::from_bytes(&record.to_bytes()).expect("what is encoded can be decoded");
+                let again = Record::from_bytes(&record.to_bytes()).expect("an encoded record can be decoded");
                 assert_eq!(again.to_bytes(), record.to_bytes());
             }
         });
 }
 
-/// Peers of every role say anything, one message after the other: the dispatcher's invariants hold, and each
-/// request has one answer.
+/// Lets peers of every role send arbitrary messages. The dispatcher's invariants must hold, and no request
+/// may have more than one answer.
 #[test]
 fn dispatching() {
     bolero::check!()
@@ -97,7 +97,7 @@ fn dispatching() {
         .for_each(|bytes: &[u8]| Rig::new().run(bytes));
 }
 
-/// A dispatcher, and how many of its askers wait for an answer.
+/// A dispatcher with the counts of requests and of answers.
 struct Rig {
     dispatcher: Dispatcher,
     now: Moment,
@@ -116,8 +116,8 @@ impl Rig {
         }
     }
 
-    /// Each message follows a byte that says whose it is: two bits for the session, two for the role, the
-    /// rest for what happens.
+    /// Runs the messages of an input. Each message follows a byte: two bits for the session, two bits for
+    /// the role, and the rest for the kind of event.
     fn run(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while let Some(head) = bytes.get(at) {
@@ -158,7 +158,7 @@ impl Rig {
                 }
             }
         }
-        assert!(self.answered <= self.asked, "nobody is answered twice");
+        assert!(self.answered <= self.asked, "a request was answered twice");
     }
 
     fn pass(&mut self, time: Duration) {
@@ -200,7 +200,7 @@ impl Rig {
     }
 }
 
-/// A dataset that every sharding policy takes.
+/// Returns the facts of a dataset that every sharding policy can read.
 fn facts() -> DatasetFacts {
     DatasetFacts {
         spec: vec![1],

@@ -1,4 +1,4 @@
-//! Names of things: one type per kind of id, so that no two kinds are ever mixed up.
+//! The ids of the control plane: one type for each kind of id, so that two kinds are never confused.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -13,7 +13,7 @@ macro_rules! numbered_id {
         pub struct $name(#[n(0)] pub u64);
 
         impl $name {
-            /// The first id of this kind that a dispatcher gives out.
+            /// The first id of this kind that a dispatcher assigns.
             pub const FIRST: $name = $name($first);
         }
 
@@ -26,63 +26,65 @@ macro_rules! numbered_id {
 }
 
 numbered_id!(
-    /// One incarnation of a worker: a restarted worker at the same address is another one.
+    /// The id of one incarnation of a worker. A restarted worker at the same address is another
+    /// incarnation.
     WorkerId,
     first = 1
 );
 numbered_id!(
-    /// One pass of a job.
+    /// The id of one iteration, which is one pass of a job.
     IterationId,
     first = 2000
 );
 numbered_id!(
-    /// A reader's lease on an iteration.
+    /// The id of a client: a reader's lease on an iteration.
     ClientId,
     first = 3000
 );
 numbered_id!(
-    /// One worker's share of an iteration.
+    /// The id of a task: one worker's share of an iteration.
     TaskId,
     first = 4000
 );
 numbered_id!(
-    /// A named or anonymous reading of a dataset.
+    /// The id of a job: a named or anonymous reading of a dataset.
     JobId,
     first = 5000
 );
 numbered_id!(
-    /// One process' relation with the dispatcher, across reconnections: a random number that the process
-    /// draws. A worker's session is its incarnation.
+    /// The id of a process's relation with the dispatcher, across reconnections. The process draws the
+    /// number at random. A worker's session is its incarnation.
     SessionId,
     first = 0
 );
 numbered_id!(
-    /// The number of a mutating request in its session: a retry repeats it.
+    /// The number of a mutating request in its session. A retry has the same number.
     RequestNumber,
     first = 1
 );
 numbered_id!(
-    /// One life of a dispatcher's state: it changes when the dispatcher comes back having forgotten
-    /// everything.
+    /// The name of one life of the dispatcher's state. The boot id changes when the dispatcher restarts
+    /// without its stored state.
     BootId,
     first = 0
 );
 
-/// The name of a registered dataset: chosen by the client that registered it, or a decimal number from 1000.
+/// The id of a registered dataset. The process that registered the dataset chose the id, or the id is a
+/// decimal number from 1000.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct DatasetId(#[n(0)] String);
 
 impl DatasetId {
-    /// The first id given to a dataset that was registered without one.
+    /// The first id assigned to a dataset that was registered without an id.
     pub const FIRST_AUTOMATIC: u64 = 1000;
-    /// Most bytes of a dataset's id.
+    /// Maximum bytes of a dataset's id.
     pub const BYTES_MAX: usize = 128;
 
-    /// A dataset's id as its user wrote it.
+    /// Checks a text, and returns it as a dataset's id.
     ///
     /// # Errors
-    /// It is empty, longer than [`DatasetId::BYTES_MAX`], or would not be safe as the name of a file.
+    /// The text is empty, longer than [`DatasetId::BYTES_MAX`], or not safe as a file name.
     pub fn new(text: &str) -> Result<DatasetId, DatasetIdError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '=' | ':');
         if text.is_empty() || text.len() > DatasetId::BYTES_MAX {
@@ -96,12 +98,12 @@ impl DatasetId {
         Ok(DatasetId(text.to_owned()))
     }
 
-    /// The id given automatically with this number.
+    /// Returns the automatic id with this number.
     pub(crate) fn automatic(number: u64) -> DatasetId {
         DatasetId(number.to_string())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -113,19 +115,19 @@ impl fmt::Display for DatasetId {
     }
 }
 
-/// Why a text is not a dataset's id. The caller's mistake.
+/// The error of a text that is not a dataset's id; a mistake of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatasetIdError {
-    /// Empty or too long.
+    /// The text is empty or too long.
     #[error("a dataset id has 1 to {max} bytes, not {found_bytes}", max = DatasetId::BYTES_MAX)]
     Length {
-        /// The length of the id.
+        /// The length of the text.
         found_bytes: usize,
     },
-    /// Not safe as a name.
+    /// The text is not safe as a file name.
     #[error("the dataset id {id:?} may hold letters, digits and . _ - = : only, and not begin with a dot")]
     Characters {
-        /// The rejected id.
+        /// The rejected text.
         id: String,
     },
 }

@@ -1,5 +1,5 @@
-//! The parameters of a job: its dataset and the way in which it is read. Two requests for one name must
-//! agree.
+//! The parameters of a job: its dataset and the way in which the dataset is read. All requests for one job
+//! name must have equal parameters.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::id::DatasetId;
 use crate::whereabouts::Whereabouts;
 
-/// The way in which a dataset is divided among workers. The numbers are those of the wire, and never change
-/// their meaning.
+/// The sharding policy: the rule that divides a dataset among workers. The numbers are part of the wire
+/// format and never change their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Policy {
@@ -20,19 +20,19 @@ pub enum Policy {
     #[default]
     #[n(0)]
     Off,
-    /// The dispatcher deals out splits as workers ask for them.
+    /// The dispatcher leases splits to workers on request.
     #[n(1)]
     Dynamic,
-    /// Static, by files.
+    /// Each worker reads a fixed share of the files.
     #[n(2)]
     File,
-    /// Static, by elements.
+    /// Each worker reads a fixed share of the elements.
     #[n(3)]
     Data,
-    /// By files where possible, else by elements.
+    /// Each worker reads a share of the files if possible, and otherwise a share of the elements.
     #[n(4)]
     FileOrData,
-    /// The pipeline's `shard` hint says where.
+    /// Each worker reads a fixed share, divided at the pipeline's `shard` hint.
     #[n(5)]
     Hint,
 }
@@ -47,7 +47,7 @@ impl Policy {
         (Policy::Hint, "hint"),
     ];
 
-    /// The policy's name, as on the command line.
+    /// Returns the policy's name, as used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Off => "off",
@@ -59,8 +59,7 @@ impl Policy {
         }
     }
 
-    /// Returns whether the policy divides a dataset among a fixed number of workers, each of which has its
-    /// share from the start.
+    /// Returns whether the policy divides a dataset into fixed shares, one for each worker of a fixed list.
     pub fn is_static(self) -> bool {
         match self {
             Policy::Off | Policy::Dynamic => false,
@@ -75,9 +74,9 @@ impl fmt::Display for Policy {
     }
 }
 
-/// The text names no sharding policy.
+/// The error of a text that is not a sharding policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no sharding policy: use off, dynamic, file, data, file_or_data or hint")]
+#[error("`{0}` is not a sharding policy: use off, dynamic, file, data, file_or_data or hint")]
 pub struct UnknownPolicy(String);
 
 impl FromStr for Policy {
@@ -98,15 +97,15 @@ impl FromStr for Policy {
     }
 }
 
-/// The workers that a reader takes elements from. All readers of a named job must agree.
+/// The workers whose elements a reader takes. All readers of a named job must have the same setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum TargetWorkers {
-    /// Whatever suits: all, except those that serve only their own process.
+    /// All workers, except for workers that serve only their own process.
     #[default]
     #[n(0)]
     Auto,
-    /// All.
+    /// All workers.
     #[n(1)]
     Any,
     /// The workers in the reader's process.
@@ -125,7 +124,7 @@ impl TargetWorkers {
         (TargetWorkers::Host, "host"),
     ];
 
-    /// The name, as on the command line.
+    /// Returns the name, as used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             TargetWorkers::Auto => "auto",
@@ -142,15 +141,15 @@ impl fmt::Display for TargetWorkers {
     }
 }
 
-/// The text does not say which workers are meant.
+/// The error of a text that is not a setting of target workers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no target workers: use auto, any, local or host")]
+#[error("`{0}` is not a setting of target_workers: use auto, any, local or host")]
 pub struct UnknownTargetWorkers(String);
 
 impl FromStr for TargetWorkers {
     type Err = UnknownTargetWorkers;
 
-    /// Upper and lower case mean the same, and nothing means `auto`, as in the tf.data service.
+    /// Parses the name in any case; an empty text means `auto`, like in the tf.data service.
     fn from_str(text: &str) -> Result<TargetWorkers, UnknownTargetWorkers> {
         if text.is_empty() {
             return Ok(TargetWorkers::Auto);
@@ -163,22 +162,22 @@ impl FromStr for TargetWorkers {
     }
 }
 
-/// The way in which trainers and workers of a service are placed. It decides only the meaning of `auto` under
-/// static sharding (C14.4), and every process is told.
+/// The placement of a service's trainers and workers. The mode only decides the meaning of `auto` under
+/// static sharding (C14.4). The dispatcher announces the mode to every process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum DeploymentMode {
-    /// Nothing was said: as `remote`.
+    /// No mode was set, which means the same as `remote`.
     #[default]
     #[n(0)]
     Unspecified,
-    /// Each trainer has workers of its own, in its process.
+    /// Each trainer has its own workers, in its process.
     #[n(1)]
     Colocated,
-    /// Workers are elsewhere.
+    /// Workers run outside of the trainers' processes.
     #[n(2)]
     Remote,
-    /// Some of both.
+    /// Some workers run in trainers' processes, and some outside.
     #[n(3)]
     Hybrid,
 }
@@ -191,7 +190,7 @@ impl DeploymentMode {
         (DeploymentMode::Hybrid, "hybrid"),
     ];
 
-    /// The name, as on the command line.
+    /// Returns the name, as used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             DeploymentMode::Unspecified => "unspecified",
@@ -208,15 +207,15 @@ impl fmt::Display for DeploymentMode {
     }
 }
 
-/// The text names no deployment mode.
+/// The error of a text that is not a deployment mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no deployment mode: use colocated, remote, hybrid or unspecified")]
+#[error("`{0}` is not a deployment mode: use colocated, remote, hybrid or unspecified")]
 pub struct UnknownDeploymentMode(String);
 
 impl FromStr for DeploymentMode {
     type Err = UnknownDeploymentMode;
 
-    /// Upper and lower case mean the same.
+    /// Parses the name in any case.
     fn from_str(text: &str) -> Result<DeploymentMode, UnknownDeploymentMode> {
         DeploymentMode::NAMES
             .iter()
@@ -226,32 +225,33 @@ impl FromStr for DeploymentMode {
     }
 }
 
-/// The label of workers that serve the readers of their own process before all others, in any case.
+/// The tag of workers that serve only readers of their own process, in any case, under target workers
+/// `auto`.
 const COLOCATED: &str = "COLOCATED";
 
 fn is_colocated(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag.eq_ignore_ascii_case(COLOCATED))
 }
 
-/// The fate of a pass that was begun and has no reader left before its end.
+/// The handling of an unfinished iteration whose last reader has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Abandoned {
-    /// The pass waits for another reader: for the job GC timeout, or, where splits are dealt out, for ever
+    /// The iteration waits for another reader: for the job GC timeout, or without limit under `dynamic`
     /// (C3.6).
     #[default]
     #[n(0)]
     Waits,
-    /// The pass waits for the job GC timeout.
+    /// The iteration waits for another reader for the job GC timeout.
     #[n(1)]
     Expires,
-    /// The pass ends at once, because no other process knows of it.
+    /// The iteration ends at once, because no other process knows of its job.
     #[n(2)]
     Ends,
 }
 
 impl Abandoned {
-    /// The name, for people.
+    /// Returns the name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Abandoned::Waits => "waits",
@@ -267,7 +267,7 @@ impl fmt::Display for Abandoned {
     }
 }
 
-/// Everything that those who share a job must agree on.
+/// The parameters that all readers of a job must agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobParameters {
     /// The dataset to read.
@@ -276,26 +276,25 @@ pub struct JobParameters {
     /// The sharding policy.
     #[n(1)]
     pub policy: Policy,
-    /// The workers that readers take elements from.
+    /// The workers whose elements the readers take.
     #[n(2)]
     pub target_workers: TargetWorkers,
-    /// The number of readers that advance in step, in coordinated reads.
+    /// The number of consumers, which read in step; `None` if the job is not a coordinated read.
     #[n(3)]
     pub num_consumers: Option<u32>,
-    /// Whether trainers share the elements that workers keep.
+    /// True if trainers share the elements that the workers keep.
     #[cbor(n(4), default)]
     pub cross_trainer_cache: bool,
-    /// The fate of a pass whose readers have left it.
+    /// The handling of an unfinished iteration whose last reader has left.
     #[cbor(n(5), default)]
     pub abandoned: Abandoned,
-    /// Whether its readers take elements in the order of their splits, and wait for the earliest one that is
-    /// missing.
+    /// True if readers take elements in the order of their splits, and wait for the earliest missing split.
     #[cbor(n(6), default)]
     pub in_order: bool,
 }
 
 impl JobParameters {
-    /// A plain reading of a dataset under a policy.
+    /// Returns the parameters of a plain reading of a dataset under a policy.
     pub fn new(dataset: DatasetId, policy: Policy) -> JobParameters {
         JobParameters {
             dataset,
@@ -308,8 +307,9 @@ impl JobParameters {
         }
     }
 
-    /// Returns the parameters for a service that is placed like this. Where each trainer has workers of its
-    /// own, `auto` means these: each trainer reads its own share (C14.4).
+    /// Returns the parameters for a service with this deployment mode. Under `colocated` and static
+    /// sharding, target workers `auto` become `local`: each trainer reads the shares of its own workers
+    /// (C14.4).
     #[must_use]
     pub fn deployed(mut self, mode: DeploymentMode) -> JobParameters {
         if self.policy.is_static()
@@ -321,7 +321,7 @@ impl JobParameters {
         self
     }
 
-    /// Returns whether a reader reads a worker with these labels (C14.1). In coordinated reads every reader
+    /// Returns whether a reader reads a worker with these tags (C14.1). In coordinated reads every reader
     /// reads all workers.
     pub(crate) fn admits(&self, reader: &Whereabouts, worker: &Whereabouts, tags: &[String]) -> bool {
         self.admits_everybody(tags)
@@ -332,7 +332,8 @@ impl JobParameters {
             }
     }
 
-    /// Returns whether every reader reads a worker with these labels, wherever both are.
+    /// Returns whether every reader reads a worker with these tags, independent of their hosts and
+    /// processes.
     pub(crate) fn admits_everybody(&self, tags: &[String]) -> bool {
         self.num_consumers.is_some()
             || match self.target_workers {
@@ -342,28 +343,31 @@ impl JobParameters {
             }
     }
 
-    /// Returns whether only readers in its own process read a worker with these labels (C14.5).
+    /// Returns whether only readers in the worker's own process read a worker with these tags (C14.5).
     pub(crate) fn is_private(&self, tags: &[String]) -> bool {
         !self.admits_everybody(tags) && self.target_workers != TargetWorkers::Host
     }
 
-    /// Returns the error of a reader that reads the workers of its process and has none (C14.4).
+    /// Returns the error of a reader that reads the workers of its process while no worker runs there
+    /// (C14.4).
     pub fn without_local_worker(&self) -> Error {
         let policy = self.policy;
         if policy.is_static() {
             return Error::invalid(format!(
                 "under the sharding policy `{policy}` and target_workers `local`, which `auto` means where the dispatcher's \
-                 deployment mode is `colocated`, each process reads the share of its own workers, and this one has none: start a \
+                 deployment mode is `colocated`, each process reads the share of its own workers, and this \
+                 process has no worker: start a \
                  worker in it, or read with target_workers `any`"
             ));
         }
         Error::invalid(
-            "target_workers `local` reads the workers of this process, and there is none: start one in it that is given the \
+            "target_workers `local` reads the workers of this process, and this process has none: start a \
+            worker in it with the \
              same `LocalWorkers`, or read with target_workers `auto` or `any`",
         )
     }
 
-    /// Every way in which `wanted` differs from these, for people; empty if it does not.
+    /// Returns a text for each difference between these parameters and `wanted`; empty if both are equal.
     pub(crate) fn differences(&self, wanted: &JobParameters) -> Vec<String> {
         let consumers = |count: Option<u32>| count.map_or("none".to_owned(), |count| count.to_string());
         let pairs = [
@@ -389,7 +393,7 @@ impl JobParameters {
                 wanted.cross_trainer_cache.to_string(),
             ),
             (
-                "what becomes of an abandoned pass",
+                "the handling of an abandoned iteration",
                 self.abandoned.to_string(),
                 wanted.abandoned.to_string(),
             ),
@@ -448,7 +452,7 @@ mod tests {
         }
     }
 
-    /// C14.1
+    /// Tests the workers that each setting of target workers admits (C14.1).
     #[test]
     fn each_target_admits_its_workers() {
         let at = |host, process| Whereabouts {
@@ -486,7 +490,7 @@ mod tests {
         }
     }
 
-    /// C14.4
+    /// Tests the meaning of `auto` under static sharding (C14.4).
     #[test]
     fn auto_means_local_for_colocated_static_sharding() {
         for (policy, mode, wanted) in [

@@ -1,14 +1,15 @@
 //! The control plane: datasets, jobs, iterations, tasks, splits, leases, and the dispatcher.
 //!
-//! A pure core, [`Dispatcher`], decides; a thin shell carries its requests and pushes over QUIC. Definitions
-//! of datasets are opaque bytes here, element specifications too, and a worker is an address and a ticket
-//! key. The protocol is in `control/PROTOCOL.md`.
+//! A pure core, [`Dispatcher`], decides; a thin shell carries its requests and pushes over QUIC.
+//! Definitions and element specifications are opaque bytes here. A worker is an address and a ticket key.
+//! The protocol is in `control/PROTOCOL.md`.
 //!
-//! | module | what it owns |
+//! | module | contents |
 //! |---|---|
-//! | `id`, `error`, `job`, `links`, `split`, `pace`, `planner`, `whereabouts` | the words of the control plane |
-//! | `dispatcher` | the state machine: no clock, no socket |
-//! | `store` | where its records are kept |
+//! | `id`, `error`, `job`, `links`, `split`, `pace`, `planner`, `whereabouts` | the common types of the
+//! control plane |
+//! | `dispatcher` | the state machine, without clock or socket |
+//! | `store` | the store of the dispatcher's records |
 //! | [`rpc`] | the protocol: the dispatcher's server, the trainers' client |
 //! | [`agent`] | the worker's side: registration, tasks, splits |
 

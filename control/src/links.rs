@@ -1,4 +1,4 @@
-//! By which ways readers are linked with a worker: what it says of itself with its heartbeats, for people.
+//! The counts of a worker's links with readers, which the worker reports with its heartbeats, for people.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -6,13 +6,13 @@ use minicbor::{Decode, Encode};
 /// The number of a worker's links with readers, by transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct LinkCounts {
-    /// Within its process.
+    /// The links within the worker's process.
     #[n(0)]
     pub memory: u64,
-    /// Through memory shared with other processes of its host.
+    /// The links through shared memory with other processes of the host.
     #[n(1)]
     pub shared_memory: u64,
-    /// Over a network.
+    /// The links over a network.
     #[n(2)]
     pub network: u64,
 }

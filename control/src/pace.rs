@@ -8,18 +8,18 @@ use minicbor::{Decode, Encode};
 use crate::id::{ClientId, TaskId};
 use crate::links::LinkCounts;
 
-/// Bytes of a bottleneck's name; of a longer one the beginning is told.
+/// Maximum bytes of a bottleneck's name. A longer name is cut off.
 pub const BOTTLENECK_BYTES_MAX: usize = 64;
 
-/// The progress of a task or a client, and the time that it takes for an element without waiting for the
-/// other side.
+/// The progress of a task or a client. The time for an element excludes waiting for the other side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Pace {
-    /// Elements that a task has produced, or that a client has handed to its user, since it began.
+    /// The number of elements that the task has produced, or that the client has handed to its user, since
+    /// its start.
     #[n(0)]
     pub elements: u64,
-    /// The time for an element, in nanoseconds: of a task to produce it, or of a user to come back for the
-    /// next one. `None` until it is known.
+    /// The time for an element, in nanoseconds: the time in which a task produces it, or in which a user
+    /// returns for the next element. `None` until it is known.
     #[n(1)]
     pub element_ns: Option<u64>,
 }
@@ -31,21 +31,21 @@ impl Pace {
     }
 }
 
-/// The figures that a process reports with a heartbeat about its own tasks and clients.
+/// The measurements that a process reports with a heartbeat about its own tasks and clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
-    /// The pace of tasks, from a worker.
+    /// The paces of tasks, reported by a worker.
     pub tasks: Vec<(TaskId, Pace)>,
-    /// The pace of clients, from a trainer.
+    /// The paces of clients, reported by a trainer.
     pub clients: Vec<(ClientId, Pace)>,
-    /// The kinds of its links with readers, from a worker.
+    /// The kinds of the worker's links with readers, reported by a worker.
     pub links: Option<LinkCounts>,
-    /// The bottleneck of tasks, from a worker, in at most [`BOTTLENECK_BYTES_MAX`] bytes.
+    /// The bottlenecks of tasks, reported by a worker, in at most [`BOTTLENECK_BYTES_MAX`] bytes each.
     pub bottlenecks: Vec<(TaskId, String)>,
 }
 
 impl Measures {
-    /// Returns whether there is nothing to report.
+    /// Returns whether the report is empty.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
             && self.clients.is_empty()

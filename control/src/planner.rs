@@ -1,7 +1,7 @@
-//! The planner's view of datasets: facts, and the division of sources into splits. Control does not
-//! understand definitions.
+//! The planner: the facts of datasets, and the division of their sources into splits.
 //!
-//! A definition is opaque bytes here. The root library implements [`Planner`] with the pipeline's analysis.
+//! A definition is opaque bytes in the control plane. The root library implements [`Planner`] with the
+//! pipeline's analysis.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -11,7 +11,7 @@ use minicbor::{Decode, Encode};
 
 use crate::job::Policy;
 
-/// Reads definitions for the dispatcher. Called from threads that may block.
+/// A reader of definitions for the dispatcher. Called from threads that may block.
 pub trait Planner: Send + Sync {
     /// Returns the facts of a definition. Does no I/O.
     ///
@@ -20,36 +20,36 @@ pub trait Planner: Send + Sync {
     /// The definition cannot be read, or names a function that is not registered.
     fn facts(&self, definition: &[u8]) -> Result<DatasetFacts, PlanError>;
 
-    /// Divides the sources in pass `repetition` over the dataset, in the order in which that pass deals them
-    /// out. Lists files where they must be listed. May do I/O.
+    /// Divides the sources of pass `repetition` over the dataset into splits, in the order in which the
+    /// dispatcher leases them. Lists files where necessary. May do I/O.
     ///
     /// # Errors
-    /// A listing fails or finds nothing.
+    /// A listing fails, or a listing is empty.
     fn plan_splits(&self, definition: &[u8], repetition: u64) -> Result<SplitPlan, PlanError>;
 }
 
-/// A dataset's properties, computed once at registration.
+/// The properties of a dataset, computed once at its registration.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DatasetFacts {
-    /// The element specification, opaque here.
+    /// The element specification, as opaque bytes.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub spec: Vec<u8>,
-    /// The number of elements.
+    /// The number of elements in the dataset.
     #[n(1)]
     pub cardinality: Cardinality,
-    /// Whether the dataset divides into splits; else the reason.
+    /// Success if the dataset can be divided into splits; otherwise the reason.
     #[n(2)]
     pub splittable: Result<(), String>,
-    /// Whether its elements stay aligned with source positions; else the reason.
+    /// Success if the dataset's elements stay aligned with source positions; otherwise the reason.
     #[n(3)]
     pub aligned: Result<(), String>,
-    /// Why it cannot be divided by files; `None` if it can.
+    /// The reason for which the dataset cannot be divided by files; `None` if it can.
     #[n(4)]
     pub not_by_files: Option<String>,
-    /// Whether the definition says where it is divided, so that only the policy `hint` can read it.
+    /// True if the definition has a shard hint, so that only the policy `hint` can read the dataset.
     #[cbor(n(5), default)]
     pub has_shard_hint: bool,
-    /// The compression of its elements on a network, in the data plane's words, opaque here; `None` for each
+    /// The compression of the dataset's elements on a network, as text for the data plane. `None` uses each
     /// worker's own setting.
     #[cbor(n(6), default)]
     pub compression: Option<String>,
@@ -61,18 +61,18 @@ pub enum Cardinality {
     /// The dataset never ends.
     #[n(0)]
     Infinite,
-    /// The number cannot be known.
+    /// The number of elements cannot be determined.
     #[n(1)]
     Unknown,
-    /// Exactly so many.
+    /// The exact number of elements.
     #[n(2)]
     Finite(#[n(0)] u64),
 }
 
 impl Cardinality {
-    /// Returns how many elements a job yields of a dataset of so many, from all workers together, as far as
-    /// that can be told: how many workers there will be, what each of them makes of a last batch, and what a
-    /// shard leaves of it, nobody knows. A coordinated read has no end. As the tf.data service has it.
+    /// Returns the number of elements that a job yields from all workers together, for a dataset with this
+    /// cardinality. The number is unknown in most cases, because it depends on the workers, on incomplete
+    /// batches, and on shards. A coordinated read has no end. The rules are those of the tf.data service.
     #[must_use]
     pub fn distributed(self, policy: Policy, num_consumers: Option<u32>) -> Cardinality {
         if num_consumers.is_some() {
@@ -99,29 +99,30 @@ impl fmt::Display for Cardinality {
     }
 }
 
-/// The plan by which the sources of a dataset are dealt out in one iteration.
+/// The plan by which the splits of a dataset's sources are leased in one iteration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct SplitPlan {
-    /// One per source, depth first.
+    /// The plan of each source, in depth-first order.
     #[n(0)]
     pub sources: Vec<SourcePlan>,
-    /// A random number that all tasks of the iteration are told: what they draw together follows from it.
+    /// A random number that all tasks of the iteration receive, from which they derive their common random
+    /// choices.
     #[n(1)]
     #[cbor(default)]
     pub seed: u64,
 }
 
-/// The plan by which one source is dealt out.
+/// The plan by which the splits of one source are leased.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum SourcePlan {
-    /// A number of splits that are known by their index alone.
+    /// A number of splits that need no data besides their index.
     #[n(0)]
     Counted {
         /// The number of splits.
         #[n(0)]
         splits: u64,
     },
-    /// One split per item, whose payload it is.
+    /// One split for each item, with the item as its payload.
     #[n(1)]
     Listed {
         /// The payloads, in order.
@@ -131,14 +132,14 @@ pub enum SourcePlan {
 }
 
 impl SourcePlan {
-    /// A listed source.
+    /// Returns the plan of a listed source.
     pub fn listed(items: impl IntoIterator<Item = Vec<u8>>) -> SourcePlan {
         SourcePlan::Listed {
             items: items.into_iter().map(ByteVec::from).collect(),
         }
     }
 
-    /// Returns how many splits one repetition has.
+    /// Returns the number of splits in one repetition.
     pub fn splits(&self) -> u64 {
         match self {
             SourcePlan::Counted { splits } => *splits,
@@ -146,7 +147,7 @@ impl SourcePlan {
         }
     }
 
-    /// Returns whether something goes with each split.
+    /// Returns whether each split has a payload.
     pub(crate) fn has_payloads(&self) -> bool {
         matches!(self, SourcePlan::Listed { .. })
     }
@@ -163,13 +164,13 @@ impl SourcePlan {
     }
 }
 
-/// Why a definition gives no facts or no plan.
+/// The reason for which the planner has no facts or no plan for a definition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The definition itself is at fault.
+    /// The definition itself is invalid.
     #[error("{0}")]
     Definition(String),
-    /// The source is at fault: a file is missing, or a pattern matches nothing.
+    /// The source is invalid: a file is missing, or a pattern matches no file.
     #[error("{0}")]
     Source(String),
 }

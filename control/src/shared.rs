@@ -1,4 +1,4 @@
-//! The encoding of a shared value, which is that of the value itself.
+//! The encoding of a shared value, which equals the encoding of the value itself.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Splits as they travel: what a worker is given to read, and compact ways to speak of many.
+//! Splits of sources, as workers receive them, and compact descriptions of many splits.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -8,22 +8,24 @@ use minicbor::{Decode, Encode};
 pub struct Split {
     /// The number of the source in the dataset.
     pub source: u32,
-    /// The number of the pass over the source, at most the one that was asked for.
+    /// The number of the pass over the source, at most the requested pass.
     pub repetition: u64,
-    /// The place in the source.
+    /// The index of the split in the source.
     pub index: u64,
-    /// The lease under which it is read: unique in the iteration.
+    /// The number of the lease, which is unique in the iteration.
     pub lease: u64,
-    /// 0 at first, one more each time it is leased again after its worker was lost.
+    /// The attempt number: 0 for the first lease, increased by one each time the split is leased again
+    /// after its worker was lost.
     pub attempt: u32,
-    /// The data that the source needs besides the index, such as a file's name. Empty for counted sources.
+    /// The data that the source needs in addition to the index, such as a file's name. Empty for counted
+    /// sources.
     pub payload: Vec<u8>,
 }
 
-/// Consecutive leases.
+/// A range of consecutive leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct LeaseRange {
-    /// The first.
+    /// The first lease.
     #[n(0)]
     pub first: u64,
     /// The number of splits, at least 1.
@@ -32,7 +34,7 @@ pub struct LeaseRange {
 }
 
 impl LeaseRange {
-    /// One lease.
+    /// Returns the range of a single lease.
     pub fn one(lease: u64) -> LeaseRange {
         LeaseRange {
             first: lease,
@@ -40,12 +42,13 @@ impl LeaseRange {
         }
     }
 
-    /// The last lease, saturating.
+    /// Returns the last lease, saturating.
     pub fn last(&self) -> u64 {
         self.first.saturating_add(self.count.saturating_sub(1))
     }
 
-    /// The fewest ranges that hold the same leases: sorts, joins neighbours and drops duplicates.
+    /// Returns the fewest ranges that contain exactly these leases. Sorts the leases, joins neighbours and
+    /// drops duplicates.
     pub fn collect(leases: impl IntoIterator<Item = u64>) -> Vec<LeaseRange> {
         let mut leases: Vec<u64> = leases.into_iter().collect();
         leases.sort_unstable();
@@ -60,7 +63,7 @@ impl LeaseRange {
         ranges
     }
 
-    /// The fewest ranges that hold the leases of these, in order.
+    /// Returns the fewest ranges that contain exactly the leases of these ranges, in order.
     pub(crate) fn joined(mut ranges: Vec<LeaseRange>) -> Vec<LeaseRange> {
         ranges.sort_unstable();
         let mut joined: Vec<LeaseRange> = Vec::with_capacity(ranges.len());
@@ -68,7 +71,8 @@ impl LeaseRange {
             match joined.last_mut() {
                 Some(before) if range.first <= before.last().saturating_add(1) => {
                     let last = range.last().max(before.last());
-                    // The lease beyond is never given out.
+                    // A range of all 2^64 leases saturates the count, which is harmless because the last
+                    // lease is never assigned.
                     before.count = (last - before.first).saturating_add(1);
                 }
                 Some(_) | None => joined.push(range),
@@ -78,16 +82,16 @@ impl LeaseRange {
     }
 }
 
-/// Consecutive splits of one source and repetition, named to people.
+/// A range of consecutive splits of one source and repetition, with which messages name splits to people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct SplitRange {
     /// The number of the source.
     #[n(0)]
     pub source: u32,
-    /// The number of the pass.
+    /// The number of the pass over the source.
     #[n(1)]
     pub repetition: u64,
-    /// The first index.
+    /// The index of the first split.
     #[n(2)]
     pub first: u64,
     /// The number of splits.
@@ -98,25 +102,25 @@ pub struct SplitRange {
 /// The splits of a removed task that a client has seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Seen {
-    /// Leases of which it received everything.
+    /// The leases of which the client received every element.
     #[n(0)]
     pub complete: Vec<LeaseRange>,
-    /// Leases of which it received some elements, not all.
+    /// The leases of which the client received some elements, but not all.
     #[n(1)]
     pub partial: Vec<LeaseRange>,
-    /// In coordinated reads: how many of the task's groups every consumer has received, as far as this one
-    /// was told. It hands over no more before the verdict.
+    /// The number of the task's groups that every consumer has received, as far as this consumer knows;
+    /// coordinated reads only. The consumer hands over no further group before the verdict.
     #[cbor(n(2), default)]
     pub released: u64,
 }
 
-/// The rate at which a task uses splits up, as its worker measures it.
+/// The rate at which a task starts splits, as its worker measures it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SplitPace {
-    /// The splits that it starts in 1000 s.
+    /// The number of splits that the task starts in 1000 s.
     #[n(0)]
     pub per_1000_s: u64,
-    /// The splits that it holds and has not started.
+    /// The number of splits that the task holds and has not started.
     #[n(1)]
     pub unstarted: u64,
 }
@@ -128,7 +132,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Oracle: a plain set of leases.
+        /// Compares joined ranges with a plain set of leases.
         #[test]
         fn joined_ranges_hold_what_they_were_made_of(
             parts in prop::collection::vec((0_u64..40, 1_u64..10), 0..12)

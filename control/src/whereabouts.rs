@@ -1,21 +1,23 @@
-//! The place of a process, as far as others need it to know whether they are near.
+//! The host and process of a process, by which others recognise that they are near.
 //!
-//! This file does not know how a place is found out: the program that composes a process tells it.
+//! This file does not know how a host or process is identified: the program that sets up a process passes
+//! the numbers in.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 
-/// The place of a process. A process whose place is unknown is near nobody.
+/// The host and process of a process. Unknown values equal no other value.
 ///
-/// The numbers are only compared. Neither is a secret, and neither counts beyond the choice of workers.
+/// The numbers are only compared. Neither number is a secret, and both numbers only affect the choice of
+/// workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Whereabouts {
-    /// The number of its host, the same for all processes under one running kernel, whatever container they
-    /// are in.
+    /// The number of the host, equal for all processes under one running kernel, also in different
+    /// containers.
     #[n(0)]
     pub host: Option<u64>,
-    /// The number of the process, or of a part of it whose workers and readers shall see each other. It is
-    /// random.
+    /// The random number of the process, or of a part of a process whose workers and readers shall find
+    /// each other.
     #[n(1)]
     pub process: Option<u64>,
 }

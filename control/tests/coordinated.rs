@@ -1,5 +1,5 @@
-//! Coordinated reads over real connections: consumers in processes of their own, late and lost workers, a
-//! restart.
+//! Tests of coordinated reads over real connections: consumers in several processes, late and lost workers,
+//! and a restart.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use millstream_link::{Claims, Role, Ticket};
 
 use crate::support::{Cluster, SharedStore, stop, task_added, told, within};
 
-/// A named job, as each of its consumers asks for it.
+/// Returns a named job, which each of its consumers requests.
 async fn job(client: &Client, consumers: u32) -> JobId {
     let dataset = client.register_dataset(None, b"10".to_vec()).await.unwrap();
     let parameters = JobParameters {
@@ -78,7 +78,7 @@ async fn consumers_agree_across_a_dispatchers_restart() {
     one.reporter().round_ready(late.task, 7).await.unwrap();
     stop(server).await;
     let _server = cluster.dispatcher(Some(address), Box::new(store));
-    // Asked again with the snapshot: the answer may have been lost.
+    // The snapshot repeats the late task, in case the consumer's answer was lost.
     for iteration in [&mut one, &mut other] {
         assert_eq!(task_added(iteration).await.task, late.task);
     }
@@ -127,7 +127,7 @@ async fn a_consumers_second_life_is_refused() {
     let again = client.open_iteration(job, 0, Some(1)).await.unwrap_err();
     assert_eq!(again.code, Code::FailedPrecondition);
     assert!(
-        again.message.contains("current round has already reached"),
+        again.message.contains("current round is past its first"),
         "{again}"
     );
     for consumer in [None, Some(2)] {

@@ -1,5 +1,5 @@
-//! Processes with a key that send more than the dispatcher reads: flow control stops them, and others are
-//! served.
+//! Tests of processes with a key that send more than the dispatcher reads. Flow control stops these
+//! processes, and other processes are served.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use crate::support::Cluster;
 use crate::support::honest::{HONEST, Honest};
 use crate::support::raw::Raw;
 
-/// The most bytes that the dispatcher keeps unread of one connection (C1.12).
+/// Maximum bytes of one connection that the dispatcher keeps unread (C1.12).
 const UNREAD_BYTES_MAX: usize = 256 << 10;
-/// A write that flow control stops stays pending for longer than this.
+/// The time after which a pending write counts as stopped by flow control.
 const STOPPED: Duration = Duration::from_millis(300);
 
-/// Writes to streams of one connection until nothing more is taken. Returns how many bytes were taken.
+/// Writes to streams of one connection until no more bytes are accepted. Returns the number of accepted
+/// bytes.
 async fn flood(raw: &Raw, beginning: &[u8]) -> usize {
     let chunk = vec![0; 64 << 10];
     let (mut taken, mut open) = (0, Vec::new());
@@ -49,7 +50,7 @@ async fn unidirectional_streams_are_never_opened() {
     assert_eq!(honest.counts().await, HONEST);
 }
 
-/// C1.12: before its hello the dispatcher reads nothing but the first stream of a process.
+/// Tests that the dispatcher reads only the first stream of a process before its hello (C1.12).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_bytes_of_a_connection_are_bounded() {
     let cluster = Cluster::new();

@@ -1,5 +1,5 @@
-//! A dispatcher that hangs or cannot store, a file system that does not answer, a process that does not
-//! listen.
+//! Tests of a dispatcher that hangs or cannot store, a file system that does not answer, and a process that
+//! does not read.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use millstream_link::{Endpoint, EndpointConfig, PeerLimits, Role};
 
 use crate::support::{Cluster, WordPlanner, open, told, within};
 
-/// C1.9, C7.4: what only seems to live must not keep a worker's lease.
+/// Tests that a dispatcher which hangs does not keep a worker's lease alive (C1.9, C7.4).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dispatcher_hanging_on_storage_counts_as_silent() {
     let cluster = Cluster::new();
@@ -36,8 +36,8 @@ async fn a_dispatcher_hanging_on_storage_counts_as_silent() {
     within("the answer", asked).await.unwrap().unwrap();
 }
 
-/// C5.5: what a finished task holds counts as read, so it is not finished while it holds what nobody has
-/// begun.
+/// Tests that a task finishes only after its unstarted splits are returned, because splits held by a
+/// finished task count as read (C5.5).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_finishes_after_its_splits_return() {
     let cluster = Cluster::new();
@@ -68,7 +68,7 @@ async fn a_task_finishes_after_its_splits_return() {
     drop(feed);
     let finished = within("the refusal", worker.agent.finish_task(task, true)).await;
     let error = finished.unwrap_err();
-    assert!(error.message.contains("not given back"), "{error}");
+    assert!(error.message.contains("not returned yet"), "{error}");
     *hangs.lock().unwrap() = false;
     drop(gate);
     let finished = async {
@@ -109,7 +109,7 @@ async fn a_failed_commit_ends_the_dispatcher() {
     assert!(error.to_string().contains("disk is gone"), "{error}");
 }
 
-/// C1.6: a full store holds up what must be stored, fails no task, and is left as soon as there is room.
+/// Tests that a full store delays changes, fails no task, and works again as soon as space is free (C1.6).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_store_is_waited_for() {
     let cluster = Cluster::new();
@@ -139,7 +139,7 @@ async fn a_full_store_is_waited_for() {
     assert!(error.message.contains("the store is full: no room"), "{error}");
     let status = within("the status", client.status()).await.unwrap();
     assert_eq!(status.counts.workers, 1);
-    // A report waits for room as well, and says so.
+    // A report also waits for space, and its error gives the reason.
     let error = within("the report", iteration.task_drained(task))
         .await
         .unwrap_err();
@@ -155,7 +155,7 @@ async fn a_full_store_is_waited_for() {
     );
 }
 
-/// A dispatcher that decides nothing must not keep its peers waiting for ever.
+/// Tests that a dispatcher whose loop panics does not keep its peers waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dispatcher_that_dies_within_disconnects_everybody() {
     let cluster = Cluster::new();
@@ -165,7 +165,7 @@ async fn a_dispatcher_that_dies_within_disconnects_everybody() {
     let endpoint = cluster.endpoint(Role::Read);
     let deadline = Duration::from_secs(10);
     let connecting = endpoint.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
-    // The last to come: one that says nothing is not kept for long.
+    // The last connection has sent no hello, and is not kept for long.
     let connection = connecting.await.unwrap();
     *dies.lock().unwrap() = true;
     let asked = tokio::spawn(async move { client.register_dataset(None, b"10".to_vec()).await });
@@ -175,7 +175,7 @@ async fn a_dispatcher_that_dies_within_disconnects_everybody() {
     assert!(reason.contains("the dispatcher has failed"), "{reason}");
     asked.abort();
     let error = within("the shutdown", server.shutdown()).await.unwrap_err();
-    assert!(error.to_string().contains("loop died"), "{error}");
+    assert!(error.to_string().contains("event loop panicked"), "{error}");
 }
 
 /// C3.1
@@ -199,7 +199,7 @@ async fn a_hanging_listing_is_given_up_alone() {
         .unwrap();
 }
 
-/// A task that its worker cannot be told of fails by name instead of never beginning.
+/// Tests that a task whose definition cannot be sent fails with the reason instead of never starting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_indescribably_large_task_fails_with_the_reason() {
     let cluster = Cluster::planned(HugePlanner);
@@ -215,7 +215,8 @@ async fn an_indescribably_large_task_fails_with_the_reason() {
     assert!(message.contains("too many files"), "{message}");
 }
 
-/// C7.2: the dispatcher goes on serving others, and the one that stays gets its tasks.
+/// Tests that the dispatcher continues to serve other workers, and that the remaining worker gets its tasks
+/// (C7.2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_workers_at_one_address_exhaust_nothing() {
     let cluster = Cluster::new();
@@ -234,7 +235,7 @@ async fn two_workers_at_one_address_exhaust_nothing() {
     while !matches!(one.event().await, AgentEvent::StartTask(_)) {}
 }
 
-/// C7.4: whatever the worker was told, it must not be less patient than its dispatcher.
+/// Tests that a worker's lease is never shorter than the dispatcher's limit, whatever the setting (C7.4).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_long_enough_for_the_dispatcher() {
     let cluster = Cluster::new();
@@ -255,7 +256,7 @@ async fn a_lease_is_long_enough_for_the_dispatcher() {
 async fn a_process_that_reads_no_pushes_is_disconnected() {
     let cluster = Cluster::new();
     let server = cluster.configured(|config| config.pushes_max = 4);
-    // With them each snapshot has over half a KiB.
+    // The tags make each snapshot larger than half a KiB.
     let _worker = cluster
         .configured_worker("worker:1", server.local_addr(), |config| {
             config.registration.tags = (0..8).map(|tag| format!("{tag:064}")).collect();
@@ -270,18 +271,18 @@ async fn a_process_that_reads_no_pushes_is_disconnected() {
         },
         ..EndpointConfig::default()
     };
-    // One process: its session is nobody else's.
+    // One process has one certificate, so its session belongs to it.
     let endpoint = Endpoint::client(cluster.credentials(Role::Read), config).unwrap();
     let connect = async || {
         let deadline = Duration::from_secs(10);
         let connecting = endpoint.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
         let connection = connecting.await.unwrap();
         let (mut send, recv) = connection.open_bi().await.unwrap();
-        // Hello: version 2, session 5.
+        // The bytes encode a hello: version 2, session 5.
         send.write_all(b"\x03\0\0\0\x82\x02\x05").await.unwrap();
         (connection, (send, recv))
     };
-    // The answer's length, unless the connection is closed.
+    // Reads the length of the answer, unless the connection is closed.
     macro_rules! ask {
         ($connection:expr, $request:expr) => {
             async {
@@ -293,7 +294,8 @@ async fn a_process_that_reads_no_pushes_is_disconnected() {
         };
     }
     let (deaf, _unread) = connect().await;
-    // Open iteration 0 of job 5000, as request 1; then attach client 3001 again and again.
+    // The bytes open iteration 0 of job 5000, as request 1. The process then attaches client 3001
+    // repeatedly.
     ask!(deaf, b"\x01\x83\x01\x01\x82\x03\x82\x19\x13\x88\x00")
         .await
         .unwrap();
@@ -308,7 +310,7 @@ async fn a_process_that_reads_no_pushes_is_disconnected() {
     within("the snapshot", recv.read_exact(&mut told)).await.unwrap();
 }
 
-/// While it hangs, storing waits until the other end of `hanging` is dropped.
+/// A store whose commits wait until the other end of `hanging` is dropped.
 struct HangingStore {
     hanging: Receiver<()>,
     hangs: Arc<Mutex<bool>>,
@@ -332,7 +334,7 @@ impl Store for HangingStore {
     }
 }
 
-/// Has no room while it is told so.
+/// A store that reports a lack of space while its flag is set.
 struct FullStore(Arc<Mutex<bool>>);
 
 impl Store for FullStore {
@@ -371,13 +373,13 @@ impl Store for FailingStore {
     }
 }
 
-/// Takes the loop that asks it with it.
+/// A store whose commit panics, and so ends the event loop.
 struct DyingStore(Arc<Mutex<bool>>);
 
 impl Store for DyingStore {
     fn is_volatile(&self) -> bool {
         let dies = *self.0.lock().unwrap();
-        assert!(!dies, "as it was told to");
+        assert!(!dies, "the test asked for a panic");
         true
     }
 
@@ -390,7 +392,7 @@ impl Store for DyingStore {
     }
 }
 
-/// Listing `hang` waits until the other end of the channel is dropped.
+/// A planner whose listing of `hang` waits until the other end of the channel is dropped.
 struct HangingPlanner(Mutex<Receiver<()>>);
 
 impl Planner for HangingPlanner {
@@ -406,7 +408,7 @@ impl Planner for HangingPlanner {
     }
 }
 
-/// The listing has 130 MiB.
+/// A planner whose listing has 130 MiB.
 struct HugePlanner;
 
 impl Planner for HugePlanner {

@@ -15,11 +15,11 @@ use crate::support::log::Log;
 use crate::support::raw::{Raw, Value, framed, list, request};
 use crate::support::{Cluster, told, within};
 
-/// An id that the dispatcher never gave out.
+/// An id that the dispatcher never assigned.
 const NOBODY: u64 = u64::MAX;
 const ROLES: [Role; 3] = [Role::Read, Role::Submit, Role::Worker];
 
-/// A dispatcher that waits patiently for processes written by hand, which send no heartbeats.
+/// A dispatcher that waits patiently for hand-written processes, which send no heartbeats.
 pub(crate) fn patient(cluster: &Cluster, configure: impl FnOnce(&mut DispatcherConfig)) -> Server {
     cluster.configured(|config: &mut ServerConfig| {
         config.dispatcher.liveness = DispatcherConfig::default().client_timeout;
@@ -34,7 +34,7 @@ fn refused(answer: Result<Option<u64>, Error>, what: &str, code: Code, words: &s
     assert!(error.message.contains(words), "{what}: {error}");
 }
 
-/// A message of each kind, about things that do not exist, and the roles that may send it.
+/// One message of each kind, about records that do not exist, with the roles that may send it.
 pub(crate) fn every_request() -> [(Value, &'static [Role]); 22] {
     const READERS: &[Role] = &[Role::Read, Role::Submit];
     const WORKERS: &[Role] = &[Role::Worker];
@@ -103,7 +103,7 @@ async fn foreign_things_are_refused_and_unchanged() {
     let attack = async {
         let raw = Raw::greeted(&cluster, Role::Read, server.local_addr(), 1).await;
         let leases = || list![list![0, NOBODY]];
-        // The ids of others' clients begin at 3000.
+        // The clients of other processes have ids from 3000.
         for client in [NOBODY, 0, 3000, 3001] {
             let mut requests = reports(client, others).to_vec();
             requests.extend([
@@ -149,9 +149,9 @@ fn reports(client: u64, task: u64) -> [Value; 3] {
     ]
 }
 
-/// A client of another iteration has no say in it.
+/// Checks that a client of another iteration cannot report on a task.
 async fn reports_on_anothers_task(raw: &Raw, others: u64) {
-    // A job of its own, of which it is a client as anyone may be.
+    // The hostile process creates its own job and becomes a client of it, which any process may do.
     let job = raw.ask(list![2, list!["evil", "honest", 1, 0, (), ()]]).await;
     let open = list![3, list![job.unwrap().unwrap(), 0, ()]];
     let client = raw.ask(open).await.unwrap().unwrap();
@@ -171,7 +171,7 @@ async fn reports_on_anothers_task(raw: &Raw, others: u64) {
         Code::InvalidArgument,
         "is empty",
     );
-    // Of a task that nobody has, reports come late: that is no error.
+    // A report on a task that no longer exists is late, which is not an error.
     for message in reports(client, NOBODY) {
         assert_eq!(raw.ask(message).await.unwrap(), None);
     }
@@ -224,7 +224,7 @@ async fn a_worker_cannot_touch_anothers_task() {
                     raw.ask(message).await,
                     &what,
                     Code::Aborted,
-                    "is not this worker's",
+                    "is not assigned to this worker",
                 );
             }
         }
@@ -234,7 +234,7 @@ async fn a_worker_cannot_touch_anothers_task() {
                 raw.ask(message).await,
                 &what,
                 Code::Aborted,
-                "is not this worker's",
+                "is not assigned to this worker",
             );
         }
         let moved = raw.ask(register("evil:2")).await;
@@ -276,7 +276,7 @@ async fn unordered_numbers_are_refused_and_repeats_ignored() {
             (1, 6, Code::InvalidArgument, "its answer forgotten"),
             (NOBODY, 6, Code::ResourceExhausted, "comes too early"),
             (6, NOBODY, Code::InvalidArgument, "its answer forgotten"),
-            // What was settled stays so.
+            // Settled numbers stay settled.
             (7, 1, Code::InvalidArgument, "its answer forgotten"),
         ] {
             let what = format!("{number}, settled below {settled}");
@@ -317,7 +317,7 @@ async fn oversized_names_and_numbers_name_their_limit() {
             (list![1, list![long(129)]], "1 to 128 bytes, not 129"),
             (named(&long(max + 1)), "1 to 1024 bytes"),
             (named(""), "1 to 1024 bytes"),
-            (named(&long(1 << 16)), "longer than the 65536 allowed"),
+            (named(&long(1 << 16)), "longer than the limit of 65536"),
             (job("none", 0), "cannot be 0"),
             (job("many", 4097), "cannot be 4097"),
             (job("many", u32::MAX.into()), "cannot be 4294967295"),
@@ -389,7 +389,7 @@ async fn a_worker_with_absurd_names_is_refused() {
             (
                 register("evil:1", tags(64, &long(max)), 32, ""),
                 invalid,
-                "longer than the 65536",
+                "longer than the limit of 65536",
             ),
         ] {
             refused(raw.ask(message).await, words, code, words);
@@ -466,15 +466,15 @@ async fn unfinished_streams_harm_nobody_else() {
             b"\x01\x83",
             b"\x02\x83\x01\x01\x82\x00\x82\xf6\x5a\x00\xff",
         ] {
-            // Together as many as a process may have open.
+            // Together the streams reach the limit of one process.
             for _ in 0..16 {
                 let (mut send, recv) = endless.connection.open_bi().await.unwrap();
                 send.write_all(begun).await.unwrap();
                 open.push((send, recv));
             }
         }
-        // Of each of these it is told that it is gone. The one packet that says why it is disconnected may be
-        // lost, where pushes fill its socket faster than it is emptied: the dispatcher's log says it.
+        // Each of these clients is answered with its end. The packet with the reason for the disconnection
+        // may be lost, so the test reads the dispatcher's log.
         let clients = Value::List((0..10_000).map(Value::Number).collect());
         deaf.send.write_all(&framed(&list![1, clients])).await.unwrap();
         deaf.closed().await;
@@ -487,7 +487,7 @@ async fn unfinished_streams_harm_nobody_else() {
     assert_eq!(honest.counts().await, HONEST);
 }
 
-/// C1.2: who has not said hello is not answered, whatever else it says.
+/// Tests that a process without a hello is not answered, whatever it sends (C1.2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn before_its_hello_a_process_is_not_answered() {
     let cluster = Cluster::new();
@@ -498,7 +498,7 @@ async fn before_its_hello_a_process_is_not_answered() {
         let status = request(0, 1, list![9, list![]]);
         request_first.send.write_all(&status).await.unwrap();
         let reason = request_first.closed().await;
-        assert!(reason.contains("longer than the 65536"), "{reason}");
+        assert!(reason.contains("longer than the limit of 65536"), "{reason}");
         let mut silent = Raw::silent(&cluster, Role::Submit, server.local_addr()).await;
         silent.send.write_all(b"\x03").await.unwrap();
         let (mut send, mut recv) = silent.connection.open_bi().await.unwrap();
@@ -512,7 +512,7 @@ async fn before_its_hello_a_process_is_not_answered() {
     assert_eq!(honest.counts().await, HONEST);
 }
 
-/// C12.1: what it says of itself does not crowd out what is known of it.
+/// Tests that a process's own name does not displace its address, which the dispatcher knows (C12.1).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_ender_of_a_service_is_named() {
     let cluster = Cluster::new();
@@ -521,7 +521,7 @@ async fn the_ender_of_a_service_is_named() {
     let job = JobId(honest.job().await);
     let mut iteration = honest.client.open_iteration(job, 0, None).await.unwrap();
     let raw = Raw::greeted(&cluster, Role::Submit, server.local_addr(), 1).await;
-    // It may be gone before it has answered.
+    // The dispatcher may be gone before it has answered.
     let message = request(0, 1, list![20, list!["ä".repeat(30_000)]]);
     let (mut send, _recv) = raw.connection.open_bi().await.unwrap();
     send.write_all(&message).await.unwrap();
@@ -536,7 +536,7 @@ async fn the_ender_of_a_service_is_named() {
 }
 
 proptest! {
-    // A failure prints the bytes, which are all there is to repeat it.
+    // A failure prints the bytes, which suffice to repeat the test.
     #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(4) })]
 
     /// C1.2, C1.7
@@ -557,12 +557,12 @@ async fn any_bytes(nonsense: &[Vec<u8>], damage: &[(usize, prop::sample::Index, 
     let honest = Honest::new(&cluster, &server).await;
     let attack = async {
         for (session, bytes) in (10..).zip(nonsense) {
-            // In place of a hello, and of a heartbeat.
+            // The bytes replace a hello, and then a heartbeat.
             for mut raw in [
                 Raw::silent(&cluster, Role::Submit, address).await,
                 Raw::greeted(&cluster, Role::Worker, address, session).await,
             ] {
-                // It may be refused before all is sent.
+                // The message may be refused before it is sent completely.
                 raw.send.write_all(bytes).await.ok();
                 raw.send.finish().ok();
                 raw.closed().await;
@@ -572,7 +572,8 @@ async fn any_bytes(nonsense: &[Vec<u8>], damage: &[(usize, prop::sample::Index, 
         for bytes in nonsense {
             assert!(raw.send(bytes).await.is_err(), "{bytes:?}");
         }
-        // Whatever it means now, it is answered, and is not taken for a defect of the dispatcher.
+        // The damaged message may mean anything. Every damaged message must be answered, and must not be
+        // reported as a defect of the dispatcher.
         for (kind, place, byte) in damage {
             let mut bytes = request(1, 1, every_request()[*kind].0.clone());
             let place = place.index(bytes.len());

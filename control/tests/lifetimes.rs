@@ -31,7 +31,7 @@ async fn a_collected_job_returns_to_its_creator_only() {
     within("the collection", no_jobs(&client)).await;
     let error = stranger.open_iteration(own, 0, None).await.unwrap_err();
     assert_eq!(error.code, Code::NotFound);
-    // Who opens it together gets it together, also under its name.
+    // Clients that open the job at the same time get the same job, also under its name.
     for (job, others) in [(own, &client), (shared, &stranger)] {
         let opened = within("opening", async {
             tokio::join!(

@@ -1,16 +1,17 @@
-//! The control plane over real sockets on loopback.
+//! Tests of the control plane over real sockets on loopback.
 //!
 //! | module | promise |
 //! |---|---|
 //! | `service` | workers, splits and clients meet, and find each other again |
-//! | `coordinated` | consumers that come and go agree on their rounds |
-//! | `refusals` | who may not, or speaks nonsense, is refused and harms nobody |
-//! | `hostile` | who has a key and means harm is told what was wrong, and keeps nobody from being served |
-//! | `flooding` | who sends more than is read is stopped by flow control, and keeps nobody from being served |
-//! | `mutated` | requests that are changed at random are answered, crash nothing and leave nothing |
-//! | `hangs` | who hangs, fails or does not listen harms nobody else |
-//! | `lifetimes` | unused entries go, and are created again on request |
-//! | `restarts` | a dispatcher that comes back, with or without its memory |
+//! | `coordinated` | consumers that join and leave agree on their rounds |
+//! | `refusals` | unauthorised and malformed requests are refused and harm no other process |
+//! | `hostile` | a hostile process with a key gets errors, and does not keep other processes from being
+//! served |
+//! | `flooding` | flow control stops a process that sends more than is read; other processes are served |
+//! | `mutated` | randomly changed requests are answered, and leave nothing behind |
+//! | `hangs` | a process that hangs, fails or does not read harms no other process |
+//! | `lifetimes` | unused entries are removed, and created again on request |
+//! | `restarts` | a dispatcher restarts, with or without its memory |
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod coordinated;

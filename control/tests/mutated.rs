@@ -1,5 +1,5 @@
-//! Requests of a process with a key, changed at random: each is answered, nothing crashes, and memory stays
-//! as it is.
+//! Tests of requests that are changed at random: each is answered, nothing panics, and the memory stays
+//! constant.
 
 use std::time::{Duration, Instant};
 
@@ -14,20 +14,20 @@ use crate::support::Cluster;
 use crate::support::honest::{HONEST, Honest};
 use crate::support::raw::{Raw, request};
 
-/// Requests of a usual run; `MILLSTREAM_FRAMES` asks for others.
+/// The number of requests in a usual run; `MILLSTREAM_FRAMES` sets another number.
 const FRAMES: usize = 10_000;
 
-/// Requests between two looks at the memory, and how many are under way at a time.
+/// The number of requests between two measurements of the memory, and the number of requests in flight.
 const BLOCK: usize = 2_000;
 const UNDER_WAY: usize = 32;
 
-/// Bytes by which memory may differ between two looks: what the allocator keeps for later.
+/// The bytes by which two measurements may differ, because the allocator keeps freed memory.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
 
-/// How long an answer may take, a thousand times what it does.
+/// The deadline of an answer, a thousand times its usual latency.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The memory that this process has.
+/// Returns the resident memory of this process.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = pages
@@ -37,7 +37,7 @@ fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * 4096
 }
 
-/// A request of which some bytes are others, missing, or too many.
+/// Returns a request with changed, missing or additional bytes.
 fn mutated(random: &mut StdRng) -> Vec<u8> {
     let requests = every_request();
     let number = random.random_range(0..300);

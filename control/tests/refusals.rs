@@ -1,4 +1,4 @@
-//! Tests that unauthorised and malformed requests are refused and harm nobody.
+//! Tests that unauthorised and malformed requests are refused and harm no other process.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use millstream_link::{HostPort, Role};
 use crate::support::raw::{Raw, framed, list};
 use crate::support::{Cluster, session, within};
 
-/// C1.13: numbers of sessions stand in logs.
+/// Tests that a session belongs to its process, because session numbers appear in logs (C1.13).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_takes_over_the_session_of_another() {
     let cluster = Cluster::new();
@@ -135,7 +135,7 @@ async fn nonsense_leaves_the_dispatcher_serving_others() {
     }
     let connection = raw().await;
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    // Hello: version 2, session 5.
+    // The bytes encode a hello: version 2, session 5.
     send.write_all(b"\x03\0\0\0\x82\x02\x05").await.unwrap();
     let mut length = [0; 4];
     within("the welcome", recv.read_exact(&mut length)).await.unwrap();
@@ -150,7 +150,7 @@ async fn nonsense_leaves_the_dispatcher_serving_others() {
         &oversized,
     ] {
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
-        // The dispatcher may refuse before it has read everything.
+        // The dispatcher may refuse the request before it has read all bytes.
         send.write_all(request).await.ok();
         send.finish().ok();
         let answer = within("a refusal", recv.read_to_end(1 << 16)).await.unwrap();

@@ -1,4 +1,4 @@
-//! A dispatcher that comes back, with or without its memory.
+//! Tests of a dispatcher that restarts, with or without its memory.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn a_dispatcher_continues_with_its_work_directory() {
     goes_on_where_it_was(|| Box::new(DiskStore::open(folder.path()).unwrap())).await;
 }
 
-/// C1.6: that it stops is no answer.
+/// Tests that a stopping dispatcher sends no answer, so that its successor answers (C1.6).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarting_dispatcher_answers_through_its_successor() {
     let (cluster, store) = (Cluster::new(), SharedStore::new());
@@ -60,7 +60,7 @@ async fn a_restarting_dispatcher_answers_through_its_successor() {
         }
     };
     within("the end of its loop", ended).await;
-    // Its connections are there still.
+    // The connections of the stopped loop are still open.
     let mut asked = tokio::spawn(async move { client.status().await });
     let answered = tokio::time::timeout(Duration::from_millis(100), &mut asked).await;
     assert!(answered.is_err(), "{answered:?}");

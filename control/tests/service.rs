@@ -1,4 +1,4 @@
-//! Workers, splits and clients meet, and find each other again.
+//! Tests of workers, splits and clients that meet, and find each other again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -162,7 +162,7 @@ async fn a_dead_workers_splits_go_to_others() {
     );
 }
 
-/// One split of the first pass over the first source is lost with its worker.
+/// Returns the push for the loss of one split of the first pass over the first source.
 fn one_lost(index: u64, worker_address: &str) -> ClientPush {
     ClientPush::SplitsLost {
         splits: vec![SplitRange {
@@ -208,7 +208,7 @@ async fn a_leaving_worker_is_gone_at_once() {
     assert_eq!(removed.reason, RemovalReason::WorkerLeft);
 }
 
-/// C6.6, C4.1: the failure is told though nobody listened when it happened.
+/// Tests that a client which attaches later is told of an earlier failure (C6.6, C4.1).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_client_hears_the_failure_first() {
     let cluster = Cluster::new();
@@ -237,7 +237,8 @@ async fn a_late_client_hears_the_failure_first() {
     );
 }
 
-/// C5.2: it is paused, not failed, and goes on as its reader confirms.
+/// Tests that a task without confirmations is paused, not failed, and continues when its reader confirms
+/// (C5.2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unconfirmed_task_waits_for_its_reader() {
     let cluster = Cluster::new();
@@ -266,7 +267,7 @@ async fn an_unconfirmed_task_waits_for_its_reader() {
     within("the end", reading).await.unwrap();
 }
 
-/// A pipeline whose own buffers hold everything would wait for ever.
+/// Tests a pipeline whose own buffers hold all splits: it fails with advice instead of waiting for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_self_waiting_task_is_told_the_cure() {
     let cluster = Cluster::new();

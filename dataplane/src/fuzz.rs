@@ -1,5 +1,5 @@
-//! Fuzz targets of the data plane: frames, messages, and the state machines of both sides behind them.
-//! CONTRIBUTING.md says how to search for new inputs.
+//! Fuzz targets of the data plane: frames, messages, and the state machines of both sides. CONTRIBUTING.md
+//! explains how to search for new inputs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,16 +13,17 @@ use crate::proto::send::{Next, SendHalf, SendLimits, Shortage};
 use crate::transport::Admission;
 use crate::transport::quic::frame::Assembler;
 
-/// Random inputs beside the corpus, for each target of a test run.
+/// The number of random inputs of each target in a test run, in addition to the corpus.
 const RANDOM_INPUTS: usize = 200;
 
-/// Bytes that an honest reader admits at a time: few, so that a peer's lie shows up as memory.
+/// Maximum bytes that the reader of the test admits at a time. The limit is low, so that a peer's false
+/// announcement shows up as excess memory.
 const ADMITTED_BYTES_MAX: u64 = 1 << 20;
 
 fn round_trip<M: for<'b> Decode<'b, ()> + Encode<()>>(bytes: &[u8]) {
     if let Ok(message) = message::decode::<M>(bytes) {
         let encoded = minicbor::to_vec(&message).unwrap();
-        let again: M = minicbor::decode(&encoded).expect("what is encoded can be decoded");
+        let again: M = minicbor::decode(&encoded).expect("an encoded message can be decoded");
         assert_eq!(minicbor::to_vec(&again).unwrap(), encoded);
     }
 }
@@ -37,7 +38,8 @@ fn messages() {
         });
 }
 
-/// A pack on its stream: the first byte says in how large chunks it arrives.
+/// Receives a pack on its stream. The first byte of the input is the size of the chunks in which the pack
+/// arrives.
 #[test]
 fn quic_packs() {
     bolero::check!()
@@ -62,7 +64,7 @@ fn quic_packs() {
         });
 }
 
-/// A worker that says anything to a reader.
+/// Feeds arbitrary messages of a worker to the client's half.
 #[test]
 fn receiving() {
     bolero::check!()
@@ -103,7 +105,7 @@ fn receiving() {
         });
 }
 
-/// A reader that says anything to a worker.
+/// Feeds arbitrary messages of a reader to the worker's half.
 #[test]
 fn sending() {
     bolero::check!()
@@ -152,7 +154,7 @@ fn sending() {
 
 const TASK: TaskId = TaskId(7);
 
-/// Bytes of the element that the worker has.
+/// The bytes of the element that the worker sends.
 const ELEMENT_BYTES: u64 = 64;
 
 fn element() -> Pack {
@@ -160,7 +162,7 @@ fn element() -> Pack {
     Pack::from_parts(slot.freeze(), &[ELEMENT_BYTES]).unwrap()
 }
 
-/// Admits packs up to a size, as a reader with one credit would.
+/// An admission that accepts packs up to a fixed size, like a reader with one credit.
 #[derive(Debug)]
 struct Bounded;
 
@@ -185,7 +187,7 @@ impl SlotAlloc for Bounded {
     fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
         assert!(
             size_bytes as u64 <= 2 * ADMITTED_BYTES_MAX,
-            "more than was admitted"
+            "the allocation exceeds the admitted bytes"
         );
         HeapAlloc.alloc(size_bytes)
     }

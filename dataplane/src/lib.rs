@@ -1,12 +1,15 @@
-//! How elements move from workers to clients: exactly as many as were granted, in order, without loss while
-//! both processes live. `PROTOCOL.md` beside this crate has the rules.
+//! Transfers elements from workers to clients under credits. A worker sends at most as many elements as the
+//! client granted, in order, and loses none while both processes live. The rules are listed in `PROTOCOL.md`
+//! in this crate.
 //!
-//! - [`proto`]: the pure protocol: messages, the credit account, both halves of a subscription
-//! - [`transport`]: how frames cross: in memory, over QUIC
-//! - [`worker`]: the serving side: task buffers and sessions
-//! - [`linger`]: how long a thread looks for something before it sleeps
+//! - [`proto`] is the pure protocol: the messages, the credit account and both halves of a subscription.
+//! - [`transport`] carries packs and messages between the processes: in memory, through shared memory or over
+//!   QUIC.
+//! - [`worker`] is the serving side: the buffers of tasks and the sessions of clients.
+//! - [`linger`] decides how long a thread spins before it sleeps.
 //!
-//! Knows elements and links. Refuses to know jobs, splits and datasets: it sees tickets and task numbers.
+//! The crate depends on elements and links. Jobs, splits and datasets are unknown to this crate, which sees
+//! tickets and task numbers only.
 
 #[cfg(test)]
 mod fuzz;

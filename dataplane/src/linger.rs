@@ -1,27 +1,28 @@
-//! How long a thread looks for something before it sleeps: a while where it is usually about to come, else
-//! not at all.
+//! Decides how long a thread spins before it sleeps. A thread whose recent waits were mostly short spins for
+//! a while; any other thread sleeps at once.
 //!
-//! Pure: told how long waits took. Refuses to know clocks, and what is waited for.
+//! The module is pure: the caller measures the waits and reports their lengths. The module reads no clock and
+//! does not know what the thread waits for.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
 
-/// The longest time for which a thread looks: a few times the cost of sleeping and waking, so that looking in
-/// vain costs little more than the sleep that follows.
+/// The longest time for which a thread spins. The limit is a few times the cost of sleeping and waking, so a
+/// spin in vain costs little more than the sleep after it.
 pub const LOOK_MAX: Duration = Duration::from_micros(50);
 
-/// The number of short waits among the last eight that make a thread look.
+/// The number of short waits, among the last eight waits, from which on a thread spins.
 const SHORT_MIN: u32 = 6;
 
-/// The memory of a thread that waits again and again.
+/// The history of a thread's latest waits, from which [`Linger::look_for`] decides whether the thread spins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Linger {
-    /// A bit for each of the last eight waits: whether it was short.
+    /// One bit for each of the last eight waits: 1 if the wait was short.
     short: u8,
 }
 
 impl Linger {
-    /// Returns how long to look before sleeping. An idle thread does not look at all.
+    /// Returns how long the thread should spin before it sleeps. The time is zero for an idle thread.
     #[must_use]
     pub fn look_for(self) -> Duration {
         if self.short.count_ones() >= SHORT_MIN {
@@ -31,7 +32,7 @@ impl Linger {
         }
     }
 
-    /// A wait took so long, looking and sleeping together.
+    /// Records how long a wait took, including both the spinning and the sleep.
     pub fn note(&mut self, waited: Duration) {
         self.short = self.short << 1 | u8::from(waited < LOOK_MAX);
     }

@@ -1,5 +1,4 @@
-//! Tests of the tasks that a worker accepts, of elements that cannot be sent, and of the memory that tasks
-//! keep.
+//! Tests the tasks that a worker accepts, elements that cannot be sent, and the memory that tasks keep.
 
 use std::sync::Arc;
 
@@ -53,7 +52,7 @@ fn an_unservable_task_is_refused_with_the_reason() {
     );
 }
 
-/// A specification without sizes says nothing of an element that is too large; the element itself does.
+/// A specification without sizes does not show that an element is too large; only the element shows it.
 #[test]
 fn an_unsendable_element_is_its_producers_error() {
     let server = server(ServerConfig::default());
@@ -69,7 +68,7 @@ fn an_unsendable_element_is_its_producers_error() {
     );
 }
 
-/// A worker that looks after its clients every few seconds looks after its memory too.
+/// A worker that checks its clients every few seconds also returns idle memory of its arenas.
 #[cfg(target_os = "linux")]
 #[test]
 fn unneeded_memory_returns_at_the_next_look() {

@@ -1,6 +1,7 @@
-//! The element types a tensor may have: codes, names, sizes. Refuses to know about shapes and memory.
+//! The item types that a tensor may have, with their codes, names and sizes. This file does not know shapes
+//! and memory.
 //!
-//! Codes are part of the wire format: they are never reused and never renumbered.
+//! Codes are part of the wire format: they are never reused or renumbered.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -74,7 +75,7 @@ impl Dtype {
         Dtype::Bytes,
     ];
 
-    /// Bytes of one item, or `None` where items vary in length.
+    /// Returns the size of one item in bytes; `None` if items vary in length.
     #[must_use]
     pub const fn item_bytes(self) -> Option<usize> {
         match self {
@@ -87,20 +88,20 @@ impl Dtype {
         }
     }
 
-    /// The stable wire code.
+    /// Returns the stable code of the dtype in the wire format.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The dtype of a wire code, or `None` for a code this version does not know.
+    /// Returns the dtype with this wire code; `None` for a code that this version does not know.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Dtype> {
         let index = usize::from(code).checked_sub(1)?;
         Dtype::ALL.get(index).copied()
     }
 
-    /// The short name, such as `f32`.
+    /// Returns the short name of the dtype, such as `f32`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -144,18 +145,18 @@ impl FromStr for Dtype {
     }
 }
 
-/// Why a name is not a dtype.
+/// The error for a name that is not the name of a dtype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DtypeError {
-    /// The caller named a dtype that does not exist.
-    #[error("no dtype is called `{name}`; names are like `u8`, `f32`, `bf16`, `string`")]
+    /// No dtype has the given name.
+    #[error("unknown dtype `{name}`: expected a name such as `u8`, `f32`, `bf16` or `string`")]
     Unknown {
-        /// The name as given, cut to a bounded length.
+        /// The given name, truncated to a bounded length.
         name: String,
     },
 }
 
-/// An unknown name is shown up to this many characters.
+/// Maximum number of characters of an unknown name that the error shows.
 const NAME_SHOWN_CHARS: usize = 32;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `Element`: one validated element and its views. Refuses to know how it came here.
+//! `Element`: one validated element and its views. This file does not know how the element arrived.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -11,23 +11,24 @@ use crate::slot::{AllocError, HeapAlloc, Slot, SlotAlloc};
 use crate::spec::ElementSpec;
 use crate::view::TensorView;
 
-/// One element. Holds its slot (and with it the pack it came in) and its task's layout, one reference each.
+/// One validated element. Holds one reference to its slot, and so to the pack that contains it, and one
+/// reference to its task's layout.
 #[derive(Clone)]
 pub struct Element {
     slot: Slot,
     layout: Arc<Layout>,
     sequence: u64,
     provenance: Provenances,
-    /// `None` for a static spec, whose layout has the table.
+    /// `None` for a static spec, because its layout already describes the components.
     table: Option<Box<Table>>,
 }
 
 impl Element {
-    /// Validates the element that `slot` is, exactly. Allocates nothing for a static spec with at most one
-    /// provenance entry.
+    /// Validates that `slot` contains exactly one element, and opens the element. Allocates nothing for a
+    /// static spec with at most one provenance entry.
     ///
     /// # Errors
-    /// [`HeaderError`] for any bytes that are not an element of this layout.
+    /// [`HeaderError`] if the bytes are not an element of this layout.
     #[inline]
     pub fn open(slot: Slot, layout: &Arc<Layout>, origin: Origin) -> Result<Element, HeaderError> {
         let parsed = read_header(&slot, layout, origin)?;
@@ -41,49 +42,50 @@ impl Element {
         })
     }
 
-    /// The element's position in its task.
+    /// Returns the position of the element in its task.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Returns the parts of splits that the element comes from; empty when its producer keeps no positions.
+    /// Returns the parts of splits from which the element was made; empty if the element's producer records
+    /// no positions.
     #[must_use]
     pub fn provenance(&self) -> &[Provenance] {
         self.provenance.as_slice()
     }
 
-    /// The spec it was validated against.
+    /// Returns the spec against which the element was validated.
     #[must_use]
     pub fn spec(&self) -> &ElementSpec {
         self.layout.spec()
     }
 
-    /// The layout it was validated against.
+    /// Returns the layout against which the element was validated.
     #[must_use]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The whole element, payloads and header.
+    /// Returns the bytes of the whole element, payloads and header.
     #[must_use]
     pub fn slot(&self) -> &Slot {
         &self.slot
     }
 
-    /// Returns how many components it has.
+    /// Returns the number of components.
     #[must_use]
     pub fn len(&self) -> usize {
         self.spec().components().len()
     }
 
-    /// Returns whether it has no component at all.
+    /// Returns whether the element has no components.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The component of this index in flatten order.
+    /// Returns the component with this index in flatten order; `None` if the index is too large.
     #[must_use]
     #[inline]
     pub fn component(&self, index: usize) -> Option<TensorView<'_>> {
@@ -95,29 +97,30 @@ impl Element {
         })
     }
 
-    /// The component at a path such as `image` or `a.b.0`.
+    /// Returns the component at a path such as `image` or `a.b.0`; `None` if no component has this path.
     #[must_use]
     pub fn named(&self, path: &str) -> Option<TensorView<'_>> {
         self.component(self.spec().position(path)?)
     }
 
-    /// Every component in flatten order.
+    /// Returns every component in flatten order.
     pub fn components(&self) -> impl Iterator<Item = TensorView<'_>> {
         (0..self.len()).filter_map(|index| self.component(index))
     }
 
-    /// The payload of one component as a slot of its own, which keeps the memory alive without the element.
+    /// Returns the payload of one component as its own slot, which keeps the memory alive without the
+    /// element.
     #[must_use]
     pub fn component_slot(&self, index: usize) -> Option<Slot> {
         let (_, _, range) = self.place(index)?;
         Some(self.slot.slice(range))
     }
 
-    /// A copy on the heap, which keeps nothing of the pack or pool alive: for those who keep elements for
-    /// long.
+    /// Copies the element to the heap. Unlike the original, the copy keeps no pack or pool alive, so that it
+    /// suits elements that are kept for long.
     ///
     /// # Errors
-    /// [`AllocError`] when the heap has no room.
+    /// [`AllocError`] if the heap has no memory.
     pub fn to_owned_copy(&self) -> Result<Element, AllocError> {
         let mut copy = HeapAlloc.alloc(self.slot.len())?;
         copy.copy_from_slice(&self.slot);
@@ -127,7 +130,8 @@ impl Element {
         })
     }
 
-    /// Validation has put every range inside the slot.
+    /// Returns the dtype, the dimensions and the byte range of a component. Validation has ensured that every
+    /// range is inside the slot.
     #[inline]
     fn place(&self, index: usize) -> Option<(Dtype, &[u64], Range<usize>)> {
         let dtype = self.spec().components().get(index)?.dtype();

@@ -1,5 +1,5 @@
-//! Fuzz targets of the element's decoders. `cargo test` replays their corpora and adds random inputs;
-//! CONTRIBUTING.md says how to search for new inputs.
+//! Fuzz targets for the decoders of elements. `cargo test` replays their corpora and adds random inputs.
+//! CONTRIBUTING.md describes the search for new inputs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,7 +8,7 @@ use crate::{
     each_lease,
 };
 
-/// Random inputs beside the corpus, for each target of a test run.
+/// The number of random inputs, in addition to the corpus, for each target in a test run.
 const RANDOM_INPUTS: usize = 200;
 
 #[test]
@@ -73,7 +73,7 @@ fn strings() {
         });
 }
 
-/// Layouts that differ in what their headers hold: nothing, a component that varies, strings, many
+/// Layouts whose headers contain different data: no table, one component of varying shape, strings, or many
 /// components.
 static LAYOUTS: LazyLock<[Arc<Layout>; 4]> = LazyLock::new(|| {
     let varying = TensorSpec::with_dims(Dtype::F32, &[None, Some(2)]);
@@ -89,8 +89,8 @@ static LAYOUTS: LazyLock<[Arc<Layout>; 4]> = LazyLock::new(|| {
     specs.map(|spec| Layout::new(spec.unwrap()).unwrap())
 });
 
-/// Opens an element in memory of this process and of another: both say the same, and every view lies in the
-/// element.
+/// Opens an element twice, as memory of this process and of another process. Both attempts must give the same
+/// result, and every view must be inside the element.
 fn open(layout: &Arc<Layout>, bytes: &[u8]) {
     let mut slot = HeapAlloc.alloc(bytes.len()).unwrap();
     slot.copy_from_slice(bytes);

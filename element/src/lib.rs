@@ -1,12 +1,12 @@
-//! Elements and their parts: dtypes, specs, structures, slots, packs and archived headers. Knows no network,
-//! no task and no clock.
+//! Elements and their parts: dtypes, specs, structures, slots, packs and archived headers. This crate knows
+//! no network, no tasks and no clock.
 //!
-//! - `dtype`, `spec`, `structure`, `spec_codec`: what a task promises about its elements, and its bytes on
-//!   the wire
-//! - `slot`: the aligned memory that elements live in, and who hands it out
-//! - `header`: the archive at the end of an element, where its parts lie, and the validator
-//! - `pack`: many elements side by side in one slot, taken while more are written
-//! - `element`, `view`, `strings`: one validated element, its tensors, its items
+//! - `dtype`, `spec`, `structure`, `spec_codec`: the promise of a task about its elements, and its wire
+//!   format
+//! - `slot`: the aligned memory that contains elements, and its allocators
+//! - `header`: the archive at the end of an element, the positions of the element's parts, and the validator
+//! - `pack`: many elements side by side in one slot, which are taken while more elements are written
+//! - `element`, `view`, `strings`: one validated element, its tensors, and its string items
 
 mod dtype;
 mod element;

@@ -1,5 +1,5 @@
-//! The promise of a task about its elements: one `TensorSpec` for each component, and their structure. Does
-//! not know bytes.
+//! The promise of a task about its elements: one `TensorSpec` for each component, and their structure. This
+//! file does not know bytes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -7,14 +7,14 @@ use std::fmt;
 use crate::dtype::Dtype;
 use crate::structure::{RAGGED_SPLITS, RAGGED_VALUES, SPARSE_PARTS, Structure, StructureError};
 
-/// Dimensions of one tensor.
+/// Maximum number of dimensions of one tensor.
 pub const MAX_RANK: usize = 16;
-/// The largest dimension: frameworks keep dimensions in an `i64`.
+/// Maximum value of a dimension, because frameworks store dimensions in an `i64`.
 pub const DIM_MAX: u64 = i64::MAX as u64;
-/// Components of one element.
+/// Maximum number of components of one element.
 pub const MAX_COMPONENTS: usize = 64;
 
-/// Dtype and shape of one component, as far as they are known.
+/// The dtype and shape of one component, as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorSpec {
     dtype: Dtype,
@@ -22,7 +22,7 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// A tensor of exactly this shape.
+    /// Returns the spec of a tensor with exactly this shape.
     ///
     /// ```
     /// use millstream_element::{Dtype, TensorSpec};
@@ -38,7 +38,7 @@ impl TensorSpec {
         }
     }
 
-    /// A tensor of a known rank; `None` marks a dimension that varies.
+    /// Returns the spec of a tensor with a known rank. `None` marks a dimension that varies.
     ///
     /// ```
     /// use millstream_element::{Dtype, TensorSpec};
@@ -54,38 +54,39 @@ impl TensorSpec {
         }
     }
 
-    /// A tensor of any rank up to [`MAX_RANK`].
+    /// Returns the spec of a tensor of any rank up to [`MAX_RANK`].
     #[must_use]
     pub fn unknown_rank(dtype: Dtype) -> TensorSpec {
         TensorSpec { dtype, dims: None }
     }
 
-    /// A single item.
+    /// Returns the spec of a single item.
     #[must_use]
     pub fn scalar(dtype: Dtype) -> TensorSpec {
         TensorSpec::fixed(dtype, &[])
     }
 
-    /// The dtype.
+    /// Returns the dtype of the tensor.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// The dimensions: `None` for an unknown rank, `Some(None)` inside for an unknown dimension.
+    /// Returns the dimensions: `None` for an unknown rank, and an inner `None` for an unknown dimension.
     #[must_use]
     pub fn dims(&self) -> Option<&[Option<u64>]> {
         self.dims.as_deref()
     }
 
-    /// Returns whether every element's payload has one known size: all dimensions known and items of fixed
-    /// length.
+    /// Returns whether the payloads of all elements have the same known size. For this, all dimensions must
+    /// be known and items must have a fixed length.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.payload_bytes().is_some()
     }
 
-    /// Bytes of the payload, when they are the same for every element; `None` also when they exceed `u64`.
+    /// Returns the size of the payload in bytes, if it is the same for every element. Returns `None`
+    /// otherwise, and if the size exceeds `u64`.
     #[must_use]
     pub fn payload_bytes(&self) -> Option<u64> {
         let item_bytes = self.dtype.item_bytes()? as u64;
@@ -93,13 +94,13 @@ impl TensorSpec {
         items_in(dims.iter().copied())?.checked_mul(item_bytes)
     }
 
-    /// Returns whether a tensor of this dtype and shape keeps the promise.
+    /// Returns whether the spec accepts a tensor with this dtype and shape.
     #[must_use]
     pub fn accepts(&self, dtype: Dtype, dims: &[u64]) -> bool {
         self.dtype == dtype && self.accepts_dims(dims)
     }
 
-    /// Returns whether a shape keeps the promise.
+    /// Returns whether the spec accepts this shape.
     #[must_use]
     pub fn accepts_dims(&self, dims: &[u64]) -> bool {
         match &self.dims {
@@ -114,10 +115,10 @@ impl TensorSpec {
         }
     }
 
-    /// This spec with a leading dimension, as a batch has it; an unknown rank stays unknown.
+    /// Returns this spec with an additional leading dimension, as in a batch. An unknown rank stays unknown.
     ///
     /// # Errors
-    /// [`SpecError::RankTooHigh`] when the result has more than [`MAX_RANK`] dimensions.
+    /// [`SpecError::RankTooHigh`] if the result has more than [`MAX_RANK`] dimensions.
     pub fn batched(&self, size: Option<u64>) -> Result<TensorSpec, SpecError> {
         let dims = self
             .dims
@@ -144,8 +145,8 @@ impl TensorSpec {
     }
 }
 
-/// The product of dimensions, `None` when one is unknown or the product exceeds `u64`. A zero anywhere makes
-/// it zero.
+/// Returns the product of the dimensions; `None` if one is unknown or the product exceeds `u64`. If all are
+/// known and any is zero, the product is zero.
 pub(crate) fn items_in(dims: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let mut items = Some(1u64);
     let mut empty = false;
@@ -157,7 +158,7 @@ pub(crate) fn items_in(dims: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     if empty { Some(0) } else { items }
 }
 
-/// Structure of an element and the spec of each of its components, in flatten order.
+/// The structure of an element, and the spec of each component in flatten order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ElementSpec {
     structure: Structure,
@@ -165,10 +166,11 @@ pub struct ElementSpec {
 }
 
 impl ElementSpec {
-    /// Joins a structure with the spec of each leaf, in flatten order.
+    /// Makes a spec from a structure and the spec of each leaf, in flatten order.
     ///
     /// # Errors
-    /// When a bound is broken, the counts differ, or the parts of a composite cannot belong together.
+    /// Fails if a limit is exceeded, if the counts differ, or if the parts of a ragged or sparse tensor do
+    /// not fit together.
     pub fn new(structure: Structure, components: Vec<TensorSpec>) -> Result<ElementSpec, SpecError> {
         structure.check()?;
         if components.len() > MAX_COMPONENTS {
@@ -190,18 +192,18 @@ impl ElementSpec {
         })
     }
 
-    /// An element that is one tensor.
+    /// Returns the spec of an element that is one tensor.
     ///
     /// # Errors
-    /// As [`ElementSpec::new`].
+    /// Fails like [`ElementSpec::new`].
     pub fn single(spec: TensorSpec) -> Result<ElementSpec, SpecError> {
         ElementSpec::new(Structure::Leaf, vec![spec])
     }
 
-    /// An element that is a flat dict of tensors, in this order.
+    /// Returns the spec of an element that is a flat dict of tensors, in this order.
     ///
     /// # Errors
-    /// As [`ElementSpec::new`].
+    /// Fails like [`ElementSpec::new`].
     pub fn dict<N: Into<String>>(
         entries: impl IntoIterator<Item = (N, TensorSpec)>,
     ) -> Result<ElementSpec, SpecError> {
@@ -212,16 +214,16 @@ impl ElementSpec {
         ElementSpec::new(Structure::Dict(names), specs)
     }
 
-    /// An element that is a flat tuple of tensors.
+    /// Returns the spec of an element that is a flat tuple of tensors.
     ///
     /// # Errors
-    /// As [`ElementSpec::new`].
+    /// Fails like [`ElementSpec::new`].
     pub fn tuple(specs: impl IntoIterator<Item = TensorSpec>) -> Result<ElementSpec, SpecError> {
         let specs: Vec<_> = specs.into_iter().collect();
         ElementSpec::new(Structure::Tuple(vec![Structure::Leaf; specs.len()]), specs)
     }
 
-    /// The spec of each component, in flatten order; at most [`MAX_COMPONENTS`].
+    /// Returns the spec of each component in flatten order, at most [`MAX_COMPONENTS`].
     #[must_use]
     pub fn components(&self) -> &[TensorSpec] {
         &self.components
@@ -233,23 +235,23 @@ impl ElementSpec {
         &self.structure
     }
 
-    /// Returns whether every element has the same shapes and sizes.
+    /// Returns whether all elements have the same shapes and sizes.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.components.iter().all(TensorSpec::is_static)
     }
 
-    /// The component at a path such as `image` or `a.b.0`; see [`Structure::position`].
+    /// Returns the index of the component at a path such as `image` or `a.b.0`; see [`Structure::position`].
     #[must_use]
     pub fn position(&self, path: &str) -> Option<usize> {
         self.structure.position(path)
     }
 
-    /// This spec with a leading dimension on every component, as a batch has it.
+    /// Returns this spec with an additional leading dimension on every component, as in a batch.
     ///
     /// # Errors
-    /// [`SpecError::RankTooHigh`], or [`SpecError::Composite`]: ragged and sparse tensors do not batch by a
-    /// leading dimension.
+    /// [`SpecError::RankTooHigh`] if a component has too many dimensions. [`SpecError::Composite`] if the
+    /// element has ragged or sparse tensors, which cannot get a leading dimension.
     pub fn batched(&self, size: Option<u64>) -> Result<ElementSpec, SpecError> {
         if has_composite(&self.structure) {
             return Err(SpecError::Composite);
@@ -262,47 +264,47 @@ impl ElementSpec {
     }
 }
 
-/// Why a spec is refused. All variants blame the author of the spec.
+/// The error for an invalid spec. All variants are faults of the spec's author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// A tensor has too many dimensions.
     #[error("a tensor has {rank} dimensions, the limit is {MAX_RANK}")]
     RankTooHigh {
-        /// Dimensions asked for.
+        /// The requested number of dimensions.
         rank: usize,
     },
-    /// A dimension exceeds an `i64`, in which frameworks keep dimensions.
+    /// A dimension exceeds an `i64`, which frameworks use for dimensions.
     #[error("a tensor has a dimension of {dim}, the limit is {DIM_MAX}")]
     DimensionTooLarge {
-        /// The dimension.
+        /// The requested dimension.
         dim: u64,
     },
     /// An element has too many components.
     #[error("an element has {count} components, the limit is {MAX_COMPONENTS}")]
     TooManyComponents {
-        /// Components asked for.
+        /// The requested number of components.
         count: usize,
     },
-    /// Structure and components do not match.
-    #[error("the structure has {leaves} leaves but {specs} component specs were given")]
+    /// The structure and the component specs differ in number.
+    #[error("expected {leaves} component specs, one for each leaf of the structure, found {specs}")]
     Count {
-        /// Leaves of the structure.
+        /// The number of leaves of the structure.
         leaves: usize,
-        /// Specs given.
+        /// The number of specs passed by the caller.
         specs: usize,
     },
-    /// The structure itself is refused.
+    /// The structure itself is invalid.
     #[error(transparent)]
     Structure(#[from] StructureError),
-    /// A part of a ragged or sparse tensor has a dtype or rank that it cannot have.
+    /// A part of a ragged or sparse tensor has a wrong dtype or rank.
     #[error("part `{part}` of a ragged or sparse tensor must be {wanted}")]
     Part {
-        /// The part that does not fit.
+        /// The name of the wrong part.
         part: &'static str,
-        /// The rule that it breaks.
+        /// The required dtype and rank.
         wanted: &'static str,
     },
-    /// A ragged or sparse tensor where none may be.
+    /// A ragged or sparse tensor cannot get a leading batch dimension.
     #[error(
         "ragged and sparse tensors have no leading batch dimension; batch their rows before building them"
     )]

@@ -1,6 +1,6 @@
-//! Specs on the wire: CBOR with numbered fields. Unknown fields are skipped, so that versions can add some.
-//! Refuses more than [`MAX_SPEC_BYTES`], and lists or nesting beyond the bounds of `spec` and `structure`,
-//! before allocating for them.
+//! The wire format of specs: CBOR with numbered fields. Unknown fields are skipped, so that later versions
+//! can add fields. The decoder checks [`MAX_SPEC_BYTES`], and the limits of lists and nesting in `spec` and
+//! `structure`, before it allocates memory.
 //!
 //! `spec = {0: structure, 1: [tensor]}`; `tensor = {0: dtype code, ? 1: [uint or null]}`;
 //! `structure = {0: kind, ? 1: [structure], ? 2: [name], ? 3: ragged rank}`.
@@ -15,54 +15,53 @@ use crate::dtype::Dtype;
 use crate::spec::{ElementSpec, MAX_COMPONENTS, MAX_RANK, SpecError, TensorSpec};
 use crate::structure::{MAX_DEPTH, MAX_NAME_BYTES, MAX_NODES, Structure, StructureError};
 
-/// Bytes of an encoded spec. The other bounds keep every spec below it: 32 KiB of names, 256 nodes of at most
-/// 24 bytes, 64 tensors of at most 160.
+/// Maximum size of an encoded spec in bytes. The other limits keep every spec below this size: 32 KiB of
+/// names, 256 nodes of at most 24 bytes, and 64 tensors of at most 160 bytes.
 pub const MAX_SPEC_BYTES: usize = 64 << 10;
 
-/// Why bytes are not a spec. All variants blame the writer of the bytes.
+/// The error for bytes that are not a spec. All variants are faults of the writer of the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecCodecError {
-    /// Too many bytes.
+    /// The encoded spec is too long.
     #[error("a spec of {bytes} bytes exceeds the limit of {MAX_SPEC_BYTES}")]
     TooLong {
-        /// Bytes given.
+        /// Size of the encoded spec in bytes.
         bytes: usize,
     },
-    /// Not the CBOR that a spec is made of.
+    /// The bytes are not CBOR, or not the CBOR of a spec.
     #[error("the spec is malformed at byte {at}: {what}")]
     Malformed {
         /// The offset at which decoding stopped.
         at: usize,
-        /// The fault there.
+        /// Description of the fault.
         what: &'static str,
     },
-    /// A dtype this version does not know.
+    /// The spec uses a dtype that this version does not know.
     #[error(
         "the spec uses dtype code {code}, which this release does not know; run the same release on both sides"
     )]
     UnknownDtype {
-        /// The code.
+        /// The unknown code.
         code: u8,
     },
-    /// Well-formed, but not a spec that can be.
+    /// The bytes are well-formed, but the decoded spec is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }
 
 impl ElementSpec {
-    /// The spec as CBOR, at most [`MAX_SPEC_BYTES`].
+    /// Encodes the spec as CBOR, in at most [`MAX_SPEC_BYTES`].
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut encoder = Encoder::new(Vec::new());
-        write_spec(self, &mut encoder)
-            .expect("a vector takes every byte, and numbers and text always encode");
+        write_spec(self, &mut encoder).expect("writing to a vector never fails");
         encoder.into_writer()
     }
 
-    /// The spec that `bytes` are. Never panics, whatever they are.
+    /// Decodes a spec. Never panics, whatever the bytes are.
     ///
     /// # Errors
-    /// [`SpecCodecError`].
+    /// [`SpecCodecError`] if the bytes are not a valid spec.
     pub fn from_bytes(bytes: &[u8]) -> Result<ElementSpec, SpecCodecError> {
         if bytes.len() > MAX_SPEC_BYTES {
             return Err(SpecCodecError::TooLong { bytes: bytes.len() });
@@ -70,7 +69,7 @@ impl ElementSpec {
         let mut decoder = Decoder::new(bytes);
         let spec = read_spec(&mut decoder)?;
         if decoder.position() != bytes.len() {
-            return Err(malformed(&decoder, "bytes after its end"));
+            return Err(malformed(&decoder, "found bytes after the end of the spec"));
         }
         Ok(spec)
     }
@@ -148,8 +147,8 @@ fn read_spec(input: &mut Decoder<'_>) -> Result<ElementSpec, SpecCodecError> {
             _ => skip(input)?,
         }
     }
-    let structure = structure.ok_or_else(|| malformed(input, "a spec without a structure"))?;
-    let components = components.ok_or_else(|| malformed(input, "a spec without components"))?;
+    let structure = structure.ok_or_else(|| malformed(input, "expected a structure in the spec"))?;
+    let components = components.ok_or_else(|| malformed(input, "expected components in the spec"))?;
     Ok(ElementSpec::new(structure, components)?)
 }
 
@@ -165,7 +164,7 @@ fn read_tensor(input: &mut Decoder<'_>) -> Result<TensorSpec, SpecCodecError> {
             _ => skip(input)?,
         }
     }
-    let dtype = dtype.ok_or_else(|| malformed(input, "a tensor without a dtype"))?;
+    let dtype = dtype.ok_or_else(|| malformed(input, "expected a dtype in the tensor"))?;
     Ok(dims.map_or_else(
         || TensorSpec::unknown_rank(dtype),
         |dims| TensorSpec::with_dims(dtype, &dims),
@@ -174,13 +173,15 @@ fn read_tensor(input: &mut Decoder<'_>) -> Result<TensorSpec, SpecCodecError> {
 
 fn read_dim(input: &mut Decoder<'_>) -> Result<Option<u64>, SpecCodecError> {
     if input.datatype().is_ok_and(|found| found == Type::Null) {
-        input.null().map_err(|_| malformed(input, "a dimension"))?;
+        input
+            .null()
+            .map_err(|_| malformed(input, "expected a dimension as a number or null"))?;
         return Ok(None);
     }
     input
         .u64()
         .map(Some)
-        .map_err(|_| malformed(input, "a dimension that is no number"))
+        .map_err(|_| malformed(input, "expected a dimension as a number or null"))
 }
 
 fn read_structure(
@@ -217,21 +218,21 @@ fn read_structure(
         Some(KIND_DICT) if names.len() == items.len() => {
             Ok(Structure::Dict(names.into_iter().zip(items).collect()))
         }
-        Some(KIND_DICT) => Err(malformed(input, "a dict whose names and items differ in number")),
+        Some(KIND_DICT) => Err(malformed(input, "expected one name for each item of a dict")),
         Some(KIND_RAGGED) => {
             let ragged_rank =
-                ragged_rank.ok_or_else(|| malformed(input, "a ragged tensor without a rank"))?;
+                ragged_rank.ok_or_else(|| malformed(input, "expected a rank in the ragged tensor"))?;
             Ok(Structure::Ragged { ragged_rank })
         }
-        Some(_) => Err(malformed(input, "a structure of an unknown kind")),
-        None => Err(malformed(input, "a structure without a kind")),
+        Some(_) => Err(malformed(input, "unknown kind of structure")),
+        None => Err(malformed(input, "expected a kind in the structure")),
     }
 }
 
 fn read_name(input: &mut Decoder<'_>) -> Result<String, SpecCodecError> {
     let name = input
         .str()
-        .map_err(|_| malformed(input, "a name that is no text"))?;
+        .map_err(|_| malformed(input, "expected a name as text"))?;
     if name.len() > MAX_NAME_BYTES {
         return Err(SpecError::from(StructureError::NameTooLong { bytes: name.len() }).into());
     }
@@ -246,7 +247,7 @@ fn read_list<T>(
     let count = input.array().ok().flatten();
     let count = count
         .filter(|count| *count <= max as u64)
-        .ok_or_else(|| malformed(input, "a list too long, or none"))?;
+        .ok_or_else(|| malformed(input, "expected a list within the limit of its length"))?;
     (0..count).map(|_| read(input)).collect()
 }
 
@@ -254,7 +255,7 @@ fn read_map(input: &mut Decoder<'_>) -> Result<u64, SpecCodecError> {
     let count = input.map().ok().flatten();
     count
         .filter(|count| *count <= FIELDS_MAX)
-        .ok_or_else(|| malformed(input, "a map too long, or none"))
+        .ok_or_else(|| malformed(input, "expected a map within the limit of its fields"))
 }
 
 fn read_field(input: &mut Decoder<'_>) -> Result<u8, SpecCodecError> {
@@ -264,13 +265,13 @@ fn read_field(input: &mut Decoder<'_>) -> Result<u8, SpecCodecError> {
 fn read_u8(input: &mut Decoder<'_>) -> Result<u8, SpecCodecError> {
     input
         .u8()
-        .map_err(|_| malformed(input, "a small number was expected"))
+        .map_err(|_| malformed(input, "expected a number up to 255"))
 }
 
 fn skip(input: &mut Decoder<'_>) -> Result<(), SpecCodecError> {
     input
         .skip()
-        .map_err(|_| malformed(input, "an unknown field that is not CBOR"))
+        .map_err(|_| malformed(input, "expected CBOR in an unknown field"))
 }
 
 fn malformed(input: &Decoder<'_>, what: &'static str) -> SpecCodecError {
@@ -295,7 +296,7 @@ const KIND_DICT: u8 = 3;
 const KIND_RAGGED: u8 = 4;
 const KIND_SPARSE: u8 = 5;
 const KIND_NONE: u8 = 6;
-/// Fields of one map, with room for those of later versions.
+/// Maximum number of fields of one map, with room for fields of later versions.
 const FIELDS_MAX: u64 = 32;
 
 #[cfg(test)]
@@ -355,7 +356,7 @@ mod tests {
                 let at = at.index(bytes.len());
                 bytes[at] = value;
             }
-            // Whatever is accepted is a spec that keeps the bounds, so it encodes again.
+            // The decoder accepts only valid specs, so an accepted spec can be encoded again.
             if let Ok(other) = ElementSpec::from_bytes(&bytes) {
                 prop_assert_eq!(ElementSpec::from_bytes(&other.to_bytes()), Ok(other));
             }
@@ -393,7 +394,7 @@ mod tests {
 
     #[test]
     fn deep_long_and_unknown_are_refused_by_name() {
-        // {0: {1: [{1: [ … without end.
+        // The bytes begin {0: {1: [{1: [ and never end the nesting.
         let deep = [&[0xa1, 0x00][..], &[0xa1, 0x01, 0x81].repeat(10_000)].concat();
         let fault = ElementSpec::from_bytes(&deep).unwrap_err();
         assert_eq!(fault, SpecCodecError::Spec(StructureError::TooDeep.into()));

@@ -1,38 +1,40 @@
-//! Payloads of variable-length items: n + 1 little-endian u64 offsets from the start of the data, the first 0
-//! and none below the one before it, then the data. n is the product of the dimensions. Refuses to know
-//! dtypes and memory.
+//! The payload format of variable-length items: n + 1 little-endian u64 offsets, then the data. n is the
+//! product of the dimensions. Offsets are relative to the start of the data; the first is 0, and each is at
+//! least the previous offset. This file does not know dtypes and memory.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Why a payload of variable-length items is not one, or cannot be written.
+/// The error for a payload of variable-length items that is invalid or cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StringsError {
-    /// The writer of the payload lied about where items lie.
-    #[error("offset {index} of the string payload does not lie in its data of {data_bytes} bytes, in order")]
+    /// An offset in the payload is out of order or outside the data.
+    #[error("offset {index} of the string payload is out of order or outside the {data_bytes} bytes of data")]
     Offset {
         /// The index of the offset.
         index: usize,
-        /// Bytes of data in the payload.
+        /// Size of the payload's data in bytes.
         data_bytes: usize,
     },
-    /// The writer of the payload put bytes into it that are not UTF-8.
+    /// An item of the payload is not valid UTF-8.
     #[error("string {index} is not UTF-8; declare the component as `bytes` or fix its producer")]
     Utf8 {
         /// The index of the item.
         index: usize,
     },
-    /// The caller's items do not fill the payload as its shape says.
-    #[error("{items} items of {data_bytes} bytes together do not fill a payload of {payload_bytes} bytes")]
+    /// The caller's items do not have the size of the payload.
+    #[error(
+        "expected items that fill a payload of {payload_bytes} bytes, found {items} items with {data_bytes} bytes of data"
+    )]
     Fill {
-        /// Items given.
+        /// The number of items.
         items: usize,
-        /// Their bytes together.
+        /// Total size of the items in bytes.
         data_bytes: usize,
-        /// Bytes of the payload.
+        /// Size of the payload in bytes.
         payload_bytes: usize,
     },
 }
 
-/// The items of a payload, its offsets checked.
+/// The items of a payload whose offsets were checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Strings<'a> {
     offsets: &'a [[u8; OFFSET_BYTES]],
@@ -40,10 +42,10 @@ pub struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    /// Checks every offset of a payload of `items` items: O(items).
+    /// Opens a payload of `items` items, after a check of every offset. The cost is O(items).
     ///
     /// # Errors
-    /// [`StringsError::Offset`].
+    /// [`StringsError::Offset`] if an offset is out of order or outside the data.
     pub fn open(payload: &'a [u8], items: usize) -> Result<Strings<'a>, StringsError> {
         let (all, _) = payload.as_chunks::<OFFSET_BYTES>();
         let offsets = items.checked_add(1).and_then(|count| all.get(..count));
@@ -66,20 +68,20 @@ impl<'a> Strings<'a> {
         Ok(Strings { offsets, data })
     }
 
-    /// Returns how many items.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the payload has no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One item. Never panics, even when another process rewrites the payload under our eyes: then it may be
-    /// cut short.
+    /// Returns one item. Never panics, even if another process rewrites the payload concurrently; the item
+    /// may then be empty.
     #[must_use]
     pub fn bytes(&self, index: usize) -> Option<&'a [u8]> {
         let from = u64::from_le_bytes(*self.offsets.get(index)?);
@@ -87,20 +89,20 @@ impl<'a> Strings<'a> {
         Some(self.data.get(from as usize..upto as usize).unwrap_or_default())
     }
 
-    /// Every item in order.
+    /// Returns every item in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let strings = *self;
         (0..strings.len()).filter_map(move |index| strings.bytes(index))
     }
 
-    /// Every item in order, as text; each is checked as it is reached.
+    /// Returns every item in order, as text. Each item is checked when the iterator reaches it.
     pub fn iter_str(&self) -> impl Iterator<Item = Result<&'a str, StringsError>> + use<'a> {
         let text = |(index, item)| std::str::from_utf8(item).map_err(|_| StringsError::Utf8 { index });
         self.iter().enumerate().map(text)
     }
 }
 
-/// Bytes of the items together: the `data_bytes` of a [`Shape`](crate::Shape).
+/// Returns the total size of the items in bytes: the `data_bytes` of a [`Shape`](crate::Shape).
 #[must_use]
 pub fn data_bytes(items: &[&[u8]]) -> u64 {
     items.iter().map(|item| item.len() as u64).sum()
@@ -109,7 +111,7 @@ pub fn data_bytes(items: &[&[u8]]) -> u64 {
 /// Writes items into a payload that has exactly their size.
 ///
 /// # Errors
-/// [`StringsError::Fill`] when it has another; nothing is written then.
+/// [`StringsError::Fill`] if the payload has another size. Writes nothing in this case.
 pub fn write_strings(payload: &mut [u8], items: &[&[u8]]) -> Result<(), StringsError> {
     let (data_bytes, payload_bytes) = (data_bytes(items) as usize, payload.len());
     let offsets_bytes = (items.len() + 1) * OFFSET_BYTES;
@@ -134,7 +136,7 @@ pub fn write_strings(payload: &mut [u8], items: &[&[u8]]) -> Result<(), StringsE
     Ok(())
 }
 
-/// A u64, little-endian.
+/// Size in bytes of an offset, a little-endian u64.
 const OFFSET_BYTES: usize = 8;
 
 #[cfg(test)]

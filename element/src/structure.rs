@@ -1,18 +1,19 @@
-//! Structures (pytrees): how the components of an element nest. Refuses to know dtypes and shapes.
+//! Structures (pytrees): the nesting of an element's components. This file does not know dtypes and shapes.
 //!
-//! Flatten order is depth first, children in the order written; a dict keeps the order of its entries and
-//! does not sort. A composite flattens to fixed parts: `Ragged` to `values`, then `row_splits.0`,
-//! `row_splits.1`, … from the outermost inward; `Sparse` to `indices`, `values`, `dense_shape`.
+//! The flatten order is depth first, with children in their written order; the entries of a dict are not
+//! sorted. A composite flattens to fixed parts. `Ragged` flattens to `values`, then `row_splits.0`,
+//! `row_splits.1`, … from the outermost inward. `Sparse` flattens to `indices`, `values`, `dense_shape`.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// The depth to which containers may nest; a bare leaf has depth 0.
+/// Maximum depth of nested containers. A bare leaf has depth 0.
 pub const MAX_DEPTH: usize = 8;
-/// Nodes of a structure, leaves and empty containers included: four for each of the 64 components.
+/// Maximum number of nodes of a structure, leaves and empty containers included: four for each of the 64
+/// components.
 pub const MAX_NODES: usize = 256;
-/// Bytes of a dict key.
+/// Maximum size of a dict key in bytes.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// Bytes of all dict keys of a structure together.
+/// Maximum total size of a structure's dict keys in bytes.
 pub const MAX_NAMES_BYTES: usize = 32 << 10;
 
 /// The nesting of an element's components.
@@ -24,56 +25,56 @@ pub enum Structure {
     Tuple(Vec<Structure>),
     /// A list of structures.
     List(Vec<Structure>),
-    /// Named structures, in the order written; names are unique.
+    /// Named structures, in their written order. The names are unique.
     Dict(Vec<(String, Structure)>),
-    /// A ragged tensor: values and `ragged_rank` (at least 1) rows of row splits.
+    /// A ragged tensor: the values, and `ragged_rank` (at least 1) tensors of row splits.
     Ragged {
         /// The number of ragged dimensions.
         ragged_rank: u8,
     },
     /// A sparse tensor in coordinate form.
     Sparse,
-    /// Nothing: no component.
+    /// An empty structure, without a component.
     None,
 }
 
-/// Why a structure is refused. All variants blame the author of the structure.
+/// The error for an invalid structure. All variants are faults of the structure's author.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StructureError {
     /// Containers nest too deep.
     #[error("structure nests deeper than {MAX_DEPTH} levels; flatten it")]
     TooDeep,
-    /// Too many nodes.
+    /// The structure has too many nodes.
     #[error("structure has more than {MAX_NODES} nodes; stack components into fewer tensors")]
     TooManyNodes,
     /// A dict key is too long.
     #[error("a dict key is {bytes} bytes long, the limit is {MAX_NAME_BYTES}")]
     NameTooLong {
-        /// Bytes of the key.
+        /// Size of the key in bytes.
         bytes: usize,
     },
     /// All dict keys together are too long.
     #[error("the dict keys exceed {MAX_NAMES_BYTES} bytes together; shorten them")]
     NamesTooLong,
-    /// A dict key comes twice.
-    #[error("dict key `{name}` comes twice; keys must be unique")]
+    /// A dict key occurs twice.
+    #[error("duplicate dict key `{name}`; keys must be unique")]
     DuplicateName {
-        /// The key.
+        /// The duplicate key.
         name: String,
     },
-    /// A ragged tensor without ragged dimensions.
-    #[error("a ragged tensor needs a ragged rank of 1 to {MAX_RAGGED_RANK}, not {ragged_rank}")]
+    /// A ragged tensor has a rank of 0 or above the limit.
+    #[error("expected a ragged rank of 1 to {MAX_RAGGED_RANK} for a ragged tensor, found {ragged_rank}")]
     RaggedRank {
-        /// The rank given.
+        /// The rank passed by the caller.
         ragged_rank: u8,
     },
 }
 
-/// Ragged dimensions of one ragged tensor: one less than the highest rank.
+/// Maximum number of ragged dimensions of one ragged tensor: one less than the maximum rank.
 pub const MAX_RAGGED_RANK: u8 = 15;
 
 impl Structure {
-    /// Returns how many components the structure flattens to.
+    /// Returns the number of components to which the structure flattens.
     #[must_use]
     pub fn leaves(&self) -> usize {
         match self {
@@ -86,10 +87,10 @@ impl Structure {
         }
     }
 
-    /// Checks every bound of this module.
+    /// Checks the structure against all limits of this module.
     ///
     /// # Errors
-    /// The first bound that is broken.
+    /// Returns the first limit that the structure exceeds.
     pub fn check(&self) -> Result<(), StructureError> {
         self.check_below(0, &mut 0)?;
         if self.names_bytes() > MAX_NAMES_BYTES {
@@ -98,8 +99,8 @@ impl Structure {
         Ok(())
     }
 
-    /// The flat index of the leaf at `path`: keys and indices joined by dots, as in `image` or `a.b.0`; the
-    /// empty path names a bare leaf. A key that contains dots is matched as written.
+    /// Returns the flat index of the leaf at `path`, which joins keys and indices by dots, as in `image` or
+    /// `a.b.0`. The empty path names a bare leaf. A key that contains dots is matched as written.
     #[must_use]
     pub fn position(&self, path: &str) -> Option<usize> {
         match self {
@@ -137,7 +138,7 @@ impl Structure {
         }
     }
 
-    /// The path of every leaf, in flatten order; the inverse of [`Structure::position`].
+    /// Returns the path of every leaf in flatten order; the inverse of [`Structure::position`].
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let mut out = Vec::new();
@@ -215,7 +216,7 @@ impl Structure {
     }
 }
 
-/// Returns the rest of `path` below the entry `name`, or `None` when the path does not begin there.
+/// Returns the part of `path` below the entry `name`; `None` if the path does not begin with this entry.
 fn descend<'a>(path: &'a str, name: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(name)?;
     if rest.is_empty() {
@@ -251,9 +252,9 @@ fn check_name(name: &str, earlier: &[(String, Structure)]) -> Result<(), Structu
 
 /// The parts of a sparse tensor, in flatten order.
 pub(crate) const SPARSE_PARTS: [&str; 3] = ["indices", "values", "dense_shape"];
-/// The first part of a ragged tensor.
+/// The name of a ragged tensor's first part.
 pub(crate) const RAGGED_VALUES: &str = "values";
-/// The other parts of a ragged tensor, numbered from the outermost.
+/// The name of a ragged tensor's other parts, which are numbered from the outermost inward.
 pub(crate) const RAGGED_SPLITS: &str = "row_splits";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `TensorView`: one component of an element, its bytes as typed items. Refuses to outlive or to change the
-//! element.
+//! `TensorView`: one component of an element, with its bytes as typed items. A view cannot outlive or change
+//! the element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use half::{bf16, f16};
@@ -9,7 +9,7 @@ use crate::dtype::Dtype;
 use crate::spec::items_in;
 use crate::strings::{Strings, StringsError};
 
-/// One component of an element: dtype, shape and payload, which starts 64-byte aligned.
+/// One component of an element: dtype, shape and payload. The payload is 64-byte aligned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TensorView<'a> {
     pub(crate) dtype: Dtype,
@@ -18,37 +18,38 @@ pub struct TensorView<'a> {
 }
 
 impl<'a> TensorView<'a> {
-    /// The dtype.
+    /// Returns the dtype of the component.
     #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     #[must_use]
     pub fn dims(&self) -> &'a [u64] {
         self.dims
     }
 
-    /// The payload: items side by side in row-major order, little-endian; for `string` and `bytes` offsets
-    /// and data.
+    /// Returns the payload. Fixed-size items are side by side in row-major order, little-endian; `string` and
+    /// `bytes` payloads consist of offsets and data.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Returns how many items: the product of the dimensions.
+    /// Returns the number of items, which is the product of the dimensions.
     #[must_use]
     pub fn items(&self) -> usize {
-        // Validation has bounded the product by the payload, or found a zero.
+        // Validation has limited the product by the size of the payload, or has found a zero.
         items_in(self.dims.iter().copied().map(Some)).map_or(0, |items| items as usize)
     }
 
-    /// The items as a slice of a Rust type, without a copy. `u8` also reads `bool` and the 8-bit floats.
+    /// Returns the items as a slice of a Rust type, without a copy. `u8` also reads `bool` and the 8-bit
+    /// floats.
     ///
     /// # Errors
-    /// [`ViewError::Dtype`] when the type does not match; [`ViewError::Unaligned`] cannot happen for a view
-    /// taken from an [`Element`](crate::Element).
+    /// [`ViewError::Dtype`] if the type does not match the dtype. [`ViewError::Unaligned`] cannot occur for a
+    /// view of an [`Element`](crate::Element).
     pub fn as_slice<T: Item>(&self) -> Result<&'a [T], ViewError> {
         if !T::DTYPES.contains(&self.dtype) {
             return Err(ViewError::Dtype {
@@ -59,10 +60,11 @@ impl<'a> TensorView<'a> {
         <[T]>::ref_from_bytes(self.bytes).map_err(|_| ViewError::Unaligned)
     }
 
-    /// The items of a `string` or `bytes` tensor, after a check of every offset: O(items).
+    /// Returns the items of a `string` or `bytes` tensor, after a check of every offset. The cost is
+    /// O(items).
     ///
     /// # Errors
-    /// [`ViewError::Dtype`] for other dtypes, [`ViewError::Strings`] when an offset lies.
+    /// [`ViewError::Dtype`] for other dtypes; [`ViewError::Strings`] if an offset is invalid.
     pub fn strings(&self) -> Result<Strings<'a>, ViewError> {
         if !matches!(self.dtype, Dtype::String | Dtype::Bytes) {
             return Err(ViewError::Dtype {
@@ -86,33 +88,34 @@ impl std::fmt::Debug for TensorView<'_> {
     }
 }
 
-/// Why a view cannot be had.
+/// The error for a tensor that cannot be viewed as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
-    /// The caller asked for another type than the tensor has.
+    /// The caller requested a type that does not match the tensor's dtype.
     #[error("the tensor has dtype {found}, which cannot be read as {wanted}")]
     Dtype {
         /// The tensor's dtype.
         found: Dtype,
-        /// The dtype asked for.
+        /// The requested dtype.
         wanted: Dtype,
     },
-    /// The payload is not aligned or not a whole number of items.
-    #[error("the payload is not aligned for its items, or not a whole number of them")]
+    /// The payload is not aligned, or its size is not a multiple of the item size.
+    #[error("the payload is not aligned for its items, or its size is not a multiple of the item size")]
     Unaligned,
     /// The producer's string payload is malformed.
     #[error(transparent)]
     Strings(#[from] StringsError),
 }
 
-/// A Rust type that items of some dtypes can be read as: every bit pattern is a value of it. Sealed.
+/// A Rust type that items of some dtypes can be read as. Every bit pattern must be a valid value of the type.
+/// The trait is sealed.
 pub trait Item: sealed::Plain {
-    /// The dtypes it reads; the first is its own.
+    /// The dtypes that the type can read. The first is the type's own dtype.
     const DTYPES: &'static [Dtype];
 }
 
 mod sealed {
-    /// Plain data, of which any bytes are a value.
+    /// Plain data, for which any bytes are a valid value.
     pub trait Plain: Copy + zerocopy::FromBytes + zerocopy::Immutable + 'static {}
 }
 
@@ -144,7 +147,7 @@ items! {
     [f64; 2] => C128;
 }
 
-// Payloads are little-endian and read in place.
+// Payloads are little-endian and are read in place.
 const _: () = assert!(cfg!(target_endian = "little"));
 
 #[cfg(test)]

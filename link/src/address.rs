@@ -1,4 +1,5 @@
-//! Addresses as people write them: `millstream://host:port`, `grpc://host:port`, `host:port`.
+//! Parses and resolves addresses as people write them: `millstream://host:port`, `grpc://host:port` or
+//! `host:port`.
 
 use std::fmt;
 use std::io;
@@ -6,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A host (name or IP address, IPv6 without brackets) and a port.
+/// An address of a host (a name or an IP address, IPv6 without brackets) and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
     host: String,
@@ -14,22 +15,23 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// The host: a name, an IPv4 address, or an IPv6 address without brackets.
+    /// Returns the host: a name, an IPv4 address, or an IPv6 address without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Every socket address the host has, in the resolver's order; at least one.
+    /// Returns all socket addresses of the host, in the resolver's order. The result has at least one
+    /// address.
     ///
-    /// Cancel-safe. Waits for the system's resolver, on tokio's blocking threads.
+    /// Cancel-safe. The call waits for the system's resolver, which runs on tokio's blocking threads.
     ///
     /// # Errors
-    /// The name is unknown, or there was no answer before the deadline.
+    /// Returns an error if the name is unknown, or if the resolver does not answer within `deadline`.
     pub async fn resolve(&self, deadline: Duration) -> Result<Vec<SocketAddr>, ResolveError> {
         if let Ok(ip) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, self.port)]);
@@ -123,18 +125,16 @@ impl FromStr for HostPort {
     }
 }
 
-/// Why a text is not an address. The caller's mistake.
+/// The reason for which a text is not an address. The caller is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// A scheme of some other service.
+    /// The scheme belongs to another service.
     #[error("`{scheme}://` is not a Millstream address: write `millstream://host:port` or `host:port`")]
     UnknownScheme {
-        /// The text before `:
-        ///
-        /// `.
+        /// The text before `://`.
         scheme: String,
     },
-    /// No `host:port` in it.
+    /// The text has no port, or an IPv6 address without brackets.
     #[error(
         "`{text}` is not `host:port`: the port is needed, and an IPv6 address needs brackets, as in `[::1]:5050`"
     )]
@@ -142,13 +142,13 @@ pub enum AddressError {
         /// The rejected text.
         text: String,
     },
-    /// The host is empty or has characters that no host has.
-    #[error("`{text}` names no host: write `host:port`")]
+    /// The host is empty, or has characters that are invalid in a host.
+    #[error("`{text}` has no valid host: write `host:port`")]
     BadHost {
         /// The rejected text.
         text: String,
     },
-    /// The port is not a number up to 65535.
+    /// The port is not a number from 0 to 65535.
     #[error("`{port}` is not a port: use a number from 0 to 65535")]
     BadPort {
         /// The rejected port.
@@ -156,10 +156,10 @@ pub enum AddressError {
     },
 }
 
-/// Why a host has no address now.
+/// The reason for which a host has no address now.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// The resolver says no.
+    /// The resolver does not know the host.
     #[error("cannot find host `{host}`: {source}")]
     Unknown {
         /// The name.
@@ -167,12 +167,12 @@ pub enum ResolveError {
         /// The resolver's reason.
         source: io::Error,
     },
-    /// The resolver says nothing.
+    /// The resolver did not answer in time.
     #[error("no answer about host `{host}` from the resolver within {deadline_ms} ms")]
     TimedOut {
         /// The name.
         host: String,
-        /// The time that was waited, in milliseconds.
+        /// The time waited, in milliseconds.
         deadline_ms: u128,
     },
 }

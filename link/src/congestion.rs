@@ -1,8 +1,7 @@
-//! A congestion window that never outgrows the receiver's socket buffer.
+//! A congestion controller whose window never exceeds the receiver's socket buffer.
 //!
-//! CUBIC fills the path until it loses packets. Between machines with fast links, and on loopback, the
-//! receiver's socket buffer fills last. Every overflow costs a window's worth of progress. The cap stops it
-//! just before.
+//! CUBIC fills the path until packets are lost. On fast links and on loopback, the receiver's socket buffer
+//! overflows first, and each overflow loses a whole window. The cap keeps the window just below that size.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,12 +10,12 @@ use std::time::Instant;
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 
-/// Makes CUBIC controllers whose window is at most `window_bytes_max`.
+/// The factory of CUBIC controllers with a window of at most `window_bytes_max`.
 #[derive(Clone, Debug)]
 pub(crate) struct CappedCubicConfig {
-    /// Window of a fresh connection, in bytes.
+    /// The window of a new connection, in bytes.
     pub(crate) window_bytes_initial: u64,
-    /// Most bytes in flight.
+    /// Maximum number of bytes in flight.
     pub(crate) window_bytes_max: u64,
 }
 
@@ -40,7 +39,8 @@ struct CappedCubic {
 }
 
 impl CappedCubic {
-    /// Two packets must fit whatever the cap says, as in CUBIC itself, or nothing would ever be sent.
+    /// Returns the cap of the window. The cap has room for at least two packets, as in CUBIC itself, because
+    /// otherwise nothing could be sent.
     fn cap(&self) -> u64 {
         self.window_bytes_max.max(2 * self.mtu_bytes)
     }
@@ -52,8 +52,8 @@ impl Controller for CappedCubic {
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
-        // At the cap the sender is as good as limited by its application: growth beyond would be fiction, and
-        // a loss that shrinks a fictitious window slows nothing down.
+        // At the cap, the controller treats the sender as limited by its application. Otherwise the inner
+        // window would grow beyond the cap, and a loss would shrink only the unused part.
         let capped = self.inner.window() >= self.cap();
         self.inner.on_ack(now, sent, bytes, app_limited || capped, rtt);
     }
@@ -121,7 +121,7 @@ mod tests {
         controller.on_congestion_event(later, later, false, 1200);
         assert!(
             controller.window() < 500_000,
-            "a loss shrinks the window in force"
+            "a loss must shrink the window below the cap"
         );
         assert_eq!(controller.clone_box().window(), controller.window());
         assert_eq!(controller.metrics().congestion_window, controller.window());

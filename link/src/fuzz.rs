@@ -1,10 +1,10 @@
-//! Fuzz targets of what the link reads: tickets and texts of keys. CONTRIBUTING.md says how to search for new
-//! inputs.
+//! Fuzz targets of the data that the crate parses: tickets and texts of keys. CONTRIBUTING.md explains how to
+//! search for new inputs.
 
 use crate::identity::KeyRing;
 use crate::ticket::{Claims, Ticket, TicketKey};
 
-/// Random inputs beside the corpus, for each target of a test run.
+/// The number of random inputs of each target in a test run, in addition to the corpus.
 const RANDOM_INPUTS: usize = 200;
 
 #[test]
@@ -23,7 +23,7 @@ fn tickets() {
                 assert_eq!(
                     key.verify(&ticket).is_ok(),
                     is_genuine,
-                    "nobody else can make a ticket"
+                    "a ticket that the key did not mint was accepted"
                 );
             }
         });
@@ -36,7 +36,10 @@ fn key_texts() {
         .for_each(|bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes);
             if let Err(error) = KeyRing::from_text(&text) {
-                assert!(error.to_string().len() < 500, "errors do not repeat the text");
+                assert!(
+                    error.to_string().len() < 500,
+                    "the error repeats the text of the key"
+                );
             }
         });
 }

@@ -1,7 +1,7 @@
-//! A lane: one thread with its own single-threaded runtime, for sockets.
+//! A lane is a thread with its own single-threaded runtime, for sockets.
 //!
-//! Everything that runs on a lane ends with it, and the lane's owner joins it. Long computations do not
-//! belong here: they delay every acknowledgement.
+//! Every task on a lane ends with the lane, and the lane's owner joins the thread. Long computations must not
+//! run on a lane, because they would delay every acknowledgement.
 
 use std::any::Any;
 use std::future::Future;
@@ -17,20 +17,21 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
-/// Starts that may wait for the lane to look: it looks whenever it is idle for an instant.
+/// Maximum number of starts that wait for the lane. The lane takes starts whenever it is idle for a moment.
 const STARTS_MAX: usize = 1024;
 
-/// The time for which dropping a lane waits for its thread before it complains and leaves the thread.
+/// The time for which dropping a lane waits for its thread. If the time has passed, the drop logs an error
+/// and leaves the thread running.
 const DROP_DEADLINE: Duration = Duration::from_secs(5);
 
 type Start = Box<dyn FnOnce() + Send>;
 
-/// A thread that runs futures. Dropping it stops and joins the thread (see [`Lane::shutdown`]).
+/// A thread that runs futures. Dropping the lane stops and joins the thread (see [`Lane::shutdown`]).
 #[derive(Debug)]
 pub struct Lane {
     name: String,
     handle: Handle,
-    /// Dropping it stops the lane.
+    /// The channel of starts. Dropping the sender stops the lane.
     starts: Option<mpsc::Sender<Start>>,
     thread: Option<LaneThread>,
 }
@@ -39,16 +40,16 @@ pub struct Lane {
 struct LaneThread {
     id: ThreadId,
     join: JoinHandle<()>,
-    /// Disconnected when the thread has dropped everything that ran on it.
-    /// Locked only so that a lane may be shared: one thread at most waits here.
+    /// The receiver that is disconnected when the thread has dropped all its tasks. The lock only makes the
+    /// lane shareable: at most one thread waits here.
     ended: Mutex<std_mpsc::Receiver<()>>,
 }
 
 impl Lane {
-    /// Starts a lane whose thread has this name.
+    /// Starts a lane with a thread of this name.
     ///
     /// # Errors
-    /// The system gives no thread or no event queue.
+    /// Returns an error if the system provides no thread or no event queue.
     pub fn start(name: &str) -> Result<Lane, LaneError> {
         let failed = |source| LaneError::Start {
             lane: name.to_owned(),
@@ -69,10 +70,10 @@ impl Lane {
                     start();
                 }
             });
-            // Every task is dropped here, on its own thread, before the lane counts as ended.
+            // All tasks are dropped here, on their own thread, before the lane counts as ended.
             drop(tasks);
-            // Without waiting for its blocking threads: one may be in the system's resolver, which answers
-            // when it likes.
+            // The runtime does not wait for its blocking threads, because one of them may wait for the
+            // system's resolver for a long time.
             runtime.shutdown_background();
         };
         let join = thread::Builder::new()
@@ -92,17 +93,18 @@ impl Lane {
         })
     }
 
-    /// The lane's name.
+    /// Returns the name of the lane.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The lane's runtime, for what wants a handle. What is spawned there ends with the lane as well.
+    /// Returns the handle of the lane's runtime. Tasks spawned through the handle end with the lane too.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Runs a future on the lane. Dropping the [`LaneTask`] leaves it running; the lane's end drops it.
+    /// Runs a future on the lane. Dropping the [`LaneTask`] does not stop the future, but the end of the lane
+    /// does.
     pub fn spawn<F>(&self, future: F) -> LaneTask<F::Output>
     where
         F: Future + Send + 'static,
@@ -111,9 +113,9 @@ impl Lane {
         self.spawn_local_with(move || future)
     }
 
-    /// Calls `make` on the lane and runs there the future it returns, which need not be `Send`.
+    /// Calls `make` on the lane, and runs the returned future on the lane. The future need not be `Send`.
     ///
-    /// A lane that has stopped, or that has not looked up for 1024 starts, drops it: the task then says
+    /// A lane that has stopped, or that has 1024 waiting starts, drops the future. The task then returns
     /// [`LaneError::Stopped`].
     pub fn spawn_local_with<M, F>(&self, make: M) -> LaneTask<F::Output>
     where
@@ -125,14 +127,14 @@ impl Lane {
         let start: Start = Box::new(move || {
             let future = make();
             tokio::task::spawn_local(async move {
-                // Fails when nobody wants the result.
+                // The send fails if the caller dropped the task's handle.
                 done.send(future.await).ok();
             });
         });
         if let Some(starts) = &self.starts
             && starts.try_send(start).is_err()
         {
-            tracing::error!(lane = self.name, "a lane is stuck and takes no more tasks");
+            tracing::error!(lane = self.name, "a lane is blocked and accepts no more tasks");
         }
         LaneTask {
             lane: self.name.clone(),
@@ -140,13 +142,14 @@ impl Lane {
         }
     }
 
-    /// Stops the lane: drops everything that runs on it and joins its thread. Blocks up to the deadline.
+    /// Stops the lane: drops all its tasks and joins its thread. Blocks until `deadline` at most.
     ///
-    /// Tasks are dropped where they wait; a caller that wants them to end in good order tells them before.
+    /// Tasks are dropped at the point where they wait. A caller that wants a graceful shutdown must tell its
+    /// tasks before.
     ///
     /// # Errors
-    /// A task has kept the thread busy past the deadline, in which case the thread is left to itself; or it
-    /// panicked outside of any task.
+    /// Returns an error if a task keeps the thread busy beyond the deadline; the thread then keeps running.
+    /// Returns an error if the thread panicked outside of a task, too.
     pub fn shutdown(mut self, deadline: Duration) -> Result<(), LaneError> {
         self.stop(deadline)
     }
@@ -157,7 +160,8 @@ impl Lane {
             return Ok(());
         };
         if thread.id == thread::current().id() {
-            // Dropped by one of its own tasks: it cannot wait for itself, and ends when that task next waits.
+            // One of the lane's own tasks dropped the lane. The thread cannot join itself, and ends when that
+            // task waits next.
             return Ok(());
         }
         match thread.ended.lock().recv_timeout(deadline) {
@@ -180,23 +184,24 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         if let Err(error) = self.stop(DROP_DEADLINE) {
-            tracing::error!(%error, "a lane did not end well");
+            tracing::error!(%error, "a lane did not end cleanly");
         }
     }
 }
 
-/// The result of a task on a lane. Dropping it leaves the task running.
-#[must_use = "a task whose result nobody takes fails unnoticed; drop it on purpose if that is meant"]
+/// The handle of a task on a lane, which yields the task's result. Dropping the handle leaves the task
+/// running.
+#[must_use = "without its result, a failure of the task stays unnoticed; drop the handle explicitly if that is intended"]
 pub struct LaneTask<T> {
     lane: String,
     result: oneshot::Receiver<T>,
 }
 
 impl<T> LaneTask<T> {
-    /// Waits for the result, blocking this thread: not for use within a runtime.
+    /// Blocks this thread until the result is available. Must not be called within a runtime.
     ///
     /// # Errors
-    /// The lane ended first, or the task panicked.
+    /// Returns an error if the lane ended first, or if the task panicked.
     pub fn wait(self) -> Result<T, LaneError> {
         self.result
             .blocking_recv()
@@ -223,35 +228,35 @@ impl<T> fmt::Debug for LaneTask<T> {
     }
 }
 
-/// The errors of lanes.
+/// An error of a lane.
 #[derive(Debug, thiserror::Error)]
 pub enum LaneError {
-    /// The system gives no thread or no event queue.
+    /// The system provides no thread or no event queue.
     #[error("cannot start lane `{lane}`: {source}")]
     Start {
-        /// The lane.
+        /// The name of the lane.
         lane: String,
-        /// The system's reason.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The lane ended, or the task panicked, before there was a result.
-    #[error("lane `{lane}` ended, or the task on it panicked, before there was a result")]
+    /// The lane ended, or the task panicked, before the result was available.
+    #[error("lane `{lane}` ended, or its task panicked, before a result was available")]
     Stopped {
-        /// The lane.
+        /// The name of the lane.
         lane: String,
     },
-    /// A task keeps the thread busy.
+    /// A task keeps the thread of the lane busy.
     #[error("lane `{lane}` did not end within {deadline_ms} ms: a task on it computes or blocks")]
     Stuck {
-        /// The lane.
+        /// The name of the lane.
         lane: String,
-        /// The time that was waited, in milliseconds.
+        /// The time waited, in milliseconds.
         deadline_ms: u128,
     },
-    /// The thread panicked outside of any task.
+    /// The thread of the lane panicked outside of a task.
     #[error("lane `{lane}` panicked: {message}")]
     Panicked {
-        /// The lane.
+        /// The name of the lane.
         lane: String,
         /// The message of the panic.
         message: String,
@@ -275,7 +280,7 @@ mod tests {
 
     const WATCHDOG: Duration = Duration::from_secs(60);
 
-    /// Tells when it is dropped.
+    /// A value that sets a flag when it is dropped.
     struct Witness(Arc<AtomicBool>);
 
     impl Drop for Witness {
@@ -381,7 +386,8 @@ mod tests {
             drop(witness);
         });
         hand_over.send(lane).unwrap();
-        // Either the task got to its end or the lane's end dropped it; both drop the witness, neither hangs.
+        // Either the task finished, or the end of the lane dropped it. In either case the witness is dropped,
+        // and the test does not block.
         task.wait().ok();
         assert!(dropped.load(Ordering::SeqCst));
     }

@@ -1,18 +1,18 @@
-//! Links between two processes: identity, TLS, sockets, lanes.
+//! Links between two processes: identity, TLS, sockets and lanes.
 //!
-//! A *link* is an authenticated, encrypted QUIC connection of two processes, each of which has proved one
-//! [`Role`]. There is no plaintext mode and no way to ask for one. This crate knows nothing of datasets,
-//! elements or messages.
+//! A *link* is an authenticated, encrypted QUIC connection between two processes, each of which has proved a
+//! [`Role`]. No plaintext mode exists, and no setting enables one. Datasets, elements and messages are
+//! unknown to this crate.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`identity`] | the cluster key, the role keys derived from it, where they are stored, and where a server may bind |
+//! | [`identity`] | the cluster key, the role keys derived from it, the files of keys, and the addresses that a server may bind |
 //! | [`tls`] | certificates and their verification; [`peer_role`] |
 //! | [`endpoint`] | one UDP socket with QUIC on it: connect, accept, limits, reports |
 //! | [`lane`] | one I/O thread with its runtime, joined by its owner |
-//! | [`ticket`] | opaque permission slips that one process mints and another verifies |
-//! | [`address`] | `millstream://host:port` and its relatives |
-//! | `socket`, `congestion` | what quinn sits on: batches the kernel accepts, buffers that hold them, a window that fits |
+//! | [`ticket`] | opaque, signed permissions that one process mints and another verifies |
+//! | [`address`] | addresses such as `millstream://host:port` |
+//! | `socket`, `congestion` | the UDP socket under quinn with its buffers, and the cap of the congestion window |
 
 pub mod address;
 mod congestion;

@@ -1,8 +1,8 @@
-//! The UDP socket under an endpoint: batches that the kernel accepts, few datagrams a call, buffers that hold
-//! a window.
+//! The UDP socket under an endpoint, with batches that the kernel accepts, few datagrams per call, and
+//! buffers that hold a window.
 //!
-//! Knows nothing of connections. One socket serves paths of different MTU, so what is too large is judged
-//! batch by batch.
+//! Connections are unknown to the socket. One socket serves paths with different MTUs, so the size limit is
+//! applied to each batch.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -16,63 +16,65 @@ use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// The most one `sendmsg` may carry over UDP and IPv4: 65 535 less 20 bytes of IP and 8 of UDP header.
+/// Maximum payload of one `sendmsg` over UDP and IPv4, in bytes: 65 535 less 20 bytes of IP header and 8
+/// bytes of UDP header.
 ///
-/// A larger batch is refused with `EMSGSIZE`, which quinn-udp ignores because MTU probes provoke it too:
-/// every datagram in it would be lost without a word.
+/// The kernel refuses a larger batch with `EMSGSIZE`. quinn-udp ignores that error, because MTU probes cause
+/// it too. Therefore every datagram of the batch would be lost silently.
 const BATCH_BYTES_MAX: usize = 65_507;
 
-/// No aggregate of received datagrams is larger than an IP packet can be.
+/// Maximum size of an aggregate of received datagrams, in bytes, which is the maximum size of an IP packet.
 const AGGREGATE_BYTES_MAX: usize = 65_536;
 
-/// Half-sent batches remembered at a time; each is of a connection that waits for the socket to drain.
+/// Maximum number of partly sent batches that are remembered. Each remembered batch belongs to a connection
+/// that waits for the socket to drain.
 const INTERRUPTED_MAX: usize = 64;
 
 /// The settings with which a socket is opened.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketConfig {
-    /// Wanted `SO_RCVBUF` and `SO_SNDBUF`.
+    /// The requested `SO_RCVBUF` and `SO_SNDBUF`, in bytes.
     pub(crate) buffer_bytes: usize,
-    /// Largest datagram that peers are told to send.
+    /// The size of the largest datagram that peers may send, in bytes.
     pub(crate) payload_bytes_max: u16,
-    /// Datagram aggregates taken from the kernel in one call.
+    /// Maximum number of datagram aggregates taken from the kernel in one call.
     pub(crate) receive_batch: usize,
 }
 
 /// The settings that the kernel granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketReport {
-    /// Size of the receive buffer as the kernel states it (Linux states twice what is usable for payload).
+    /// The size of the receive buffer in bytes, as the kernel reports it. Linux reports twice the size that
+    /// is usable for payload.
     pub rcvbuf_bytes: usize,
-    /// Size of the send buffer as the kernel states it.
+    /// The size of the send buffer in bytes, as the kernel reports it.
     pub sndbuf_bytes: usize,
-    /// Whether the kernel splits large sends into datagrams (generic segmentation offload).
+    /// True if the kernel splits large sends into datagrams (generic segmentation offload).
     pub gso: bool,
-    /// Whether the kernel joins received datagrams (generic receive offload).
+    /// True if the kernel joins received datagrams (generic receive offload).
     pub gro: bool,
 }
 
-/// A socket as quinn wants it.
+/// A UDP socket in the form that quinn requires.
 #[derive(Debug)]
 pub(crate) struct LinkSocket {
     inner: Arc<dyn AsyncUdpSocket>,
     receive_batch: usize,
     receive_segments: usize,
-    /// Length of `interrupted`, readable without the lock: nearly always 0.
+    /// The length of `interrupted`, readable without the lock. The length is nearly always 0.
     interrupted_count: AtomicUsize,
     interrupted: Mutex<Vec<Interrupted>>,
 }
 
-/// A batch of which the socket took a part before it was full. Its sender comes back with the very same
-/// batch.
+/// A batch that the socket took only in part before it was full. The sender retries with the same batch.
 #[derive(Debug, PartialEq, Eq)]
 struct Interrupted {
     batch: BatchId,
     sent_bytes: usize,
 }
 
-/// Recognises a batch: where it goes, its size, and its first bytes, which are encrypted and so as good as
-/// random.
+/// The identification of a batch: its destination, its size and its first bytes, which are encrypted and
+/// therefore practically random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BatchId {
     destination: SocketAddr,
@@ -88,7 +90,8 @@ impl LinkSocket {
     ) -> io::Result<(Arc<LinkSocket>, SocketReport)> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         if address.ip().is_unspecified() && address.is_ipv6() {
-            // One socket for both families where the system allows it; where not, IPv6 alone still works.
+            // One socket serves both families where the system allows it. On other systems the socket serves
+            // IPv6 only.
             if let Err(error) = socket.set_only_v6(false) {
                 tracing::debug!(%error, "the socket cannot serve IPv4 as well");
             }
@@ -106,8 +109,8 @@ impl LinkSocket {
     }
 
     fn new(inner: Arc<dyn AsyncUdpSocket>, config: &SocketConfig) -> LinkSocket {
-        // quinn multiplies this by the datagram size for its receive buffers: enough for one whole aggregate
-        // each.
+        // quinn multiplies the number by the datagram size for its receive buffers, so each buffer holds a
+        // whole aggregate.
         let segments = AGGREGATE_BYTES_MAX.div_ceil(usize::from(config.payload_bytes_max));
         LinkSocket {
             receive_batch: config.receive_batch.max(1),
@@ -118,11 +121,11 @@ impl LinkSocket {
         }
     }
 
-    /// Sends a batch of `segment_bytes` datagrams in several calls, each small enough.
+    /// Sends a batch of datagrams of `segment_bytes` in several calls, each within the kernel's limit.
     ///
-    /// When the socket is full half-way, the sender is told to come back, and what was sent already is
-    /// skipped then: no datagram is lost, none is sent twice. If the record is gone by then (more senders
-    /// wait than are remembered), the batch is sent again from its start; receivers discard the duplicates.
+    /// If the socket becomes full, the sender retries later, and the datagrams that were already sent are
+    /// skipped. Thus no datagram is lost or sent twice. If the record was dropped because too many senders
+    /// wait, the whole batch is sent again, and receivers discard the duplicates.
     fn send_in_pieces(&self, transmit: &Transmit<'_>, segment_bytes: usize) -> io::Result<()> {
         let piece_bytes = (BATCH_BYTES_MAX / segment_bytes).max(1) * segment_bytes;
         let mut sent_bytes = self.resume_at(transmit);
@@ -146,8 +149,8 @@ impl LinkSocket {
     }
 
     fn resume_at(&self, transmit: &Transmit<'_>) -> usize {
-        // Relaxed: a sender that comes back has itself written the count, and other senders' records do not
-        // matter.
+        // Relaxed suffices: a sender that retries wrote the count itself, and the records of other senders do
+        // not matter.
         if self.interrupted_count.load(Ordering::Relaxed) == 0 {
             return 0;
         }
@@ -164,7 +167,7 @@ impl LinkSocket {
     fn remember(&self, transmit: &Transmit<'_>, sent_bytes: usize) {
         let mut interrupted = self.interrupted.lock();
         if interrupted.len() == INTERRUPTED_MAX {
-            // The oldest is most likely of a connection that is gone.
+            // The oldest record most likely belongs to a closed connection.
             interrupted.remove(0);
         }
         interrupted.push(Interrupted {
@@ -229,7 +232,8 @@ impl BatchId {
     }
 }
 
-/// Asks for buffers of `wanted_bytes` and reads back what the kernel made of it: (receive, send).
+/// Requests buffers of `wanted_bytes`. Returns the sizes that the kernel granted for the receive buffer and
+/// the send buffer.
 fn enlarge_buffers(socket: &Socket, wanted_bytes: usize) -> io::Result<(usize, usize)> {
     static WARNED: Once = Once::new();
     if let Err(error) = socket.set_recv_buffer_size(wanted_bytes) {
@@ -256,7 +260,7 @@ fn enlarge_buffers(socket: &Socket, wanted_bytes: usize) -> io::Result<(usize, u
 mod tests {
     use super::*;
 
-    /// Takes sends while `room` lasts, then says that it would block.
+    /// A socket that accepts sends while `room` lasts, and then reports that it would block.
     #[derive(Debug)]
     struct Scripted {
         room: AtomicUsize,
@@ -265,7 +269,7 @@ mod tests {
 
     impl AsyncUdpSocket for Scripted {
         fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-            unreachable!("the tests never wait for room")
+            unreachable!("the tests do not wait for room")
         }
 
         fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
@@ -329,7 +333,7 @@ mod tests {
         (0..size_bytes).map(|place| (place % 251) as u8 ^ seed).collect()
     }
 
-    /// The datagrams that the sends so far put on the wire.
+    /// Returns the datagrams that the sends so far put on the wire.
     fn datagrams(scripted: &Scripted) -> Vec<Vec<u8>> {
         let split = |(contents, segment): &(Vec<u8>, Option<usize>)| {
             contents
@@ -370,7 +374,7 @@ mod tests {
         assert!(blocked(socket.try_send(&batch(&first, 65_495))));
         assert!(
             blocked(socket.try_send(&batch(&second, 65_495))),
-            "another connection finds no room either"
+            "the send of another connection must find no room either"
         );
         scripted.room.store(5, Ordering::Relaxed);
         assert!(blocked(socket.try_send(&batch(&first, 65_495))));

@@ -1,8 +1,8 @@
-//! Tickets: what one process permits another, sealed so that only the issuer's key opens it.
+//! Tickets: permissions that are authenticated by the key of the process that issued them.
 //!
-//! A worker makes a [`TicketKey`] at boot and hands it to the dispatcher when it registers. The dispatcher
-//! mints tickets for readers; the worker verifies them. A ticket dies with its worker's key. Nothing here
-//! knows what a task is.
+//! A worker makes a [`TicketKey`] when it starts, and sends the key to the dispatcher when it registers. The
+//! dispatcher mints tickets for readers, and the worker verifies them. A ticket becomes invalid when its
+//! worker restarts. The meaning of a task is unknown to this module.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -13,35 +13,35 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 const VERSION: u8 = 1;
 const NO_CONSUMER: u8 = 0;
 const WITH_CONSUMER: u8 = 1;
-/// version, consumer flag, client, task, consumer.
+/// The size of the encoded claims: version, consumer flag, client, task and consumer.
 const CLAIMS_BYTES: usize = 1 + 1 + 8 + 8 + 4;
 const MAC_BYTES: usize = 32;
 const TICKET_BYTES: usize = CLAIMS_BYTES + MAC_BYTES;
-/// Separates these codes from any other use of the same key.
+/// The prefix of the authenticated bytes, which separates tickets from other uses of the same key.
 const CONTEXT: &[u8] = b"millstream ticket 1";
 
-/// The permission of a ticket: this client may read this task, in coordinated reads as this consumer.
+/// The permission of a ticket: the client may read the task, in coordinated reads as the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claims {
-    /// The reader's lease.
+    /// The number of the client.
     pub client: u64,
-    /// The worker's task.
+    /// The number of the worker's task.
     pub task: u64,
-    /// The reader's number, in coordinated reads.
+    /// The number of the consumer, in coordinated reads.
     pub consumer: Option<u32>,
 }
 
-/// The secret that mints and verifies tickets: 32 random bytes. `Debug` hides it.
+/// The secret that mints and verifies tickets: 32 random bytes. `Debug` hides the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TicketKey {
     secret: [u8; 32],
 }
 
 impl TicketKey {
-    /// A new key from the operating system's random source.
+    /// Generates a new key from the operating system's random source.
     ///
     /// # Errors
-    /// The system's random source fails, which on a working machine it does not.
+    /// Returns an error if the system's random source fails, which does not happen on a working machine.
     pub fn generate() -> Result<TicketKey, TicketError> {
         let mut secret = [0; 32];
         SystemRandom::new()
@@ -50,17 +50,17 @@ impl TicketKey {
         Ok(TicketKey { secret })
     }
 
-    /// The key received from the process that generated it.
+    /// Makes the key from bytes that another process sent.
     pub fn from_bytes(secret: [u8; 32]) -> TicketKey {
         TicketKey { secret }
     }
 
-    /// The key itself, to be sent over an authenticated link only.
+    /// Returns the secret bytes of the key. The bytes must be sent over an authenticated link only.
     pub fn to_bytes(&self) -> [u8; 32] {
         self.secret
     }
 
-    /// A ticket that permits `claims`. The same claims give the same ticket.
+    /// Mints a ticket that permits `claims`. Equal claims always result in the same ticket.
     pub fn mint(&self, claims: &Claims) -> Ticket {
         let mut bytes = [0; TICKET_BYTES];
         let (head, mac) = bytes.split_at_mut(CLAIMS_BYTES);
@@ -69,10 +69,12 @@ impl TicketKey {
         Ticket { bytes }
     }
 
-    /// Returns the permission of `ticket`, if this key minted it. The codes are compared in constant time.
+    /// Returns the permission of `ticket` if this key minted it. The authentication codes are compared in
+    /// constant time.
     ///
     /// # Errors
-    /// Another key minted it, it was altered, or its version is unknown.
+    /// Returns an error if another key minted the ticket, if the ticket was altered, or if its version is
+    /// unknown.
     pub fn verify(&self, ticket: &Ticket) -> Result<Claims, TicketError> {
         let (head, mac) = ticket.bytes.split_at(CLAIMS_BYTES);
         let message = [CONTEXT, head].concat();
@@ -98,20 +100,20 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-/// A sealed permission, opaque to its carrier: 54 bytes.
+/// A permission with an authentication code, opaque to the process that carries it: 54 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     bytes: [u8; TICKET_BYTES],
 }
 
 impl Ticket {
-    /// Size of every ticket on the wire.
+    /// The size of every ticket on the wire, in bytes.
     pub const SIZE_BYTES: usize = TICKET_BYTES;
 
-    /// A ticket as received. Nothing but its size is checked before [`TicketKey::verify`].
+    /// Makes a ticket from received bytes. Only the size is checked before [`TicketKey::verify`].
     ///
     /// # Errors
-    /// The size is not [`Ticket::SIZE_BYTES`].
+    /// Returns an error if the size is not [`Ticket::SIZE_BYTES`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Ticket, TicketError> {
         let bytes = bytes.try_into().map_err(|_| TicketError::WrongSize {
             found_bytes: bytes.len(),
@@ -119,7 +121,7 @@ impl Ticket {
         Ok(Ticket { bytes })
     }
 
-    /// The ticket as it goes on the wire.
+    /// Returns the bytes of the ticket, as sent on the wire.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -131,25 +133,26 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// Why a ticket permits nothing. The bearer's fault, except for `NoRandomness`.
+/// The reason for which a ticket is invalid. The client is at fault, except for `NoRandomness`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
-    /// No ticket has this size.
-    #[error("a ticket has {TICKET_BYTES} bytes, not {found_bytes}")]
+    /// The ticket has the wrong size.
+    #[error("expected a ticket of {TICKET_BYTES} bytes, found {found_bytes} bytes")]
     WrongSize {
-        /// Bytes that were received.
+        /// The number of bytes received.
         found_bytes: usize,
     },
-    /// The code is not this key's: altered, invented, or minted for a worker that has since restarted.
+    /// The authentication code is not from this key. The ticket was altered or invented, or its worker has
+    /// restarted.
     #[error(
         "the ticket was not issued for this worker, or the worker has restarted since: ask the dispatcher again"
     )]
     Forged,
-    /// This key sealed it, in a format this program does not know.
-    #[error("the ticket's format is unknown: dispatcher and worker differ in version")]
+    /// This key minted the ticket, but in a format that this program does not know.
+    #[error("the format of the ticket is unknown: run the same version of the dispatcher and the worker")]
     UnknownFormat,
-    /// The operating system gave no random bytes.
-    #[error("the operating system gave no random bytes for a ticket key")]
+    /// The operating system provided no random bytes.
+    #[error("the operating system provided no random bytes for a ticket key")]
     NoRandomness,
 }
 

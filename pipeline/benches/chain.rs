@@ -1,8 +1,9 @@
-//! Measures what the executor adds to an element: a serial chain of five trivial operations over `i64`, as
-//! one step (maps) and as five (filters), with and without measured stages.
+//! Measures the cost that the executor adds per element. The benchmark runs a serial chain of five
+//! trivial operations over `i64`: as one step (maps) and as five steps (filters). Each chain runs with
+//! and without measured stages.
 //!
-//! Prints nanoseconds per element and operation, the best and the median of the rounds. The source alone is
-//! printed too, to be subtracted.
+//! Prints nanoseconds per element and operation: the best and the median of all rounds. Also prints the
+//! time of the source alone, which the reader subtracts.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::hint::black_box;
@@ -12,11 +13,12 @@ use std::time::Instant;
 use millstream_pipeline::exec::{ExecContext, Executor, Functions, Pool, PreparedMap, Tensor, Value};
 use millstream_pipeline::graph::{Dataset, Graph, Params};
 
-/// Elements of one round.
+/// The number of elements in one round.
 const ELEMENTS: u32 = 100_000;
-/// Rounds of each case, taken by turns so that all of them see the same machine.
+/// The number of rounds of each case. The cases alternate, so that all cases run under the same load of
+/// the machine.
 const ROUNDS: usize = 31;
-/// Operations of a chain beside its source.
+/// The number of operations in a chain, apart from its source.
 const STAGES: usize = 5;
 
 fn functions() -> Functions {
@@ -34,7 +36,7 @@ fn functions() -> Functions {
         .with_filter("all", |_, _| Ok(Arc::new(|_: &Value| Ok(true))))
 }
 
-/// A chain without end of `stages` operations.
+/// Returns an endless chain of `stages` operations.
 fn chain(stages: usize, then: impl Fn(Dataset) -> Dataset) -> Graph {
     let chain = (0..stages).fold(Dataset::counter(0, 1), |dataset, _| then(dataset));
     chain.graph().expect("the chain is valid")
@@ -46,20 +48,20 @@ fn open(graph: &Graph, measured: bool) -> Executor {
         measured,
         ..ExecContext::new(1, Arc::new(functions()), pool)
     };
-    Executor::open(graph, context).expect("the graph can be executed")
+    Executor::open(graph, context).expect("the graph is valid for execution")
 }
 
-/// Nanoseconds an element.
+/// Runs one round, and returns its nanoseconds per element.
 fn round(executor: &mut Executor, elements: u32) -> f64 {
     let begun = Instant::now();
     for _ in 0..elements {
-        black_box(executor.next().expect("nothing fails"));
+        black_box(executor.next().expect("no operation fails"));
     }
     begun.elapsed().as_secs_f64() * 1e9 / f64::from(elements)
 }
 
 fn main() {
-    // Without `--bench` it is run to see that it runs.
+    // Without `--bench`, a short run only checks that the benchmark works.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let (rounds, elements) = if is_bench { (ROUNDS, ELEMENTS) } else { (1, 100) };
     let map = |dataset: Dataset| dataset.map("add_one", Params::none());

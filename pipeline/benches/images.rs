@@ -1,8 +1,9 @@
-//! Pictures a second: JPEG files through decode, random resized crop, flip and batch, into packs as a worker
-//! writes them.
+//! Measures pictures per second: decodes JPEG files, applies a random resized crop, flips, batches, and
+//! writes packs like a worker does.
 //!
-//! `images PATTERN THREADS` runs one round for each line of its standard input, which is its length in
-//! seconds. It prints each result as a line of JSON. `benches/peers/images.py` is what runs it beside others.
+//! `images PATTERN THREADS` runs one round for each line of its standard input; the line states the
+//! round's length in seconds. Prints each result as a line of JSON. `benches/peers/images.py` runs this
+//! benchmark and its competitors.
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
 use std::error::Error;
@@ -14,25 +15,28 @@ use millstream_element::{Dtype, ElementSpec, Layout, PackWriter, Pool as SlotPoo
 use millstream_pipeline::exec::{ExecContext, Executor, Functions, Pool, PreparedMap, Tensor, Value};
 use millstream_pipeline::graph::{Dataset, Graph, Params};
 
-/// The allocator of the binary; the system's returns large blocks to the kernel.
+/// The allocator of the binary. The system's allocator would return large blocks to the kernel after
+/// every use.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const BATCH: u64 = 32;
-/// Memory for packs, each of which has room for one batch.
+/// The bytes of memory for packs.
 const SLOTS_BYTES: usize = 32 << 20;
+/// The bytes of one pack, which has room for one batch.
 const PACK_BYTES: usize = 5 << 20;
-/// Batches of a round that are not counted: caches and threads warm up.
+/// The number of batches at the start of a round that are not counted, while caches and threads warm
+/// up.
 const WARM_UP: u64 = 2;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Cargo adds `--bench`.
+    // `cargo bench` adds the argument `--bench`.
     let args: Vec<String> = std::env::args()
         .skip(1)
         .filter(|arg| !arg.starts_with("--"))
         .collect();
     let [pattern, threads] = &args[..] else {
-        println!("usage: images PATTERN THREADS, and seconds on the standard input");
+        println!("usage: images PATTERN THREADS, with the seconds of each round on the standard input");
         return Ok(());
     };
     let threads: usize = threads.parse()?;
@@ -65,13 +69,14 @@ fn graph(pattern: &str) -> Result<Graph, Box<dyn Error>> {
         .graph()?)
 }
 
-/// Images counted, the seconds that they took, all images, and the processor's seconds for all.
+/// Runs one round. Returns the counted images, their seconds, the number of all images, and the CPU
+/// seconds of all images.
 fn round(graph: &Graph, pool: &Arc<Pool>, time: Duration) -> Result<(u64, f64, u64, f64), Box<dyn Error>> {
     let before = cpu_s()?;
     let context = ExecContext::new(1, Arc::new(functions()), Arc::clone(pool));
     let mut executor = Executor::open(graph, context)?;
     let layout = Layout::new(executor.spec().clone())?;
-    // As in a worker, whose slots come from its pool.
+    // A worker takes its slots from a pool as well.
     let slots = SlotPool::new(SLOTS_BYTES);
     let mut batch = || -> Result<(), Box<dyn Error>> {
         let (mut pack, _taken) = PackWriter::open(&slots, PACK_BYTES, 1)?;
@@ -96,7 +101,7 @@ fn round(graph: &Graph, pool: &Arc<Pool>, time: Duration) -> Result<(u64, f64, u
     ))
 }
 
-/// The whole of a file, as `tf.io.read_file`.
+/// Returns the map function `read_file`, which reads a whole file like `tf.io.read_file`.
 fn functions() -> Functions {
     Functions::new().with_map("read_file", |_, _| {
         let call = |value: Value| {
@@ -113,11 +118,11 @@ fn functions() -> Functions {
     })
 }
 
-/// The processor's seconds that this process has used.
+/// Returns the CPU seconds that this process has used.
 fn cpu_s() -> Result<f64, Box<dyn Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may have anything in it: user and system time are the 12th and 13th, in
-    // hundredths.
+    // The process name may contain any characters, so the parser starts after its closing parenthesis.
+    // The 12th and 13th fields from there are user and system time in hundredths of a second.
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let ticks: u64 = behind
         .split_whitespace()

@@ -1,9 +1,9 @@
-//! Measures reading files through the pipeline beside the bare readers. TFRecord files stand beside a loop
-//! over a buffered file that checks the same checksums. Parquet files in batches stand beside the reader of
-//! the crate `parquet`.
+//! Compares reading files through the pipeline with bare readers. For TFRecord files, the bare reader
+//! is a loop over a buffered file that checks the same checksums. For Parquet files in batches, the
+//! bare reader is the crate `parquet`.
 //!
-//! Both read the same files from the system's cache, in turn. The medians of the rounds are compared; the
-//! lowest and the highest stand beside them.
+//! Both readers read the same files from the system's page cache, in turn. The benchmark compares the
+//! medians of all rounds, and prints the lowest and highest times too.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::expect_used, reason = "a benchmark ends where it cannot go on")]
 
@@ -21,18 +21,19 @@ use millstream_pipeline::record::TfRecordWriter;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-/// Rounds of each case, taken by turns so that both sides see the same machine.
+/// The number of rounds of each case. The two readers alternate, so that both run under the same load
+/// of the machine.
 const ROUNDS: usize = 15;
-/// Bytes of a file.
+/// The bytes of a file.
 const FILE_BYTES: usize = 64 << 20;
-/// Rows of a batch.
+/// The number of rows in a batch.
 const ROWS: usize = 8192;
 
-/// Reads a whole file and says how many elements there were.
+/// A function that reads a whole file and returns the number of elements.
 type Scan = Box<dyn Fn() -> usize>;
 
 fn main() {
-    // Without `--bench` it is run to see that it runs.
+    // Without `--bench`, a short run only checks that the benchmark works.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let (rounds, file_bytes) = if is_bench {
         (ROUNDS, FILE_BYTES)
@@ -69,7 +70,11 @@ fn main() {
     );
     cases.retain(|(name, _, _)| filter.as_ref().is_none_or(|filter| name.contains(filter)));
     for (name, ours, bare) in &cases {
-        assert_eq!(ours(), bare(), "both read the same");
+        assert_eq!(
+            ours(),
+            bare(),
+            "expected the same number of elements from both readers"
+        );
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             with.push(milliseconds(ours));
@@ -83,7 +88,7 @@ fn main() {
     }
 }
 
-/// The lowest, the middle and the highest.
+/// The lowest time, the median and the highest time of all rounds.
 struct Spread {
     low: f64,
     median: f64,
@@ -114,7 +119,7 @@ fn milliseconds(scan: &Scan) -> f64 {
     begun.elapsed().as_secs_f64() * 1e3
 }
 
-/// Reads what `dataset` yields.
+/// Returns a scan that reads all elements of `dataset` through the pipeline.
 fn ours_of(dataset: Dataset) -> Scan {
     let functions = Arc::new(Functions::new());
     let graph: Graph = dataset.graph().expect("the dataset is valid");
@@ -141,7 +146,8 @@ fn write_records(path: &Path, record_bytes: usize, records: usize) {
     writer.finish().expect("room on the disk");
 }
 
-/// A record into memory of its own, checksums checked.
+/// Reads the records of a TFRecord file into memory of their own, with checked checksums. Returns their
+/// number.
 fn bare_records(path: &Path) -> usize {
     let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8);
     let mut stream = BufReader::with_capacity(256 << 10, File::open(path).expect("the file is there"));

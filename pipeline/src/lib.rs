@@ -1,13 +1,15 @@
-//! The definition of datasets and their execution. Knows elements, and nothing of how they travel.
+//! The definition of datasets and their execution. The crate knows elements, but not how elements travel
+//! between hosts.
 //!
-//! - [`graph`]: the pure half. A dataset is a graph of operations; here it is built, encoded and analysed.
-//! - [`plan`]: what an iteration fixes before it starts: how many splits each source has, and which files
-//!   there are.
-//! - [`storage`]: where the bytes of files come from.
-//! - `saved`: how elements lie in files; with the feature `saved`.
-//! - `image`: pictures, from encoded bytes to pixels; with the feature `images`.
-//! - `record`: how records lie in files; with the feature `records`.
-//! - [`exec`]: the graph as a tree of pull iterators, from sources to elements written into their slots.
+//! - [`graph`]: the definition of a dataset as a graph of operations; builds, encodes and analyses graphs,
+//!   without I/O.
+//! - [`plan`]: the facts that an iteration fixes before it starts: the number of splits of each source, and
+//!   the list of files.
+//! - [`storage`]: access to files, on local disks, in object stores and on HTTP servers.
+//! - `saved`: the file format of saved elements; with the feature `saved`.
+//! - `image`: the decoding and transformation of pictures; with the feature `images`.
+//! - `record`: the readers and writers of record files; with the feature `records`.
+//! - [`exec`]: the executor, a tree of pull iterators from the sources to elements written into their slots.
 
 pub mod exec;
 pub mod graph;

@@ -1,4 +1,5 @@
-//! Batches of elements of different shapes: padded, ragged, by length.
+//! Tests of batches of elements with different shapes: padded batches, ragged batches, and buckets by
+//! length.
 
 use std::sync::Arc;
 
@@ -14,8 +15,13 @@ use proptest::prelude::*;
 
 use crate::support::{pool, scalar};
 
-/// `of_length`: as many of a number as it says. `square`: that by itself. `words`: as many empty and other
-/// strings. `length`: the first dimension. `twice`: two times a number. `first`: the first component.
+/// Returns the map functions of these tests:
+/// - `of_length`: turns a number n into a vector of n items that are all n.
+/// - `square`: turns a number n into a tensor of the shape n x 2 x n.
+/// - `words`: turns a number n into n strings with 0 to n - 1 characters.
+/// - `length`: returns the first dimension.
+/// - `twice`: returns twice a number.
+/// - `first`: returns the first component.
 fn functions() -> Functions {
     let vector = |dtype| ElementSpec::single(TensorSpec::with_dims(dtype, &[None])).unwrap();
     let number = |value: &Value| value[0].as_i64().unwrap();
@@ -105,7 +111,7 @@ fn open(graph: &Graph) -> Result<Executor, OpenError> {
     Executor::open(graph, ExecContext::new(1, Arc::new(functions()), pool()))
 }
 
-/// All elements, which have the shapes that the analysis promises.
+/// Reads all elements, and checks each against the spec that the analysis returned.
 fn read(dataset: Dataset) -> Result<Vec<Value>, ExecError> {
     let graph = dataset.graph().unwrap();
     let mut executor = open(&graph).unwrap();
@@ -116,7 +122,7 @@ fn read(dataset: Dataset) -> Result<Vec<Value>, ExecError> {
         for (tensor, spec) in item.value.iter().zip(spec.components()) {
             assert!(
                 tensor.fits(spec),
-                "{}{:?} is no {spec}",
+                "expected {spec}, found {}{:?}",
                 tensor.dtype(),
                 tensor.dims()
             );
@@ -126,7 +132,7 @@ fn read(dataset: Dataset) -> Result<Vec<Value>, ExecError> {
     Ok(all)
 }
 
-/// Vectors of these lengths, whose items are the length.
+/// Returns a dataset of vectors with the given lengths, whose items all equal the length.
 fn vectors(lengths: &[i64]) -> Dataset {
     let spec = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[lengths.len() as u64])).unwrap();
     let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
@@ -220,7 +226,7 @@ proptest! {
             dataset.bucket_by_sequence_length(length, buckets(Padding::Boundary, false)),
         ];
         for dataset in batches(vectors(&lengths)) {
-            // The second pass begins with empty buckets.
+            // The second pass must begin with empty buckets.
             let graph = dataset.repeat(Some(2)).graph().unwrap();
             let shown = |value: Value| value.iter().map(items).collect::<Vec<_>>();
             let mut whole = Vec::new();
@@ -297,8 +303,8 @@ fn ragged_dimensions_nest_to_the_last_unknown() {
     let found = read(dataset).unwrap();
     let parts: Vec<_> = found[0].iter().map(items).collect();
     assert_eq!(parts[0], [0, 1, 0, 1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(parts[1], [0, 1, 3], "rows of the batch");
-    assert_eq!(parts[2], [0, 2, 4, 6], "rows of those");
+    assert_eq!(parts[1], [0, 1, 3], "the outer row splits");
+    assert_eq!(parts[2], [0, 2, 4, 6], "the inner row splits");
     assert_eq!(parts[3], [0, 1, 2, 4, 6, 8, 10], "rows of those");
 }
 
@@ -335,7 +341,10 @@ fn buckets_pad_and_drop_as_told() {
         "{error}"
     );
     let uneven = vectors(&[1, 2, 2]).bucket_by_sequence_length(length, buckets(Padding::None, false));
-    assert!(read(uneven).is_err(), "two shapes in one bucket");
+    assert!(
+        read(uneven).is_err(),
+        "expected an error for two shapes in one bucket"
+    );
 }
 
 #[test]
@@ -369,7 +378,7 @@ fn keys_must_be_chains_to_numbers() {
         .facts(&functions())
         .unwrap_err();
     assert!(
-        error.to_string().contains("to be an i64 scalar, and is i64[?]"),
+        error.to_string().contains("expected an i64 scalar, found i64[?]"),
         "{error}"
     );
     let error = grouped(|element| element.unbatch()).graph().unwrap_err();
@@ -394,9 +403,9 @@ fn absurd_windows_are_refused_at_once() {
         };
         refused(range().window(window, |window| window))
     };
-    assert!(window(0, 1, 1).contains("the least is 1"));
-    assert!(window(1, 0, 1).contains("the least is 1"));
-    assert!(window(1 << 20, 1, 1 << 20).contains("the limit is"));
+    assert!(window(0, 1, 1).contains("expected at least 1"));
+    assert!(window(1, 0, 1).contains("expected at least 1"));
+    assert!(window(1 << 20, 1, 1 << 20).contains("expected at most"));
     let buckets = |boundaries: &[i64], batch_sizes: &[u64]| {
         let buckets = Buckets {
             boundaries: boundaries.to_vec(),

@@ -1,5 +1,6 @@
-//! Files that claim far more than they hold: refused for what they claim, before memory is taken. Runs in a
-//! process of its own, whose memory the kernel measures.
+//! Tests of files that claim far more than they contain. Readers must refuse such files before
+//! allocating the claimed memory. The test runs in a separate process, whose memory use the kernel
+//! measures.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,16 +10,17 @@ use millstream_pipeline::graph::{Columns, Compression, Dataset, Numpy, OnError, 
 
 use crate::support::context;
 
-/// Tells a process of this test that it is to read the files.
+/// The environment variable that tells a child process of this test to read the files.
 const ROLE: &str = "MILLSTREAM_BOMBS";
 
-/// Memory that reading one of the files may take: buffers, and the libraries' tables.
+/// The maximum memory in KiB that reading one of the files may take, for buffers and for tables of
+/// libraries.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 
-/// Reads a file.
+/// A function that reads the files of a dataset of paths.
 type Reader = fn(Dataset) -> Dataset;
 
-/// The files: each claims a tebibyte, or pictures of gigapixels.
+/// Returns the files. Each file claims a tebibyte of data, or pictures of billions of pixels.
 fn bombs() -> Vec<(&'static str, Vec<u8>, Reader)> {
     let tfrecord: Reader = |files| files.tfrecord(Compression::None);
     let picture: Reader = |files| files.webdataset(["png"], OnError::Raise).decode_image("png");
@@ -44,12 +46,12 @@ fn bombs() -> Vec<(&'static str, Vec<u8>, Reader)> {
     ]
 }
 
-/// An archive of one file, which claims this size.
+/// Returns a tar archive with one file, whose header claims `size` bytes.
 fn tar(size: u64, name: &str, content: &[u8]) -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());
     header[100..107].copy_from_slice(b"0000644");
-    // A number in base 256, as sizes beyond 8 GiB are written.
+    // Tar headers write sizes of 8 GiB and more as numbers in base 256.
     header[124] = 0x80;
     header[128..136].copy_from_slice(&size.to_be_bytes());
     header[148..156].fill(b' ');
@@ -62,7 +64,8 @@ fn tar(size: u64, name: &str, content: &[u8]) -> Vec<u8> {
     header
 }
 
-/// The length of a record with its right checksum, and some of the record.
+/// Returns the length of a TFRecord record with its correct checksum, and only a few bytes of the
+/// record.
 fn record(length: u64) -> Vec<u8> {
     let length = length.to_le_bytes();
     let code = crc32c::crc32c(&length).rotate_right(15).wrapping_add(0xa282_ead8);
@@ -93,12 +96,12 @@ fn npz(array: &[u8]) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-/// A stream of Arrow whose first message claims this many bytes.
+/// Returns an Arrow stream whose first message claims `bytes` bytes.
 fn arrow(bytes: u32) -> Vec<u8> {
     [&u32::MAX.to_le_bytes()[..], &bytes.to_le_bytes(), &[0; 64]].concat()
 }
 
-/// The beginning of a picture of so many pixels a side.
+/// Returns the beginning of a PNG picture that claims `side` by `side` pixels.
 fn png(side: u32) -> Vec<u8> {
     let mut chunk = b"IHDR".to_vec();
     chunk.extend([side.to_be_bytes(), side.to_be_bytes()].concat());
@@ -113,7 +116,7 @@ fn png(side: u32) -> Vec<u8> {
     .concat()
 }
 
-/// The beginning of a progressive picture of so many pixels a side.
+/// Returns the beginning of a progressive JPEG picture that claims `side` by `side` pixels.
 fn jpeg(side: u16) -> Vec<u8> {
     let [high, low] = side.to_be_bytes();
     vec![
@@ -155,8 +158,11 @@ fn files_that_claim_too_much_take_no_memory() {
     }
 }
 
-/// Reads each file to its error, and prints by how much the memory of this process grew at most.
-#[expect(clippy::print_stdout, reason = "this is how the process tells its parent")]
+/// Reads each file until its error, and prints the maximum growth of this process's memory.
+#[expect(
+    clippy::print_stdout,
+    reason = "the child process reports its results to the parent on standard output"
+)]
 fn read_all() {
     let directory = tempfile::tempdir().unwrap();
     println!();
@@ -169,7 +175,7 @@ fn read_all() {
     }
 }
 
-/// Has the kernel measure the most memory from now on, and returns what there is.
+/// Resets the kernel's record of the peak memory, and returns the present memory of the process in KiB.
 fn begin() -> u64 {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     status_kib("VmRSS")
@@ -177,7 +183,7 @@ fn begin() -> u64 {
 
 fn refused(path: &Path, reader: Reader) {
     let dataset = reader(Dataset::files(path.to_str().unwrap()));
-    // Files that say what is in them are looked at when the dataset is made or opened.
+    // Formats that describe themselves are read already when the dataset is made or opened.
     let Ok(graph) = dataset.graph() else {
         return;
     };

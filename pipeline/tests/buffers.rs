@@ -1,5 +1,5 @@
-//! Tests of prefetched elements: ready elements are not withheld, elements before a failure are delivered,
-//! and the byte budget holds.
+//! Tests of prefetched elements: the pipeline yields ready elements at once, yields the elements before
+//! a failure, and respects the byte budget.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use millstream_pipeline::graph::{Cardinality, Dataset, Params, SourceSignature};
 
 use crate::support::{context, functions, number, scalar};
 
-/// Ten times what anything here takes.
+/// The watchdog timeout: ten times longer than any test in this file takes.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// Counts from 0 in every pass, until `end` has something else to say.
+/// A source that counts from 0 in every pass, until the function `end` returns a different outcome.
 struct Numbers<E> {
     end: E,
 }
@@ -178,7 +178,7 @@ fn a_slow_call_delays_nobody_without_order() {
     reading.join().unwrap();
 }
 
-/// Memory that is counted while it lives.
+/// A tensor's memory that is counted for as long as it lives.
 struct Counted {
     bytes: Vec<u8>,
     alive: Arc<AtomicUsize>,
@@ -220,7 +220,7 @@ fn waiters_get_elements_without_any_memory() {
         }),
     ];
     for (name, ahead) in ahead {
-        // Each reads what another reads ahead.
+        // Each operation reads the elements that the operation below prefetched.
         let dataset = ahead(ahead(Dataset::range(0, 50, 1))).prefetch(2);
         let mut executor = execute(dataset, functions(), Budget::new(1));
         let (done, all) = bounded(1);
@@ -277,10 +277,10 @@ fn growing_results_stay_within_the_budget() {
         while let Some(item) = executor.next().unwrap() {
             drop(item);
             yielded += 1;
-            // Waits for the calls under way, so that all their results are there.
+            // `save` waits for the running calls, so that all their results have arrived.
             executor.save().unwrap();
             let alive = alive.load(Ordering::Relaxed);
-            // The first calls, of which nobody knows yet what they yield, are as many as run at once.
+            // Until the size of a result is known, only as many calls are started as run at once.
             assert!(
                 alive <= if yielded < 5 { 4 } else { 3 },
                 "{alive} after {yielded}"
@@ -290,7 +290,7 @@ fn growing_results_stay_within_the_budget() {
     }
 }
 
-/// A picture to be cropped to 8 bytes when it is written.
+/// A deferred crop of a picture to 8 bytes.
 struct Crop(Counted);
 
 impl std::fmt::Debug for Crop {
@@ -338,7 +338,7 @@ fn uncomputed_batches_stay_within_the_budget() {
     for batch in 0..2i64 {
         let item = executor.next().unwrap().unwrap();
         let alive = alive.load(Ordering::Relaxed);
-        assert!(alive <= 3, "{alive} pictures are kept");
+        assert!(alive <= 3, "expected at most 3 pictures in memory, found {alive}");
         let settled = item.value[0].settled().unwrap();
         let expected: Vec<u8> = (50 * batch..50 * (batch + 1))
             .flat_map(i64::to_le_bytes)
@@ -349,7 +349,7 @@ fn uncomputed_batches_stay_within_the_budget() {
     assert_eq!(budget.held_bytes(), 0);
 }
 
-/// A map after which the third element waits for the source's failure.
+/// Adds a map function that delays the third element until the source has failed.
 fn waits_for(functions: Functions, failed: Receiver<()>) -> Functions {
     functions.with_map("wait", move |_, input| {
         let failed = failed.clone();

@@ -1,4 +1,5 @@
-//! Datasets made of several: what their elements are, which splits those stand for, and when they end.
+//! Tests of datasets that combine several datasets: their elements, the splits of these elements, and
+//! their end.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ fn message(dataset: Dataset) -> String {
     }
 }
 
-/// Every element as its components.
+/// Reads all elements, each as the list of its components.
 fn rows(executor: &mut Executor) -> Vec<Vec<i64>> {
     let mut rows = Vec::new();
     while let Some(item) = executor.next().unwrap() {
@@ -36,7 +37,7 @@ fn rows_of(dataset: Dataset) -> Vec<Vec<i64>> {
     rows(&mut open(&dataset.graph().unwrap()))
 }
 
-/// The positions that each source is dealt out in.
+/// Returns the number of positions of each source.
 fn positions(dataset: &Dataset) -> Vec<u64> {
     let sources = facts(dataset).sources.into_iter();
     let counted = sources.map(|source| {
@@ -118,8 +119,8 @@ fn a_zip_yields_tuples_or_dicts() {
 
 #[test]
 fn what_cannot_be_zipped_says_why() {
-    assert!(message(Dataset::zip([])).contains("has 0 inputs, takes 1 or more"));
-    assert!(message(Dataset::zip_named([("a", range(1)), ("a", range(1))])).contains("comes twice"));
+    assert!(message(Dataset::zip([])).contains("has 0 inputs, expected 1 or more"));
+    assert!(message(Dataset::zip_named([("a", range(1)), ("a", range(1))])).contains("duplicate dict key"));
     assert!(message(Dataset::zip_named([("", range(1))])).contains("name is empty"));
     assert!(message(Dataset::zip([range(1), range(1).batch(0, false)])).contains("batch"));
 }
@@ -164,7 +165,10 @@ fn inputs_draw_apart_at_one_position() {
     let mut executor = open(&dataset.graph().unwrap());
     let mut positions = BTreeSet::new();
     while let Some(item) = executor.next().unwrap() {
-        assert!(positions.insert(item.position), "two elements at one position");
+        assert!(
+            positions.insert(item.position),
+            "found two elements at the same position"
+        );
     }
     assert_eq!(positions.len(), 120);
 }
@@ -218,7 +222,10 @@ fn inputs_are_sampled_by_weight() {
     for (value, expected) in [(0, 6000), (1, 3000), (2, 1000)] {
         let count = found.iter().filter(|found| **found == value).count();
         // Five standard deviations of a binomial draw are at most 250.
-        assert!(count.abs_diff(expected) < 250, "{value} was drawn {count} times");
+        assert!(
+            count.abs_diff(expected) < 250,
+            "expected about {expected} draws of {value}, found {count}"
+        );
     }
 }
 
@@ -249,7 +256,8 @@ fn a_sample_keeps_its_inputs_order() {
         Cardinality::Unknown
     );
     let stopped = rows_of(Dataset::sample(inputs(), Some(5), true)).concat();
-    // It ends where the first input was drawn in vain: all of that one, and of the other what came before.
+    // The dataset ends at the first draw of the ended input: after all elements of that input and some
+    // of the other.
     assert!(stopped.len() < all.len() && all.starts_with(&stopped));
     assert_eq!(stopped.iter().filter(|value| **value < 100).count(), 20);
 }
@@ -314,7 +322,7 @@ fn choices_are_no_source_that_is_dealt_out() {
     let sources = dataset.graph().unwrap().sources();
     assert_eq!(sources.len(), 2);
     let argument = range(2).flat_map(|argument| Dataset::choose(argument, [range(1)], false));
-    assert!(message(argument).contains("this is no function"));
+    assert!(message(argument).contains("this graph is not the body of a function"));
 }
 
 #[test]

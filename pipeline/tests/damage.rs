@@ -1,5 +1,5 @@
-//! Files of records that are cut short or overwritten: what comes of it is an error that blames the data, or
-//! as much as is left. Formats of columns have such tests of their own.
+//! Tests of record files that are cut short or overwritten. Reading such a file yields the intact
+//! elements, or an error of the kind `Data`. Columnar formats have tests of their own.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use crate::support::files::{damaged, survives};
 use crate::support::{context, scalar};
 
-/// Reads files whose paths are given.
+/// A function that reads files, given a dataset of their paths.
 type Reader = Box<dyn Fn(Dataset) -> Dataset>;
 
-/// A file of each of these formats, and what reads it.
+/// Returns a valid file of each format, and its reader.
 fn samples(directory: &Path) -> Vec<(Vec<u8>, Reader)> {
     let fixture = |name: &str| {
         let path = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! Tests of stage statistics: the counts are exact, and the busiest stage is named.
+//! Tests of stage statistics: the counts are exact, and the report names the slowest stage.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +20,11 @@ fn measured(dataset: &Dataset, functions: Functions) -> Executor {
     Executor::open(&dataset.clone().graph().unwrap(), context).unwrap()
 }
 
-/// `works`: keeps a core busy for a millisecond.
+/// Returns the map function `works`, which takes two milliseconds per element.
 fn working() -> Functions {
     functions().with_map("works", |_, input| {
-        // It takes time and no processor, which on a busy machine the consumer would lack: that would be the
-        // bottleneck then.
+        // The function sleeps instead of computing. On a busy machine, a computing function would take
+        // the processor from the consumer, and the consumer would become the bottleneck.
         let call = |value: Value| {
             std::thread::sleep(Duration::from_millis(2));
             Ok(value)
@@ -38,7 +38,7 @@ fn working() -> Functions {
 
 fn stage<'s>(stats: &'s Stats, label: &str) -> &'s StageStats {
     let found = stats.stages.iter().find(|stage| stage.label.starts_with(label));
-    found.unwrap_or_else(|| panic!("no stage {label} in {stats:?}"))
+    found.unwrap_or_else(|| panic!("expected a stage {label}, found {stats:?}"))
 }
 
 fn amount(amount: i64) -> Params {

@@ -1,7 +1,8 @@
-//! Tests of failing sources: a registered source's elements, and files that cannot be opened.
+//! Tests of failing sources: a registered source that fails at elements, and files that cannot be
+//! opened.
 //!
-//! Failures are omitted, retried, or the end; they are counted exactly, also across a save and where
-//! positions come in splits.
+//! Depending on the error policy, failures are skipped, retried, or end the dataset. Skipped and
+//! retried failures are counted exactly, also across a saved state and with splits.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,21 +20,21 @@ use proptest::prelude::*;
 
 use crate::support::{Model, drain, functions, model_of, number, pool, scalar};
 
-/// Numbers that a source fails at: all that leave a remainder.
+/// The failures of a source: the source fails at numbers that leave a certain remainder.
 #[derive(Debug, Clone, Copy)]
 struct Fault {
     modulus: u64,
-    /// Each so often; `u32::MAX` = always.
+    /// The number of failures per number; `u32::MAX` fails always.
     times: u32,
     kind: ErrorKind,
-    /// Whether the source says that it goes on behind.
+    /// Whether the source can continue after a failure.
     goes_on: bool,
 }
 
-/// How often each number was failed at.
+/// The number of failures at each number so far.
 type Failed = Arc<Mutex<BTreeMap<u64, u32>>>;
 
-/// The numbers from 0 up to `count`.
+/// A source that yields the numbers from 0 up to `count`.
 struct Numbers {
     count: u64,
     fault: Fault,
@@ -75,7 +76,7 @@ impl Source for Counting {
             let failed = failed.entry(number).or_default();
             if times == u32::MAX || *failed < times {
                 *failed += 1;
-                let error = ExecError::new(self.fault.kind, "numbers", "expected by the test");
+                let error = ExecError::new(self.fault.kind, "numbers", "the test makes this source fail");
                 if self.fault.goes_on {
                     self.positions.start += 1;
                     return Err(error.of_element());
@@ -153,7 +154,7 @@ fn a_continuing_source_loses_one_element() {
     let mut executor = open(&dataset(ErrorPolicy::SKIP), registered(10, ends));
     assert_eq!(drain(&mut executor), scalars(0..3));
     assert_eq!(counts(&executor, "numbers"), (1, 0));
-    // What the data is not to blame for is never left out.
+    // The error policy never skips errors that the data does not cause.
     for kind in [ErrorKind::Caller, ErrorKind::Peer, ErrorKind::Resource] {
         let mut executor = open(
             &dataset(ErrorPolicy::SKIP),
@@ -164,7 +165,7 @@ fn a_continuing_source_loses_one_element() {
     }
     let mut executor = open(&dataset(ErrorPolicy::RAISE), registered(10, ALWAYS));
     assert_eq!(error_of(&mut executor).0, 3);
-    // What stands above the source passes over what the source goes on behind, as over any element.
+    // An operation above the source skips elements at which the source can continue.
     let ignoring = Dataset::registered_source("numbers", Params::none()).ignore_errors(false);
     let mut executor = open(&ignoring, registered(6, ALWAYS));
     assert_eq!(drain(&mut executor), scalars([0, 1, 2, 4, 5]));
@@ -188,13 +189,13 @@ fn a_retried_source_never_failed() {
         ..ALWAYS
     };
     let mut executor = open(&dataset(ErrorPolicy::retry(2)), registered(10, fault));
-    assert_eq!(error_of(&mut executor).0, 3, "there is an end to it");
+    assert_eq!(error_of(&mut executor).0, 3, "expected the retries to end");
     assert_eq!(counts(&executor, "numbers"), (0, 2));
     let mut executor = open(&dataset(ErrorPolicy::retry(1).then_skip()), registered(5, ALWAYS));
     assert_eq!(drain(&mut executor), scalars([0, 1, 2, 4]));
 }
 
-/// Deals out the splits of one source, one after the other.
+/// A split provider that leases the splits of one source one after the other.
 struct Dealer {
     next: u64,
     count: u64,
@@ -219,7 +220,7 @@ impl SplitSource for Dealer {
 
 #[test]
 fn a_failed_split_loses_only_its_rest() {
-    // Splits of five positions, of which the source fails at 3 and at 7.
+    // The splits have five positions, and the source fails at positions 3 and 7.
     for (goes_on, expected) in [(true, vec![0, 1, 2, 4, 5, 6, 8, 9]), (false, vec![0, 1, 2, 5, 6])] {
         let fault = Fault { goes_on, ..ALWAYS };
         let context = ExecContext {

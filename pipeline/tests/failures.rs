@@ -1,4 +1,4 @@
-//! Errors name what failed and whose fault it is; nothing panics, nothing hangs.
+//! Tests of errors: errors name the failed operation and the cause, no test panics, and no test hangs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use millstream_pipeline::graph::{Dataset, Params};
 
 use crate::support::{Model, context, drain, functions, open};
 
-/// Ten times what anything here takes.
+/// The watchdog timeout: ten times longer than any test in this file takes.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
 fn with(functions: Functions) -> ExecContext {
@@ -67,7 +67,7 @@ fn a_panic_names_function_and_position() {
         assert_eq!(
             executor.next().unwrap_err().to_string(),
             error.to_string(),
-            "an error is final"
+            "expected the same error after the first one"
         );
     }
 }
@@ -83,7 +83,10 @@ fn a_lying_function_is_to_blame() {
         .next()
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UserFunction);
-    assert!(error.to_string().starts_with("lies: yielded string"), "{error}");
+    assert!(
+        error.to_string().starts_with("lies: expected an element of"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -211,7 +214,10 @@ fn dropping_a_pipeline_ends_its_prefetch_threads() {
     let mut executor = Executor::open(&graph, context).unwrap();
     executor.next().unwrap().unwrap();
     drop(executor);
-    assert!(functions.upgrade().is_none(), "a thread still holds the pool");
+    assert!(
+        functions.upgrade().is_none(),
+        "expected no thread to hold the pool any longer"
+    );
 }
 
 #[test]
@@ -224,7 +230,9 @@ fn rows_that_do_not_stack_are_named() {
     let error = open(&graph).next().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Data);
     assert!(
-        error.to_string().contains("row 2 is i64[1], row 0 is i64[2]"),
+        error
+            .to_string()
+            .contains("expected row 2 to be i64[2] as row 0 is, found i64[1]"),
         "{error}"
     );
 }

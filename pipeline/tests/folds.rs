@@ -1,4 +1,5 @@
-//! Operations that carry a state: what the model of chains does not show of them.
+//! Tests of operations that carry a state, for behaviour that the random chains of the model do not
+//! cover.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{ErrorKind, Executor};
@@ -24,7 +25,7 @@ fn modulo(modulus: i64) -> impl Fn(Dataset) -> Dataset {
     move |number| number.map("modulo", Params::encode(&modulus).unwrap())
 }
 
-/// How many elements of each class there are, of so many.
+/// Returns the number of elements of each of `N` classes.
 fn classes<const N: usize>(dataset: Dataset) -> [usize; N] {
     let mut counts = [0; N];
     let mut executor = open(&dataset.graph().unwrap());
@@ -79,7 +80,8 @@ fn a_state_begins_again_in_every_pass() {
 
 #[test]
 fn a_state_follows_its_function() {
-    // Without a function the state stays, and elements pass; a state may have several components, by name.
+    // A function that changes nothing keeps the state and yields the elements; a state may have several
+    // named components.
     let spec = ElementSpec::dict([
         ("n", TensorSpec::scalar(Dtype::I64)),
         ("s", TensorSpec::scalar(Dtype::String)),
@@ -109,7 +111,7 @@ fn a_state_follows_its_function() {
 fn changing_shapes_become_unknown_dimensions() {
     let vector = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[0])).unwrap();
     let empty = || Constant::new(vector.clone(), vec![ConstantTensor::fixed([])]);
-    // The state becomes the numbers below the element.
+    // The state becomes a vector of the numbers below the element.
     let grown = Dataset::range(0, 4, 1).reduce(empty(), |both| {
         both.select([("element", "element")]).map("up_to", Params::none())
     });
@@ -131,7 +133,7 @@ fn a_function_must_keep_its_state() {
     let spec = ElementSpec::single(TensorSpec::scalar(Dtype::String)).unwrap();
     let text = Constant::new(spec, vec![ConstantTensor::items(["x"])]);
     let other = message(range().reduce(text, |both| both.select([("element", "element")])));
-    assert!(other.contains("is to stay what it is"), "{other}");
+    assert!(other.contains("to keep the structure and dtypes"), "{other}");
     let filter = range().scan(constant(0), |both| both.filter("keep", Params::none()));
     let filter = filter.graph().unwrap_err().to_string();
     assert!(filter.contains("maps alone"), "{filter}");
@@ -146,7 +148,8 @@ fn a_scan_that_fails_keeps_its_state() {
         both.map("fails", Params::encode(&3i64).unwrap())
             .map("running", Params::none())
     };
-    // 2 and 0, 2 and 1; then the state is a multiple, and stays one.
+    // The elements 0 and 1 pass with the state 2, and the state becomes 3. `fails` refuses the state 3,
+    // so all later elements fail.
     let scan = Dataset::range(0, 6, 1)
         .scan(constant(2), fails)
         .ignore_errors(false);
@@ -205,11 +208,11 @@ fn folds_state_their_specs_without_registry() {
 #[test]
 fn classes_become_as_frequent_as_is_wanted() {
     let numbers = || Dataset::range(0, 30_000, 1);
-    // Classes 0, 1 and 2 are equally frequent.
+    // The classes 0, 1 and 2 have equal frequencies in the input.
     for initial in [None, Some(vec![1.0, 1.0, 1.0])] {
         let found: [usize; 3] =
             classes(numbers().rejection_resample(modulo(3), [4.0, 2.0, 0.0], initial, Some(1)));
-        // Of class 0 all are kept; of class 1 half, with a standard deviation of 50.
+        // All elements of class 0 are kept. Half of class 1 is kept, with a standard deviation of 50.
         assert!((9_990..=10_000).contains(&found[0]), "{found:?}");
         assert!((4_700..5_300).contains(&found[1]), "{found:?}");
         assert_eq!(found[2], 0);
@@ -222,7 +225,7 @@ fn the_rarest_class_is_kept_whole() {
     let found: [usize; 3] =
         classes(numbers.rejection_resample(modulo(3), [0.2, 0.4, 0.4], Some(vec![0.5, 0.25, 0.25]), Some(1)));
     assert_eq!((found[1], found[2]), (1_000, 1_000));
-    // A fifth of its third over a half: a quarter of 1000, with a standard deviation of 14.
+    // The expected count is a quarter of 1000, with a standard deviation of 14.
     assert!((160..340).contains(&found[0]), "{found:?}");
 }
 
@@ -260,15 +263,12 @@ fn nonsensical_distributions_are_refused() {
     assert!(message(vec![0.0, 0.0], None).contains("whose sum is 0"));
     assert!(message(vec![f64::MAX, f64::MAX], None).contains("whose sum is inf"));
     assert!(message(vec![1.0], Some(vec![1.0, 1.0])).contains("2 classes in the initial"));
-    assert!(message(vec![1.0, 1.0], Some(vec![1.0, 0.0])).contains("class 1, which does not occur"));
+    assert!(message(vec![1.0, 1.0], Some(vec![1.0, 0.0])).contains("above 0 for class 1"));
     let few = Dataset::range(0, 9, 1).rejection_resample(modulo(3), [1.0, 1.0], None, None);
     let mut executor = open(&few.graph().unwrap());
     let error = std::iter::from_fn(|| Some(executor.next()))
         .find_map(Result::err)
         .unwrap();
     assert_eq!(error.kind(), ErrorKind::Data);
-    assert!(
-        error.to_string().contains("is 2, and there are classes 0 to 1"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("is 2, expected 0 to 1"), "{error}");
 }

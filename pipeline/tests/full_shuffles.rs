@@ -1,4 +1,5 @@
-//! Shuffles that take in a whole source are one order, which workers share, and hold nothing.
+//! Tests of shuffles that take in a whole source. Such a shuffle is one order that workers share, and
+//! holds no elements.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,8 @@ fn numbers(executor: &mut Executor) -> Vec<i64> {
     std::iter::from_fn(|| executor.next().unwrap().map(|item| number(&item))).collect()
 }
 
-/// Returns the elements of each of `workers` workers, which one dealer feeds and which are asked in turn.
+/// Returns the elements of each of `workers` workers. The workers take splits from one dealer, and the
+/// test reads the workers in turn.
 fn shares(graph: &Graph, workers: u64) -> Vec<Vec<i64>> {
     let dealer = dealer(graph);
     let mut executors: Vec<Executor> = (0..workers).map(|task| fed(graph, &dealer, task)).collect();
@@ -37,7 +39,7 @@ fn shares(graph: &Graph, workers: u64) -> Vec<Vec<i64>> {
     found
 }
 
-/// The order of a task that is fed all splits.
+/// Returns the order in which a task yields the elements, if the task reads all splits.
 fn order_of(dataset: &Dataset, task_id: u64, iteration: u64) -> Vec<i64> {
     let graph = dataset.clone().graph().unwrap();
     let dealer: Dealer = dealer(&graph);

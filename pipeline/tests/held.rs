@@ -1,8 +1,8 @@
-//! Definitions, saved states, packs and saved elements that an earlier version wrote are read as they were
-//! meant.
+//! Tests that the present version reads definitions, saved states, packs and saved elements of earlier
+//! versions.
 //!
-//! `MILLSTREAM_HOLD=1 cargo test -p millstream-pipeline --test main held` writes the files again, which only
-//! a new format needs.
+//! `MILLSTREAM_HOLD=1 cargo test -p millstream-pipeline --test main held` writes the files again, which
+//! is necessary only for a new format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,9 +21,9 @@ use crate::support::rendered;
 use crate::support::samples::{Sample, samples};
 use crate::support::{context, open};
 
-/// Elements that a sample hands over before its state is saved.
+/// The number of elements that a sample yields before its state is saved.
 const BEFORE: usize = 2;
-/// Stands for the folder of files in a definition that is held.
+/// The placeholder for the folder of files in a held definition.
 const PATH: &str = "@";
 
 fn held(name: &str) -> PathBuf {
@@ -48,7 +48,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(digits).collect()
 }
 
-/// The rest of a dataset after its state was restored, an element a part.
+/// Returns the remaining elements of a dataset after its state was restored, separated by `|`.
 fn rest(graph: &Graph, state: &[u8]) -> String {
     let mut executor = open(graph);
     executor.restore(state).unwrap();
@@ -59,12 +59,13 @@ fn rest(graph: &Graph, state: &[u8]) -> String {
     rest.join("|").replace(['\n', '\t'], "?")
 }
 
-/// A folder whose path has one length everywhere, so that definitions with it have one encoding.
+/// Makes a folder whose path always has the same length, so that definitions that contain the path have
+/// one encoding.
 fn folder() -> TempDir {
     tempfile::Builder::new().rand_bytes(6).tempdir_in("/tmp").unwrap()
 }
 
-/// The definitions of all samples, with a number where several have one name.
+/// Returns the definitions of all samples. Samples with the same name are numbered.
 fn named(directory: &Path) -> Vec<(String, Graph)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let with_number = |sample: Sample| {
@@ -78,8 +79,9 @@ fn named(directory: &Path) -> Vec<(String, Graph)> {
     samples(directory).into_iter().map(with_number).collect()
 }
 
-/// A line for each sample that reads no committed file: name, definition and, if it reads no file at all, the
-/// state after a few elements and the rest.
+/// Returns a line for each sample that reads no committed file: its name and its definition. If the
+/// sample reads no file at all, the line also has the state after a few elements, and the remaining
+/// elements.
 fn states() -> String {
     let directory = folder();
     let path = hex(directory.path().to_str().unwrap().as_bytes());
@@ -132,7 +134,8 @@ fn held_definitions_and_states_are_read() {
     }
 }
 
-/// Elements of several components: numbers, strings, and dimensions that vary.
+/// Returns a dataset of elements with several components: numbers, strings, and dimensions of varying
+/// size.
 fn mixed() -> Dataset {
     let spec = ElementSpec::dict([
         ("half", TensorSpec::fixed(Dtype::F16, &[3])),

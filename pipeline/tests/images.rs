@@ -1,4 +1,5 @@
-//! Pictures: decoded as other decoders do, changed as naive code would, and refused when they are none.
+//! Tests of pictures: decoding is compared with other decoders, and changes with naive code. Invalid
+//! pictures are refused.
 
 use std::path::PathBuf;
 
@@ -13,12 +14,13 @@ use proptest::prelude::*;
 
 use crate::support::{context, open};
 
-/// The size of the pictures in the folder, but for those of another.
+/// The height of the pictures in the folder, unless a test states another size.
 const HEIGHT: u64 = 37;
+/// The width of the pictures in the folder, unless a test states another size.
 const WIDTH: u64 = 53;
 
-/// Every picture in the folder: its name, its channels, and how far its pixels may be from those of another
-/// decoder.
+/// The pictures in the folder. Each entry has the name, the number of channels, and the maximum
+/// difference of its pixels from another decoder's pixels.
 const PICTURES: &[(&str, u8, u8)] = &[
     ("baseline-420.jpg", 3, 0),
     ("baseline-422.jpg", 3, 0),
@@ -46,13 +48,13 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// A dataset of these byte strings.
+/// Returns a dataset of the byte strings `images`.
 fn encoded(images: &[Vec<u8>]) -> Dataset {
     let spec = ElementSpec::single(TensorSpec::fixed(Dtype::Bytes, &[images.len() as u64])).unwrap();
     Dataset::tensor_slices(spec, vec![ConstantTensor::items(images.iter().cloned())])
 }
 
-/// A dataset of `count` pictures `u8[height, width, channels]` of numbers that tell where they are.
+/// Returns `count` pictures `u8[height, width, channels]` whose values are functions of their positions.
 fn pictures(count: u64, height: u64, width: u64, channels: u64) -> (Dataset, Vec<Vec<u8>>) {
     let bytes: Vec<u8> = (0..count * height * width * channels)
         .map(|at| (at * 7 % 251) as u8)
@@ -82,7 +84,7 @@ fn settled(tensor: &Tensor) -> (Dtype, Vec<u64>, Vec<u8>) {
     (settled.dtype(), settled.dims().to_vec(), bytes)
 }
 
-/// Every element's first component.
+/// Returns the first component of every element.
 fn yields(graph: &Graph) -> Vec<(Dtype, Vec<u64>, Vec<u8>)> {
     let mut executor = open(graph);
     let spec = executor.spec().components()[0].clone();
@@ -91,7 +93,7 @@ fn yields(graph: &Graph) -> Vec<(Dtype, Vec<u64>, Vec<u8>)> {
         let (dtype, dims, bytes) = settled(&item.value[0]);
         assert!(
             spec.accepts(dtype, &dims),
-            "{dtype}{dims:?} is not what was promised"
+            "expected {spec}, found {dtype}{dims:?}"
         );
         all.push((dtype, dims, bytes));
     }
@@ -181,8 +183,8 @@ fn pictures_beyond_the_limit_are_errors() {
 fn a_picture_cut_short_anywhere_is_an_error() {
     for (name, ..) in PICTURES {
         let whole = file(name);
-        // The last bytes of a WebP and of a PNG may be padding and checks; an animation's may be another
-        // picture.
+        // The last bytes of a WebP or PNG file may be padding and checksums. The last bytes of an
+        // animation may belong to a later picture.
         let end = if *name == "animated.webp" {
             3000
         } else {
@@ -225,7 +227,7 @@ proptest! {
                     prop_assert!(dims[0] * dims[1] <= 100_000);
                     prop_assert_eq!(found.len() as u64, dims.iter().product::<u64>());
                 }
-                Ok(None) => prop_assert!(false, "nothing was to be left out"),
+                Ok(None) => prop_assert!(false, "expected no skipped element"),
                 Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Data, "{}", error),
             }
         }
@@ -376,7 +378,7 @@ fn chance_flips_half_and_changes_every_pass() {
             .repeat(Some(2)),
     );
     let count = passes.iter().filter(|flipped| **flipped).count();
-    // 50 expected, standard deviation 5.
+    // The expected number is 50, with a standard deviation of 5.
     assert!((25..75).contains(&count), "{count}");
     assert_ne!(passes[..50], passes[50..]);
     assert_eq!(
@@ -477,7 +479,7 @@ fn unfit_pictures_are_refused_by_name() {
     wants(Dataset::range(0, 3, 1).resize("", 4, 4), "an image");
     wants(Dataset::range(0, 3, 1).decode_image(""), "a byte string");
     wants(dataset.resize("other", 4, 4), "other");
-    // What only the picture itself tells.
+    // Some errors depend on the pixels of a picture, so the analysis cannot find these errors.
     let picture = || encoded(&[file("grey.png")]).decode_image_with(decode(0));
     let failed = failure(picture().random_crop("", 38, 10, None));
     assert!(
@@ -544,7 +546,7 @@ proptest! {
         seed: u64,
     ) {
         let decoded = encoded(&[file(PICTURES[picture].0)]).decode_image_with(decode(channels));
-        // Maps that are scheduled differently are not made one.
+        // Maps with different schedules are not fused.
         for (together, apart) in [(1, 2), (2, 1)] {
             let [one, two] = [together, apart].map(|threads| {
                 let decoded = decoded.clone().parallel(together);
@@ -591,5 +593,5 @@ fn broken_pictures_are_omitted_and_small_ones_fail() {
             .starts_with("center_crop: the image of 53 x 37 pixels is too small"),
         "{error}"
     );
-    assert_eq!(executor.skipped(), 1, "broken before it is too small");
+    assert_eq!(executor.skipped(), 1, "the damage is found before the size");
 }

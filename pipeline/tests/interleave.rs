@@ -1,4 +1,4 @@
-//! Datasets by turns that threads of their own read ahead.
+//! Tests of interleaved datasets that separate threads read ahead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +14,11 @@ use proptest::prelude::*;
 
 use crate::support::{Model, context, drain, functions, number, pool};
 
-/// Ten times what anything here takes.
+/// The watchdog timeout: ten times longer than any test in this file takes.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// `gate`: passes numbers on; 0 only after `opened` is told or gone.
+/// Returns the map function `gate`, which forwards numbers. The number 0 waits until `opened` receives
+/// a message or is disconnected.
 fn gated(opened: Receiver<()>) -> Functions {
     functions().with_map("gate", move |_, input| {
         let opened = opened.clone();
@@ -34,7 +35,8 @@ fn gated(opened: Receiver<()>) -> Functions {
     })
 }
 
-/// 0 to 9, each in a dataset of its own, of which that of 0 waits for the gate.
+/// Returns a dataset that interleaves ten datasets of the numbers 0 to 9. The dataset of 0 waits for
+/// the gate.
 fn ten() -> Dataset {
     Dataset::range(0, 10, 1)
         .interleave(10, 1, |argument| argument.map("gate", Params::none()))
@@ -71,7 +73,11 @@ fn unordered_datasets_do_not_wait() {
             .map(|_| number(&executor.next().unwrap().unwrap()))
             .collect();
         found.sort_unstable();
-        assert_eq!(found, (1..10).collect::<Vec<_>>(), "all but the one that waits");
+        assert_eq!(
+            found,
+            (1..10).collect::<Vec<_>>(),
+            "expected all numbers except the one that waits"
+        );
         open_gate.send(()).unwrap();
         assert_eq!(drain(&mut executor), [Model::Scalar(0)]);
     }
@@ -94,7 +100,7 @@ fn options_hold_for_maps_too() {
     assert_eq!(
         number(&executor.next().unwrap().unwrap()),
         1,
-        "0 waits for the gate"
+        "expected 1 first, because 0 waits for the gate"
     );
     open_gate.send(()).unwrap();
     assert_eq!(drain(&mut executor).len(), 9);
@@ -113,7 +119,7 @@ fn shares_are_ordered_below_their_shard() {
     let graph = dataset.with_options(unordered()).graph().unwrap();
     let divided = graph.sharded(ShardBy::Elements, share).unwrap();
     let (opens, gate) = bounded(1);
-    // 0 is ready when 9 has been, and comes first all the same.
+    // The element 0 is ready only after the element 9, but is still yielded first.
     let last_first = functions().with_map("last_first", move |_, input| {
         let (opens, gate) = (opens.clone(), gate.clone());
         let call = move |value: Value| {
@@ -172,8 +178,8 @@ fn a_cancelled_interleave_ends_while_its_datasets_wait() {
     assert_eq!(error.kind(), ErrorKind::Cancelled);
 }
 
-/// `slow_storage`: passes numbers on after a while, as if they were read from afar; `most` is how many did so
-/// at once.
+/// Returns the map function `slow_storage`, which forwards numbers after a delay, like remote storage.
+/// `most` records the maximum number of concurrent calls.
 fn slow_storage(most: &Arc<AtomicUsize>) -> Functions {
     let (most, now) = (Arc::clone(most), Arc::new(AtomicUsize::new(0)));
     functions().with_map("slow_storage", move |_, input| {
@@ -205,10 +211,13 @@ fn auto_prefetches_datasets_within_memory() {
     let begun = Instant::now();
     while most.load(Ordering::Relaxed) <= 16 {
         executor.next().unwrap().unwrap();
-        assert!(begun.elapsed() < WATCHDOG, "only 16 are read ahead");
+        assert!(
+            begun.elapsed() < WATCHDOG,
+            "expected more than 16 datasets to be read ahead"
+        );
     }
     let most = Arc::new(AtomicUsize::new(0));
-    // Room for the eight elements of each of 20 datasets.
+    // The budget has room for eight elements of each of 20 datasets.
     let context = ExecContext {
         budget: Budget::new(20 * 8 * 8),
         ..ExecContext::new(1, Arc::new(slow_storage(&most)), pool())
@@ -218,7 +227,7 @@ fn auto_prefetches_datasets_within_memory() {
         executor.next().unwrap().unwrap();
     }
     let most = most.load(Ordering::Relaxed);
-    assert!(most <= 21, "{most} at once");
+    assert!(most <= 21, "expected at most 21 concurrent calls, found {most}");
 }
 
 proptest! {

@@ -1,5 +1,5 @@
-//! Elements kept in memory and in files: what is kept is what passed, whole or not at all, and never anything
-//! damaged.
+//! Tests of elements that are kept in memory and in files. A pass is kept completely or not at all, and
+//! damaged elements are never yielded.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::support::{context, functions, number, open, rendered, scalar};
 
 const PACKINGS: [Packing; 3] = [Packing::None, Packing::Lz4, Packing::Gzip];
 
-/// A context whose function `counted` passes elements on and counts its calls.
+/// Returns a context whose map function `counted` forwards elements, and the counter of its calls.
 fn counting() -> (ExecContext, Arc<AtomicU64>) {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
@@ -46,7 +46,7 @@ fn counted(count: i64) -> Dataset {
     Dataset::range(0, count, 1).map("counted", Params::none())
 }
 
-/// Returns the elements of `dataset`, and how often `counted` was called for them.
+/// Returns the elements of `dataset`, and the number of calls of `counted` for them.
 fn run(dataset: Dataset) -> (Vec<i64>, u64) {
     let (context, calls) = counting();
     let mut executor = Executor::open(&dataset.graph().unwrap(), context).unwrap();
@@ -71,7 +71,7 @@ fn graph(dataset: Dataset) -> Graph {
     dataset.graph().unwrap()
 }
 
-/// The files of elements within a directory, however deep.
+/// Returns the files of elements in a directory and all its subdirectories.
 fn shards(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).unwrap() {
@@ -94,7 +94,7 @@ fn what_is_cached_is_computed_once() {
     assert_eq!(
         shuffled[..30],
         shuffled[30..],
-        "draws below a cache are made once"
+        "expected the same draws in both passes over the cache"
     );
 }
 
@@ -131,9 +131,12 @@ fn caches_are_the_same_under_rewrites() {
         for (place, kept) in kept().into_iter().enumerate() {
             let (found, calls) = run(above(kept).with_options(options()));
             assert_eq!(found, expected);
-            // Files that one execution has written serve the others.
+            // Files that one execution has written serve the executions after it.
             let is_there = place > 0 && round > 0;
-            assert!(if is_there { calls == 0 } else { calls >= 5 }, "{calls} calls");
+            assert!(
+                if is_there { calls == 0 } else { calls >= 5 },
+                "unexpected number of calls: {calls}"
+            );
         }
     }
 }
@@ -158,7 +161,7 @@ fn a_cache_beyond_its_bytes_is_an_error() {
     let error = numbers(&mut open(&graph)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Resource);
     assert!(
-        error.to_string().contains("the 1000 bytes that it may hold"),
+        error.to_string().contains("exceed the limit of 1000 bytes"),
         "{error}"
     );
 }
@@ -180,7 +183,7 @@ fn a_cache_in_files_serves_later_executions() {
     let error = open(&other).next().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Caller);
     assert!(
-        error.to_string().contains(&path) && error.to_string().contains("remove it"),
+        error.to_string().contains(&path) && error.to_string().contains("remove the directory"),
         "{error}"
     );
     std::fs::remove_dir_all(&path).unwrap();
@@ -220,7 +223,7 @@ fn one_execution_writes_under_a_lock() {
     assert_eq!(
         second,
         [0, 1, 2, 3, 4],
-        "elements pass while another writes the snapshot"
+        "expected all elements while another execution writes the snapshot"
     );
     assert_eq!(numbers(&mut first).unwrap(), [1, 2, 3, 4]);
 }
@@ -256,16 +259,16 @@ fn writing_continues_from_every_position() {
             found.extend(interrupted.next().unwrap().iter().map(number));
         }
         let state = interrupted.save().unwrap();
-        // What is written after it was saved does not count.
+        // Elements that are written after the state was saved must not count.
         interrupted.next().unwrap();
         drop(interrupted);
         let mut resumed = open(&graph);
         resumed.restore(&state).unwrap();
         found.extend(numbers(&mut resumed).unwrap());
-        assert_eq!(found, expected, "way {kind} at {position}");
+        assert_eq!(found, expected, "dataset {kind} saved at {position}");
         drop(resumed);
         let kept = numbers(&mut open(&Graph::clone(&dataset().graph().unwrap()))).unwrap();
-        assert_eq!(kept, expected[..10], "way {kind} at {position}");
+        assert_eq!(kept, expected[..10], "dataset {kind} saved at {position}");
     }
 }
 
@@ -301,9 +304,13 @@ fn a_snapshot_is_of_one_definition() {
         run(snapshot(20).repeat(Some(2))),
         ((0..20).chain(0..20).collect(), 0)
     );
-    assert_eq!(run(snapshot(21)).1, 21, "what is changed is written again");
-    assert_eq!(run(snapshot(20)).1, 0, "and what was written before stays");
-    // What is declared of functions, as for a dispatcher, changes nothing that is computed.
+    assert_eq!(
+        run(snapshot(21)).1,
+        21,
+        "expected a new snapshot for a changed dataset"
+    );
+    assert_eq!(run(snapshot(20)).1, 0, "expected the earlier snapshot to remain");
+    // Declared signatures, as a dispatcher adds them, must not change the snapshot's fingerprint.
     let (context, calls) = counting();
     let resolved = graph(snapshot(20)).resolved(&*context.functions).unwrap();
     assert_eq!(
@@ -348,7 +355,7 @@ fn functions_shard_and_read_a_snapshot() {
     assert!(
         error
             .to_string()
-            .contains("its reader is to yield what was written"),
+            .contains("expected the reader to yield the written elements"),
         "{error}"
     );
 }
@@ -395,7 +402,7 @@ fn saved_elements_are_loaded_in_order() {
         assert_eq!(shares, sorted);
         assert_eq!(loaded.facts(&functions()).unwrap().splittable, Ok(()));
         let again = save(&graph(dataset.clone()), context(), Path::new(&path), packing).unwrap_err();
-        assert!(again.to_string().contains("is there already"), "{again}");
+        assert!(again.to_string().contains("exists already"), "{again}");
     }
 }
 
@@ -445,7 +452,7 @@ fn a_shard_that_is_gone_is_missed() {
     let error = Executor::open(&graph, context).unwrap().next().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Data);
     assert!(
-        error.to_string().contains("shard-00003.elements is gone"),
+        error.to_string().contains("shard-00003.elements is missing"),
         "{error}"
     );
 }
@@ -512,7 +519,7 @@ fn cached_files_belong_to_each_share() {
     ];
     for dataset in kept {
         let facts = graph(dataset).facts(&functions()).unwrap();
-        assert!(facts.splittable.unwrap_err().contains("what one task was dealt"));
+        assert!(facts.splittable.unwrap_err().contains("the elements of one task"));
     }
     let facts = graph(Dataset::range(0, 9, 1).cache())
         .facts(&functions())
@@ -549,13 +556,16 @@ fn cached_files_belong_to_each_share() {
 fn places_that_make_no_sense_are_refused() {
     let message = |dataset: Dataset| dataset.graph().unwrap_err().to_string();
     assert!(message(Dataset::range(0, 9, 1).cache_in("")).contains("path is empty"));
-    assert!(message(Dataset::range(0, 9, 1).cache_within(0)).contains("holds no bytes"));
+    assert!(message(Dataset::range(0, 9, 1).cache_within(0)).contains("has a limit of 0 bytes"));
     let inside = Dataset::range(0, 9, 1).flat_map(|number| number.cache_in("x"));
-    assert!(message(inside).contains("stands in a function"));
+    assert!(message(inside).contains("is used in a function"));
     let directory = tempfile::tempdir().unwrap();
     let cache = graph(Dataset::range(0, 9, 1).cache_in(directory.path().display().to_string()));
     let error = open(&cache).next().unwrap_err();
-    assert!(error.to_string().contains("no directory of elements"), "{error}");
+    assert!(
+        error.to_string().contains("expected a directory of elements"),
+        "{error}"
+    );
     let file = directory.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let below = graph(Dataset::range(0, 9, 1).cache_in(file.join("x").display().to_string()));

@@ -1,4 +1,5 @@
-//! Tests of lists of files: fixed when an iteration is planned, whatever happens on disk.
+//! Tests of file listings: the plan of an iteration fixes the files, even if files change on disk
+//! later.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use millstream_pipeline::storage::Storage;
 
 use crate::support::{context, functions, text};
 
-/// A directory with as many files, and the pattern that matches them.
+/// Returns a directory with `files` files, and the pattern that matches these files.
 fn directory(files: usize) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     for file in 0..files {
@@ -33,7 +34,7 @@ fn listed(plan: &SplitPlan) -> Vec<String> {
         .collect()
 }
 
-/// Deals out the files of a plan, in their order, in every pass.
+/// A split provider that leases the files of a plan in their order, in every pass.
 struct InOrder {
     paths: Vec<String>,
     next: (u64, usize),
@@ -164,8 +165,9 @@ fn shuffled_files_change_order_every_pass() {
         }
         orders.sort();
         orders.dedup();
-        assert_eq!(orders.len(), 9, "two orders are alike");
-        // With a seed everybody's, without one a task's or an iteration's own.
+        assert_eq!(orders.len(), 9, "expected nine different orders");
+        // With a seed, all tasks and iterations share an order. Without a seed, each task or iteration
+        // has its own order.
         assert_eq!(dealt_in(seed, 1, 2) == dealt_in(seed, 2, 2), seed.is_some());
         assert_eq!(read_in(seed, 1, 2) == read_in(seed, 2, 2), seed.is_some());
     }

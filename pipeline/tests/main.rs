@@ -1,53 +1,54 @@
-//! The pipeline held against its promises, through its public interface.
+//! Tests of the pipeline through its public interface.
 //!
-//! - `model`: random chains of operations against a naive model on vectors; counts against the analysis
-//! - `combined`: datasets made of several
-//! - `states`: an executor saved and restored goes on as if nothing had happened
-//! - `splits`: workers fed from one pool of splits see the dataset exactly once, and account for every lease
-//! - `batches`: batches of elements of different shapes
-//! - `bombs`: files that claim far more than they hold
-//! - `buffers`: what is computed ahead withholds nothing and stays within the byte budget
-//! - `expressions`: what is computed of components
+//! - `model`: random chains of operations, compared with a naive model; counts, compared with the
+//!   analysis
+//! - `combined`: datasets that combine several datasets
+//! - `states`: a saved and restored executor continues as if it had not been interrupted
+//! - `splits`: workers that share a pool of splits yield each element once, and finish every lease
+//! - `batches`: batches of elements with different shapes
+//! - `bombs`: files that claim far more than they contain
+//! - `buffers`: prefetched elements are yielded at once, within the byte budget
+//! - `expressions`: expressions over the components of elements
 //! - `damage`: files that are cut short or overwritten
-//! - `explain`: what is told of the stages of a running pipeline
-//! - `failing_sources`: what becomes of what sources fail at
-//! - `failures`: errors name what failed and whose fault it is; nothing panics, nothing hangs
+//! - `explain`: reports about the stages of a running pipeline
+//! - `failing_sources`: error policies for failing sources
+//! - `failures`: errors name the failed operation and the cause, without panics or hangs
 //! - `folds`: operations that carry a state
 //! - `formats`: files of tables and arrays
 //! - `full_shuffles`: shuffles that take in a whole source
-//! - `fuzz`: fuzz targets of all that is read, with their corpora
-//! - `graphs`: encoding and analysis
-//! - `held`: what an earlier version wrote is read as it was meant
-//! - `images`: pictures decoded and changed
-//! - `interleave`: datasets that are read ahead by turns
+//! - `fuzz`: fuzz targets of everything that the pipeline reads, with their corpora
+//! - `graphs`: the encoding and the analysis of graphs
+//! - `held`: the present version reads what earlier versions wrote
+//! - `images`: decoded and changed pictures
+//! - `interleave`: interleaved datasets that are read ahead
 //! - `kept`: elements kept in memory and in files
-//! - `memory`: the memory of a process stays within the byte budget and a quarter
-//! - `naive_models`: what the random chains do not have
-//! - `listings`: which files there are and in which order
-//! - `on_error`: what becomes of elements that fail
-//! - `parsing`: examples, JSON, CSV
-//! - `packing`: sequences of tokens in rows
-//! - `packs`: what is written into packs is what is yielded
-//! - `promises`: every operation does what is promised of all of them
+//! - `memory`: the memory of a process stays within 1.25 times the byte budget
+//! - `naive_models`: operations that the random chains do not cover
+//! - `listings`: the files of a listing and their order
+//! - `on_error`: error policies for failing elements
+//! - `parsing`: components with TensorFlow examples, JSON and CSV
+//! - `packing`: sequences of tokens packed into rows
+//! - `packs`: the elements in packs equal the yielded elements
+//! - `promises`: rules that every operation must satisfy
 //! - `parts`: files that are read in parts
-//! - `randomness`: what is drawn again, and what is drawn alike
+//! - `randomness`: draws that repeat, and draws that differ
 //! - `records`: record files
-//! - `rewrites`: a graph that is changed before it is executed
-//! - `rows`: rows of batches are computed where they stay
-//! - `shared_passes`: passes of a service that others read too
-//! - `sharding`: what a shard of a dataset holds, and when it is refused
+//! - `rewrites`: graphs that are rewritten before their execution
+//! - `rows`: rows of batches are computed directly in the batch
+//! - `shared_passes`: passes of a service that has other readers
+//! - `sharding`: the elements of a shard, and shards that are refused
 //! - `shards`: WebDataset shards and images
-//! - `sources`: tensors and numbers without files
-//! - `steps`: operations that need parameters alone
-//! - `storage`: files of stores and servers
+//! - `sources`: sources without files: tensors and numbers
+//! - `steps`: operations whose parameters are values only
+//! - `storage`: files in object stores and on HTTP servers
 //! - `text`: the lines of text files
-//! - `tokens`: texts as the ids of their tokens
-//! - `tuning`: what is chosen by measurement, and options of threads and memory
+//! - `tokens`: texts converted to token ids
+//! - `tuning`: values chosen by measurement, and options for threads and memory
 //! - `workers`: a dataset divided among workers
-//! - `written_by_others`: files of the libraries that users write such files with
+//! - `written_by_others`: files written by other libraries
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-/// The allocator of the service's programs, so that memory figures agree with theirs.
+/// The allocator of the service's programs, so that memory measurements agree with those programs.
 #[cfg(not(fuzzing))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,10 +1,10 @@
-//! Tests of a pipeline's memory, by the kernel's account, while it prefetches for a slow consumer.
+//! Tests of the memory of a pipeline that prefetches for a slow consumer, as the kernel measures it.
 //!
-//! The peak, less the memory before, stays within the byte budget and a quarter of it. Each case runs in a
-//! process of its own.
+//! The peak memory, minus the memory before the run, must not exceed 1.25 times the byte budget. Each
+//! case runs in a process of its own.
 //!
-//! The consumer is as slow as can be: it takes an element once the pipeline has come to rest, because
-//! everything that may be made ahead is made.
+//! The consumer is as slow as possible: it takes the next element only when everything that may be
+//! prefetched has been prefetched.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -15,16 +15,18 @@ use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{Budget, ExecContext, Executor, Functions, Pool, PreparedMap, Tensor, Value};
 use millstream_pipeline::graph::{AUTO, Dataset, Params};
 
-/// Names the case that a process is to run, and its budget in MiB behind a colon.
+/// The environment variable with the case that a child process runs and its budget in MiB, separated by
+/// a colon.
 const CASE: &str = "MILLSTREAM_MEMORY_CASE";
-/// Makes the allocator give back at once what is freed.
+/// The environment variable that makes the allocator return freed memory to the system at once.
 const KEEPS_NOTHING: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
+/// The case whose elements are a quarter of the budget each.
 const HUGE: &str = "huge elements";
-/// Elements that the consumer takes.
+/// The number of elements that the consumer takes.
 const TAKEN: usize = 24;
 
-/// The cases, and how many elements of each are as large as the budget. The allocator keeps what was freed
-/// for a moment, of the huge ones several: their case is measured without that ([`KEEPS_NOTHING`]).
+/// The cases, each with the number of its elements that fit into the budget. The allocator keeps freed
+/// memory for a moment, which matters for huge elements: their case runs with [`KEEPS_NOTHING`].
 const CASES: &[(&str, usize)] = &[
     ("slow consumer", 64),
     ("large elements", 8),
@@ -49,8 +51,8 @@ fn a_pipeline_stays_within_a_large_budget() {
     hold_to_budget(1024);
 }
 
-/// Runs each case with so large a budget.
-#[expect(clippy::print_stderr, reason = "the figures are for a run by hand")]
+/// Runs each case with a budget of `budget_mib` MiB.
+#[expect(clippy::print_stderr, reason = "the figures are printed for developers")]
 fn hold_to_budget(budget_mib: usize) {
     let program = std::env::current_exe().unwrap();
     let mut over = Vec::new();
@@ -79,11 +81,17 @@ fn hold_to_budget(budget_mib: usize) {
             over.push(format!("{case}: {share:.2}"));
         }
     }
-    assert!(over.is_empty(), "more than 1.25 of the budget: {over:?}");
+    assert!(
+        over.is_empty(),
+        "expected at most 1.25 times the budget, exceeded by {over:?}"
+    );
 }
 
-/// Runs one case and prints the most memory it had.
-#[expect(clippy::print_stdout, reason = "this is how the process tells its parent")]
+/// Runs one case and prints the peak memory.
+#[expect(
+    clippy::print_stdout,
+    reason = "the child reports its result to the parent on standard output"
+)]
 fn measured(case: &str) {
     let (case, budget_mib) = case.split_once(':').unwrap();
     let budget_bytes = budget_mib.parse::<usize>().unwrap() << 20;
@@ -112,7 +120,7 @@ fn measured(case: &str) {
 fn dataset(case: &str) -> Dataset {
     let numbers = || Dataset::counter(0, 1);
     let fill = |dataset: Dataset| dataset.map("fill", Params::none());
-    // Each dataset of it has no end.
+    // Each of the interleaved datasets is endless.
     let wide = || {
         Dataset::range(0, 10_000, 1)
             .interleave(256, 1, |argument| {
@@ -127,11 +135,12 @@ fn dataset(case: &str) -> Dataset {
         "wide unordered interleave" => wide().unordered().prefetch(64),
         "infinite source" => fill(numbers()).prefetch(64).batch(4, true).prefetch(64),
         "a buffer that is kept" => fill(numbers().prefetch(64)).shuffle(32, Some(1)).prefetch(64),
-        other => panic!("no case is called {other:?}"),
+        other => panic!("unknown case {other:?}"),
     }
 }
 
-/// `fill`: an element of so many bytes, each of which is written, whatever it is made of.
+/// Returns the map function `fill`, which returns an element of `element_bytes` written bytes for any
+/// input.
 fn filling(element_bytes: usize, made: &Arc<AtomicUsize>) -> Functions {
     let made = Arc::clone(made);
     Functions::new().with_map("fill", move |_, _| {
@@ -145,7 +154,7 @@ fn filling(element_bytes: usize, made: &Arc<AtomicUsize>) -> Functions {
                 bytes,
             )?]))
         };
-        // Nothing that would tell beforehand how large they are.
+        // The spec must not reveal the size of the elements in advance.
         let output = TensorSpec::with_dims(Dtype::U8, &[None]);
         Ok(PreparedMap {
             output: ElementSpec::single(output).map_err(|error| error.to_string())?,
@@ -154,7 +163,7 @@ fn filling(element_bytes: usize, made: &Arc<AtomicUsize>) -> Functions {
     })
 }
 
-/// Returns when looks at `progress` have found the same for a while.
+/// Returns when `progress` has returned the same value for a while.
 fn come_to_rest<T: PartialEq>(progress: impl Fn() -> T) {
     let mut before = progress();
     let mut unchanged = 0;
@@ -166,7 +175,7 @@ fn come_to_rest<T: PartialEq>(progress: impl Fn() -> T) {
     }
 }
 
-/// A figure of the kernel's on this process.
+/// Returns a figure in KiB that the kernel reports about this process.
 fn status_kib(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();

@@ -1,4 +1,4 @@
-//! Random chains of operations against a naive model on vectors.
+//! Tests that compare random chains of operations with a naive model on vectors.
 
 use std::collections::BTreeSet;
 
@@ -95,7 +95,7 @@ fn shuffles_follow_their_seed() {
     assert_eq!(
         found.iter().collect::<BTreeSet<_>>().len(),
         3,
-        "three passes in three orders"
+        "expected three different orders in three passes"
     );
 }
 

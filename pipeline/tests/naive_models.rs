@@ -1,6 +1,6 @@
-//! Operations and sources that the random chains of `model` do not have, each against naive code over random
-//! data. Each is saved at a random position and continued. `promises` says of every operation where it is
-//! held against such code.
+//! Tests of operations and sources that the random chains of `model` do not cover. Each test compares
+//! an operation with naive code over random data, saves the state at a random position, and continues.
+//! `promises` names the test of every operation.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use crate::support::{context, functions, open, rendered, scalar};
 
-/// All elements, rendered, of which some come before the executor is put aside.
+/// Returns all elements, rendered as text. The executor is saved and restored after `cut` elements.
 fn interrupted(dataset: &Dataset, cut: usize) -> Vec<String> {
     let graph = dataset.clone().graph().unwrap();
     let mut executor = open(&graph);
@@ -23,7 +23,7 @@ fn interrupted(dataset: &Dataset, cut: usize) -> Vec<String> {
         found.extend(executor.next().unwrap().map(|item| rendered(&item.value)));
     }
     let state = executor.save().unwrap();
-    // What is written to files is one execution's at a time.
+    // Only one execution at a time may write the files, so the first executor must end.
     drop(executor);
     let mut restored = open(&graph);
     restored.restore(&state).unwrap();
@@ -52,7 +52,7 @@ fn some_numbers() -> impl Strategy<Value = Vec<i64>> {
     prop::collection::vec(any::<i64>(), 1..9)
 }
 
-/// Nested containers with at least one leaf.
+/// Draws nested containers with at least one leaf.
 fn structures() -> impl Strategy<Value = Structure> {
     Just(Structure::Leaf).prop_recursive(3, 12, 3, |inner| {
         let items = || prop::collection::vec(inner.clone(), 1..4);
@@ -226,7 +226,7 @@ proptest! {
         let error = loop {
             match executor.next() {
                 Ok(Some(_)) => before += 1,
-                Ok(None) => panic!("{count} passed for {stated}"),
+                Ok(None) => panic!("expected an error for {stated} stated elements, found {count} elements"),
                 Err(error) => break error,
             }
         };
@@ -241,7 +241,7 @@ proptest! {
         cut in 0usize..8,
     ) {
         let target = vec![1.0; classes as usize];
-        // Class 0 is said to be the rarest.
+        // The initial frequencies declare class 0 to be the rarest.
         let initial = (0..classes).map(|class| if class == 0 { 1.0 } else { 3.0 }).collect();
         let modulo = |number: Dataset| number.map("modulo", Params::encode(&classes).unwrap());
         let resampled = Dataset::range(0, count, 1).rejection_resample(modulo, target, Some(initial), Some(seed));
@@ -261,8 +261,8 @@ proptest! {
         save(&input.clone().graph().unwrap(), context(), Path::new(&place("saved")), packing).unwrap();
         prop_assert_eq!(interrupted(&Dataset::load(&place("saved"), scalar()), cut), shown(&all));
         for kept in [input.clone().cache_in(place("cache")), input.snapshot(place("snapshots"), packing)] {
-            prop_assert_eq!(interrupted(&kept, cut), shown(&all), "as it is written");
-            prop_assert_eq!(interrupted(&kept, cut), shown(&all), "as it is read");
+            prop_assert_eq!(interrupted(&kept, cut), shown(&all), "expected the same elements while the files are written");
+            prop_assert_eq!(interrupted(&kept, cut), shown(&all), "expected the same elements when the files are read");
         }
     }
 }

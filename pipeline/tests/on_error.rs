@@ -1,4 +1,5 @@
-//! Tests of failing elements: omitted, retried, or the end; exactly them, counted, also across a save.
+//! Tests of failing elements: failures are skipped, retried, or end the dataset. Exactly the failing
+//! elements are affected and counted, also across a saved state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +18,14 @@ fn modulus(modulus: i64) -> Params {
     Params::encode(&modulus).unwrap()
 }
 
-/// `refuses`: fails at multiples of its parameter. `choosy`: a predicate that does. `stumbles`: fails the
-/// first two times it is given each multiple. `grows`: `i64[n]` for n. `breaks`: a dataset that fails behind
-/// its second element.
+/// Returns the functions of these tests:
+/// - `refuses`: a map that fails at multiples of its parameter.
+/// - `choosy`: a predicate that fails at multiples of its parameter.
+/// - `stumbles`: a map that panics in the first two of every three calls with a multiple of its
+///   parameter.
+/// - `grows`: a map that returns `i64[n]` for the number n.
+/// - `breaks`: a function that returns a source that yields a number twice, and then fails if the
+///   number is odd.
 fn faulty() -> Functions {
     let fails = |value: &Value, modulus: i64| value[0].as_i64().is_some_and(|number| number % modulus == 0);
     functions()
@@ -41,7 +47,7 @@ fn faulty() -> Functions {
             let stumbles = AtomicU32::new(0);
             let call = move |value: Value| {
                 if fails(&value, modulus) && stumbles.fetch_add(1, Ordering::Relaxed) % 3 < 2 {
-                    panic!("expected by the test");
+                    panic!("the test makes this call fail");
                 }
                 Ok(value)
             };
@@ -73,7 +79,7 @@ fn faulty() -> Functions {
         })
 }
 
-/// Twice its number, and then, if that is odd, a failure.
+/// A source that yields its number twice, and then fails if the number is odd.
 struct Breaks {
     of: i64,
     read: u64,
@@ -199,7 +205,7 @@ fn the_nearest_policy_further_up_holds() {
     let inner = Dataset::range(1, 10, 1)
         .map("refuses", modulus(3))
         .on_error(ErrorPolicy::SKIP);
-    // What comes behind a policy is not under it.
+    // A policy does not apply to operations above its own place.
     assert_eq!(
         error(&inner.clone().map("refuses", modulus(4)))
             .failure()
@@ -208,7 +214,8 @@ fn the_nearest_policy_further_up_holds() {
     );
     let both = inner.map("refuses", modulus(4)).on_error(ErrorPolicy::RAISE);
     assert_eq!(error(&both).failure().position, Some(3));
-    // A function's body is under the policy of the operation that calls it, unless it has its own.
+    // A function's body uses the policy of the calling operation, unless the body has a policy of its
+    // own.
     let within = |policy: Option<ErrorPolicy>| {
         Dataset::range(1, 10, 1)
             .flat_map(|argument| {
@@ -224,14 +231,14 @@ fn the_nearest_policy_further_up_holds() {
     assert_eq!(
         numbers(&within(Some(ErrorPolicy::RAISE))),
         [1, 2, 4, 5, 7, 8],
-        "the rest of each dataset"
+        "expected the elements of the other datasets"
     );
 }
 
 #[test]
 fn unfit_batches_and_datasets_are_omitted() {
-    // Batches of 2, 2 and 1 rows: of pairs and what is left of them, all stack; of the four of the next, the
-    // last two do not.
+    // `ragged` stacks batches of 2, 2 and 1 rows: both stacks succeed. `uneven` has batches of 2, 2, 2
+    // and 1 rows: the last two do not stack.
     let ragged = Dataset::range(0, 5, 1)
         .batch(2, false)
         .batch(2, false)
@@ -261,7 +268,7 @@ fn unfit_batches_and_datasets_are_omitted() {
 
 #[test]
 fn unfit_rows_of_two_batches_are_omitted() {
-    // Batches of one row each, of as many columns as their number; those of 1, 1, 2, 2, 3, 3.
+    // Each batch has one row. The numbers of columns are 1, 1, 2, 2, 3 and 3.
     let rows = Dataset::range(2, 8, 1)
         .map_expr(col("").floor_div(2))
         .map("up_to", Params::none())
@@ -282,7 +289,7 @@ fn unfit_rows_of_two_batches_are_omitted() {
     assert_eq!(
         shapes(&skipping(out_of_step)),
         [[1, 3]],
-        "the last has only one row"
+        "expected the batch that consists of a single row"
     );
 }
 
@@ -300,7 +307,7 @@ fn groups_lose_the_elements_whose_key_fails() {
         .into_iter()
         .flat_map(|rows| match rows {
             Model::Rows(rows) => rows,
-            Model::Scalar(_) => panic!("a batch has rows"),
+            Model::Scalar(_) => panic!("expected rows in a batch"),
         })
         .collect();
     assert_eq!(kept, [1, 2, 4, 5, 7, 8].map(Model::Scalar));
@@ -336,7 +343,7 @@ fn omissible_elements_are_not_counted_beforehand() {
     );
     let refused = dataset.on_error(ErrorPolicy::retry(101)).graph().unwrap_err();
     assert!(
-        refused.to_string().contains("101 retries; at most 100"),
+        refused.to_string().contains("101 retries, the limit is 100"),
         "{refused}"
     );
 }

@@ -1,4 +1,4 @@
-//! Sequences of tokens in rows of one length, against a naive packer.
+//! Tests of packed token sequences, compared with a naive packer.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{Executor, Value};
@@ -8,10 +8,11 @@ use proptest::prelude::*;
 
 use crate::support::{context, functions};
 
-/// Tokens, segment ids and positions of a row.
+/// The tokens, segment ids and positions of a row.
 type Row = (Vec<i64>, Vec<i64>, Vec<i64>);
 
-/// Sequences 0, 1, 2, … of these lengths.
+/// Returns a dataset of sequences with the given lengths. Each sequence consists of the tokens 0, 1, 2,
+/// …
 fn sequences(lengths: &[i64]) -> Dataset {
     let spec = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[lengths.len() as u64])).unwrap();
     let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
@@ -147,5 +148,5 @@ fn what_cannot_be_packed_is_refused() {
         ..PackSequences::new("", 4)
     };
     let bytes = Dataset::range(0, 3, 1).map_expr(col("").cast(Dtype::U8).expand_dims(0));
-    assert!(refused(bytes.pack_sequences(narrow)).contains("300 does not fit u8"));
+    assert!(refused(bytes.pack_sequences(narrow)).contains("300 is outside of the range of u8"));
 }

@@ -1,4 +1,4 @@
-//! Elements written into packs are the elements the pipeline yields.
+//! Tests that the elements written into packs equal the elements that the pipeline yields.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ const EVERYTHING: Allowed = Allowed {
     repeat: true,
 };
 
-/// Writes everything into packs of `pack_bytes`, larger where an element needs it, and reads it back.
+/// Writes all elements into packs of `pack_bytes`, or into larger packs for larger elements, and reads
+/// them back.
 fn through_packs(executor: &mut Executor, pack_bytes: usize, limit: usize) -> Vec<Model> {
     let layout = Layout::new(executor.spec().clone()).unwrap();
     let mut found = Vec::new();
@@ -106,7 +107,7 @@ fn an_element_held_back_is_saved() {
     );
 }
 
-/// A source of five elements that opens as `open` says.
+/// A source of five elements, which the function `open` opens.
 struct Opens<F> {
     open: F,
 }
@@ -154,7 +155,7 @@ fn write(executor: &mut Executor, limit: usize) -> Result<Filled, ExecError> {
 #[test]
 fn an_unopenable_source_is_an_error() {
     let refuses = || Err::<BulkReader, _>(ExecError::new(ErrorKind::Data, "five", "connection refused"));
-    let panics = || -> Result<BulkReader, ExecError> { panic!("expected by the test") };
+    let panics = || -> Result<BulkReader, ExecError> { panic!("the test makes this source panic") };
     for (mut executor, message) in [
         (opens(refuses), "connection refused"),
         (opens(panics), "panicked"),
@@ -202,7 +203,7 @@ fn an_idle_bulk_source_is_to_blame() {
     assert_eq!(error.kind(), ErrorKind::UserFunction, "{error}");
 }
 
-/// Counts up, writing straight into packs when nothing stands between.
+/// A source that counts up, and that can write directly into packs.
 struct Bulk;
 
 struct BulkReader {

@@ -1,4 +1,5 @@
-//! Texts and messages in components: examples of TensorFlow, JSON, CSV, strings cut into ragged parts.
+//! Tests of components that contain text or messages: TensorFlow examples, JSON, CSV, and strings split
+//! into ragged parts.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{ExecError, Executor, Value};
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::support::{context, rendered};
 
-/// Values of a feature, as the naive encoder writes them.
+/// The values of a feature, for the naive encoder.
 #[derive(Debug, Clone)]
 enum List {
     Bytes(Vec<Vec<u8>>),
@@ -34,7 +35,7 @@ fn field(number: u8, message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A `Feature`; numbers packed or one by one.
+/// Encodes a `Feature` message, with packed or separate numbers.
 fn feature(list: &List, packed: bool) -> Vec<u8> {
     let mut inner = Vec::new();
     match list {
@@ -81,7 +82,8 @@ fn example(features: &[(&str, List)], packed: bool) -> Vec<u8> {
     field(1, &map(&features))
 }
 
-/// A dataset of one element: the component "x", one byte string or a vector of them, beside a number.
+/// Returns a dataset of one element: the component "x" with one byte string or a vector of byte
+/// strings, and the number "n".
 fn of(records: &[Vec<u8>], batched: bool) -> Dataset {
     let spec = if batched {
         TensorSpec::fixed(Dtype::Bytes, &[records.len() as u64])
@@ -96,7 +98,7 @@ fn of(records: &[Vec<u8>], batched: bool) -> Dataset {
     Dataset::tensors(spec, tensors)
 }
 
-/// The only element, of the spec that the analysis promises.
+/// Returns the only element of `dataset`, and checks the element against the spec from the analysis.
 fn only(dataset: Dataset) -> Result<(Value, String), ExecError> {
     let graph = dataset.graph().unwrap();
     assert_eq!(Graph::from_bytes(&graph.to_bytes().unwrap()).unwrap(), graph);
@@ -123,7 +125,7 @@ fn refusal(dataset: Dataset) -> String {
 
 #[test]
 fn an_example_of_tensorflow_becomes_its_features() {
-    // tf.train.Example with the feature "a", an Int64List of 1 and 2.
+    // A `tf.train.Example` with the feature "a", an `Int64List` of 1 and 2.
     let bytes = [
         0x0a, 0x0d, 0x0a, 0x0b, 0x0a, 0x01, b'a', 0x12, 0x06, 0x1a, 0x04, 0x0a, 0x02, 0x01, 0x02,
     ];
@@ -184,7 +186,7 @@ fn several_examples_have_a_row_each() {
     assert_eq!(spec, "{n: i64[], i: ragged(values: i64[?], row_splits: i64[4])}");
     let message = refusal(batch().parse_example("x", [Feature::fixed("i", Dtype::I64, &[2])]));
     assert!(
-        message.contains("example 1 of 3: feature \"i\": it has 0 values"),
+        message.contains("example 1 of 3: feature \"i\": expected 2 values for the shape [2], found 0"),
         "{message}"
     );
 }
@@ -199,11 +201,14 @@ fn missing_and_mistyped_features_are_named() {
         |feature: Feature| refusal(of(std::slice::from_ref(&record), false).parse_example("x", [feature]));
     let missing = refused(Feature::fixed("j", Dtype::I64, &[]));
     assert!(
-        missing.contains("feature \"j\": it is missing, and has no default"),
+        missing.contains("feature \"j\": the feature is missing, and has no default"),
         "{missing}"
     );
     let kind = refused(Feature::fixed("i", Dtype::F32, &[]));
-    assert!(kind.contains("holds integers, not floats"), "{kind}");
+    assert!(
+        kind.contains("expected floats as declared, found integers"),
+        "{kind}"
+    );
     let utf8 = refused(Feature::fixed("s", Dtype::String, &[]));
     assert!(utf8.contains("not UTF-8"), "{utf8}");
     let twice = of(&[], true).parse_example(
@@ -216,7 +221,7 @@ fn missing_and_mistyped_features_are_named() {
         wide.graph()
             .unwrap_err()
             .to_string()
-            .contains("cast it afterwards")
+            .contains("read one of these and cast it")
     );
 }
 
@@ -417,22 +422,25 @@ fn json_that_is_not_as_declared_is_named() {
         refusal(json(text, [JsonField::new("f", "a", dtype, dims)]))
     };
     let cases = [
-        (of("{", Dtype::I64, &[]), "no JSON"),
+        (of("{", Dtype::I64, &[]), "invalid JSON"),
         (of("{}", Dtype::I64, &[]), "missing, and has no default"),
-        (of(r#"{"a": 1.5}"#, Dtype::I64, &[]), "1.5 is no i64"),
-        (of(r#"{"a": 300}"#, Dtype::U8, &[]), "300 is no u8"),
-        (of(r#"{"a": "x"}"#, Dtype::F32, &[]), "\"x\" is no f32"),
+        (of(r#"{"a": 1.5}"#, Dtype::I64, &[]), "expected i64, found 1.5"),
+        (of(r#"{"a": 300}"#, Dtype::U8, &[]), "expected u8, found 300"),
+        (of(r#"{"a": "x"}"#, Dtype::F32, &[]), "expected f32, found \"x\""),
         (
             of(r#"{"a": [[1], [1, 2]]}"#, Dtype::I64, &[None, None]),
-            "2 items, and should have 1",
+            "expected an array of 1 items, found 2",
         ),
-        (of(r#"{"a": 1}"#, Dtype::I64, &[None]), "a number, not an array"),
+        (
+            of(r#"{"a": 1}"#, Dtype::I64, &[None]),
+            "expected an array, found a number",
+        ),
     ];
     for (message, part) in cases {
         assert!(message.contains(part), "{message}");
     }
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-    assert!(of(&deep, Dtype::I64, &[]).contains("no JSON"));
+    assert!(of(&deep, Dtype::I64, &[]).contains("invalid JSON"));
 }
 
 #[test]
@@ -442,10 +450,10 @@ fn lines_that_are_not_as_declared_are_named() {
         refusal(of(&[line.as_bytes().to_vec()], false).decode_csv(DecodeCsv::new("x", columns())))
     };
     let cases = [
-        ("1", "1 values, and should have 2"),
-        ("1,2,3", "3 or more values, and should have 2"),
-        ("x,2", "column \"a\": \"x\" is no number of i32"),
-        (",2", "column \"a\": it has no value"),
+        ("1", "expected 2 values, found 1"),
+        ("1,2,3", "expected 2 values, found 3 or more"),
+        ("x,2", "column \"a\": expected a number of i32, found \"x\""),
+        (",2", "column \"a\": the value is missing"),
         ("1,2\n3,4", "more than one line"),
     ];
     for (line, part) in cases {

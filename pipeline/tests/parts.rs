@@ -1,4 +1,5 @@
-//! Files that are read in parts: each record once, by the reader of the part that it begins in.
+//! Tests of files that are read in parts: the reader of a part reads exactly the records that begin in
+//! the part.
 
 use millstream_pipeline::exec::{ErrorKind, ExecContext, Executor};
 use millstream_pipeline::graph::{Compression, Dataset, FilePart, FixedLength, Graph};
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::support::{context, functions};
 
-/// A directory with this file, and its path.
+/// Makes a directory with one file of `content`, and returns the directory and the file's path.
 fn file(content: &[u8]) -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
@@ -18,7 +19,8 @@ fn file(content: &[u8]) -> (TempDir, String) {
     (directory, path.display().to_string())
 }
 
-/// A plan that has `path` in parts which end at `cuts`, the last beyond any end.
+/// Returns a plan that reads `path` in parts that end at `cuts`. The last part extends beyond the end
+/// of any file.
 fn cut(path: &str, mut cuts: Vec<u64>) -> SplitPlan {
     cuts.extend([0, 1 << 40]);
     cuts.sort_unstable();
@@ -41,7 +43,7 @@ fn executor(graph: &Graph, plan: &SplitPlan) -> Executor {
     Executor::open(graph, context).unwrap()
 }
 
-/// Returns the executor's records with their starts.
+/// Returns the executor's records with their offsets in the file.
 fn records(executor: &mut Executor) -> Vec<(u64, Vec<u8>)> {
     let mut found = Vec::new();
     while let Some(item) = executor.next().unwrap() {
@@ -51,7 +53,8 @@ fn records(executor: &mut Executor) -> Vec<(u64, Vec<u8>)> {
     found
 }
 
-/// That the parts hold what the file holds, and go on where they were saved.
+/// Checks that the parts together contain the records of the file, and that saved states continue
+/// correctly.
 fn check(graph: &Graph, path: &str, cuts: Vec<u64>) {
     let whole = records(&mut executor(graph, &cut(path, Vec::new()).whole()));
     let plan = cut(path, cuts);
@@ -107,7 +110,7 @@ fn only_seekable_large_files_have_parts() {
         }
     };
     let parts = planned(Dataset::files(&path).text_lines());
-    assert_eq!(parts.len(), 3, "9.6 MB in parts of 4 MiB");
+    assert_eq!(parts.len(), 3, "expected 9.6 MB in three parts of at most 4 MiB");
     let graph = Dataset::files(&path).text_lines().graph().unwrap();
     let counts = parts.into_iter().map(|part| {
         let items = vec![part];

@@ -1,6 +1,6 @@
-//! Every operation does what is promised of all of them: it yields the elements of its naive model and
-//! continues from every saved position. It survives its encoding, has as many elements as it says, and has a
-//! row in the documentation.
+//! Tests of rules that every operation must satisfy. Every operation yields the elements of its naive
+//! model, and continues from every saved position. Every operation also survives its encoding, states
+//! its correct cardinality, and has a row in the documentation.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use millstream_pipeline::graph::{
 use crate::support::samples::{Sample, samples};
 use crate::support::{functions, open, rendered};
 
-/// Operations that cannot be saved, with reasons; the root's tests check their elements.
+/// The operations that cannot be saved, with reasons. The tests of the root crate check their elements.
 const UNSAVED: &[&str] = &[
-    "service", // its position is the other service's
+    "service", // the other service owns the position
 ];
 
 fn pulled(executor: &mut Executor, count: usize) -> Vec<String> {
@@ -27,8 +27,8 @@ fn pulled(executor: &mut Executor, count: usize) -> Vec<String> {
     all
 }
 
-/// The operations of `nodes`, those of functions too. Operations hide the graphs that they have, so these are
-/// read from what is written for people.
+/// Collects the names of the operations in `nodes`, including operations in functions. Operations do
+/// not expose their graphs to tests, so the names come from the debug output.
 fn names_in(nodes: &[Node], into: &mut BTreeSet<&'static str>) {
     for node in nodes {
         into.insert(node.op.name());
@@ -39,8 +39,9 @@ fn names_in(nodes: &[Node], into: &mut BTreeSet<&'static str>) {
     }
 }
 
-/// Returns the property test that compares an operation with naive code: a file, and a name in it. A new
-/// operation must be added here, because other tests miss operations that are not in the tables of names.
+/// Returns the property test that compares an operation with naive code, as a file name and a test
+/// name. A new operation must be added here, because the other tests cannot find an operation without a
+/// sample.
 fn property_of(op: &Op) -> (&'static str, &'static str) {
     const CHAINS: (&str, &str) = ("model.rs", "a_chain_yields_what_the_model_yields");
     const SHUFFLED: (&str, &str) = ("model.rs", "a_shuffled_chain_yields_the_same_elements");
@@ -58,7 +59,7 @@ fn property_of(op: &Op) -> (&'static str, &'static str) {
         "tensors" | "tensor_slices" => (MODELS, "constants_are_one_element_or_their_rows"),
         "files" => (MODELS, "files_come_sorted_or_seeded"),
         "source" => ("failing_sources.rs", "only_failures_are_omitted_across_saves"),
-        // Another process yields it, which the tests of the service do.
+        // Another process yields the elements of a service, so the tests of the service check them.
         "service" => ("", ""),
         "padded_batch" => ("batches.rs", "a_padded_batch_fits_its_longest_row"),
         "ragged_batch" => ("batches.rs", "a_ragged_batch_has_items_and_splits"),
@@ -75,7 +76,9 @@ fn property_of(op: &Op) -> (&'static str, &'static str) {
         | "flat_map" | "interleave" | "zip" | "concatenate" | "choose" | "scan" | "reduce" | "rebatch"
         | "unique" | "ignore_errors" | "statistics" => CHAINS,
         other => {
-            panic!("operation {other:?} has no property: hold it against naive code and name the test here")
+            panic!(
+                "operation {other:?} has no property test: compare it with naive code and name the test here"
+            )
         }
     }
 }
@@ -155,7 +158,10 @@ fn every_operation_has_a_sample() {
         names_in(sample.dataset.graph().unwrap().nodes(), &mut found);
     }
     let missing: Vec<&str> = operations().filter(|name| !found.contains(name)).collect();
-    assert!(missing.is_empty(), "without a sample: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "expected a sample for every operation, missing: {missing:?}"
+    );
 }
 
 #[test]
@@ -169,7 +175,7 @@ fn every_operation_has_a_row_in_the_documentation() {
     let missing: Vec<&str> = operations().filter(|name| !rows.contains(name)).collect();
     assert!(
         missing.is_empty(),
-        "without a row in docs/operations.md: {missing:?}"
+        "expected a row in docs/operations.md for every operation, missing: {missing:?}"
     );
     let stray: Vec<&&str> = rows
         .iter()
@@ -186,12 +192,12 @@ fn every_operation_has_a_naive_model() {
             let (file, property) = property_of(&node.op);
             let path = format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR"));
             let code = std::fs::read_to_string(&path).unwrap();
-            // A property has parameters.
+            // A property test has parameters.
             let is_there =
                 code.contains(&format!("fn {property}(")) && !code.contains(&format!("fn {property}()"));
             assert!(
                 is_there && code.contains("proptest! {"),
-                "{}: no {property} in {file}",
+                "{}: expected a property test {property} in {file}",
                 node.op.name()
             );
         }
@@ -247,7 +253,7 @@ fn every_operation_keeps_its_promised_spec() {
             for (tensor, spec) in item.value.iter().zip(facts.spec.components()) {
                 assert!(
                     tensor.fits(spec),
-                    "{}: {} is no {spec}",
+                    "{}: {} does not match {spec}",
                     sample.name,
                     rendered(&item.value)
                 );

@@ -1,5 +1,5 @@
-//! Tests of random draws: they differ from pass to pass and from task to task, and with a seed agree
-//! everywhere.
+//! Tests of random draws: draws differ between passes and between tasks, and agree everywhere with a
+//! seed.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use proptest::prelude::*;
 
 use crate::support::{Model, context, drain, model_of, open, scalar};
 
-/// Elements of a body: two orders of them are equal by chance once in 20! draws.
+/// The number of elements of a body. Two random orders of the elements are equal with a probability of
+/// only 1 in 20!.
 const COUNT: i64 = 20;
 
-/// `calls` calls of a body that shuffles, `passes` times over.
+/// Returns `passes` passes of `calls` calls of a body that shuffles its elements.
 fn shuffled_bodies(calls: i64, passes: u64, seed: Option<u64>) -> Dataset {
     Dataset::range(0, calls, 1)
         .flat_map(|_| Dataset::range(0, COUNT, 1).shuffle(COUNT as u64, seed))
@@ -40,7 +41,7 @@ fn a_body_draws_again_for_every_element() {
         assert_eq!(all.len(), 24);
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), 24, "two calls drew the same");
+        assert_eq!(all.len(), 24, "expected 24 different orders");
     }
 }
 
@@ -67,7 +68,7 @@ fn fixed_draws_repeat_also_in_parts() {
         all.extend(orders(dataset.repeat(Some(2)), 1, 4));
         assert_eq!(all.len(), 4);
         all.dedup();
-        assert_eq!(all.len(), 1, "a pass drew something else");
+        assert_eq!(all.len(), 1, "expected the same order in every pass");
     }
     let parts = shuffled(Some(5)).take(8).concatenate(shuffled(Some(5)).skip(8));
     let mut all = orders(parts, 1, 0).remove(0);
@@ -84,7 +85,7 @@ fn fixed_draws_repeat_also_in_parts() {
     );
 }
 
-/// A dataset of one element.
+/// A source of one element.
 struct One(Option<Value>);
 
 impl Source for One {
@@ -93,11 +94,12 @@ impl Source for One {
     }
 }
 
-/// A function of 2 and more fails; of the others it makes what they have to draw from.
+/// Returns the function `drawing`, which fails at 2 and larger numbers. For smaller numbers, `drawing`
+/// returns a source of one element, the number drawn for the call.
 fn drawing() -> Arc<Functions> {
     let drawing = |value: Value, site: &Site<'_>| {
         if value[0].as_i64() >= Some(2) {
-            let error = ExecError::new(ErrorKind::Caller, "drawing", "no more than two");
+            let error = ExecError::new(ErrorKind::Caller, "drawing", "expected a number below 2");
             return Err(error.with_traceback("in the middle").into());
         }
         let drawn = Value::from_buf([Tensor::i64(site.draw as i64)]);

@@ -1,4 +1,4 @@
-//! Record files: TFRecord and records of one length.
+//! Tests of record files: TFRecord files and records of fixed length.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::support::open;
 
-/// Files with these contents, in this order.
+/// Makes a directory with one file per entry of `contents`, in this order.
 fn files(contents: &[Vec<u8>]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (index, content) in contents.iter().enumerate() {
@@ -40,7 +40,7 @@ fn records_of(graph: &Graph) -> Vec<Vec<u8>> {
     records(&mut open(graph))
 }
 
-/// The checksum of the format by the book: one bit at a time.
+/// Computes the masked checksum of TFRecord bit by bit, independently of the crate.
 fn masked_checksum(bytes: &[u8]) -> u32 {
     let mut sum = u32::MAX;
     for byte in bytes {
@@ -53,7 +53,7 @@ fn masked_checksum(bytes: &[u8]) -> u32 {
     sum.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// A TFRecord file by the book.
+/// Returns a TFRecord file, written independently of the crate.
 fn tfrecord(records: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     for record in records {
@@ -71,7 +71,7 @@ fn compressed(content: &[u8], compression: Compression) -> Vec<u8> {
     match compression {
         Compression::None => content.to_vec(),
         Compression::Gzip => {
-            // Two members, as `cat a.gz b.gz` makes them.
+            // The file has two gzip members, as `cat a.gz b.gz` produces.
             let (front, back) = content.split_at(content.len() / 2);
             let member = |bytes: &[u8]| {
                 let mut encoder = GzEncoder::new(Vec::new(), level);
@@ -97,7 +97,7 @@ fn any_records() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(record, 0..6)
 }
 
-/// Pulls `cut` records, saves, and lets another executor go on.
+/// Reads `cut` records, saves the state, and reads the other records with another executor.
 fn interrupted(graph: &Graph, cut: usize) -> Vec<Vec<u8>> {
     let mut executor = open(graph);
     let mut found = Vec::new();
@@ -112,14 +112,14 @@ fn interrupted(graph: &Graph, cut: usize) -> Vec<Vec<u8>> {
     found
 }
 
-/// Returns the error of reading one TFRecord file of these bytes.
+/// Returns the error of reading one TFRecord file with the content `file`.
 fn failure(file: Vec<u8>, compression: Compression) -> String {
     let directory = files(&[file]);
     let mut executor = open(&all(directory.path()).tfrecord(compression).graph().unwrap());
     loop {
         match executor.next() {
             Ok(Some(_)) => {}
-            Ok(None) => panic!("the damage was not noticed"),
+            Ok(None) => panic!("expected an error for a damaged file"),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Data);
                 let message = error.to_string();
@@ -166,7 +166,7 @@ proptest! {
         let kept = 1 + cut.index(record.len() - 1);
         let file = [&whole[..], &record[..kept]].concat();
         let message = failure(file, Compression::None);
-        let place = format!("cut off: it ends {}", if kept < 12 { 12 - kept } else { record.len() - kept });
+        let place = format!("lacks {} bytes", if kept < 12 { 12 - kept } else { record.len() - kept });
         prop_assert!(message.contains(&place), "{}", message);
         let at = format!("at byte {}, key \"record {}\"", whole.len(), records.len() + 1);
         prop_assert!(message.contains(&at), "{}", message);
@@ -239,7 +239,7 @@ proptest! {
 
 #[test]
 fn the_checksum_is_the_one_of_the_standard() {
-    // The check value of CRC-32C in the catalogue of parametrised CRC algorithms is 0xe3069283.
+    // The catalogue of parametrised CRC algorithms lists the check value 0xe3069283 for CRC-32C.
     let mask = |sum: u32| sum.rotate_right(15).wrapping_add(0xa282_ead8);
     assert_eq!(masked_checksum(b"123456789"), mask(0xe306_9283));
 }
@@ -260,9 +260,9 @@ fn truncated_and_misnamed_compression_is_an_error() {
         let message = failure(whole, compression);
         assert!(message.contains("cut off"), "{message}");
         let message = failure(plain.clone(), compression);
-        assert!(message.contains("of another compression"), "{message}");
+        assert!(message.contains("another compression format"), "{message}");
         let message = failure(compressed(&plain, compression), Compression::None);
-        assert!(message.contains("compressed otherwise"), "{message}");
+        assert!(message.contains("has another compression"), "{message}");
     }
 }
 
@@ -290,7 +290,7 @@ fn absurd_record_lengths_are_refused() {
         let dataset = Dataset::files("*").fixed_length_records(layout);
         dataset.graph().unwrap_err().to_string()
     };
-    assert!(refused(0, 0).contains("records of no bytes"));
+    assert!(refused(0, 0).contains("records of 0 bytes"));
     assert!(refused(1, u64::MAX).contains("the limit is"));
 }
 

@@ -1,4 +1,4 @@
-//! A graph that is changed before it is executed yields what it would have yielded.
+//! Tests that a rewritten graph yields the same elements as the original graph.
 
 use millstream_element::Dtype;
 use millstream_pipeline::exec::{ExecContext, Executor, Item};
@@ -14,16 +14,16 @@ const EVERYTHING: Allowed = Allowed {
     repeat: true,
 };
 
-/// Steps that rewrites act on.
+/// Steps that rewrites remove, merge or move.
 #[derive(Debug, Clone)]
 enum Extra {
     Take(u64),
     Skip(u64),
     Prefetch(u64),
     Nothing(u8),
-    /// Draws by where it stands.
+    /// A shuffle whose draws depend on its place in the graph.
     Shuffle(u64),
-    /// To a type that holds it and back.
+    /// A cast to a larger dtype and back.
     Cast,
 }
 
@@ -55,7 +55,7 @@ fn extra() -> impl Strategy<Value = Extra> {
     ]
 }
 
-/// The chain with extras in front of its steps, behind them, and within functions.
+/// Returns the dataset of the chain, with extra steps before and after its steps and within functions.
 fn with_extras(chain: &Chain, extras: &[Vec<Extra>]) -> Dataset {
     let mut extras = extras.iter();
     let mut add = |dataset: Dataset| {

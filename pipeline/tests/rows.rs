@@ -1,5 +1,5 @@
-//! The rows of batches: computed once, by threads of the pool, where they stay; and the same rows and
-//! failures as of batches that are made one after the other.
+//! Tests of the rows of batches. Threads of the pool compute each row once, directly in the batch. The
+//! rows and failures equal those of batches that are made sequentially.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,10 +15,11 @@ use crate::support::{functions, pool};
 
 const ROW_BYTES: usize = 1000;
 
-/// Numbers and addresses at which rows were computed.
+/// The numbers of computed rows, with the memory addresses of the rows.
 type Trace = Arc<Mutex<Vec<(i64, usize)>>>;
 
-/// A row of bytes that are all the number, and whether computing it may fail and does.
+/// A deferred row whose bytes all equal its number. `is_certain` declares that computing the row cannot
+/// fail; `fails` makes it fail.
 #[derive(Debug)]
 struct Row {
     number: i64,
@@ -47,22 +48,23 @@ impl Fill for Row {
     }
 }
 
-/// Kinds of rows that `row` computes from a number, named by the parameter.
+/// The ways in which the map function `row` makes a row from a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// At once.
+    /// Computes the row at once.
     Computed,
-    /// When it is written, without fail.
+    /// Defers the row, and declares that computing it cannot fail.
     Certain,
-    /// When it is written.
+    /// Defers the row, whose computation might fail.
     Uncertain,
-    /// Fails after it has written a part of the row.
+    /// Defers the row, and fails when the row is computed.
     FailsLate,
     /// Fails at once.
     Fails,
 }
 
-/// `row`: `u8[ROW_BYTES]`, each as `kinds` say, by turns.
+/// Returns the map function `row`, which returns `u8[ROW_BYTES]`. The rows are made in the ways
+/// `kinds`, in turn.
 fn rows(kinds: &[Kind], trace: &Trace) -> Functions {
     let (kinds, trace) = (kinds.to_vec(), Arc::clone(trace));
     functions().with_map("row", move |_, _| {
@@ -94,7 +96,7 @@ fn rows(kinds: &[Kind], trace: &Trace) -> Functions {
     })
 }
 
-/// Every batch's address and bytes, and the failure at the end, if there is one.
+/// Returns the address and the bytes of every batch, and the failure at the end if one occurred.
 fn written(graph: &Graph, functions: Functions) -> (Vec<(usize, Vec<u8>)>, Option<String>) {
     let context = ExecContext::new(1, Arc::new(functions), pool());
     let mut executor = Executor::open(graph, context).unwrap();
@@ -130,7 +132,11 @@ fn parallel_rows_are_computed_in_place() {
         let mut found = std::mem::take(&mut *trace.lock().unwrap());
         found.sort_unstable();
         let numbers: Vec<i64> = found.iter().map(|(number, _)| *number).collect();
-        assert_eq!(numbers, (0..10).collect::<Vec<_>>(), "each is computed once");
+        assert_eq!(
+            numbers,
+            (0..10).collect::<Vec<_>>(),
+            "expected every row to be computed once"
+        );
         let rows = batches
             .iter()
             .flat_map(|(place, bytes)| (0..bytes.len() / ROW_BYTES).map(move |row| place + row * ROW_BYTES));
@@ -140,11 +146,11 @@ fn parallel_rows_are_computed_in_place() {
     assert!(in_place(map().parallel(2).batch(4, false).prefetch(1)));
     assert!(
         in_place(map().batch(4, false)),
-        "nor is it copied where nothing is parallel"
+        "expected rows computed in the batch without parallel calls too"
     );
     assert!(
         !in_place(map().parallel(2).prefetch(1).batch(4, false)),
-        "computed where it was read"
+        "expected a prefetch to compute the rows before the batch"
     );
 }
 
@@ -219,7 +225,7 @@ proptest! {
             (bytes, failed)
         };
         let straight = said(map().batch(batch, drop_remainder));
-        // What stands in between has the rows computed before they are stacked.
+        // An operation between the map and the batch computes the rows before they are stacked.
         let copied = said(map().prefetch(1).batch(batch, drop_remainder));
         prop_assert_eq!(straight, copied);
     }

@@ -1,4 +1,4 @@
-//! Tests of a dataset's shards: their elements, and when they are refused.
+//! Tests of the shards of a dataset: their elements, and the shards that are refused.
 
 use millstream_pipeline::exec::{ErrorKind, ExecError, Executor, OpenError};
 use millstream_pipeline::graph::{Cardinality, Dataset, Graph, Node, Shard};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::support::{context, drain, functions, number, open};
 
-/// Shard `index` of `count` of `0..elements`, which demands that every shard has elements.
+/// Returns shard `index` of `count` of `0..elements`, with `require_non_empty`.
 fn demanding(elements: i64, count: u64, index: u64) -> Graph {
     let mut nodes = Dataset::range(0, elements, 1).graph().unwrap().nodes().to_vec();
     let shard = Shard {

@@ -1,4 +1,4 @@
-//! WebDataset shards and images.
+//! Tests of WebDataset shards and images.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 use crate::support::{context, jpeg, open, text};
 
-/// A shard with samples `<key>.jpg` of `2 + key` x 3 blocks and `<key>.cls`.
+/// Writes a shard with the samples `keys`. Each has a picture `<key>.jpg` of `2 + key` x 3 blocks, and
+/// a `<key>.cls`.
 fn write_shard(path: &Path, keys: std::ops::Range<u16>) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     let mut append = |name: String, data: &[u8]| {
@@ -31,7 +32,8 @@ fn write_shard(path: &Path, keys: std::ops::Range<u16>) -> Vec<u8> {
     bytes
 }
 
-/// Three shards of two samples each.
+/// Makes a directory of three shards with two samples each, and returns the directory and a pattern of
+/// the shards.
 fn shards() -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     for shard in 0..3 {
@@ -67,7 +69,7 @@ fn pictures(pattern: &str, threads: u32) -> Dataset {
         .select([("jpg", "image"), ("cls", "label"), ("__key__", "key")])
 }
 
-/// Keys of what an executor yields, and the error it ends with.
+/// Returns the keys of the elements, and the error at the end if one occurred.
 fn keys(executor: &mut Executor) -> (Vec<String>, Option<String>) {
     let mut keys = Vec::new();
     loop {
@@ -159,7 +161,7 @@ fn decoded_pixels_are_the_pictures() {
     let item = executor.next().unwrap().unwrap();
     assert_eq!(item.value[0].dims(), [16, 24, 3]);
     let pixels = item.value[0].contiguous().unwrap();
-    // The middle of the block in row 1, column 2.
+    // The pixel in the middle of the block in row 1, column 2.
     let at = (12 * 24 + 20) * 3;
     assert_eq!(pixels[at..at + 3], [80; 3]);
 }
@@ -169,14 +171,14 @@ fn a_truncated_shard_names_its_last_key() {
     let (directory, pattern) = shards();
     let path = directory.path().join("1.tar");
     let bytes = std::fs::read(&path).unwrap();
-    // Within the data of the second sample's picture: headers and labels take a block each.
+    // The cut is within the picture of the second sample: headers and labels take 512 bytes each.
     let second = bytes.windows(8).position(|window| window == b"0003.jpg").unwrap() - "train/".len();
     std::fs::write(&path, &bytes[..second + 600]).unwrap();
     let (found, error) = keys(&mut open(&samples(&pattern, OnError::Raise).graph().unwrap()));
     let error = error.unwrap();
     assert_eq!(found, ["train/0000", "train/0001", "train/0002"]);
     let place = format!("1.tar at byte {}, key \"train/0003\"", second + 600);
-    assert!(error.contains("cut short") && error.contains(&place), "{error}");
+    assert!(error.contains("truncated") && error.contains(&place), "{error}");
     let mut skipping = open(&samples(&pattern, OnError::Skip).graph().unwrap());
     let (found, error) = keys(&mut skipping);
     assert_eq!(
@@ -192,7 +194,8 @@ fn a_corrupt_picture_names_its_key() {
     let path = directory.path().join("1.tar");
     let mut bytes = std::fs::read(&path).unwrap();
     let second = bytes.windows(8).position(|window| window == b"0003.jpg").unwrap() - "train/".len();
-    // The frame header of the picture, after the start and the quantisation table.
+    // Overwrites the frame header of the picture, which follows the start marker and the quantisation
+    // table.
     bytes[second + 512 + 2 + 69..][..8].fill(0);
     std::fs::write(&path, &bytes).unwrap();
     for threads in [1, 2] {
@@ -274,7 +277,8 @@ fn a_garbled_shard_is_named_or_counted() {
     let (directory, pattern) = shards();
     let path = directory.path().join("1.tar");
     let mut bytes = std::fs::read(&path).unwrap();
-    // The header of the second sample's picture: what follows it in the shard cannot be trusted either.
+    // Damages the tar header of the second sample's picture. A reader cannot trust anything after that
+    // header.
     let second = bytes.windows(8).position(|window| window == b"0003.jpg").unwrap() - "train/".len();
     bytes[second + 20] ^= 1;
     std::fs::write(&path, &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Passes of a service that others read too: an empty one ends no repetition.
+//! Tests of passes of a service that has other readers: an empty pass does not end a repetition.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use millstream_pipeline::graph::{Dataset, Params, ServiceReader, SpecField};
 
 use crate::support::{context, number, scalar};
 
-/// This reader's part of a pass.
+/// A pass of the service, with the elements that this reader receives.
 struct Pass {
     left: Vec<i64>,
     is_shared: bool,
@@ -28,7 +28,7 @@ impl Source for Pass {
     }
 }
 
-/// Passes of which every one whose number `gets` is told has an element, its number.
+/// Returns a service in which pass `n` yields the number n if `gets(n)`, and is empty otherwise.
 fn service(is_shared: bool, gets: fn(u64) -> bool) -> Functions {
     Functions::new().with_service(move |_, _| -> Result<OpenPass, ExecError> {
         Ok(Box::new(move |pass| {

@@ -1,4 +1,4 @@
-//! Sources without files: embedded tensors, numbers counted and drawn without end.
+//! Tests of sources without files: embedded tensors, and endless counters and random numbers.
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use millstream_pipeline::exec::{ExecContext, Executor};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::support::{Model, context, drain, functions, number, open};
 
-/// The first `count` numbers of `dataset`, read by the task `task_id` in `epoch`.
+/// Returns the first `count` numbers of `dataset`, read by the task `task_id` in `epoch`.
 fn first(dataset: &Dataset, count: usize, task_id: u64, epoch: u64) -> Vec<i64> {
     let context = ExecContext {
         task_id,
@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn endless_numbers_continue_where_saved(cut in 0usize..50) {
         for endless in [Dataset::counter(3, -2), Dataset::random(Some(9)), Dataset::random(None)] {
-            // Repeated, so that a pass other than the first is saved as well.
+            // The dataset is repeated, so that some states are saved in a later pass.
             let graph = endless.take(20).repeat(Some(3)).graph().unwrap();
             let uninterrupted = drain(&mut open(&graph));
             let mut executor = open(&graph);
@@ -69,7 +69,7 @@ fn random_numbers_are_spread_over_their_range() {
     for number in drawn {
         quarters[usize::try_from(number >> 30).unwrap()] += 1;
     }
-    // 1000 expected each, standard deviation 27.
+    // The expected count is 1000 each, with a standard deviation of 27.
     assert!(
         quarters.iter().all(|count| (850..1150).contains(count)),
         "{quarters:?}"

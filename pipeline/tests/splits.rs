@@ -1,4 +1,4 @@
-//! Workers fed from one pool of splits see the dataset exactly once, and account for every lease.
+//! Tests of workers that share a pool of splits: they yield each element once, and finish every lease.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,17 +24,17 @@ const UNCOUNTED: Allowed = Allowed {
     repeat: true,
 };
 
-/// A dispatcher's handling of splits in one process: one pass at a time, as upstream.
+/// A dispatcher's handling of splits in one process, with one pass at a time, as in tf.data.
 #[derive(Clone)]
 pub(crate) struct Dealer {
     shared: Arc<parking_lot::Mutex<Dealt>>,
-    /// The pass of each source being dealt, as the latest answer to this worker said.
+    /// The current pass of each source, according to the latest reply to this worker.
     told: BTreeMap<u32, u64>,
 }
 
 struct Dealt {
     plan: SplitPlan,
-    /// Per source: the pass being dealt and the next split of it.
+    /// The current pass of each source, and its next split.
     at: Vec<(u64, u64)>,
     leases: u64,
     questions: u64,
@@ -71,7 +71,7 @@ impl SplitSource for Dealer {
         if repetition > pass {
             (pass, index) = (repetition, 0);
         }
-        // Only the dispatcher's answers tell a worker how far the others are.
+        // A worker learns the progress of other workers only from replies of the dispatcher.
         self.told.insert(source, pass);
         let count = match &dealt.plan.sources[source as usize] {
             SourcePlan::Counted { splits } => *splits,
@@ -118,7 +118,8 @@ pub(crate) fn dealer(graph: &Graph) -> Dealer {
     Dealer::new(plan_splits(graph, &functions(), &Storage::default()).unwrap())
 }
 
-/// One worker's account: which elements carried which lease, and when each lease finished.
+/// The account of one worker: the last element of each lease, and the element count when each lease
+/// finished.
 #[derive(Default)]
 struct Account {
     last_seen: BTreeMap<u64, u64>,
@@ -130,7 +131,7 @@ impl Account {
         for mark in &item.marks {
             assert!(
                 !self.finished.contains_key(&mark.token.lease()),
-                "an element after its split had finished"
+                "found an element after its split had finished"
             );
             assert!(mark.from < mark.upto);
             self.last_seen.insert(mark.token.lease(), handed);
@@ -145,24 +146,24 @@ impl Account {
             assert_eq!(
                 self.finished.insert(split.lease, split.upto),
                 None,
-                "a lease finished twice"
+                "expected every lease to finish once"
             );
         }
     }
 
-    /// Every lease that was given finished, and not before its last element was handed out.
+    /// Checks that every lease finished, and only after its last element was yielded.
     fn check(&self) {
         for (lease, handed) in &self.last_seen {
             assert!(
                 self.finished.get(lease).is_some_and(|upto| upto >= handed),
-                "lease {lease}"
+                "expected lease {lease} to finish after its last element"
             );
         }
     }
 }
 
-/// Runs workers in an interleaving given by `turns` until all have ended; their elements, and all leases
-/// finished.
+/// Runs `workers` workers, interleaved as `turns` states, until all have ended. Returns their elements
+/// and all finished leases.
 fn run(graph: &Graph, dealer: &Dealer, workers: usize, turns: &[usize]) -> (Vec<Model>, BTreeSet<u64>) {
     let mut executors: Vec<_> = (0..workers)
         .map(|task| (fed(graph, dealer, task as u64), Account::default()))
@@ -239,12 +240,12 @@ proptest! {
         let units = Units::of(count as u64);
         let mut executor = fed(&graph, &dealer(&graph), 0);
         while let Some(item) = executor.next().unwrap() {
-            // One worker takes the splits in order: lease n is split n.
+            // A single worker takes the splits in order, so lease n is split n.
             let stated: Vec<u64> = item.marks.iter().flat_map(|mark| {
                 let start = units.range(mark.token.lease()).unwrap().start;
                 start + mark.from..start + mark.upto
             }).collect();
-            let Model::Rows(rows) = model_of(&item.value) else { panic!("a batch has rows") };
+            let Model::Rows(rows) = model_of(&item.value) else { panic!("expected rows in a batch") };
             let rows: Vec<Model> = rows;
             let stated: Vec<_> = stated.into_iter().map(|position| Model::Scalar(position as i64)).collect();
             prop_assert_eq!(stated, rows);
@@ -257,7 +258,7 @@ fn splits_have_the_requested_size() {
     let numbers = || Dataset::range(0, 100, 1);
     let splits = |dataset: Dataset| -> Vec<u64> {
         let graph = dataset.graph().unwrap();
-        // As the dispatcher and the workers read it.
+        // The dispatcher and the workers decode the graph in the same way.
         let graph = Graph::from_bytes(&graph.to_bytes().unwrap()).unwrap();
         let facts = graph.facts(&functions()).unwrap();
         let counted = facts.sources.iter().map(|source| match &source.splitting {
@@ -285,14 +286,14 @@ fn splits_have_the_requested_size() {
     found.sort();
     let rows = found.iter().map(|row| {
         let Model::Rows(rows) = row else {
-            panic!("a batch has rows, not {row:?}")
+            panic!("expected rows in a batch, found {row:?}")
         };
         rows.len()
     });
     assert_eq!(
         (rows.sum::<usize>(), finished.len()),
         (100, 15),
-        "every position once, in 15 splits"
+        "expected every position once, in 15 splits"
     );
 }
 
@@ -324,7 +325,7 @@ fn groups_stand_for_all_their_splits() {
     let windows = range().window(window, |window| window.batch(4, false));
     let mut executor = fed(&windows.graph().unwrap(), &dealer(&range().graph().unwrap()), 0);
     let item = executor.next().unwrap().unwrap();
-    assert_eq!(item.marks.len(), 4, "one of each split that it is made of");
+    assert_eq!(item.marks.len(), 4, "expected one mark for each split");
 }
 
 #[test]
@@ -342,7 +343,7 @@ fn a_pair_states_the_splits_of_both() {
     assert!(executor.next().unwrap().is_none());
 }
 
-/// A worker's feed: leases a few splits ahead of its caller.
+/// A worker's feed, which leases a few splits before the executor needs them.
 struct Ahead {
     dealer: Dealer,
     ready: BTreeMap<u32, VecDeque<Split>>,
@@ -391,9 +392,10 @@ fn an_abandoned_pass_finishes_its_leases() {
         assert_eq!(found, once.repeat(3));
         account.finished(&mut executor);
         account.check();
-        // The last pass is not left for another: what is leased of it is given back.
+        // The feed returns its unused leases of the last pass, so only leases of earlier passes stay
+        // unfinished.
         let left = dealer.leases() - account.finished.len() as u64;
-        assert!(left <= 7, "{left} leases of earlier passes never finished");
+        assert!(left <= 7, "expected at most 7 unfinished leases, found {left}");
     }
 }
 
@@ -412,14 +414,14 @@ fn workers_pair_as_the_shorter_input_allows() {
     assert_eq!(found.len(), 5 * 20);
 }
 
-/// Five passes of twenty pairs.
+/// Returns five passes of twenty pairs.
 fn zip_of_passes() -> Dataset {
     Dataset::zip([Dataset::range(0, 20, 1), Dataset::range(0, 500, 1)]).repeat(Some(5))
 }
 
 #[test]
 fn a_worker_without_splits_joins_the_next_pass() {
-    // One split, two workers: in every pass one of them sees nothing.
+    // One split and two workers: in every pass one of the workers receives nothing.
     let graph = Dataset::range(0, 1, 1).repeat(Some(50)).graph().unwrap();
     let dealer = dealer(&graph);
     let (found, finished) = run(&graph, &dealer, 2, &[0, 1]);
@@ -450,7 +452,8 @@ fn a_slow_worker_skips_finished_passes() {
         assert_eq!(found, 2 * PASSES);
         let before = dealer.questions();
         assert!(fed(&graph, &dealer, 1).next().unwrap().is_none());
-        // One to learn how far the others are, one for the last pass, which they may still be in.
+        // The first request learns the other workers' progress. The second one asks for the last pass,
+        // which may still have splits.
         assert_eq!(dealer.questions() - before, 2);
     }
 }
@@ -465,7 +468,7 @@ fn a_failed_elements_split_never_finishes() {
     let functions = functions().with_map("fail", |_, input| {
         let call = |value: Value| {
             if value[0].as_i64() == Some(1) {
-                Err("expected by the test".into())
+                Err("the test makes this call fail".into())
             } else {
                 Ok(value)
             }
@@ -526,7 +529,7 @@ fn a_split_beyond_the_source_is_refused() {
     assert!(error.to_string().contains("split 99"), "{error}");
 }
 
-/// Counts from the start of the positions it is opened at.
+/// A source that yields squares from the first of its positions on.
 struct Squares {
     opened: Arc<AtomicU64>,
 }

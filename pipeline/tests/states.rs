@@ -1,4 +1,4 @@
-//! An executor saved and restored goes on as if nothing had happened.
+//! Tests that a saved and restored executor continues as if it had not been interrupted.
 
 use millstream_pipeline::exec::{ExecContext, Executor, StateError};
 use millstream_pipeline::graph::{Dataset, Params};
@@ -81,7 +81,8 @@ proptest! {
     }
 }
 
-/// Why a state saved in the middle of `saved`, in `context`, is refused by an executor of `other`.
+/// Returns the reason why an executor of `other` refuses a state that was saved in the middle of
+/// `saved`.
 fn refusal(saved: (&Dataset, ExecContext), other: (&Dataset, ExecContext)) -> String {
     let mut executor = Executor::open(&saved.0.clone().graph().unwrap(), saved.1).unwrap();
     executor.next().unwrap();

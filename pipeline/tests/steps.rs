@@ -1,4 +1,5 @@
-//! Operations that need parameters alone: what the model of chains does not show of them.
+//! Tests of operations whose parameters are values only, for behaviour that the random chains do not
+//! cover.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ fn error_of(dataset: Dataset) -> (ErrorKind, String) {
     loop {
         match executor.next() {
             Ok(Some(_)) => {}
-            Ok(None) => panic!("it did not fail"),
+            Ok(None) => panic!("expected an error"),
             Err(error) => return (error.kind(), error.to_string()),
         }
     }
@@ -107,7 +108,7 @@ fn rows_of_two_shapes_are_not_joined() {
     let (kind, message) = error_of(rows(2).concatenate(rows(3)).rebatch(4, false));
     assert_eq!(kind, ErrorKind::Data);
     assert!(
-        message.contains("rows of i64[3] do not go with rows of i64[2]"),
+        message.contains("expected rows of i64[2], found rows of i64[3]"),
         "{message}"
     );
 }
@@ -139,7 +140,11 @@ fn unique_distinguishes_components_and_shapes() {
     }
     assert_eq!(found, ["1 [ab ]", "1 [a b]", "2 [ab ]", "1 [ ab]"]);
     let again = Dataset::range(0, 3, 1).unique().repeat(Some(2));
-    assert_eq!(numbers(again), [0, 1, 2, 0, 1, 2], "every pass begins again");
+    assert_eq!(
+        numbers(again),
+        [0, 1, 2, 0, 1, 2],
+        "expected all distinct elements in every pass"
+    );
 }
 
 #[test]
@@ -157,7 +162,7 @@ fn too_many_distinct_elements_are_an_error() {
     assert!(
         error
             .to_string()
-            .contains("distinct elements fill what is left of the 1000 bytes"),
+            .contains("distinct elements fill the rest of the pipeline's budget of 1000 bytes"),
         "{error}"
     );
 }
@@ -169,15 +174,19 @@ fn a_wrong_cardinality_names_the_count() {
     assert!(
         error_of(range().assert_cardinality(6))
             .1
-            .contains("to have 6 elements and has 5")
+            .contains("expected 6 elements in the dataset, found 5")
     );
     let more = error_of(range().assert_cardinality(4));
     assert_eq!(more.0, ErrorKind::Data);
-    assert!(more.1.contains("to have 4 elements and has more"), "{}", more.1);
+    assert!(
+        more.1.contains("expected 4 elements in the dataset, found more"),
+        "{}",
+        more.1
+    );
     assert!(
         error_of(range().assert_infinite())
             .1
-            .contains("no end and ends after 5")
+            .contains("found an end after 5")
     );
     let unknown = || range().filter("keep", Params::encode(&(2i64, 0i64)).unwrap());
     assert_eq!(cardinality(unknown()), Cardinality::Unknown);
@@ -243,8 +252,8 @@ fn ignored_errors_are_counted_everywhere() {
                 found.push(number(&item));
             }
             found.sort_unstable();
-            assert_eq!(found, whole, "way {index} with {threads} threads");
-            assert_eq!(executor.skipped(), 4, "way {index} with {threads} threads");
+            assert_eq!(found, whole, "dataset {index} with {threads} threads");
+            assert_eq!(executor.skipped(), 4, "dataset {index} with {threads} threads");
         }
     }
 }
@@ -361,7 +370,7 @@ fn statistics_count_elements_bytes_and_failures_by_name() {
     assert_eq!(
         of("numbers").elements,
         12,
-        "operations of one name are measured together"
+        "expected operations with the same name to share their measurements"
     );
     assert_eq!(
         (of("batches").element_bytes.min, of("batches").element_bytes.max),
@@ -403,7 +412,7 @@ fn parameters_that_make_no_sense_are_refused() {
     let message = |dataset: Dataset| dataset.graph().unwrap_err().to_string();
     let range = || Dataset::range(0, 9, 1);
     assert!(message(range().rebatch(0, false)).contains("batch size of 0"));
-    assert!(message(range().rebatch_sizes([], false)).contains("goes through 0 sizes"));
+    assert!(message(range().rebatch_sizes([], false)).contains("has 0 batch sizes"));
     assert!(message(range().rebatch_sizes([3, u64::MAX], false)).contains("is not within"));
     assert!(message(range().shuffle_and_repeat(0, None, None)).contains("shuffle buffer of 0"));
     assert!(message(range().statistics("")).contains("name is empty"));

@@ -1,4 +1,4 @@
-//! The lines of text files.
+//! Tests of the lines of text files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::{open, text};
 
-/// Files with these contents, in this order.
+/// Makes a directory with one file per entry of `contents`, in this order.
 fn files(contents: &[&[u8]]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (index, content) in contents.iter().enumerate() {
@@ -35,7 +35,8 @@ fn lines_of(graph: &Graph) -> Vec<String> {
     lines(&mut open(graph))
 }
 
-/// Returns a file's lines by another route: the pieces between newlines, without an empty last one.
+/// Returns the lines of a file, computed differently: the pieces between newlines, without an empty
+/// last piece.
 fn model(content: &str) -> Vec<String> {
     let mut pieces: Vec<&str> = content.split('\n').collect();
     let last = pieces.pop().filter(|last| !last.is_empty());

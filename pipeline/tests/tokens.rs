@@ -1,4 +1,4 @@
-//! Texts as the ids of their tokens.
+//! Tests of texts that are converted to token ids.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{ErrorKind, ExecError, Executor, OpenError};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::support::{WORDS, context, rendered};
 
-/// A dataset of texts, or of bytes.
+/// Returns a dataset of texts or byte strings.
 fn texts(dtype: Dtype, rows: &[&[u8]]) -> Dataset {
     let spec = ElementSpec::single(TensorSpec::fixed(dtype, &[rows.len() as u64])).unwrap();
     let items = rows.iter().map(|row| row.to_vec());
@@ -80,7 +80,7 @@ fn a_tokeniser_file_is_read_at_opening() {
     assert_eq!(all(dataset()).unwrap(), ["[3 2 1]"]);
     std::fs::write(&path, &WORDS.as_bytes()[..WORDS.len() / 2]).unwrap();
     let torn = opened(dataset()).unwrap_err().to_string();
-    assert!(torn.contains("no definition of a tokeniser"), "{torn}");
+    assert!(torn.contains("invalid definition of a tokeniser"), "{torn}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn impossible_tokenisers_are_refused_at_definition() {
         ids_max: Some(0),
         ..words()
     };
-    assert!(refused(nothing, one()).contains("at least 1"));
+    assert!(refused(nothing, one()).contains("the least is 1"));
     assert!(refused(words(), one().batch(1, false)).contains("before they are batched"));
     assert!(refused(words(), Dataset::range(0, 1, 1)).contains("byte string"));
 }

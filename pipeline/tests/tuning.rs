@@ -67,7 +67,7 @@ fn a_tuned_buffer_is_saved_and_goes_on() {
     );
 }
 
-/// `tells`: says which thread calls it.
+/// Returns the map function `tells`, which records the thread that calls it.
 fn telling(threads: &Arc<Mutex<BTreeSet<String>>>) -> Functions {
     let threads = Arc::clone(threads);
     functions().with_map("tells", move |_, input| {
@@ -106,7 +106,7 @@ fn a_dataset_uses_its_own_threads_only() {
     assert_eq!(
         Arc::strong_count(&shared),
         1,
-        "nobody else holds the pool of the process"
+        "expected no other owner of the process's pool"
     );
     assert_eq!(threads.lock().unwrap().len(), 1, "{threads:?}");
 }
@@ -142,17 +142,17 @@ fn absurd_settings_are_refused() {
         }),
         ..Options::default()
     };
-    assert!(refused(threading(5000)).contains("5000 threads of its own; at most 4096"));
+    assert!(refused(threading(5000)).contains("private pool of 5000 threads, the limit is 4096"));
     let starved = Autotune {
         threads: Some(0),
         ..Autotune::default()
     };
-    assert!(refused(autotuned(starved)).contains("without threads"));
+    assert!(refused(autotuned(starved)).contains("with 0 threads"));
     let starved = Autotune {
         ram_bytes: Some(0),
         ..Autotune::default()
     };
-    assert!(refused(autotuned(starved)).contains("without memory"));
+    assert!(refused(autotuned(starved)).contains("with 0 bytes"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A dataset divided among workers: their shares together are the whole.
+//! Tests of a dataset divided among workers: the workers' shares together form the whole dataset.
 
 use millstream_pipeline::exec::{ExecContext, ExecError, Executor};
 use millstream_pipeline::graph::{
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::support::{Allowed, Chain, Model, chain, context, functions, model_of, scalar, step};
 
-/// Returns the elements of each of `workers` workers when `by` divides `graph`; an error is the first one.
+/// Returns the elements of each of `workers` workers when `by` divides `graph`, or the first error.
 fn shares(graph: &Graph, by: ShardBy, workers: u64) -> Result<Vec<Vec<Model>>, ExecError> {
     let share = |index| {
         let share = Share {
@@ -18,7 +18,7 @@ fn shares(graph: &Graph, by: ShardBy, workers: u64) -> Result<Vec<Vec<Model>>, E
             seed: 77,
         };
         let divided = graph.sharded(by, share).unwrap();
-        // As another worker would, which knows other numbers of its own.
+        // Another worker knows a different task number.
         let context = ExecContext {
             task_id: 1000 + index,
             ..context()
@@ -39,7 +39,7 @@ fn sorted(models: impl IntoIterator<Item = Vec<Model>>) -> Vec<Model> {
     all
 }
 
-/// Returns the graph without seeds, and with calls in no particular order.
+/// Returns the graph without seeds, and with parallel calls in no particular order.
 fn unsteady(graph: &Graph) -> Graph {
     let mut nodes = graph.nodes().to_vec();
     for node in &mut nodes {
@@ -78,15 +78,16 @@ const SHUFFLED: Allowed = Allowed {
     counting: false,
     repeat: true,
 };
-/// Steps that may follow a shard because they depend neither on the number of a worker's elements nor on
-/// their order.
+/// The steps that may follow a shard: their results depend neither on the number of a worker's elements
+/// nor on the order.
 const EACH_BY_ITSELF: Allowed = Allowed {
     shuffle: true,
     counting: false,
     repeat: false,
 };
 
-/// Whether every worker has an element, or none has: otherwise those that have some must fail.
+/// Returns whether every worker has an element, or no worker has one. In all other cases the workers
+/// with elements fail.
 fn fits(elements: usize, workers: u64) -> bool {
     elements == 0 || elements as u64 >= workers
 }
@@ -252,7 +253,7 @@ fn a_share_has_the_wholes_facts() {
 
 #[cfg(feature = "webdataset")]
 mod files {
-    //! Divided by files.
+    //! Tests of datasets that are divided by files.
 
     use std::collections::BTreeSet;
     use std::path::Path;
@@ -265,7 +266,8 @@ mod files {
     use super::*;
     use crate::support::{Step, text};
 
-    /// Writes `shards` shards of WebDataset, of three samples each, whose numbers start at `10 * shard`.
+    /// Writes `shards` shards of WebDataset with three samples each. The numbers of a shard start at
+    /// `10 * shard`.
     fn directory(shards: usize) -> (TempDir, String) {
         let directory = tempfile::tempdir().unwrap();
         for shard in 0..shards {
@@ -296,7 +298,7 @@ mod files {
             .select([("n", "n")])
     }
 
-    /// The numbers that a worker reads, given the iteration's plan.
+    /// Returns the numbers that a worker reads with the plan of an iteration.
     fn numbers(graph: &Graph, plan: &SplitPlan, task_id: u64) -> Result<Vec<i64>, ExecError> {
         let context = ExecContext {
             task_id,
@@ -311,7 +313,7 @@ mod files {
         Ok(found)
     }
 
-    /// The plan of an iteration, whose dispatcher has its own order of shuffled files.
+    /// Returns the plan of an iteration, in which the dispatcher has its own order of shuffled files.
     fn planned(graph: &Graph, iteration: u64) -> SplitPlan {
         let order = FileOrder { iteration, epoch: 0 };
         plan_splits(graph, &functions(), &Storage::default())
@@ -328,7 +330,7 @@ mod files {
         }
     }
 
-    /// Steps between the listing and its reader.
+    /// The steps between the listing of the files and the reader of the files.
     #[derive(Debug, Clone)]
     struct Before {
         listing_shuffled: bool,
@@ -346,7 +348,7 @@ mod files {
             samples(steps.fold(files, crate::support::extended))
         }
 
-        /// How often each file is read in all.
+        /// Returns how many times each file is read.
         fn repetitions(&self) -> u64 {
             self.steps.iter().fold(1, |times, step| {
                 if let Step::Repeat(count) = step {
@@ -404,7 +406,7 @@ mod files {
         }
     }
 
-    /// Worker 3 of 5 has files 3 and 8 of 10, in whatever order.
+    /// Checks that worker 3 of 5 reads files 3 and 8 of 10, in any order.
     #[test]
     fn a_file_shuffle_moves_behind_the_shard() {
         let (_directory, pattern) = directory(10);
@@ -443,7 +445,7 @@ mod files {
         assert_eq!(names, ["files", "shard", "flat_map", "prefetch"]);
         let found = numbers(&divided, &planned(&graph, 9), 1).unwrap();
         assert_eq!(found, [30, 31, 32, 80, 81, 82]);
-        // Of paths that come from elsewhere too.
+        // Paths may also come from other sources than a listing.
         let graph = Dataset::range(0, 3, 1)
             .flat_map_declared("paths", Params::none(), path_spec())
             .flat_map(reading)
@@ -467,7 +469,7 @@ mod files {
         let divided = graph.sharded(ShardBy::Files, share(5, 3)).unwrap();
         let by_turns = [30, 80, 31, 81, 32, 82];
         assert_eq!(numbers(&divided, &planned(&graph, 9), 1).unwrap(), by_turns);
-        // The same, where the dataset says so.
+        // A hint at the same place divides the dataset in the same way.
         let graph = interleaved(Dataset::files(&pattern).shard_hint())
             .graph()
             .unwrap();
@@ -499,7 +501,7 @@ mod files {
         let divided = chained.sharded(ShardBy::Files, share(5, 3)).unwrap();
         let found = numbers(&divided, &planned(&chained, 9), 1).unwrap();
         assert_eq!((shards_of(&divided).len(), found.len()), (2, 12));
-        // A branch without files is none to divide by.
+        // A branch without files cannot be divided by files.
         let mixed = Dataset::zip([branch(), Dataset::range(0, 99, 1)])
             .graph()
             .unwrap();
@@ -524,7 +526,7 @@ mod files {
             while let Some(item) = executor.next().unwrap() {
                 assert!(
                     found.insert(text(&item.value[0]).to_vec()),
-                    "a file is read twice"
+                    "expected every file once"
                 );
             }
         }
@@ -561,7 +563,7 @@ mod files {
             let divided = graph.sharded(ShardBy::Files, share(3, index)).unwrap();
             found.extend(numbers(&divided, &plan, index).unwrap());
         }
-        assert_eq!(found.len(), 18, "six files of three samples");
+        assert_eq!(found.len(), 18, "expected six files of three samples");
     }
 
     #[test]

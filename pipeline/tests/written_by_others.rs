@@ -1,4 +1,4 @@
-//! Files that the libraries wrote which users write such files with; `fixtures/make.py` has them written.
+//! Tests of files that other libraries wrote. `fixtures/make.py` writes these files.
 
 use std::path::Path;
 
@@ -160,7 +160,7 @@ fn mds_shards_are_checked_against_their_index() {
         let SourcePlan::Listed { items } = &plan.sources[0] else {
             panic!("{plan:?}")
         };
-        assert_eq!(items.len(), 3, "as many splits as shards");
+        assert_eq!(items.len(), 3, "expected one split per shard");
     }
 }
 
@@ -169,7 +169,7 @@ fn a_shard_unlike_its_index_is_an_error() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/shards-plain");
     for (says, damage) in [
         (
-            "its index says",
+            "its index states",
             (|shard: &mut Vec<u8>| shard.truncate(shard.len() - 1)) as fn(&mut Vec<u8>),
         ),
         ("has the checksum", |shard| *shard.last_mut().unwrap() ^= 1),

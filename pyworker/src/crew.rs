@@ -1,5 +1,6 @@
-//! The executors of one function or iterable: started when somebody needs one and none is idle, replaced when
-//! they have died, have served long enough or grown too large. Refuses to know how an executor is talked to.
+//! A crew: the pool of executors for one function or iterable. The pool starts an executor when a call finds
+//! none idle. The pool replaces executors that have died, have served long enough, or have grown too large.
+//! This file does not know the protocol of executors.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -15,30 +16,31 @@ use super::interpreter::Interpreter;
 use super::params::{Limits, NAME};
 use super::wire::Input;
 
-/// The time for which idle executors stay: over the end of an epoch, since importing takes seconds.
+/// The time for which idle executors are kept. The time is long enough to span the pause between epochs,
+/// because importing modules takes seconds.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// The time that an executor may take for a call that nobody wants any more. Within it the executor is kept,
-/// since to start another takes as long as imports do.
+/// The time that an executor has to finish an unwanted call. An executor that finishes in time is kept,
+/// because starting another one takes as long as the imports.
 const PARTING: Duration = Duration::from_millis(500);
 
-/// The work of a pool of executors.
+/// The code that a pool of executors runs, with its interpreter and limits.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) interpreter: Interpreter,
-    /// The description of elements and of the work with them, in JSON, for the executors.
+    /// The description of the work and of the elements, as JSON for the executors.
     pub(super) described: String,
     pub(super) code: Vec<u8>,
     pub(super) limits: Limits,
 }
 
-/// Everybody who runs one piece of code. As many executors as calls at once: no more than the threads of the
-/// worker.
+/// The pool of executors that run one piece of code. The pool has one executor for each concurrent call, so
+/// at most one for each thread of the worker.
 #[derive(Debug)]
 pub(super) struct Crew {
     pub(super) job: Job,
     state: Arc<Mutex<State>>,
-    /// Held while a foreman is started, which takes as long as imports do.
+    /// A lock that is held while a foreman process starts, which takes as long as the imports.
     starting: Mutex<()>,
 }
 
@@ -46,20 +48,20 @@ pub(super) struct Crew {
 struct State {
     foreman: Option<Arc<Foreman>>,
     idle: Vec<Executor>,
-    /// The numbers that were given to executors, idle or at work.
+    /// The numbers of all executors, idle or at work.
     indices: BTreeSet<u32>,
-    /// The number of executors that are not idle.
+    /// The number of executors that are at work.
     at_work: usize,
-    /// When the latest one was done.
+    /// The time at which an executor last finished its work.
     idle_since: Option<Instant>,
 }
 
-/// An executor at work, which has its number as long as this lives.
+/// An executor at work. The executor keeps its number until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Hired {
-    /// Absent before it is started, and once it is given back.
+    /// The executor; `None` before it is started, and after it was returned to the pool.
     executor: Option<Executor>,
-    /// The number, unless it is given back.
+    /// The executor's number; `None` after the executor was returned to the pool.
     index: Option<u32>,
     home: Weak<Mutex<State>>,
 }
@@ -80,18 +82,26 @@ impl Crew {
     /// Calls the function with one element.
     ///
     /// # Errors
-    /// What the function raised, or what became of its process.
+    /// Returns the exception of the function, or the reason for the end of the function's process.
     pub(super) fn call(&self, value: &Value, site: &Site<'_>) -> Result<Value, ExecError> {
         let (hired, answered) = self.ask(value, 0, site)?;
         self.give_back(hired);
-        answered?.ok_or_else(|| ExecError::new(ErrorKind::Internal, NAME, "the end of a function"))
+        answered?.ok_or_else(|| {
+            ExecError::new(
+                ErrorKind::Internal,
+                NAME,
+                "expected a result from the function, found the end of an iterable",
+            )
+        })
     }
 
-    /// Asks an executor for what the function makes of one element, and, of an iterable, for so many more of
-    /// what it yields: the first of them, or `None` if it yields nothing, and the executor, for what follows.
+    /// Calls the code with one element, and returns the first answer together with the executor. For an
+    /// iterable, also requests `more` further elements in advance. The answer is `None` if the iterable
+    /// yields nothing.
     ///
     /// # Errors
-    /// What became of its process; what the function raised, which ends no process, is among what it answers.
+    /// Returns the reason for the end of the executor's process. An exception of the code does not end the
+    /// process, and is part of the answer.
     pub(super) fn ask(
         &self,
         value: &Value,
@@ -104,15 +114,15 @@ impl Crew {
         loop {
             attempts += 1;
             let mut hired = match self.hire(None, site) {
-                // The process that starts executors was killed meanwhile: there is another now.
+                // The foreman process was killed during the attempt. The next attempt starts another foreman.
                 Err(error) if error.kind() == ErrorKind::Resource && attempts < limits.attempts => continue,
                 hired => hired?,
             };
             let executor = hired.executor()?;
             let asked = executor.ask(Some(&input), site.draw);
             if asked.is_err() && executor.calls() > 1 {
-                // It died before it heard of the element: that is no attempt, and there are only so many idle
-                // ones.
+                // The idle executor died before it received the element, so this does not count as an
+                // attempt. The loop ends because the number of idle executors is limited.
                 attempts -= 1;
                 continue;
             }
@@ -129,16 +139,16 @@ impl Crew {
                     if !gone.is_worth_another_attempt() || attempts >= limits.attempts {
                         return Err(gone.failure(attempts));
                     }
-                    tracing::warn!(%gone, attempts, "a process of Python code has ended; its element is begun again");
+                    tracing::warn!(%gone, attempts, "a process of Python code has ended; another process repeats its element");
                 }
             }
         }
     }
 
-    /// An executor: an idle one, or, of a number or where there is none, a new one.
+    /// Returns an idle executor. Starts a new executor if none is idle, or if `index` is given.
     ///
     /// # Errors
-    /// The code cannot be loaded, or no process started.
+    /// Fails if the code cannot be loaded, or if no process can be started.
     pub(super) fn hire(&self, index: Option<u32>, site: &Site<'_>) -> Result<Hired, ExecError> {
         let mut hired = self.place(index);
         if hired.executor.is_some() {
@@ -157,14 +167,14 @@ impl Crew {
         Ok(hired)
     }
 
-    /// An idle executor, or a number for a new one.
+    /// Takes an idle executor, or reserves the number for a new executor.
     fn place(&self, index: Option<u32>) -> Hired {
         let mut state = self.state.lock();
         state.at_work += 1;
         let executor = if index.is_none() { state.idle.pop() } else { None };
         let index = index.or_else(|| executor.as_ref().map(Executor::index));
         let index = index.unwrap_or_else(|| {
-            // As many are taken as there are executors.
+            // The number of reserved indices is the number of executors, so a free index exists.
             let free = (0..u32::MAX).find(|index| !state.indices.contains(index));
             free.unwrap_or_default()
         });
@@ -176,8 +186,8 @@ impl Crew {
         }
     }
 
-    /// Gives back an executor that was asked for what nobody wants any more, if it answers soon; else it is
-    /// ended.
+    /// Returns an executor with unwanted requests to the pool, if the executor answers soon. Otherwise ends
+    /// the executor.
     pub(super) fn part(&self, mut hired: Hired) {
         let nobody = Cancel::new();
         while let Ok(executor) = hired.executor()
@@ -193,7 +203,8 @@ impl Crew {
         self.give_back(hired);
     }
 
-    /// Keeps an executor, which has answered everything, for the next call, unless it has served long enough.
+    /// Returns an executor without open requests to the pool, unless the executor has served long enough or
+    /// grown too large.
     fn give_back(&self, mut hired: Hired) {
         let limits = &self.job.limits;
         let is_spent = |executor: &Executor| {
@@ -246,7 +257,7 @@ impl Crew {
     }
 }
 
-/// Ends executors, and their foreman, that nobody has asked for long.
+/// Ends all executors and their foreman process, if no call has used them for a while.
 fn dismiss_idle(state: &Weak<Mutex<State>>) {
     let Some(state) = state.upgrade() else {
         return;
@@ -264,16 +275,22 @@ fn dismiss_idle(state: &Weak<Mutex<State>>) {
 }
 
 impl Hired {
-    /// The executor.
+    /// Returns the executor.
     pub(super) fn executor(&mut self) -> Result<&mut Executor, ExecError> {
-        let given = || ExecError::new(ErrorKind::Internal, NAME, "an executor that was given back");
+        let given = || {
+            ExecError::new(
+                ErrorKind::Internal,
+                NAME,
+                "the executor was already returned to its pool",
+            )
+        };
         self.executor.as_mut().ok_or_else(given)
     }
 }
 
 impl Drop for Hired {
     fn drop(&mut self) {
-        // The process first: its number is another's only afterwards.
+        // The process must end first, because afterwards another executor may get its number.
         drop(self.executor.take());
         if let Some(home) = self.home.upgrade() {
             let mut state = home.lock();
@@ -286,7 +303,7 @@ impl Drop for Hired {
     }
 }
 
-/// The memory of this machine, or of the group of processes that this one is in.
+/// Returns the memory of this machine, or the memory limit of this process's control group if that is lower.
 fn machine_bytes() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));

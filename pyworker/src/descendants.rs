@@ -1,22 +1,22 @@
-//! The processes and the memory of a process and its descendants, by /proc. Does not know whose they are and
-//! what they may use.
+//! The processes and the memory of a process and its descendants, read from /proc. This file does not know
+//! the purpose and the limits of the processes.
 
 use std::fs;
 
-/// Processes that code may have running at a time, itself included: more than data loading needs, and few
-/// enough for a fork bomb to be stopped while the machine still answers.
+/// Maximum number of processes that code may run at a time, its own process included. Data loading needs
+/// fewer, and a fork bomb is stopped while the machine still responds.
 pub(super) const PROCESSES_MAX: usize = 256;
 
 /// The processes and the memory of a process and its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// Bytes in memory that each has for itself, together.
+    /// Total size in bytes of the memory that the processes do not share.
     pub(super) private_bytes: u64,
     /// The number of processes, counted up to one more than [`PROCESSES_MAX`].
     pub(super) processes: usize,
 }
 
-/// The usage of the tree that begins with this process; `None` if the process is gone.
+/// Returns the usage of a process and all its descendants; `None` if the process has ended.
 pub(super) fn usage(pid: u32) -> Option<Usage> {
     let mut usage = Usage {
         private_bytes: private_bytes(pid)?,
@@ -36,14 +36,14 @@ pub(super) fn usage(pid: u32) -> Option<Usage> {
     Some(usage)
 }
 
-/// Returns whether a process has ended, be it that nobody has reaped it yet.
+/// Returns whether a process has ended, even if its parent has not reaped it yet.
 pub(super) fn has_ended(pid: u32) -> bool {
-    // One that is not reaped has no pages, not even of its program.
+    // A process that was not reaped has no pages, not even those of its program.
     fs::read_to_string(format!("/proc/{pid}/statm")).map_or(true, |statm| statm.starts_with("0 "))
 }
 
-/// The bytes in memory that a process has for itself: without regions and libraries, which it shares with
-/// others.
+/// Returns the number of bytes in memory that a process does not share. Shared regions and libraries are
+/// excluded.
 fn private_bytes(pid: u32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = statm
@@ -54,7 +54,8 @@ fn private_bytes(pid: u32) -> Option<u64> {
     Some(private.saturating_mul(rustix::param::page_size() as u64))
 }
 
-/// The children of all threads of a process. None where the system does not list them.
+/// Returns the children of all threads of a process. Returns an empty list if the system does not list
+/// children.
 fn children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
@@ -81,7 +82,7 @@ mod tests {
     fn a_tree_of_processes_is_counted() {
         let own = std::process::id();
         let before = usage(own).unwrap();
-        // A shell that waits for its own child, until its input ends.
+        // Starts a shell that waits for its own child until its input ends.
         let mut shell = Command::new("sh")
             .args(["-c", "cat; true"])
             .stdin(Stdio::piped())

@@ -1,23 +1,24 @@
-//! The description that an executor gets beside the code: the work, the form of elements and results, and the
-//! number of executors of its kind. JSON; `millstream/_executor.py` reads it. Does not know how it is sent.
+//! The description that an executor receives with the code: the kind of work, the structure of inputs and
+//! results, and the number of executors. The description is JSON, and `millstream/_executor.py` reads it.
+//! This file does not know how the description is sent.
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use serde_json::{Value as Json, json};
 
 use super::params::Limits;
 
-/// The kind of work.
+/// The kind of work of an executor.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind<'s> {
-    /// Makes an element of each that it is given.
+    /// The executor makes one element from each input element.
     Function(&'s ElementSpec),
-    /// Makes an iterable of each that it is given.
+    /// The executor makes one iterable from each input element.
     FlatFunction(&'s ElementSpec),
-    /// Is given nothing and makes one iterable.
+    /// The executor makes one iterable, without an input.
     Iterable,
 }
 
-/// Returns the description for an executor of code of this kind, which yields elements of `output`.
+/// Returns the description for an executor of this kind of code, whose results are elements of `output`.
 pub(super) fn described(kind: Kind<'_>, output: &ElementSpec, limits: &Limits) -> String {
     let (input, makes) = match kind {
         Kind::Function(input) => (Some(input), "element"),
@@ -45,8 +46,8 @@ pub(super) fn described(kind: Kind<'_>, output: &ElementSpec, limits: &Limits) -
     .to_string()
 }
 
-/// A structure as plain lists: `["tensor", dtype]`, `["dict", [[name, …], …]]`, `["tuple", […]]` and the
-/// like.
+/// Converts a structure to plain lists: `["tensor", dtype]`, `["dict", [[name, …], …]]`, `["tuple", […]]` and
+/// similar lists.
 fn plain(structure: &Structure, specs: &mut std::slice::Iter<'_, TensorSpec>) -> Json {
     let mut all = |kind: &str, items: &[Structure]| {
         let items: Vec<Json> = items.iter().map(|item| plain(item, specs)).collect();

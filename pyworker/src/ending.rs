@@ -1,5 +1,5 @@
-//! Why a call has no result, in words for the author of the code: who is to blame, what happened, what to do.
-//! Refuses to know how it was found out.
+//! The reasons why a call has no result, in sentences for the author of the code: the cause, the events, and
+//! the remedy. This file does not know how a reason was found.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,44 +8,44 @@ use millstream_pipeline::exec::{ErrorKind, ExecError};
 
 use super::params::NAME;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// The code raised, and the executor can be called again.
+    /// The code raised an exception. The executor can be called again.
     Raised { said: String, traceback: String },
     /// The iterable has no further element.
     Exhausted,
-    /// The executor is gone, and with it what it worked on.
+    /// The executor has ended, and its current work is lost.
     Gone(Gone),
-    /// The caller does not wait any more.
+    /// The caller cancelled the call.
     Cancelled,
 }
 
-/// The end of an executor.
+/// The reason for the end of an executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// The executor exited by itself.
+    /// The executor exited by itself, with this status.
     Exited(i32),
-    /// A signal ended it.
+    /// A signal with this number ended the executor.
     Killed(i32),
-    /// The executor took too long, and was ended.
+    /// The executor exceeded the deadline, and was killed.
     Deadline(Duration),
-    /// The executor took too much memory, and was ended.
+    /// The executor exceeded the memory limit, and was killed.
     Memory { bytes: u64, limit_bytes: u64 },
-    /// The executor started more processes than code may, and was ended with them.
+    /// The executor exceeded the limit of processes. The executor and these processes were killed.
     Processes(usize),
-    /// The result is larger than an element may be.
+    /// The result exceeds the size limit of elements.
     TooLarge { bytes: u64, limit_bytes: u64 },
-    /// The system gives no memory to share with it.
+    /// The system refused memory to share with the executor.
     NoSharedMemory { bytes: u64, why: String },
-    /// The executor sent bytes that are no answer.
+    /// The executor sent bytes that are not a valid answer.
     Garbled(String),
-    /// The end is unknown, because the supervisor of the executor is gone as well.
+    /// The reason is unknown, because the foreman process of the executor has ended too.
     Unknown,
 }
 
 impl Gone {
-    /// Returns the end that a status of `waitpid` means: the code of an exit, or less than 0 for a signal.
+    /// Returns the reason for an exit status: an exit code, or a negative signal number.
     pub(super) fn of_status(status: i32) -> Gone {
         if status < 0 {
             Gone::Killed(-status)
@@ -54,26 +54,26 @@ impl Gone {
         }
     }
 
-    /// Returns whether another process might come through: whatever killed this one may have meant something
-    /// else.
+    /// Returns whether another process might succeed. A signal may have been meant for another process or for
+    /// another reason.
     pub(super) fn is_worth_another_attempt(&self) -> bool {
         matches!(self, Gone::Killed(_) | Gone::Unknown)
     }
 
-    /// Returns the failure of the user's function, after so many attempts.
+    /// Makes the failure of the user's function after this number of attempts.
     pub(super) fn failure(&self, attempts: u32) -> ExecError {
         let message = match attempts {
             0 | 1 => self.to_string(),
-            attempts => format!("{self}; so did {attempts} processes, one after the other"),
+            attempts => format!("{self}; {attempts} processes failed one after another"),
         };
         ExecError::new(self.kind(), NAME, message)
     }
 
-    /// Returns the failure of an iterable of which so many elements were delivered. Its position went with
-    /// its process, so it cannot be begun again without repeating or losing elements.
+    /// Makes the failure of an iterable after `delivered` elements were delivered. The iterable cannot be
+    /// restarted without repeating or losing elements, because its position is lost with its process.
     pub(super) fn failure_after(&self, delivered: u64) -> ExecError {
         let message = format!(
-            "{self}; its iterable had yielded {delivered} elements, which are not repeated, and the rest of it is lost"
+            "{self}; its iterable had yielded {delivered} elements, which are not repeated, and its remaining elements are lost"
         );
         ExecError::new(self.kind(), NAME, message)
     }
@@ -101,47 +101,47 @@ impl fmt::Display for Gone {
                 "the code ended its own process with status {status}, as os._exit does: raise an exception instead"
             ),
             Gone::Killed(9) => f.write_str(
-                "its process was killed by SIGKILL: by somebody, or by the system, where memory has run out (limit it by \
-                 memory_bytes)",
+                "its process was killed by SIGKILL, by a user or by the system: if the system ran out of memory, limit the process by \
+                 memory_bytes",
             ),
             Gone::Killed(signal) => write!(
                 f,
-                "its process crashed with {}; where, the log of the worker says",
+                "its process crashed with {}; the worker's log shows the place of the crash",
                 Signal(*signal)
             ),
             Gone::Deadline(limit) => write!(
                 f,
-                "did not return within {limit:?} (deadline_s), and its process was ended; where it hung, the log of the worker says"
+                "the code did not return within {limit:?} (deadline_s), and its process was killed; the worker's log shows the place where the code hung"
             ),
             Gone::Memory { bytes, limit_bytes } => write!(
                 f,
-                "its process and those that it had started took {} MiB of memory, more than the {} MiB that it may (memory_bytes), and was ended",
+                "its process and the processes that it had started took {} MiB of memory, more than the limit of {} MiB (memory_bytes), and were killed",
                 bytes >> 20,
                 limit_bytes >> 20
             ),
             Gone::Processes(limit) => write!(
                 f,
-                "its process had more than {limit} processes running, itself included, and was ended with them"
+                "its process had started more than {limit} processes, itself included; all of them were killed"
             ),
             Gone::TooLarge { bytes, limit_bytes } => write!(
                 f,
-                "yields an element of {bytes} bytes; it may have {limit_bytes} at most: yield it in parts"
+                "the code yielded an element of {bytes} bytes, but the limit is {limit_bytes} bytes: yield smaller elements"
             ),
             Gone::NoSharedMemory { bytes, why } => write!(
                 f,
-                "the system gives no {bytes} bytes of memory to share with its process: {why}; what a worker's files and memory may \
-                 have (ulimit -f, -v, -n) limits it"
+                "the system refused {bytes} bytes of memory to share with its process: {why}; check the worker's limits of files and \
+                 memory (ulimit -f, -v, -n)"
             ),
             Gone::Garbled(what) => write!(
                 f,
-                "its process said what is no answer ({what}): does the code write to descriptors that are not its own?"
+                "its process sent an invalid answer ({what}): check that the code does not write to file descriptors that it did not open"
             ),
-            Gone::Unknown => f.write_str("its process is gone, and so is the one that started it: both were killed"),
+            Gone::Unknown => f.write_str("its process and the foreman process that started it have ended: both were killed"),
         }
     }
 }
 
-/// A signal by its name.
+/// A signal, displayed by its name.
 struct Signal(i32);
 
 impl fmt::Display for Signal {
@@ -159,7 +159,7 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Returns the failure of the user's function for an exception of the code.
+/// Makes the failure of the user's function from an exception of the code.
 pub(super) fn raised(said: String, traceback: String) -> ExecError {
     ExecError::new(ErrorKind::UserFunction, NAME, said).with_traceback(traceback)
 }
@@ -181,7 +181,7 @@ mod tests {
                     bytes: 5 << 20,
                     limit_bytes: 3 << 20,
                 },
-                "5 MiB of memory, more than the 3 MiB",
+                "5 MiB of memory, more than the limit of 3 MiB",
                 false,
             ),
         ] {

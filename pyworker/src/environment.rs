@@ -1,17 +1,19 @@
-//! The variables of a worker's environment that users' code sees. Refuses to know who submitted the code.
+//! The environment variables of a worker that users' code can see. This file does not know the submitter of
+//! the code.
 //!
-//! Code of another user runs in executors, so a key or a cloud credential of the worker must not reach it by
+//! Executors run code of other users, so a key or a cloud credential of the worker must not reach the code by
 //! accident.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
-/// The variable that names further variables, separated by commas; `*` names all but the cluster's key.
+/// The variable that names further allowed variables, separated by commas. `*` allows all variables except
+/// the cluster's key.
 const VARIABLE: &str = "MILLSTREAM_PYTHON_ENV";
-/// The variable that holds the cluster's key. No setting passes it on.
+/// The variable that contains the cluster's key. No setting allows this variable.
 const KEY: &str = "MILLSTREAM_KEY";
-/// Variables that name places, languages and the interpreter's own settings.
+/// Allowed variables for directories, languages and the interpreter's own settings.
 const ALLOWED: [&str; 20] = [
     "CONDA_PREFIX",
     "HOME",
@@ -34,7 +36,7 @@ const ALLOWED: [&str; 20] = [
     "VIRTUAL_ENV",
     "XDG_CACHE_HOME",
 ];
-/// The beginnings of names that the interpreter, numerical libraries and frameworks read.
+/// Prefixes of the variables that the interpreter, numerical libraries and frameworks read.
 const FAMILIES: [&str; 20] = [
     "BLIS_",
     "CUDA_",
@@ -57,10 +59,10 @@ const FAMILIES: [&str; 20] = [
     "TF_",
     "TORCH_",
 ];
-/// Parts of names that tell a secret. A family does not allow such a variable.
+/// Parts of names that indicate a secret. A variable with such a name is not allowed by its prefix.
 const SECRETS: [&str; 6] = ["AUTH", "CREDENTIAL", "KEY", "PASS", "SECRET", "TOKEN"];
 
-/// The choice of variables that executors see.
+/// The selection of environment variables that executors see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecutorEnvironment {
     named: BTreeSet<OsString>,
@@ -68,7 +70,7 @@ pub struct ExecutorEnvironment {
 }
 
 impl ExecutorEnvironment {
-    /// Returns the choice that `MILLSTREAM_PYTHON_ENV` makes: the default one, and the variables it names.
+    /// Returns the default selection plus the variables that `MILLSTREAM_PYTHON_ENV` names.
     pub fn from_environment() -> ExecutorEnvironment {
         let names = std::env::var_os(VARIABLE).unwrap_or_default();
         let mut environment = ExecutorEnvironment::default();
@@ -78,7 +80,7 @@ impl ExecutorEnvironment {
         environment
     }
 
-    /// Adds a variable; `*` adds all. The cluster's key stays out.
+    /// Allows a variable; `*` allows all variables. The cluster's key is never allowed.
     pub fn allow(&mut self, name: &str) {
         match name {
             "" => {}
@@ -105,7 +107,7 @@ impl ExecutorEnvironment {
         ALLOWED.contains(&name) || (is_of_family && !is_secret)
     }
 
-    /// Gives a command the allowed variables of this process, and no others.
+    /// Sets a command's environment to the allowed variables of this process.
     pub(super) fn apply(&self, command: &mut Command) {
         command.env_clear();
         command.envs(std::env::vars_os().filter(|(name, _)| self.allows(name)));

@@ -1,6 +1,6 @@
-//! One process that runs a user's code: its requests, and the wait for its answer. The wait ends at the
-//! deadline, at the memory limit, when nobody waits any more, or with the process. Refuses to know who else
-//! there is.
+//! One process that runs a user's code: its requests, and the wait for its answers. A wait ends at the
+//! deadline, at the memory limit, on cancellation, or when the process ends. This file does not know other
+//! executors.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,41 +18,42 @@ use super::region::{Lease, REGION_BYTES_MAX, Regions};
 use super::socket::Socket;
 use super::wire::{self, Answer, Input, RegionName};
 
-/// The time between two looks of a waiting thread at the clock, at the memory of the process, and whether the
-/// call is still wanted.
+/// The interval at which a waiting thread checks the deadline, the memory of the process, and the
+/// cancellation of the call.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Requests after which the memory of a process is looked at even if none took long.
+/// The number of requests after which the memory of a process is checked even if no request took long.
 const LOOK_AFTER_REQUESTS: u64 = 64;
-/// The time that loading the code may take, whatever the limit of its calls.
+/// The time limit for loading the code, even if the limit for calls is shorter.
 const LOADING: Duration = Duration::from_secs(120);
 
-/// An executor. Dropped, its process is ended and reaped.
+/// One executor process. Dropping this value ends and reaps the process.
 #[derive(Debug)]
 pub(super) struct Executor {
     foreman: Arc<Foreman>,
     child: ChildId,
-    /// The number in its crew, which `get_worker_info` says.
+    /// The number of the executor in its pool, which `get_worker_info` shows to the code.
     index: u32,
     pid: u32,
-    /// Absent once it is told to end.
+    /// The socket to the process; `None` after the process was ended.
     socket: Option<Socket>,
     regions: Regions,
-    /// One for each call that is not answered, empty where nothing was expected to need one.
+    /// The leased regions of all unanswered requests, in order. `None` for requests that need no region.
     asked: VecDeque<Option<Lease>>,
     datagram: Vec<u8>,
-    /// The bytes that the latest result took in a region.
+    /// The size that the latest result took in a region, in bytes.
     expected_bytes: u64,
-    /// Calls with an element.
+    /// The number of calls with an element.
     calls: u64,
-    /// Calls with an element, and requests for the next elements of iterables.
+    /// The number of calls with an element plus requests for further elements of iterables.
     requests: u64,
 }
 
 impl Executor {
-    /// Starts one, and waits until it has loaded the code.
+    /// Starts a process, and waits until the process has loaded the code.
     ///
     /// # Errors
-    /// The code cannot be loaded, which is the caller's mistake; the process cannot be started or has died.
+    /// Fails if the code cannot be loaded, which is the caller's mistake, or if the process cannot be started
+    /// or has died.
     pub(super) fn start(
         foreman: Arc<Foreman>,
         index: u32,
@@ -64,7 +65,7 @@ impl Executor {
             ExecError::new(
                 ErrorKind::Resource,
                 NAME,
-                format!("no process can be started for it: {error}"),
+                format!("no process can be started for the code: {error}"),
             )
         };
         let (socket, other) = Socket::pair().map_err(broken)?;
@@ -94,27 +95,29 @@ impl Executor {
                 let failed = format!("the code cannot be loaded on the worker: {said}");
                 Err(ExecError::new(ErrorKind::Caller, NAME, failed).with_traceback(traceback))
             }
-            Ok(other) => refused(format!("its process began with {other:?}")),
+            Ok(other) => refused(format!(
+                "expected that its process reports ready, found {other:?}"
+            )),
             Err(what) => refused(Gone::Garbled(what).to_string()),
         }
     }
 
-    /// The number in its crew.
+    /// Returns the number of the executor in its pool.
     pub(super) fn index(&self) -> u32 {
         self.index
     }
 
-    /// Elements that it was called with.
+    /// Returns the number of elements with which the executor was called.
     pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Requests that are not answered.
+    /// Returns the number of unanswered requests.
     pub(super) fn unanswered(&self) -> usize {
         self.asked.len()
     }
 
-    /// Calls the function with an element, or asks for the next element where there is no input.
+    /// Calls the function with an element. Without an input, requests the iterable's next element.
     pub(super) fn ask(&mut self, input: Option<&Input>, draw: u64) -> Result<(), Ending> {
         let input_bytes = input
             .filter(|input| input.needs_region())
@@ -145,7 +148,7 @@ impl Executor {
         self.send(fd.as_ref().map(AsFd::as_fd))
     }
 
-    /// The result of the oldest request that is not answered.
+    /// Waits for the result of the oldest unanswered request, and returns the result.
     pub(super) fn answer(&mut self, limits: &Limits, cancel: &Cancel) -> Result<Value, Ending> {
         loop {
             self.wait(limits, limits.deadline(), cancel)?;
@@ -169,11 +172,11 @@ impl Executor {
                     self.expected_bytes = places.last().map_or(0, |(at, bytes)| at.saturating_add(*bytes));
                     let lease = self.asked.front_mut().and_then(Option::take);
                     let data = lease.and_then(|lease| self.regions.results(lease, &places));
-                    data.ok_or_else(|| "parts outside of its memory".to_owned())
+                    data.ok_or_else(|| "parts outside of the shared memory".to_owned())
                         .and_then(|data| wire::value(&described, data))
                         .map_err(garbled)
                 }
-                Ok(Answer::Ready) => Err(Gone::Garbled("ready, again".to_owned())),
+                Ok(Answer::Ready) => Err(Gone::Garbled("a second report that it is ready".to_owned())),
                 Err(what) => Err(Gone::Garbled(what)),
             };
             self.asked.pop_front();
@@ -181,23 +184,23 @@ impl Executor {
         }
     }
 
-    /// Returns whether something comes from it within `patience`, be it its end.
+    /// Returns whether an answer, or the end of the process, arrives within `patience`.
     pub(super) fn is_about_to_answer(&self, patience: Duration) -> bool {
         let readable = self.socket.as_ref().map(|socket| socket.is_readable(patience));
         matches!(readable, Some(Ok(true)))
     }
 
-    /// Returns whether it has more memory than `limits` let it: looked at now and then.
+    /// Returns whether the process exceeds its limits of memory or processes. Checks only once in a while.
     pub(super) fn is_swollen(&self, limits: &Limits) -> bool {
         self.requests.is_multiple_of(LOOK_AFTER_REQUESTS) && self.beyond(limits).is_some()
     }
 
-    /// Asks for what the iterable yields next, until it is asked for so many elements.
+    /// Requests further elements of the iterable until `ahead` requests are unanswered.
     pub(super) fn ask_ahead(&mut self, ahead: usize, limits: &Limits) -> Result<(), Ending> {
         while self.unanswered() < ahead {
             self.ask(None, 0)?;
-            // What leaks a little with each element takes none of them long enough to be looked at while it
-            // is waited for.
+            // Code may leak memory a little with each element, without any wait long enough for a regular
+            // check.
             if self.requests.is_multiple_of(LOOK_AFTER_REQUESTS)
                 && let Some(gone) = self.beyond(limits)
             {
@@ -232,7 +235,7 @@ impl Executor {
         }
     }
 
-    /// Waits until a datagram is there.
+    /// Waits until a datagram has arrived.
     fn wait(&mut self, limits: &Limits, patience: Duration, cancel: &Cancel) -> Result<(), Ending> {
         let begun = Instant::now();
         loop {
@@ -245,7 +248,8 @@ impl Executor {
                 Ok(None) => {}
                 Err(error) => return Err(self.lost(&error)),
             }
-            // What it started may still hold its end of the socket. Its last words are in there.
+            // Processes that the executor started may still hold the executor's end of the socket, which may
+            // contain a last answer.
             if descendants::has_ended(self.pid) {
                 let last = socket.receive(&mut self.datagram, Duration::ZERO);
                 let is_answer = matches!(last, Ok(Some(()))) && !self.datagram.is_empty();
@@ -263,10 +267,10 @@ impl Executor {
         }
     }
 
-    /// Returns the resource of which its process, with its descendants, has too much.
+    /// Returns the limit that the process and its descendants exceed; `None` if they exceed no limit.
     fn beyond(&self, limits: &Limits) -> Option<Gone> {
         let limit_bytes = limits.memory_bytes;
-        // A process that is gone has none.
+        // A process that has ended uses no memory.
         let usage = descendants::usage(self.pid)?;
         if usage.processes > PROCESSES_MAX {
             return Some(Gone::Processes(PROCESSES_MAX));
@@ -275,7 +279,7 @@ impl Executor {
         (bytes > limit_bytes).then_some(Gone::Memory { bytes, limit_bytes })
     }
 
-    /// Ends the process at once, for this reason.
+    /// Ends the process at once for the reason `why`.
     fn end(&mut self, why: Gone) -> Ending {
         let urgency = if matches!(why, Gone::Deadline(_)) {
             Urgency::Shown
@@ -283,12 +287,12 @@ impl Executor {
             Urgency::AtOnce
         };
         self.socket.take();
-        // The process that watches over it may be gone, and has then taken it along.
+        // The foreman process may have ended, and has then ended the executor too.
         let _ = self.foreman.end(self.child, urgency);
         Ending::Gone(why)
     }
 
-    /// The process has closed its socket: what became of it.
+    /// Reaps a process that has closed its socket, and returns the reason for its end.
     fn reaped(&mut self) -> Ending {
         self.socket.take();
         let status = self.foreman.end(self.child, Urgency::Soon);
@@ -307,7 +311,7 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // It ends when its socket does, unless it is within the user's code.
+        // The process ends when its socket is closed, unless it is running the user's code.
         if self.socket.take().is_some() {
             let urgency = if self.asked.is_empty() {
                 Urgency::Soon
@@ -338,6 +342,10 @@ fn not_loaded(ending: Ending) -> ExecError {
             ExecError::new(kind, NAME, format!("while the code was being loaded: {gone}"))
         }
         Ending::Raised { said, traceback } => super::ending::raised(said, traceback),
-        Ending::Exhausted => ExecError::new(ErrorKind::Internal, NAME, "the end of nothing"),
+        Ending::Exhausted => ExecError::new(
+            ErrorKind::Internal,
+            NAME,
+            "expected that the code is loaded, found the end of an iterable",
+        ),
     }
 }

@@ -1,10 +1,11 @@
-//! Python's functions that make an iterable of each element: one process runs the function, then what it made
-//! of one element until that is exhausted, a little ahead; then it is free for another element. Refuses to
-//! know in which order elements come.
+//! Python functions that make an iterable from each element. One process runs the function, and then the
+//! resulting iterable until its end, with a small prefetch. After the iterable's end the process is free for
+//! another element. This file does not know the order of elements.
 //!
-//! A process that is killed before anything of an iterable was delivered has that element begun again by
-//! another, as those of maps are. Later its death is a failure which says how much was delivered: an iterable
-//! need not yield the same again, so a second run would repeat or lose elements in silence.
+//! If a process is killed before any element of its iterable was delivered, another process repeats the input
+//! element, as for maps. After a delivery, the death of the process is a failure that states the number of
+//! delivered elements. A second run could repeat or lose elements silently, because an iterable need not
+//! yield the same elements again.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use super::interpreter::Interpreter;
 use super::iterable::AHEAD;
 use super::params::NAME;
 
-/// A function that makes an iterable of each element.
+/// Prepares a function that makes an iterable from each element.
 pub(super) fn prepared(
     interpreter: &Interpreter,
     crews: &Arc<Crews>,
@@ -44,26 +45,27 @@ pub(super) fn prepared(
     Ok(PreparedSitedFlatMap { output, call })
 }
 
-/// The iterable of one element.
+/// The iterable of one input element.
 struct Iterating {
     crew: Arc<Crew>,
     stage: Stage,
     draw: u64,
     cancel: Cancel,
-    /// Elements that it yielded, and that were passed on.
+    /// The number of elements that were delivered to the caller.
     delivered: u64,
 }
 
 enum Stage {
-    /// The element that it is made of, while nothing of it is delivered.
+    /// The input element, while no element of the iterable was delivered.
     Ahead(Value),
-    /// The executor that iterates.
+    /// The executor that runs the iterable.
     Within(Hired),
     Over,
 }
 
 impl Iterating {
-    /// Begins an element. Returns its first answer, and the executor that continues.
+    /// Starts the iterable of an element. Returns the first answer, and the executor for the further
+    /// elements.
     fn begin(&self, value: &Value) -> Result<(Hired, Result<Option<Value>, ExecError>), ExecError> {
         let site = Site {
             draw: self.draw,
@@ -73,7 +75,7 @@ impl Iterating {
         self.crew.ask(value, AHEAD - 1, &site)
     }
 
-    /// Returns the next answer.
+    /// Returns the next answer, and the executor.
     fn go_on(&self, mut hired: Hired) -> Result<(Hired, Result<Option<Value>, ExecError>), ExecError> {
         let (executor, limits) = (hired.executor()?, &self.crew.job.limits);
         let asked = executor.ask_ahead(AHEAD, limits);

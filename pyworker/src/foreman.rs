@@ -1,6 +1,7 @@
-//! The process that imports what code needs, and starts and reaps executors: by fork while it has one thread,
-//! else as new processes. It runs nothing of the user's but imports, ends with the thread that watches over
-//! it, and takes its executors along. Refuses to know what executors are asked.
+//! The foreman: the template process that imports the modules of the code, and starts and reaps executors.
+//! The foreman forks executors while it has one thread, and otherwise starts them as new processes. Of the
+//! user's code it runs only imports. The foreman ends with the thread that supervises it, and ends its
+//! executors too. This file does not know the requests to executors.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,22 +19,25 @@ use super::interpreter::Interpreter;
 use super::params::NAME;
 use super::socket::Socket;
 
-/// The time that imports may take.
+/// The time limit for imports.
 const IMPORTS: Duration = Duration::from_secs(120);
-/// The time that the supervisor may take to answer. It answers at once unless the machine is overwhelmed.
+/// The time limit for an answer of the foreman process, which answers at once unless the machine is
+/// overloaded.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time between two looks of a thread that waits for imports whether they are still wanted.
+/// The interval at which a thread that waits for imports checks for cancellation.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The time that the supervisor may take to end its executors and itself.
+/// The time that the foreman process has to end its executors and itself.
 const GRACE: Duration = Duration::from_secs(3);
-/// Between looks whether it has.
+/// The interval of checks whether the foreman process has ended.
 const GRACE_STEP: Duration = Duration::from_millis(2);
 
-/// Environment variables that libraries read at import, set unless the user set them.
+/// Environment variables that libraries read at import. The worker sets these variables unless the user has
+/// set them.
 ///
-/// There are as many executors as processors, so more threads in each would only compete. An import must not
-/// leave a thread behind either, because that prevents forking; the allocator of pyarrow, which TensorFlow
-/// and Hugging Face's datasets import, would start one.
+/// The number of executors equals the number of processors, so further threads in each executor would only
+/// compete. In addition, an import must not leave a running thread, because a process with several threads
+/// cannot fork. The allocator of pyarrow, which TensorFlow and Hugging Face's datasets import, would start a
+/// thread.
 const QUIET: [(&str, &str); 5] = [
     ("OMP_NUM_THREADS", "1"),
     ("OPENBLAS_NUM_THREADS", "1"),
@@ -47,31 +51,31 @@ const HIRE: u8 = 2;
 const END: u8 = 3;
 const DONE: u8 = 1;
 
-/// An executor, as its foreman knows it.
+/// The number of an executor at its foreman process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChildId(u32);
 
 /// The urgency with which an executor is ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Urgency {
-    /// The executor is ending by itself, and is killed if it does not.
+    /// The executor is ending by itself. The foreman process kills it only if it does not end.
     Soon = 0,
-    /// Killed.
+    /// The executor is killed at once.
     AtOnce = 1,
-    /// Killed, and where it was is said on standard error.
+    /// The executor is killed at once, after its stack was printed to standard error.
     Shown = 2,
 }
 
-/// A running foreman. Dropped, it and its executors are ended and reaped.
+/// A running foreman process. Dropping this value ends and reaps the process and its executors.
 #[derive(Debug)]
 pub(super) struct Foreman {
     talk: Mutex<Talk>,
-    /// Dropped to have the keeper end the process.
+    /// Dropping the sender makes the keeper thread end the process.
     _wanted: SyncSender<()>,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// One request at a time.
+/// The socket to the foreman process, for one request at a time.
 #[derive(Debug)]
 struct Talk {
     socket: Option<Socket>,
@@ -80,11 +84,13 @@ struct Talk {
 }
 
 impl Foreman {
-    /// Starts one for `code`, of which `described` says the rest, in JSON; waits until it has imported what
-    /// the code needs. `tick` is called every second or so while it lives.
+    /// Starts a foreman process for `code`, whose description is the JSON in `described`. Waits until the
+    /// process has imported the modules of the code. Calls `tick` about once a second while the process
+    /// lives.
     ///
     /// # Errors
-    /// There is no such interpreter or it lacks the package (the caller's mistake), or the system refuses.
+    /// Fails if the interpreter does not exist or lacks the package, which is the caller's mistake, or if the
+    /// system refuses a process.
     pub(super) fn start(
         interpreter: &Interpreter,
         described: &str,
@@ -95,8 +101,8 @@ impl Foreman {
         let refused = |error: io::Error| {
             let program = interpreter.program.display();
             let message = format!(
-                "the interpreter {program} cannot be started: {error}. A worker is given one by --python, MILLSTREAM_PYTHON, or \
-                 python3 on its PATH"
+                "the interpreter {program} cannot be started: {error}. Choose an interpreter by --python or MILLSTREAM_PYTHON, or \
+                 put python3 on the worker's PATH"
             );
             ExecError::new(ErrorKind::Caller, NAME, message)
         };
@@ -105,7 +111,8 @@ impl Foreman {
         let (tell, told) = sync_channel(1);
         let mut command = command(interpreter);
         let scratch = interpreter.isolation.apply(&mut command).map_err(refused)?;
-        // The process ends with the thread that starts it, so that is a thread which stays.
+        // The kernel ends the process together with the thread that starts it, so a thread that stays alive
+        // starts it.
         let keep = move || {
             let started = start(&mut command, other);
             match started {
@@ -146,8 +153,8 @@ impl Foreman {
         let failed = |why: String| {
             let program = interpreter.program.display();
             let message = format!(
-                "{program} does not run code: {why}. The package millstream must be installed there; what it said stands in the \
-                 log of the worker"
+                "{program} does not run code: {why}. The package millstream must be installed there; the worker's log \
+                 contains its output"
             );
             ExecError::new(ErrorKind::Caller, NAME, message)
         };
@@ -168,7 +175,7 @@ impl Foreman {
                 Ok(true) => return Ok(()),
                 Ok(false) if cancel.is_cancelled() => return Err(ExecError::cancelled(NAME)),
                 Ok(false) if begun.elapsed() > IMPORTS => {
-                    return Err(failed(format!("its imports take over {IMPORTS:?}")));
+                    return Err(failed(format!("its imports took longer than {IMPORTS:?}")));
                 }
                 Ok(false) => {}
                 Err(error) => return Err(failed(error.to_string())),
@@ -176,10 +183,10 @@ impl Foreman {
         }
     }
 
-    /// Starts an executor that talks over `socket`; its process id.
+    /// Starts an executor that uses `socket`. Returns the executor's number and process id.
     ///
     /// # Errors
-    /// The foreman is gone, or the system gives no process.
+    /// Fails if the foreman process has ended, or if the system refuses a process.
     pub(super) fn hire(
         &self,
         index: u32,
@@ -196,19 +203,19 @@ impl Foreman {
         let hired = talk
             .ask(&datagram, Some(socket))
             .and_then(|pid| u32::try_from(pid).map_err(io::Error::other));
-        // As if it had been killed: another foreman may do better.
+        // Treated like a killed process, because another foreman process may succeed.
         let failed = |error: io::Error| {
             ExecError::new(
                 ErrorKind::Resource,
                 NAME,
-                format!("no process can be started for it: {error}"),
+                format!("no process can be started for the code: {error}"),
             )
         };
         Ok((child, hired.map_err(failed)?))
     }
 
-    /// Ends an executor and reaps it: its exit status, or less than 0 for a signal. `None` if nobody knows
-    /// any more.
+    /// Ends an executor and reaps it. Returns its exit status, or a negative signal number; `None` if the
+    /// status is unknown.
     pub(super) fn end(&self, child: ChildId, urgency: Urgency) -> Option<i32> {
         let mut datagram = vec![END];
         datagram.extend(child.0.to_le_bytes());
@@ -220,7 +227,7 @@ impl Foreman {
             .and_then(|status| i32::try_from(status).ok())
     }
 
-    /// Returns whether it can be asked.
+    /// Returns whether the foreman process can receive requests.
     pub(super) fn is_there(&self) -> bool {
         self.talk.lock().socket.is_some()
     }
@@ -233,7 +240,7 @@ impl Talk {
             .inspect_err(|_| drop(self.socket.take()))
     }
 
-    /// Returns whether an answer has come.
+    /// Returns whether an answer arrives within `patience`.
     fn receive(&mut self, patience: Duration) -> io::Result<bool> {
         let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "its process has ended");
         let socket = self.socket.as_ref().ok_or_else(gone)?;
@@ -249,14 +256,15 @@ impl Talk {
         }
     }
 
-    /// One request and the number that answers it. Without an answer it is not asked again.
+    /// Sends one request and returns the number in the answer. After a missing answer the foreman process
+    /// receives no further requests.
     fn ask(&mut self, datagram: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<i64> {
         self.send(datagram, fd)?;
         if !self.receive(PATIENCE)? {
             self.socket.take();
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "its foreman does not answer",
+                "its foreman process does not answer",
             ));
         }
         match self.datagram.split_first() {
@@ -277,7 +285,7 @@ impl Drop for Foreman {
         let (other, _) = sync_channel(0);
         drop(std::mem::replace(&mut self._wanted, other));
         let keeper = self.keeper.lock().take();
-        // The keeper itself may drop the last one, when its crew has been idle for long.
+        // The keeper thread itself may drop the last reference, after its pool was idle for a while.
         if let Some(keeper) = keeper.filter(|keeper| keeper.thread().id() != std::thread::current().id()) {
             let _ = keeper.join();
         }
@@ -288,7 +296,7 @@ fn command(interpreter: &Interpreter) -> Command {
     let mut command = Command::new(&interpreter.program);
     interpreter.environment.apply(&mut command);
     command
-        // The current directory may belong to another user: no module comes from there.
+        // Python must not import modules from the current directory, which may belong to another user.
         .args(["-P", "-m", "millstream._foreman"])
         .arg(std::process::id().to_string());
     if let Some(path) = &interpreter.search_path {
@@ -304,30 +312,30 @@ fn command(interpreter: &Interpreter) -> Command {
 
 fn start(command: &mut Command, socket: OwnedFd) -> io::Result<Child> {
     let started = command.stdin(Stdio::from(socket)).spawn();
-    // Its end of the socket goes with the command.
+    // The command holds the process's end of the socket until its stdin is replaced.
     command.stdin(Stdio::null());
     started
 }
 
-/// Waits until nobody wants it any more, then until it has ended.
+/// Supervises the process until `until` is closed, then waits until the process has ended.
 fn keep(mut child: Child, until: &Receiver<()>, tick: impl Fn()) {
     while let Err(RecvTimeoutError::Timeout) = until.recv_timeout(Duration::from_secs(1)) {
         tick();
     }
     let begun = Instant::now();
-    // Its socket is closed, upon which it ends its executors and itself.
+    // The socket is already closed, so the process ends its executors and itself.
     while begun.elapsed() < GRACE {
         match child.try_wait() {
             Ok(None) => std::thread::sleep(GRACE_STEP),
             Ok(Some(_)) | Err(_) => return,
         }
     }
-    // Executors die with it.
+    // The executors die with the process.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Returns the description and the code in memory that the supervisor can read.
+/// Writes the description and the code to memory that the foreman process can read.
 fn handed_over(described: &str, code: &[u8]) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("millstream-code", MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(fd);

@@ -1,5 +1,5 @@
-//! Python's functions as maps of a pipeline. This file reads only the header of the code, so that a
-//! dispatcher learns the elements of a dataset without running anything.
+//! Python functions as maps of a pipeline. This file reads only the header of the code. So a dispatcher
+//! learns the elements of a dataset without running any code.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,10 +13,10 @@ use super::described::{Kind, described};
 use super::interpreter::Interpreter;
 use super::params::{Header, Limits, PythonParams};
 
-/// A function that makes one element of each element.
+/// Prepares a function that makes one element from each element.
 ///
 /// # Errors
-/// The parameters cannot be read, or `interpreter` is of another version than the code.
+/// Fails if the parameters cannot be read, or if `interpreter` has another version than the code.
 pub(super) fn prepared(
     interpreter: &Interpreter,
     crews: &Arc<Crews>,
@@ -31,10 +31,10 @@ pub(super) fn prepared(
     Ok(PreparedSitedMap { output, call })
 }
 
-/// A function whose crew starts at the first call, so that looking at a dataset runs nothing.
+/// A function whose pool of executors starts at the first call, so that inspecting a dataset runs no code.
 #[derive(Debug)]
 pub(super) struct OnCall {
-    /// The elements that it yields.
+    /// The specification of the function's results.
     pub(super) output: ElementSpec,
     interpreter: Interpreter,
     described: String,
@@ -46,10 +46,10 @@ pub(super) struct OnCall {
 }
 
 impl OnCall {
-    /// The function that `params` describe.
+    /// Makes the function that `params` describe.
     ///
     /// # Errors
-    /// The parameters cannot be read, or `interpreter` is of another version than the code.
+    /// Fails if the parameters cannot be read, or if `interpreter` has another version than the code.
     pub(super) fn new(
         interpreter: &Interpreter,
         crews: &Arc<Crews>,
@@ -70,12 +70,12 @@ impl OnCall {
         })
     }
 
-    /// The part of a call's site that the code may see.
+    /// Returns the part of a call's site that the code may see.
     pub(super) fn told<'s>(&self, site: &Site<'s>) -> Site<'s> {
         Header::told(self.seeded, site)
     }
 
-    /// The processes that run it.
+    /// Returns the pool of executors that run the function.
     pub(super) fn crew(&self) -> &Arc<Crew> {
         self.crew.get_or_init(|| {
             self.crews.crew(Job {

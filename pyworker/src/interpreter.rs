@@ -1,4 +1,4 @@
-//! The interpreter that runs users' code. Does not know the code.
+//! The Python interpreter that runs users' code. This file does not know the code.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -6,22 +6,23 @@ use std::path::{Path, PathBuf};
 use super::environment::ExecutorEnvironment;
 use super::isolation::Isolation;
 
-/// The variable that names the interpreter.
+/// The environment variable that names the interpreter.
 const VARIABLE: &str = "MILLSTREAM_PYTHON";
-/// The command that is looked for on the `PATH` where none is named.
+/// The command that is searched on the `PATH` if no interpreter is named.
 const DEFAULT: &str = "python3";
-/// The names that environments of Python give their interpreter.
+/// The file names of interpreters in Python environments.
 const IN_ENVIRONMENTS: [&str; 2] = ["python3", "python"];
 
-/// An interpreter, in which the package `millstream` must be installed.
+/// A Python interpreter. The package `millstream` must be installed for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreter {
-    /// The program: a path, or a name that is looked for on the `PATH`.
+    /// The program: a path, or a name that is searched on the `PATH`.
     pub program: PathBuf,
-    /// The folders in which it looks for modules first; `None` for those of its environment.
+    /// The directories that the interpreter searches first for modules; `None` uses its environment's search
+    /// path.
     pub search_path: Option<String>,
-    /// The implementation and version, such as `("cpython", "3.11")`, where they are known. Code of another
-    /// one is then refused when its dataset is registered.
+    /// The implementation and version, such as `("cpython", "3.11")`, if known. If the version is known, code
+    /// for another version is refused when its dataset is registered.
     pub version: Option<(String, String)>,
     /// The variables of this process's environment that users' code sees.
     pub environment: ExecutorEnvironment,
@@ -30,8 +31,8 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// Returns an interpreter of which nothing else is known. Its code sees the variables that
-    /// `MILLSTREAM_PYTHON_ENV` says, and is isolated as `MILLSTREAM_ISOLATION` says.
+    /// Makes an interpreter with unknown version and search path. `MILLSTREAM_PYTHON_ENV` selects the
+    /// variables that its code sees, and `MILLSTREAM_ISOLATION` selects its isolation.
     pub fn new(program: impl Into<PathBuf>) -> Interpreter {
         Interpreter {
             program: program.into(),
@@ -42,19 +43,20 @@ impl Interpreter {
         }
     }
 
-    /// Returns the interpreter that `MILLSTREAM_PYTHON` names, else `python3` on the `PATH`. It is started
-    /// when there is code to run, and not before.
+    /// Returns the interpreter that `MILLSTREAM_PYTHON` names, or `python3` on the `PATH`. The interpreter is
+    /// started only when a pipeline has code to run.
     pub fn from_environment() -> Interpreter {
         Interpreter::named().unwrap_or_else(|| Interpreter::new(DEFAULT))
     }
 
-    /// Returns the interpreter that `MILLSTREAM_PYTHON` names, if it names one.
+    /// Returns the interpreter that `MILLSTREAM_PYTHON` names; `None` if the variable is empty or unset.
     pub fn named() -> Option<Interpreter> {
         let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         named.map(Interpreter::new)
     }
 
-    /// The one in the directory of a command: that of the environment into which a wheel has installed both.
+    /// Returns the interpreter in the directory of a command. A wheel installs the command into the same
+    /// directory as its environment's interpreter.
     pub fn beside(command: &Path) -> Option<Interpreter> {
         let directory = command.parent()?;
         let programs = IN_ENVIRONMENTS.map(|name| directory.join(name));

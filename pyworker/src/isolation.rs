@@ -1,5 +1,5 @@
-//! The isolation of users' code from the rights of its worker. Does not know how the kernel does it:
-//! `isolation.py` does.
+//! The isolation of users' code from the rights of its worker. This file only selects the isolation;
+//! `isolation.py` applies it with kernel features.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,29 +9,29 @@ use std::str::FromStr;
 
 use tempfile::TempDir;
 
-/// The variable that chooses the isolation where no argument does.
+/// The environment variable that selects the isolation if no argument does.
 const VARIABLE: &str = "MILLSTREAM_ISOLATION";
-/// The variable that names what confined code may read, separated by colons.
+/// The environment variable that lists the paths that confined code may read, separated by colons.
 const READABLE_VARIABLE: &str = "MILLSTREAM_ISOLATION_READ";
 
 /// The isolation of users' code from the rights of its worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Code has limits of time, memory and processes, and may do what the worker's user may. This is the
+    /// Code has limits of time, memory and processes, but all rights of the worker's user. This is the
     /// default.
     #[default]
     Limits,
-    /// Code also reads only Python, its libraries and these folders or files, writes only to a folder of its
-    /// own, and opens no connection.
+    /// In addition to the limits, code may read only Python, its libraries and the `readable` paths. The code
+    /// may write only to a folder of its own, and may open no connection.
     Strict {
         /// The paths that the code may read.
         readable: Vec<PathBuf>,
     },
 }
 
-/// Text that names no isolation.
+/// The error for text that does not name an isolation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is no isolation of users' code: expected `limits` or `strict`")]
+#[error("invalid isolation {0}: expected `limits` or `strict`")]
 pub struct UnknownIsolation(String);
 
 impl FromStr for Isolation {
@@ -47,8 +47,8 @@ impl FromStr for Isolation {
 }
 
 impl Isolation {
-    /// Returns the isolation that `MILLSTREAM_ISOLATION` names, with what `MILLSTREAM_ISOLATION_READ` lets
-    /// code read. A name that is not known is taken for `strict`.
+    /// Returns the isolation that `MILLSTREAM_ISOLATION` names, with the readable paths in
+    /// `MILLSTREAM_ISOLATION_READ`. Treats an unknown name as `strict`.
     pub fn from_environment() -> Isolation {
         let named = std::env::var_os(VARIABLE).unwrap_or_default();
         let readable = std::env::var_os(READABLE_VARIABLE).unwrap_or_default();
@@ -61,14 +61,14 @@ impl Isolation {
             Isolation::Limits
         } else {
             name.parse().unwrap_or_else(|error: UnknownIsolation| {
-                tracing::warn!(%error, "{VARIABLE} is taken for `strict`");
+                tracing::warn!(%error, "treating {VARIABLE} as `strict`");
                 Isolation::Strict { readable: Vec::new() }
             })
         };
         isolation.reading(std::env::split_paths(readable).filter(|path| !path.as_os_str().is_empty()))
     }
 
-    /// Returns the same isolation, in which code may read these folders and files too.
+    /// Adds folders and files that code may read under strict isolation.
     #[must_use]
     pub fn reading(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Isolation {
         if let Isolation::Strict { readable } = &mut self {
@@ -77,10 +77,11 @@ impl Isolation {
         self
     }
 
-    /// Tells a foreman that is about to be started, and returns the folder that its code may write to.
+    /// Passes the isolation to a foreman process as arguments of its command. Under strict isolation, returns
+    /// the folder to which the code may write.
     ///
     /// # Errors
-    /// No such folder can be made.
+    /// Fails if this folder cannot be created.
     pub(super) fn apply(&self, command: &mut Command) -> io::Result<Option<TempDir>> {
         let Isolation::Strict { readable } = self else {
             return Ok(None);

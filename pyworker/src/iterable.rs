@@ -1,5 +1,6 @@
-//! Python's iterables as sources of a pipeline: one process each that is a little ahead, or several that read
-//! one together and take turns, as the processes of a `DataLoader` do. Refuses to know what they read.
+//! Python iterables as sources of a pipeline. Either one process reads an iterable with a small prefetch, or
+//! several processes read it together in turns, like the processes of a `DataLoader`. This file does not know
+//! the contents of iterables.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,27 +16,27 @@ use super::ending::{Ending, raised};
 use super::interpreter::Interpreter;
 use super::params::{Header, Limits, NAME, PythonParams};
 
-/// Elements that an executor is asked for before the first of them is taken: one it works on while another is
+/// The number of elements requested from an executor in advance: the executor works on one while another is
 /// on its way.
 pub(super) const AHEAD: usize = 2;
 
-/// The elements of iterables, as a source that is read whole.
+/// Python iterables as a source that is always read as a whole.
 #[derive(Debug)]
 pub(super) struct Iterables {
     interpreter: Interpreter,
     crews: Arc<Crews>,
 }
 
-/// One pass.
+/// One pass over an iterable.
 struct Iterating {
-    /// The executors in the order of their turns, without those that are exhausted.
+    /// The executors in the order of their turns, without exhausted ones.
     turns: VecDeque<Hired>,
     limits: Limits,
     cancel: Cancel,
 }
 
 impl Iterables {
-    /// Read by processes of `interpreter`.
+    /// Makes a source whose iterables are read by processes of `interpreter`.
     pub(super) fn new(interpreter: Interpreter, crews: Arc<Crews>) -> Iterables {
         Iterables { interpreter, crews }
     }
@@ -99,7 +100,8 @@ impl Source for Iterating {
                 Err(Ending::Exhausted) => {}
                 Err(Ending::Cancelled) => return Err(ExecError::cancelled(NAME)),
                 Err(Ending::Raised { said, traceback }) => return Err(raised(said, traceback)),
-                // Where it was went with it: it cannot be begun again without repeating or losing elements.
+                // The iterable's position is lost with the process, so it cannot be restarted without
+                // repeating or losing elements.
                 Err(Ending::Gone(gone)) => return Err(gone.failure(1)),
             }
         }

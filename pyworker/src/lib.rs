@@ -1,22 +1,22 @@
-//! Python's own code on a worker: functions and iterables, run by processes of the user's interpreter that
-//! this one supervises. The worker itself runs no Python and is linked against none.
+//! Users' Python code on a worker: functions and iterables that run in supervised processes of the user's
+//! interpreter. The worker itself runs no Python code and is not linked with Python.
 //!
-//! - `crew`: the executors of one function: who is idle, who has died, who is ended
-//! - `crews`: the crews of this process, which stay for a while between tasks
-//! - `descendants`: the memory and the number of the processes that one has started
-//! - `described`: what executors are told beside the code (pure)
-//! - `ending`: why an executor's call has no result, in words
-//! - `environment`: the variables that executors see
-//! - `isolation`: how far their code is kept from what the worker may do
-//! - `executor`: one process that calls the function, and the wait for what it makes
-//! - `foreman`: the process that imports what code needs, and starts and reaps executors
+//! - `crew`: the pool of executors of one function: which executors are idle, dead or to be ended
+//! - `crews`: the executor pools of this process, which are kept for a while between tasks
+//! - `descendants`: the memory and the number of a process's descendants
+//! - `described`: the description that executors receive with the code (pure)
+//! - `ending`: the reason why an executor's call has no result, as text
+//! - `environment`: the environment variables that executors see
+//! - `isolation`: the isolation of the code from the worker's rights
+//! - `executor`: one process that calls the function, and the wait for its results
+//! - `foreman`: the process that imports the modules of the code, and starts and reaps executors
 //! - `function`, `flat_map`, `iterable`: the kinds of code that the pipeline runs
-//! - `registration`: their registration with the pipeline
-//! - `interpreter`: which Python
-//! - `params`: the parameters of both: what they yield and the code, with limits
+//! - `registration`: registers these kinds of code with the pipeline
+//! - `interpreter`: the Python interpreter
+//! - `params`: the parameters of functions and iterables: their output, their code, and its limits
 //! - `region`: memory that this process and one executor share (unsafe)
-//! - `socket`: datagrams with descriptors, and deadlines
-//! - `wire`: what is said to executors (pure)
+//! - `socket`: datagrams with file descriptors and timeouts
+//! - `wire`: the messages to and from executors (pure)
 
 #[cfg(target_os = "linux")]
 mod crew;

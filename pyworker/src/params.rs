@@ -1,5 +1,6 @@
-//! The parameters of Python's functions and iterables: what they yield, and the packed code, whose header
-//! says who packed it and under which limits it runs. Refuses to know what the code is.
+//! The parameters of Python functions and iterables: the output specification, and the packed code. The
+//! header of the code names the Python version that packed the code, and the limits for running it. This file
+//! does not know the code itself.
 
 use std::time::Duration;
 
@@ -10,37 +11,37 @@ use serde::Deserialize;
 
 use super::interpreter::Interpreter;
 
-/// The name that stands in graphs, of functions and of sources.
+/// The name of Python functions and sources in graphs.
 pub const NAME: &str = "python";
-/// Bytes of the length of the spec, before the spec and the code.
+/// Size in bytes of the length field, which precedes the spec and the code.
 const LENGTH_BYTES: usize = 4;
-/// Processes that read one iterable at once.
+/// Maximum number of processes that read one iterable together.
 const PROCESSES_MAX: u32 = 256;
 
-/// The code of a function or an iterable, and the elements that it yields.
+/// The code of a function or an iterable, and the specification of its output.
 #[derive(Debug, Clone)]
 pub struct PythonParams {
-    /// The specification of its elements.
+    /// The specification of the output elements.
     pub output: ElementSpec,
-    /// A line of JSON and what was pickled.
+    /// A header line in JSON, followed by the pickled code.
     pub code: Vec<u8>,
 }
 
-/// The limits of a call of Python's code. Limits that the header of the code does not name are those of
-/// [`Limits::default`].
+/// The limits for calls of Python code. If the header of the code omits a limit, the value in
+/// [`Limits::default`] applies.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Seconds that one call, or one element of an iterable, may take.
+    /// The time limit in seconds for one call, or for one element of an iterable.
     pub deadline_s: f64,
-    /// Bytes that a process may have in memory; 0 = half of what the machine has.
+    /// Maximum memory of a process in bytes; 0 means half of the machine's memory.
     pub memory_bytes: u64,
-    /// Calls after which a process is replaced by a fresh one; 0 = never.
+    /// The number of calls after which a process is replaced by a new process; 0 means never.
     pub recycle_after: u64,
-    /// The number of times that one element is begun at most, if its process is killed or crashes.
+    /// Maximum number of attempts for one element if its process is killed or crashes.
     pub attempts: u32,
-    /// Processes that read one iterable together, and what `get_worker_info` says; 0 = one an iterable, one a
-    /// thread of the worker for functions.
+    /// The number of processes that read one iterable together, which `get_worker_info` shows. 0 means one
+    /// process for an iterable, and one for each thread of the worker for a function.
     pub processes: u32,
 }
 
@@ -57,49 +58,49 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns how long one call may take.
+    /// Returns the time limit for one call.
     pub(super) fn deadline(&self) -> Duration {
         Duration::try_from_secs_f64(self.deadline_s).unwrap_or(Duration::MAX)
     }
 }
 
-/// The program that packed the code, and the needs of the code.
+/// The header of packed code: the program that packed the code, and the requirements of the code.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Header {
     pub(super) python: String,
     pub(super) implementation: String,
     pub(super) limits: Limits,
-    /// Whether the code has a seed of its own: it is then told the pass, and draws from seed, pass and
-    /// element.
+    /// True if the code has its own seed. Seeded code receives the number of the pass, and derives its random
+    /// draws from seed, pass and element.
     pub(super) seeded: bool,
 }
 
 impl Header {
-    /// The site as the code is told it.
+    /// Returns the site that the code receives.
     pub(super) fn told<'s>(seeded: bool, site: &Site<'s>) -> Site<'s> {
         if seeded { site.drawing_by_pass() } else { *site }
     }
 }
 
 impl PythonParams {
-    /// Returns the parameters as a definition carries them.
+    /// Encodes the parameters for the definition of a dataset.
     pub fn to_params(&self) -> Params {
         let spec = self.output.to_bytes();
-        // A spec has a few kilobytes at most.
+        // A spec has at most 64 KiB, so its length fits into 32 bits.
         let mut bytes = (spec.len() as u32).to_le_bytes().to_vec();
         bytes.extend_from_slice(&spec);
         bytes.extend_from_slice(&self.code);
         Params::from_bytes(bytes)
     }
 
-    /// Reads the parameters of a definition.
+    /// Decodes the parameters from the definition of a dataset.
     ///
     /// # Errors
     ///
-    /// The message names the fault.
+    /// The error message names the fault.
     pub fn from_params(params: &Params) -> Result<PythonParams, String> {
-        let short = || "its parameters are cut short".to_owned();
+        let short = || "its parameters are truncated".to_owned();
         let (length, rest) = params
             .as_bytes()
             .split_first_chunk::<LENGTH_BYTES>()
@@ -114,15 +115,17 @@ impl PythonParams {
         })
     }
 
-    /// The header, if `interpreter` can run what it stands before.
+    /// Returns the header of the code. Fails if the header is invalid, or if `interpreter` cannot run the
+    /// code.
     pub(super) fn header(&self, interpreter: &Interpreter) -> Result<Header, String> {
         let end = self
             .code
             .iter()
             .position(|byte| *byte == b'\n')
             .unwrap_or_default();
-        let header: Header = serde_json::from_slice(&self.code[..end])
-            .map_err(|error| format!("the header of its code is damaged: {error}"))?;
+        let header: Header = serde_json::from_slice(&self.code[..end]).map_err(|error| {
+            format!("the header of its code is damaged, expected a line of JSON: {error}")
+        })?;
         if let Some((implementation, python)) = &interpreter.version
             && (implementation, python) != (&header.implementation, &header.python)
         {
@@ -133,11 +136,14 @@ impl PythonParams {
         }
         let limits = &header.limits;
         if limits.deadline_s <= 0.0 {
-            return Err(format!("deadline_s is {}: it must be above 0", limits.deadline_s));
+            return Err(format!(
+                "invalid deadline_s {}: expected a number above 0",
+                limits.deadline_s
+            ));
         }
         if limits.attempts == 0 || limits.processes > PROCESSES_MAX {
             return Err(format!(
-                "attempts is {} and processes {}: at least 1, and at most {PROCESSES_MAX}",
+                "invalid attempts {} or processes {}: expected at least 1 attempt, and at most {PROCESSES_MAX} processes",
                 limits.attempts, limits.processes
             ));
         }

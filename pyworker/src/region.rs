@@ -1,8 +1,10 @@
-//! Memory that this process and one executor share: one call's input, then its result, which is viewed in
-//! place until its last view is dropped. Refuses to know what it holds.
+//! Memory that this process and one executor share. A region first contains the input of a call, and then the
+//! result. The result is viewed in place until its last view is dropped. This file does not know the contents
+//! of regions.
 //!
-//! Who may write alternates: this process before it sends the call, the executor until it answers. Afterwards
-//! nobody does until all views are gone and the region is free again.
+//! The right to write alternates: this process writes before it sends the call, and the executor writes until
+//! it answers. After the answer neither process writes, until all views are dropped and the region is free
+//! again.
 #![expect(unsafe_code, reason = "memory that another process writes is viewed as bytes")]
 
 use std::io;
@@ -13,15 +15,15 @@ use bytes::Bytes;
 use millstream_dataplane::transport::shm::map::{Mapping, PAGE_BYTES};
 use parking_lot::Mutex;
 
-/// Regions of one executor that hold results which somebody still views. What comes beyond is copied, so that
-/// kept results do not hold shared memory.
+/// Maximum number of one executor's regions with viewed results. Results beyond this limit are copied, so
+/// that stored results do not hold shared memory.
 const VIEWED_MAX: usize = 8;
-/// Bytes of them.
+/// Maximum total size in bytes of these regions.
 const VIEWED_BYTES_MAX: usize = 256 << 20;
-/// Bytes of one region: what one element may have.
+/// Maximum size of one region in bytes, and so of one element.
 pub(super) const REGION_BYTES_MAX: u64 = 1 << 30;
 
-/// Mapped by both processes under one number.
+/// A region that both processes map and know by the same number.
 #[derive(Debug)]
 struct Region {
     id: u32,
@@ -38,21 +40,21 @@ pub(super) struct Regions {
 struct Books {
     next: u32,
     free: Vec<Region>,
-    /// Handed out, and their bytes.
+    /// The number of leased regions, and below, their total size in bytes.
     out: usize,
     out_bytes: usize,
-    /// The regions that the executor may unmap.
+    /// The numbers of the regions that the executor may unmap.
     retired: Vec<u32>,
 }
 
-/// A region of one call.
+/// A region that one call has leased.
 #[derive(Debug)]
 pub(super) struct Lease {
     region: Option<Region>,
     home: Weak<Mutex<Books>>,
 }
 
-/// A part of a leased region that stays as it is.
+/// A part of a leased region whose contents no longer change.
 struct Piece {
     lease: Arc<Lease>,
     at: usize,
@@ -60,7 +62,8 @@ struct Piece {
 }
 
 impl Regions {
-    /// A region of at least `bytes`, and its descriptor if the executor does not have it yet.
+    /// Leases a region of at least `bytes`. Also returns its file descriptor if the executor does not have
+    /// the region yet.
     pub(super) fn lease(&self, bytes: u64) -> io::Result<(Lease, Option<OwnedFd>)> {
         let wanted = usize::try_from(bytes.clamp(1, REGION_BYTES_MAX)).unwrap_or(PAGE_BYTES);
         let mut books = self.shared.lock();
@@ -71,11 +74,11 @@ impl Regions {
         let (region, fd) = match fitting {
             Some(index) => (books.free.swap_remove(index), None),
             None => {
-                // Those that are free are too small: larger ones take their place.
+                // All free regions are too small. The new, larger region replaces them.
                 while let Some(small) = books.free.pop() {
                     books.retired.push(small.id);
                 }
-                // A little more, since elements differ a little.
+                // Makes the region an eighth larger than needed, because the sizes of elements vary a little.
                 let size = (wanted + wanted / 8).next_multiple_of(PAGE_BYTES);
                 let (fd, mapping) = Mapping::create("millstream-python", size)?;
                 books.next = books.next.wrapping_add(1).max(1);
@@ -97,19 +100,19 @@ impl Regions {
         Ok((lease, fd))
     }
 
-    /// Takes the regions that the executor may unmap; each is told once.
+    /// Takes the numbers of the regions that the executor may unmap. Returns each number only once.
     pub(super) fn retired(&self) -> Vec<u32> {
         std::mem::take(&mut self.shared.lock().retired)
     }
 
-    /// Returns whether so much is viewed that what comes next should be copied.
+    /// Returns whether so much memory is viewed that the next result should be copied.
     fn is_crowded(&self) -> bool {
         let books = self.shared.lock();
         books.out > VIEWED_MAX || books.out_bytes > VIEWED_BYTES_MAX
     }
 
-    /// The parts of a result: views of the region, or copies where too many are viewed. `None` if one is not
-    /// in it.
+    /// Returns the parts of a result, as views of the region, or as copies if too much memory is viewed.
+    /// Returns `None` if a part is outside the region.
     pub(super) fn results(&self, lease: Lease, parts: &[(u64, u64)]) -> Option<Vec<Bytes>> {
         let copies = self.is_crowded();
         let lease = Arc::new(lease);
@@ -134,24 +137,24 @@ impl Regions {
 }
 
 impl Lease {
-    /// The number, by which the executor knows it.
+    /// Returns the number by which the executor knows the region.
     pub(super) fn id(&self) -> u32 {
         self.region.as_ref().map_or(0, |region| region.id)
     }
 
-    /// The size.
+    /// Returns the size of the region in bytes.
     pub(super) fn size_bytes(&self) -> u64 {
         self.region
             .as_ref()
             .map_or(0, |region| region.mapping.size_bytes() as u64)
     }
 
-    /// The bytes, for the input, before the call is sent.
+    /// Returns the bytes of the region, into which the caller writes the input before it sends the call.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         match &self.region {
-            // SAFETY: the mapping has so many bytes and lives as long as the lease. The lease is borrowed
-            // mutably and not yet a result, so no view of it exists; the executor writes only between a call
-            // and its answer.
+            // SAFETY: the mapping has this size and lives as long as the lease. The lease is borrowed mutably
+            // and is not yet a result, so no view of the region exists. The executor writes only between a
+            // call and its answer.
             Some(Region { mapping, .. }) => unsafe {
                 std::slice::from_raw_parts_mut(mapping.start().as_ptr(), mapping.size_bytes())
             },
@@ -163,10 +166,10 @@ impl Lease {
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
         match &self.lease.region {
-            // SAFETY: the part lies in the mapping, as `results` has checked, and the mapping lives as long
-            // as the lease. The executor has answered and writes no more into it; should the user's code do
-            // so nevertheless, the user's data are wrong and nothing else, since bytes of any value are valid
-            // here.
+            // SAFETY: `results` has checked that the part is inside the mapping, and the mapping lives as
+            // long as the lease. The executor has answered, and does not write to the part any more. If the
+            // user's code writes nevertheless, only the user's data are wrong, because bytes of any value are
+            // valid here.
             Some(Region { mapping, .. }) => unsafe {
                 std::slice::from_raw_parts(mapping.start().as_ptr().add(self.at), self.len)
             },
@@ -177,7 +180,7 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Without a home the executor is gone, and the memory goes with this.
+        // Without a home the executor has ended, and dropping the region frees its memory.
         if let (Some(region), Some(home)) = (self.region.take(), self.home.upgrade()) {
             let mut books = home.lock();
             books.out -= 1;
@@ -205,7 +208,10 @@ mod tests {
         let views = regions.results(lease, &[(100, 2), (102, 1)]).unwrap();
         assert_eq!((&views[0][..], &views[1][..]), (&b"ab"[..], &b"c"[..]));
         let (other, fd) = regions.lease(10_000).unwrap();
-        assert!(fd.is_some() && other.id() != id, "the first is still viewed");
+        assert!(
+            fd.is_some() && other.id() != id,
+            "the first region is still viewed"
+        );
         drop(views);
         let (again, fd) = regions.lease(5_000).unwrap();
         assert!(fd.is_none() && again.id() == id);

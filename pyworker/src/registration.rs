@@ -1,4 +1,4 @@
-//! The registration of Python's functions and iterables with the pipeline. Knows no process.
+//! The registration of Python functions and iterables with the pipeline. This file knows no processes.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::iterable::Iterables;
 use super::params::NAME;
 use super::{flat_map, function};
 
-/// Adds Python's functions to `functions`. Processes of `interpreter` run them, and start when there is code
-/// to run.
+/// Adds Python functions and iterables to `functions`. Processes of `interpreter` run the code, and start
+/// only when a pipeline has code to run.
 #[must_use]
 pub fn registered(functions: Functions, interpreter: Interpreter) -> Functions {
     let crews = Arc::new(Crews::default());

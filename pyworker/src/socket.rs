@@ -1,5 +1,5 @@
-//! A socket of whole datagrams to a process of Python: with descriptors, in steps that see a deadline.
-//! Refuses to know what is said.
+//! A datagram socket to a Python process. Datagrams can carry file descriptors, and waits are limited so that
+//! the caller can check deadlines. This file does not know the messages.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,17 +13,17 @@ use rustix::net::{
     SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-/// Bytes of a datagram, in both directions.
+/// Maximum size of a datagram in bytes, in both directions.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 128 << 10;
 
-/// This process's end.
+/// This process's end of the socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
 }
 
 impl Socket {
-    /// A socket, and the other end, for the other process.
+    /// Makes a socket. Also returns the other end, for the other process.
     pub(super) fn pair() -> io::Result<(Socket, OwnedFd)> {
         let (fd, other) = socketpair(
             AddressFamily::UNIX,
@@ -34,8 +34,8 @@ impl Socket {
         Ok((Socket { fd }, other))
     }
 
-    /// Sends a datagram, with a descriptor or without. The other end has room for it: it is asked one thing
-    /// at a time.
+    /// Sends a datagram, with or without a file descriptor. The socket has room for the datagram, because few
+    /// requests are open at a time.
     pub(super) fn send(&self, datagram: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -52,7 +52,8 @@ impl Socket {
         }
     }
 
-    /// The next datagram, or `None` if none comes within `patience`. Nothing but an empty one is the end.
+    /// Receives the next datagram; returns `None` if none arrives within `patience`. An empty datagram means
+    /// the end of the other process.
     pub(super) fn receive(&self, into: &mut Vec<u8>, patience: Duration) -> io::Result<Option<()>> {
         if !self.is_readable(patience)? {
             return Ok(None);
@@ -67,7 +68,7 @@ impl Socket {
                 RecvFlags::empty(),
             ) {
                 Err(Errno::INTR) => {}
-                // The process is gone: its end is closed.
+                // The other process has ended without reading its last messages.
                 Err(Errno::CONNRESET) => {
                     into.clear();
                     return Ok(Some(()));
@@ -80,12 +81,12 @@ impl Socket {
         }
     }
 
-    /// Returns whether there is a datagram, or the end, within `patience`.
+    /// Returns whether a datagram, or the end of the other process, arrives within `patience`.
     pub(super) fn is_readable(&self, patience: Duration) -> io::Result<bool> {
         let timeout = Timespec::try_from(patience).ok();
         let mut polled = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::IN)];
         match poll(&mut polled, timeout.as_ref()) {
-            // The waiting caller looks at the clock and comes again.
+            // The caller checks its deadline and waits again.
             Err(Errno::INTR) => Ok(false),
             ready => Ok(ready? > 0),
         }

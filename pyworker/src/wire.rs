@@ -1,17 +1,17 @@
-//! Messages to an executor and its answers, little-endian; `millstream/_wire.py` is the other side. An
-//! executor runs the user's code, so its answers are checked against their own lengths before use. Refuses to
-//! know sockets and memory.
+//! The messages to an executor and its answers, little-endian. `millstream/_wire.py` is the counterpart in
+//! Python. An executor runs the user's code, so the lengths in its answers are checked before use. This file
+//! does not know sockets and memory.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use bytes::Bytes;
 use millstream_element::Dtype;
 use millstream_pipeline::exec::{ExecError, Tensor, Value};
 
-/// Data of up to so many bytes goes with the datagram; more lies in a region.
+/// Maximum number of data bytes in a datagram. More data is passed in a region.
 pub(super) const INLINE_BYTES_MAX: usize = 16 << 10;
-/// Components begin at multiples of this in a region.
+/// The alignment of components in a region, in bytes.
 const ALIGNMENT: u64 = 64;
-/// Dimensions of a tensor: the limit of elements.
+/// Maximum number of dimensions of a tensor, equal to the limit of elements.
 const RANK_MAX: usize = 16;
 
 const CALL: u8 = 1;
@@ -24,19 +24,19 @@ const IN_REGION: u8 = 1;
 pub(super) enum Answer<'d> {
     /// The executor has loaded the code.
     Ready,
-    /// The tensors of the result, with the data that came along.
+    /// The tensors of the result, with their data in the datagram.
     Result(Vec<Described>, &'d [u8]),
-    /// The result of a call, whose data lie in the region.
+    /// The tensors of the result, with their data in the region.
     ResultInRegion(Vec<Described>),
-    /// The result has so many bytes, for which it has no region.
+    /// The result has this number of bytes, and needs a region.
     Need(u64),
-    /// The user's code raised: in a sentence, and with its frames.
+    /// The user's code raised an exception: its message, and its traceback.
     Raised { said: String, traceback: String },
     /// The iterable is exhausted.
     End,
 }
 
-/// A tensor of a result.
+/// The description of one tensor of a result.
 #[derive(Debug)]
 pub(super) struct Described {
     dtype: Dtype,
@@ -44,14 +44,14 @@ pub(super) struct Described {
     bytes: u64,
 }
 
-/// A region as a datagram names it.
+/// The number and the size of a region, as in a datagram.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RegionName {
     pub(super) id: u32,
     pub(super) bytes: u64,
 }
 
-/// The input of a call, taken apart.
+/// The input of a call: its tensors and their data.
 #[derive(Debug)]
 pub(super) struct Input {
     tensors: Vec<Tensor>,
@@ -59,10 +59,10 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Describes an element as an input.
+    /// Converts an element to the input of a call.
     ///
     /// # Errors
-    /// What a deferred computation fails with.
+    /// Returns the failure of a deferred computation in the element.
     pub(super) fn new(value: &Value) -> Result<Input, ExecError> {
         let tensors: Result<Vec<Tensor>, ExecError> = value.iter().map(Tensor::settled).collect();
         let tensors = tensors?;
@@ -70,12 +70,12 @@ impl Input {
         Ok(Input { tensors, data })
     }
 
-    /// Returns whether it is too much to go with the datagram.
+    /// Returns whether the data is too large for a datagram and needs a region.
     pub(super) fn needs_region(&self) -> bool {
         self.data.iter().map(Bytes::len).sum::<usize>() > INLINE_BYTES_MAX
     }
 
-    /// Bytes that it takes in a region.
+    /// Returns the number of bytes that the data takes in a region.
     pub(super) fn region_bytes(&self) -> u64 {
         places(self.data.iter().map(|data| data.len() as u64)).1
     }
@@ -92,8 +92,8 @@ impl Input {
     }
 }
 
-/// A call: with its input in the datagram or in the region; or, without one, for what an iterable yields
-/// next.
+/// Writes a call into `into`, with its input in the datagram or in the region. Without an input, writes a
+/// request for the iterable's next element.
 pub(super) fn call(
     input: Option<&Input>,
     region: RegionName,
@@ -106,7 +106,7 @@ pub(super) fn call(
     into.clear();
     let kind = if input.is_some() { CALL } else { NEXT };
     into.extend([kind, if in_region { IN_REGION } else { 0 }]);
-    // Elements have a few components, and few regions are retired at once.
+    // The numbers of components and of retired regions are small enough for these fields.
     into.extend((tensors.len() as u16).to_le_bytes());
     named(region, into);
     into.extend(draw.to_le_bytes());
@@ -128,7 +128,7 @@ pub(super) fn call(
     }
 }
 
-/// A region for the result that is waiting for one.
+/// Writes the message that provides a region for a waiting result.
 pub(super) fn region(region: RegionName, into: &mut Vec<u8>) {
     into.clear();
     into.extend([REGION, 0, 0, 0]);
@@ -140,7 +140,8 @@ fn named(region: RegionName, into: &mut Vec<u8>) {
     into.extend(region.bytes.to_le_bytes());
 }
 
-/// The data of a settled tensor: its items; of strings the lengths of all, then their bytes.
+/// Returns the data of a settled tensor: its items, or for strings the lengths of all items followed by their
+/// bytes.
 fn data(tensor: &Tensor) -> Bytes {
     if tensor.dtype().item_bytes().is_some() {
         return Bytes::copy_from_slice(tensor.contiguous().unwrap_or_default());
@@ -154,7 +155,7 @@ fn data(tensor: &Tensor) -> Bytes {
     lengths.into()
 }
 
-/// Returns the places of data of these sizes in a region, and their end.
+/// Returns the offset and size of each component in a region, and the end of the last component.
 fn places(sizes: impl Iterator<Item = u64>) -> (Vec<(u64, u64)>, u64) {
     let mut end = 0u64;
     let places = sizes.map(|size| {
@@ -168,7 +169,7 @@ fn places(sizes: impl Iterator<Item = u64>) -> (Vec<(u64, u64)>, u64) {
 /// Reads an answer.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns a description of the fault in the answer.
 pub(super) fn answer(datagram: &[u8]) -> Result<Answer<'_>, String> {
     let mut rest = Rest(datagram);
     Ok(match rest.number::<1>()? {
@@ -193,7 +194,7 @@ pub(super) fn answer(datagram: &[u8]) -> Result<Answer<'_>, String> {
             }
         }
         5 => Answer::End,
-        other => return Err(format!("kind {other}")),
+        other => return Err(format!("unknown kind {other}")),
     })
 }
 
@@ -203,10 +204,10 @@ fn text(bytes: &[u8]) -> String {
 
 fn described(rest: &mut Rest<'_>) -> Result<Described, String> {
     let code = rest.number::<1>()? as u8;
-    let dtype = Dtype::from_code(code).ok_or_else(|| format!("dtype {code}"))?;
+    let dtype = Dtype::from_code(code).ok_or_else(|| format!("unknown dtype {code}"))?;
     let rank = rest.number::<1>()? as usize;
     if rank > RANK_MAX {
-        return Err(format!("{rank} dimensions"));
+        return Err(format!("expected at most {RANK_MAX} dimensions, found {rank}"));
     }
     let bytes = rest.number::<8>()?;
     let dims: Result<Vec<u64>, String> = (0..rank).map(|_| rest.number::<8>()).collect();
@@ -217,15 +218,15 @@ fn described(rest: &mut Rest<'_>) -> Result<Described, String> {
     })
 }
 
-/// Returns the places of these tensors' data in the region.
+/// Returns the offset and size of each tensor's data in the region.
 pub(super) fn region_places(described: &[Described]) -> Vec<(u64, u64)> {
     places(described.iter().map(|tensor| tensor.bytes)).0
 }
 
-/// The tensors of a result whose data came with the datagram.
+/// Makes the tensors of a result from the data in the datagram.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns a description of the fault in the result.
 pub(super) fn inline_value(described: &[Described], data: &[u8]) -> Result<Value, String> {
     let mut rest = Rest(data);
     let tensors = described
@@ -234,10 +235,10 @@ pub(super) fn inline_value(described: &[Described], data: &[u8]) -> Result<Value
     tensors.collect()
 }
 
-/// The tensors of a result with these data.
+/// Makes the tensors of a result from the data of their regions.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns a description of the fault in the result.
 pub(super) fn value(described: &[Described], data: Vec<Bytes>) -> Result<Value, String> {
     described
         .iter()
@@ -257,9 +258,14 @@ fn made(described: &Described, data: Bytes) -> Result<Tensor, String> {
     let head = count.and_then(|count| count.checked_mul(4));
     let (lengths, text) = head
         .and_then(|head| data.split_at_checked(usize::try_from(head).ok()?))
-        .ok_or_else(|| format!("{} bytes for {dtype}{dims:?}", data.len()))?;
+        .ok_or_else(|| {
+            format!(
+                "expected the lengths of the strings of {dtype}{dims:?}, found {} bytes",
+                data.len()
+            )
+        })?;
     let mut rest = Rest(text);
-    // Copied out, each by itself: strings are small, and a region would be held by any of them.
+    // Each string is copied, because strings are small and even a small view would hold a whole region.
     let items = lengths.chunks_exact(4).map(|length| {
         let length = length
             .iter()
@@ -274,7 +280,7 @@ fn made(described: &Described, data: Bytes) -> Result<Tensor, String> {
     Tensor::strings(*dtype, dims, items.collect::<Result<_, String>>()?)
 }
 
-/// The bytes that are left to read.
+/// The bytes that are not read yet.
 struct Rest<'d>(&'d [u8]);
 
 impl<'d> Rest<'d> {
@@ -282,7 +288,7 @@ impl<'d> Rest<'d> {
         let (taken, rest) = self
             .0
             .split_at_checked(count)
-            .ok_or_else(|| format!("{count} bytes where {} are left", self.0.len()))?;
+            .ok_or_else(|| format!("expected {count} bytes, found {}", self.0.len()))?;
         self.0 = rest;
         Ok(taken)
     }

@@ -1,29 +1,33 @@
-//! How many bytes `Auto` keeps outstanding: twice what the path carries in one round trip.
+//! Computes how many bytes `Auto` keeps outstanding: twice the bytes that the path carries in one round trip.
 //!
-//! Pure: told of arrivals, round-trip times and time passing. Refuses to know links, elements and credits.
+//! Pure: the caller supplies arrivals, round-trip times and elapsed time. This file does not know links,
+//! elements and credits.
 //!
-//! A path that could carry more delivers everything outstanding once a round trip. The window therefore
-//! doubles each time, until the rate grows no further. The round trip is the shortest seen on a link, without
-//! the queues that its own load makes; over several links, that of the longest. Within a host it is taken to
-//! be what waking both sides takes: where elements are handed over fast, many are worth one wake-up; where
-//! each takes long to write or read, few stay in the caches.
+//! A path that could carry more delivers all outstanding bytes once in each round trip. The window therefore
+//! doubles each time, until the rate no longer grows.
+//!
+//! The round trip of a link is the shortest round trip measured on the link, which excludes the queues that
+//! the link's own load causes. Over several links, the longest of these round trips counts. Within a host,
+//! the round trip is assumed to be the time for waking both sides. Fast elements then share one wake-up, and
+//! slow elements stay few enough for the caches.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The least that is kept outstanding: what 10 Gbit/s carry in more than a millisecond. More is slower where
-/// the network is not, since it leaves the caches of both sides.
+/// The minimum of bytes kept outstanding: more than 10 Gbit/s carry in one millisecond. A larger minimum
+/// would be slower on fast paths, because the elements leave the caches of both sides.
 pub const AUTO_BYTES_MIN: u64 = 2 << 20;
 
-/// The time of a round trip within a host, where either side may sleep.
+/// The assumed time of a round trip within a host, where either side may sleep.
 pub(super) const LOCAL_ROUND_TRIP: Duration = Duration::from_micros(50);
 
-/// Round trips' worth of bytes kept outstanding.
+/// The number of round trips whose bytes are kept outstanding.
 const ROUND_TRIPS: u128 = 2;
 
-/// The part by which the size falls at a time, where less suffices: a lull is soon over.
+/// The window shrinks by at most this fraction (one eighth) at a time, because a pause in reading is usually
+/// short.
 const FALL: u64 = 8;
 
 #[derive(Debug)]
@@ -44,12 +48,12 @@ impl Default for Auto {
 }
 
 impl Auto {
-    /// Bytes to keep outstanding.
+    /// Returns the number of bytes to keep outstanding.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Notes what a round trip to a worker takes now.
+    /// Notes a measured round trip to a worker. The shortest measurement of each worker counts.
     pub(super) fn note_round_trip(&mut self, worker: &str, round_trip: Duration) {
         match self.round_trips.get_mut(worker) {
             Some(least) => *least = round_trip.min(*least),
@@ -59,17 +63,17 @@ impl Auto {
         }
     }
 
-    /// Forgets a worker whose link was lost; the next link may take another path.
+    /// Forgets a worker whose link was lost, because the next link may take another path.
     pub(super) fn forget(&mut self, worker: &str) {
         self.round_trips.remove(worker);
     }
 
-    /// Notes bytes that arrived.
+    /// Notes the number of bytes that arrived.
     pub(super) fn note_arrival(&mut self, bytes: u64) {
         self.arrived_bytes = self.arrived_bytes.saturating_add(bytes);
     }
 
-    /// Sizes again by what arrived in the `elapsed` time since it did so last.
+    /// Resizes the window from the bytes that arrived within `elapsed`, the time since the last resize.
     pub(super) fn resize(&mut self, elapsed: Duration) {
         let arrived = u128::from(std::mem::take(&mut self.arrived_bytes));
         let round_trip = self.round_trips.values().max().map_or(0, Duration::as_nanos);
@@ -86,8 +90,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A path of so many bytes a second: it delivers what is outstanding once a round trip, unless that is
-    /// beyond it.
+    /// Models a path with a rate in bytes per second. The path delivers the outstanding bytes once in each
+    /// round trip, but not more than its rate.
     fn settle(rate: u64, round_trip: Duration) -> u64 {
         let mut auto = Auto::default();
         auto.note_round_trip("a", round_trip);
@@ -127,7 +131,7 @@ mod tests {
             let carried = (u128::from(rate) * round_trip.as_nanos() / SECOND.as_nanos()) as u64;
             let bytes = settle(rate, round_trip);
             prop_assert!(bytes >= carried);
-            // Rounding apart.
+            // The bound allows for rounding.
             prop_assert!(bytes <= (2 * carried + 2).max(AUTO_BYTES_MIN));
         }
 

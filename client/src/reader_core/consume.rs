@@ -1,4 +1,5 @@
-//! The calls of the consumer: it asks for elements, says what it handed over, and ends reading.
+//! The calls of the consumer, which asks for elements, reports the elements that it handed over, and ends
+//! reading.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use super::state::ReaderCore;
 use crate::error::ReadError;
 
 impl ReaderCore {
-    /// Returns the next elements; `Ok(None)` at the end, pending while there are none. `handed` counts the
-    /// elements of the delivery at hand that were handed over; the caller begins again at 0 with each new
-    /// delivery.
+    /// Returns the next elements, `Ok(None)` at the end, or `Pending` while no elements are available.
+    /// `handed` counts the elements of the current delivery that were handed over. The caller restarts this
+    /// count at 0 with each new delivery.
     pub(crate) fn next(&mut self, handed: u64) -> Poll<Result<Option<Handing>, ReadError>> {
         let is_first = !std::mem::replace(&mut self.is_open, true);
         if self.stop_using(handed) {
@@ -62,7 +63,7 @@ impl ReaderCore {
         }
     }
 
-    /// Notes the pack that the consumer takes in hand, and the leases that it met in the pack before.
+    /// Notes the pack that the consumer opened, and the leases that the consumer found in the previous pack.
     pub(crate) fn note_at_hand(&mut self, task: TaskId, pack: &Pack, leases: &mut Vec<(TaskId, u64)>) {
         self.given = None;
         if self.schedule.is_some() {
@@ -84,30 +85,31 @@ impl ReaderCore {
         }
     }
 
-    /// Ends reading with an error, after the elements that arrived before.
+    /// Ends reading with an error, which the consumer receives after the elements that arrived before.
     pub(crate) fn fail(&mut self, error: ReadError) {
         self.failure.get_or_insert(error);
     }
 
-    /// Hands over nothing while the lease may have ended (C4.4); for good with the error that says so.
+    /// Stops or resumes the hand-over of elements, which pauses while the lease may have ended (C4.4). An
+    /// `error` ends reading for good.
     pub(super) fn fence(&mut self, is_fenced: bool, error: Option<ReadError>) {
         self.is_fenced = is_fenced;
         self.failure = self.failure.take().or(error);
     }
 
-    /// Notes that the service ends. A reader that has everything is not concerned.
+    /// Notes that the service shuts down, which ends reading unless the iteration is already over.
     pub(super) fn shut_down(&mut self, by: String) {
         if !self.is_iteration_over {
             self.failure.get_or_insert(ReadError::ShutDown { by });
         }
     }
 
-    /// Stops wanting anything: cancels every subscription.
+    /// Cancels every subscription, and ends reading.
     pub(crate) fn cancel(&mut self, handed: u64) {
         self.failure.get_or_insert(ReadError::Cancelled);
         self.stop_using(handed);
-        // Before it is cancelled a worker hears what its elements were used for, or it reports them as lost
-        // (C6.7).
+        // Before its task is cancelled, a worker must receive the last acknowledgement. Otherwise the worker
+        // would report the splits of used elements as lost (C6.7).
         self.acknowledge();
         let tasks = self.tasks.values();
         let tasks: Vec<_> = tasks
@@ -118,8 +120,8 @@ impl ReaderCore {
         }
     }
 
-    /// Notes what the consumer handed over, which may have fallen silent in the middle of a pack, and tells
-    /// workers what arrived. Returns false if that was nothing.
+    /// Books the elements that the consumer handed over, even if it paused in the middle of a pack, and
+    /// acknowledges arrived elements to workers. Returns false if nothing changed.
     pub(crate) fn tick(&mut self, handed: u64) -> bool {
         let has_settled = self.settle(handed);
         if has_settled {
@@ -129,20 +131,21 @@ impl ReaderCore {
         self.acknowledge() || has_settled
     }
 
-    /// Notes what the consumer handed over, and grants what that makes free.
+    /// Books the elements that the consumer handed over, and grants the credits that are free again.
     pub(crate) fn settle_and_distribute(&mut self, handed: u64) {
         if self.settle(handed) {
             self.distribute();
         }
     }
 
-    /// Returns how many hand-overs may go unreported: an eighth of what may be outstanding.
+    /// Returns how many elements the consumer may hand over before it must report them to the core: an eighth
+    /// of the outstanding limit.
     pub(crate) fn settle_every(&self) -> u64 {
         let standings = self.standings();
         (self.bounds.elements(&standings) / 8).clamp(1, 4096)
     }
 
-    /// Returns whether the consumer need not wait.
+    /// Returns whether the consumer can continue without waiting.
     pub(crate) fn has_something(&self) -> bool {
         if self.is_fenced {
             return self.failure.is_some();
@@ -155,7 +158,7 @@ impl ReaderCore {
             || self.is_over()
     }
 
-    /// Returns whether everything was handed over.
+    /// Returns whether the iteration is over and all its elements were handed over.
     pub(crate) fn is_over(&self) -> bool {
         self.is_iteration_over
             && self.ready.is_empty()
@@ -163,14 +166,14 @@ impl ReaderCore {
             && self.tasks.values().all(|entry| !entry.is_wanted())
     }
 
-    /// Returns whether messages wait for a worker of this host.
+    /// Returns whether messages wait for a worker on this host.
     pub(crate) fn is_to_carry(&self) -> bool {
         let mut outboxes = self.links.values();
         outboxes.any(|outbox| outbox.is_up && outbox.is_local && !outbox.messages.is_empty())
     }
 
-    /// Notes that the consumer is done with everything that was handed over. Returns whether anything was
-    /// since the last time.
+    /// Notes that the consumer is done with all elements that were handed over. Returns whether any element
+    /// was handed over since the last call.
     pub(super) fn stop_using(&mut self, handed: u64) -> bool {
         let has_settled = self.settle(handed);
         self.is_in_use = false;
@@ -178,7 +181,8 @@ impl ReaderCore {
         has_settled
     }
 
-    /// Notes the elements that were handed over since the last time. Returns whether there were any.
+    /// Books the elements that were handed over since the last call. Returns whether any element was handed
+    /// over.
     pub(super) fn settle(&mut self, handed: u64) -> bool {
         let fresh = handed - self.at_hand_settled.min(handed);
         let Some(entry) = self.at_hand.and_then(|task| self.tasks.get_mut(&task)) else {
@@ -192,9 +196,9 @@ impl ReaderCore {
         fresh > 0
     }
 
-    /// Returns whether workers are about to be out of credits though fewer were handed over than are
-    /// distributed at once: where there are many of them, or bytes bound what is outstanding more than
-    /// elements do.
+    /// Returns whether workers are about to run out of credits before enough elements were handed over for a
+    /// regular distribution. Such a shortage occurs with many workers, or if the limit of bytes is tighter
+    /// than the limit of elements.
     fn is_short(&self) -> bool {
         if self.undistributed == 0 || !self.ready.is_empty() {
             return false;

@@ -1,90 +1,96 @@
-//! Distribution of the free credits: a fixed number of them over all tasks of an iteration.
+//! Distributes the free credits: a limited number of credits over all tasks of an iteration.
 //!
-//! Pure arithmetic: it is shown where each task stands and answers with grants. Refuses to know links and
-//! elements.
+//! Pure arithmetic: the caller passes the state of each task, and receives the grants. This file does not
+//! know links and elements.
 //!
-//! The rule: tasks that can use credits are filled evenly, those that wait longest first, so that with one
-//! credit it goes round; a task that gave its credits back gets none until it says that something is ready.
+//! Tasks that can use credits are filled to the same level. Among equal tasks, the task that has waited
+//! longest comes first, so that a single credit rotates among all tasks. A task that gave its credits back
+//! gets none until it reports that an element is ready.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_dataplane::TaskId;
 
-/// The bytes that a credit is worth where elements vary in size, until a larger element is met.
+/// The bytes that a credit is worth where elements vary in size, until a larger element occurs.
 pub const CREDIT_BYTES_UNKNOWN: u64 = 4096;
 
 /// The number of elements that may be outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaxOutstanding {
-    /// Enough to keep the path busy, by the rate and the round-trip time: at least two a task, or
-    /// [`AUTO_ELEMENTS_LOCAL`] where nothing is copied.
+    /// Enough elements to keep the path busy, computed from the rate and the round-trip time. At least two
+    /// elements for each task, or [`AUTO_ELEMENTS_LOCAL`] where nothing is copied.
     ///
-    /// A reader that shares the job keeps no more beyond those than it handed over within the last second.
+    /// A reader that shares the job prefetches, beyond these minimums, at most the number of elements that it
+    /// handed over within the last second.
     #[default]
     Auto,
-    /// Exactly so many.
+    /// Exactly this number of elements.
     Elements(u64),
 }
 
-/// Elements that `Auto` keeps outstanding at most.
+/// Maximum number of elements that `Auto` keeps outstanding.
 pub const AUTO_ELEMENTS_MAX: u64 = 1 << 17;
 
-/// Elements that `Auto` keeps outstanding for each task at least whose elements come without a copy: a few,
-/// whatever their size, so that neither side waits for the other with each of them.
+/// Minimum number of elements that `Auto` keeps outstanding for a task whose elements arrive without a copy.
+/// The minimum does not depend on the element size, so that the two sides need not wait for each other at
+/// every element.
 pub const AUTO_ELEMENTS_LOCAL: u64 = 4;
 
-/// The state of one task.
+/// The state of one task, as input of the distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// The task.
+    /// The number of the task.
     pub task: TaskId,
-    /// Credits granted whose elements have not arrived.
+    /// The number of granted credits whose elements have not arrived.
     pub outstanding: u64,
-    /// Elements that arrived and were not handed over.
+    /// The number of elements that arrived but were not handed over.
     pub waiting: u64,
-    /// Elements that were handed over and count as outstanding still, because the consumer keeps them until
-    /// others come.
+    /// The number of elements that were handed over but still count as outstanding, because the consumer
+    /// keeps them until elements of other tasks arrive.
     pub kept: u64,
-    /// The bytes that a credit is worth.
+    /// The bytes that a credit of this task is worth.
     pub element_bytes: u64,
-    /// Whether its elements come without a copy, from this host.
+    /// True if the task's elements arrive without a copy, from a worker on this host.
     pub is_local: bool,
-    /// Whether nothing more comes of it: it has ended, or was removed.
+    /// True if the task has ended or was removed, so that no further element arrives.
     pub is_over: bool,
-    /// Whether a credit is of use: subscribed, not ended, not parked.
+    /// True if the task can use a credit: it is subscribed, has not ended, and has not given its credits
+    /// back.
     pub is_eligible: bool,
-    /// When it was granted something last, by count of grants; smaller is longer ago.
+    /// The number of the grant in which the task last received credits. A smaller number is longer ago.
     pub granted_at: u64,
 }
 
-/// The bounds of a reader.
+/// The limits of outstanding elements and bytes of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Elements outstanding: granted, in flight or not handed over, over all tasks.
+    /// The limit of outstanding elements over all tasks: granted, in flight or not yet handed over.
     pub max_outstanding: MaxOutstanding,
-    /// The bytes that `Auto` keeps outstanding.
+    /// The number of bytes that `Auto` keeps outstanding.
     pub auto_bytes: u64,
-    /// Elements handed over of late, if other readers share the job; `None` if this reader is alone. `Auto`
-    /// keeps at most this many outstanding beyond its minimum, and leaves others what it does not use (D4.8).
+    /// The number of elements handed over within the last second, if other readers share the job; `None` if
+    /// this reader is alone. `Auto` keeps at most this number outstanding beyond its minimum, and so leaves
+    /// the elements that it does not use to the other readers (D4.8).
     pub shared: Option<u64>,
-    /// Bytes reserved for them.
+    /// The limit of bytes reserved for outstanding elements.
     pub max_outstanding_bytes: u64,
 }
 
-/// Returns the credits that `Auto` keeps outstanding of a task whatever its size.
+/// Returns the minimum number of credits that `Auto` keeps outstanding for a task, whatever the size of its
+/// elements.
 fn least(task: &Standing) -> u64 {
     if task.is_local { AUTO_ELEMENTS_LOCAL } else { 2 }
 }
 
 impl Standing {
-    /// Elements that are granted, in flight, not handed over, or kept.
+    /// Returns the number of elements that are granted, in flight, not handed over, or kept.
     fn held(&self) -> u64 {
         self.outstanding + self.waiting + self.kept
     }
 }
 
 impl Bounds {
-    /// The number of elements that may be outstanding now. Under `Auto`, tasks that can use no credit and
-    /// hold nothing count for nothing: the size of their elements may not be known.
+    /// Returns the number of elements that may be outstanding now. `Auto` ignores tasks that can use no
+    /// credit and hold no element, because the size of their elements may be unknown.
     pub fn elements(&self, tasks: &[Standing]) -> u64 {
         match self.max_outstanding {
             MaxOutstanding::Elements(elements) => elements,
@@ -99,12 +105,12 @@ impl Bounds {
         }
     }
 
-    /// Elements and bytes that may still be granted.
+    /// Returns the number of elements and bytes that may still be granted.
     fn free(&self, tasks: &[Standing]) -> (u64, u64) {
         self.left(tasks, Standing::held)
     }
 
-    /// Returns the credits that would be free if the consumer kept no elements.
+    /// Returns the elements and bytes that could still be granted if the consumer kept no elements.
     fn free_beside_kept(&self, tasks: &[Standing]) -> (u64, u64) {
         self.left(tasks, |task| task.outstanding + task.waiting)
     }
@@ -116,15 +122,18 @@ impl Bounds {
         (free, self.max_outstanding_bytes.saturating_sub(reserved))
     }
 
-    /// Returns whether an element of this size can ever be granted.
+    /// Returns whether an element of this size fits into the limit of bytes.
     pub fn can_hold(&self, element_bytes: u64) -> bool {
         element_bytes <= self.max_outstanding_bytes
     }
 }
 
-/// The grants to make now: no more than the bounds leave (D4.2), spread evenly. While the consumer keeps
-/// elements, no task holds more than its even share. A task that holds none gets one, if the bounds leave
-/// room beside what is granted, in flight and not handed over: what is waited for may be theirs.
+/// Returns the grants to make now: spread evenly, and within the bounds (D4.2). While the consumer keeps
+/// elements, no task holds more than its even share.
+///
+/// A task that holds nothing then gets one credit even if kept elements exhaust the bounds, because the
+/// consumer may be waiting for this task. Kept elements do not count for this credit; granted, in-flight and
+/// waiting elements do.
 pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     let (mut free, mut free_bytes) = bounds.free(tasks);
     let is_keeping = tasks.iter().any(|task| task.kept > 0);
@@ -144,7 +153,7 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
         .collect();
     eligible.sort_by_key(|task| (task.outstanding, task.granted_at, task.task));
     let mut grants = Vec::with_capacity(eligible.len());
-    // The level to which everybody is filled; a task above it already keeps what it has.
+    // The level to which all tasks are filled. A task above the level keeps its credits.
     let level = level(&eligible, free);
     let mut spare = free.saturating_sub(
         eligible
@@ -176,14 +185,14 @@ pub fn distribute(bounds: &Bounds, tasks: &[Standing]) -> Vec<(TaskId, u64)> {
     grants
 }
 
-/// Distributes credits in a coordinated read, whose elements are handed over in turn. `tasks` ascend;
-/// `window` gives, in that order, how many of the allowed turns belong to each task.
+/// Returns the grants in a coordinated read, whose elements are handed over in turn. `tasks` must ascend by
+/// number. `window` lists, in the order of turns, how many of the allowed turns each task has.
 ///
-/// The reader asks only for what it hands over next, and a task that has nothing ready keeps its place
-/// (D7.6). Another task's elements could not be handed over before it anyway.
+/// The reader requests only the elements that it hands over next. A task without a ready element keeps its
+/// place (D7.6), because the reader could not hand over another task's elements first.
 ///
-/// The task whose turn it is gets a credit if it has none, however much the others hold: they wait for it,
-/// and what they hold may be more than the bounds allow by now.
+/// The task with the next turn gets a credit if it has none, even beyond the bounds. The other tasks wait for
+/// this task, and their credits may exceed bounds that have shrunk since.
 pub fn distribute_in_turn(
     bounds: &Bounds,
     tasks: &[Standing],
@@ -214,7 +223,8 @@ fn worth(task: &Standing) -> u64 {
     task.element_bytes.max(1)
 }
 
-/// The highest level to which `free` credits fill all tasks, given in order of what they have.
+/// Returns the highest level to which `free` credits fill all tasks. The tasks must be sorted by their
+/// outstanding credits.
 fn level(eligible: &[&Standing], free: u64) -> u64 {
     let mut sum = free;
     let mut level = 0;
@@ -271,7 +281,7 @@ mod tests {
         assert_eq!(auto.elements(&tasks), 4);
         tasks[1].is_local = true;
         assert_eq!(auto.elements(&tasks), 2 + AUTO_ELEMENTS_LOCAL);
-        // The reader's bytes are its bytes all the same.
+        // The limit of bytes applies to local tasks too.
         let bounded = Bounds {
             max_outstanding_bytes: 256 << 20,
             ..auto
@@ -364,7 +374,8 @@ mod tests {
             [(TaskId(0), 3), (TaskId(1), 2)]
         );
         assert_eq!(distribute(&bounds(8), &[ahead(4), late]), [(TaskId(1), 3)]);
-        // Nobody is left without any, but for what the bounds leave beside what is kept.
+        // Each task without credits gets one credit, as far as the bounds allow if kept elements do not
+        // count.
         let none = |task| standing(task, 0, 0, true, 9);
         assert_eq!(distribute(&bounds(2), &[ahead(3), none(1)]), [(TaskId(1), 1)]);
         assert_eq!(
@@ -378,7 +389,8 @@ mod tests {
         assert_eq!(distribute(&bounds(2), &[under_way, none(1)]), []);
     }
 
-    /// D7.6: a task that has nothing ready keeps its place, or the tasks after it would take the only credit.
+    /// D7.6: a task without a ready element keeps its place; otherwise the tasks after it would take the only
+    /// credit.
     #[test]
     fn credits_in_turn_never_pass_a_parked_task() {
         let tasks = [standing(1, 0, 0, false, 0), standing(2, 0, 0, true, 0)];
@@ -403,7 +415,7 @@ mod tests {
         assert_eq!(distribute_in_turn(&full, &tasks, &window), []);
     }
 
-    /// D7.6: `Auto` may have fallen since the others were granted what they hold.
+    /// D7.6: `Auto` may have shrunk since the other tasks received their credits.
     #[test]
     fn the_next_turn_has_credit_however_many_remain() {
         let tasks = [standing(1, 0, 0, true, 0), standing(2, 10, 10, true, 0)];
@@ -414,8 +426,8 @@ mod tests {
     }
 
     proptest! {
-        /// D4.2, D7.6: no more than the bound is outstanding, but for the next turn, and of a task no more
-        /// than are its turns.
+        /// D4.2, D7.6: the outstanding elements stay within the bound, except for the next turn. No task gets
+        /// more credits than it has turns in the window.
         #[test]
         fn turns_are_granted_to_the_windows_end(
             limit in 0u64..60,
@@ -438,7 +450,7 @@ mod tests {
             }
         }
 
-        /// The oracle gives credits one at a time to the task that has the fewest.
+        /// The oracle grants credits one at a time to the task with the fewest credits.
         #[test]
         fn free_credits_are_granted_evenly(
             limit in 0u64..200,

@@ -1,4 +1,4 @@
-//! Elements on their way from a link to the consumer.
+//! Elements on the way from a link to the consumer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use millstream_element::{Layout, Pack};
 pub(crate) enum Handing {
     /// All elements of a delivery.
     Pack(Delivery),
-    /// The first element of one, in a coordinated read.
+    /// The first element of a delivery, in a coordinated read.
     First(Delivery),
-    /// A further element of a pack that the consumer opened before.
+    /// A further element of a pack that the consumer has already opened.
     Further {
         task: TaskId,
         worker: Arc<str>,
@@ -24,7 +24,7 @@ pub(crate) enum Handing {
     },
 }
 
-/// Elements on their way to the consumer.
+/// Elements on the way to the consumer.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) task: TaskId,

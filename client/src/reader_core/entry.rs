@@ -1,6 +1,6 @@
-//! The state of one task within a reader: its credits, its elements that wait, and its splits.
+//! The state of one task within a reader: its credits, its waiting elements, and its splits.
 //!
-//! Refuses to know other tasks and the consumer.
+//! This file does not know other tasks and the consumer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,55 +23,59 @@ pub(super) struct Entry {
     pub(super) half: ReceiveHalf<Body>,
     pub(super) source: TaskSource,
     pub(super) worker: Arc<str>,
-    /// The trainer as which the task is read through the cross-trainer cache. Splits of such a task are not
-    /// reported (D8.5).
+    /// The trainer name under which the task is read through the cross-trainer cache. Splits of such a task
+    /// are not reported (D8.5).
     pub(super) trainer_id: Option<Arc<str>>,
     pub(super) layout: Option<Arc<Layout>>,
-    /// Elements polled from the half.
+    /// The number of elements taken from the receiving half.
     pub(super) delivered: u64,
-    /// The elements among them that were not handed over.
+    /// The number of delivered elements that were not handed over.
     pub(super) polled: u64,
-    /// Elements handed over that the consumer keeps until others come.
+    /// The number of elements that were handed over and that the consumer keeps until elements of other tasks
+    /// arrive.
     pub(super) kept: u64,
     pub(super) is_subscribed: bool,
-    /// Nothing is copied on the link to its worker.
+    /// True if the link to the worker copies no payload.
     pub(super) is_local: bool,
     pub(super) is_removed: bool,
-    /// Credits of a removed task whose elements may still be on their way.
+    /// The number of credits of a removed task whose elements may still arrive.
     pub(super) written_off: u64,
     pub(super) is_finished: bool,
-    /// The failure that the dispatcher told, until the worker tells it after the elements before.
+    /// The failure that the dispatcher reported. Used if the worker does not report the failure itself.
     pub(super) failure: Option<String>,
-    /// The worker does not know the task.
+    /// The repeated refusals of a worker that does not know the task; `None` while the worker has not refused
+    /// it.
     pub(super) unknown: Option<Unknown>,
-    /// Why the task is waited for no longer than for others.
+    /// The error with which reading fails once only given-up tasks remain; `None` while this task is not
+    /// given up.
     pub(super) given_up: Option<ReadError>,
     pub(super) granted_at: u64,
-    /// Whether the task gave credits back for want of elements, and has not asked for new ones.
+    /// True if the task gave credits back because it had no elements, and has not requested new credits.
     pub(super) has_yielded: bool,
-    /// Leases of splits with elements handed over and more to come.
+    /// Leases of splits that have delivered some elements and have more to come.
     pub(super) seen: BTreeSet<u64>,
-    /// Leases of splits that ended while elements of them wait, and how many elements were polled until then.
+    /// Leases of ended splits whose elements still wait, each with the number of elements delivered until the
+    /// split's end.
     pub(super) done: BTreeMap<u64, u64>,
-    /// Splits that ended and that the dispatcher does not know to be done: leases, each behind the number of
-    /// elements that the user must be done with before (D5.6).
+    /// Leases of ended splits that the dispatcher does not know to be done. Each lease follows the number of
+    /// elements that the user must be done with first (D5.6).
     pub(super) unconfirmed: VecDeque<(u64, u64)>,
-    /// Elements that the user is done with, as the worker was last told.
+    /// The number of elements that the user is done with, according to the last message to the worker.
     pub(super) used_told: u64,
-    /// The state that only coordinated reads have.
+    /// The state that only coordinated reads use.
     pub(super) in_turn: InTurn,
 }
 
-/// The elements that a consumer of a coordinated read keeps of a task until it is its turn.
+/// The elements of a task that a consumer of a coordinated read holds until the task's turn.
 #[derive(Debug, Default)]
 pub(super) struct InTurn {
     /// The arrived elements, in order.
     pub(super) queue: VecDeque<Delivery>,
-    /// The pack before those, and the next of its elements.
+    /// The pack that precedes the queue, and the index of its next element.
     pub(super) open: Option<(Pack, usize)>,
-    /// The groups of a removed task that may be handed over, as far as it is known.
+    /// The number of groups of a removed task that may be handed over, if known.
     pub(super) frozen: Option<u64>,
-    /// The failure of the task, told after the groups that are released.
+    /// The failure of the task, which the consumer receives after the released groups.
     pub(super) failed: Option<ReadError>,
 }
 
@@ -114,8 +118,8 @@ impl Entry {
         }
     }
 
-    /// Makes a delivery of elements that arrived in order; `None` before the worker has sent their
-    /// specification.
+    /// Makes a delivery of elements that arrived in order. Returns `None` before the worker has sent the
+    /// specification of its elements.
     pub(super) fn deliver(&mut self, elements: u64, body: Body) -> Option<Delivery> {
         let layout = self.layout.clone()?;
         self.polled += elements;
@@ -128,8 +132,8 @@ impl Entry {
         })
     }
 
-    /// Books a pack whose header arrived. What a removed task had been granted may still come, and is
-    /// dropped.
+    /// Books a pack whose header arrived. For a removed task, accepts packs within the written-off credits,
+    /// whose elements are then dropped.
     pub(super) fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         if !self.is_removed {
             return self.half.admit(first, elements, region_bytes);
@@ -146,14 +150,16 @@ impl Entry {
         Ok(())
     }
 
-    /// The dispatcher removed the task: nothing of it counts any more but what the consumer can see.
+    /// Handles the removal of the task by the dispatcher, after which only elements that already arrived
+    /// count.
     pub(super) fn remove(&mut self) {
         self.is_removed = true;
         self.written_off = self.half.outstanding();
         self.half.handle_link_lost();
     }
 
-    /// The message that opens or resumes the subscription; it says what is here, too.
+    /// Returns the message that opens or resumes the subscription. The message says which elements have
+    /// already arrived.
     pub(super) fn subscribe(&mut self) -> Subscribe {
         Subscribe {
             trainer_id: self.trainer_id.as_deref().map(str::to_owned),
@@ -161,29 +167,29 @@ impl Entry {
         }
     }
 
-    /// Acknowledges the elements and the ends of splits that arrived since the last acknowledgement, which
-    /// the worker keeps until then (D6.5). It also reports `used` elements that the user is done with, which
-    /// others wait for (D5.6).
+    /// Returns an acknowledgement of the elements and ends of splits that arrived since the last one; the
+    /// worker keeps all of them until then (D6.5). The message also reports `used`, the number of elements
+    /// that the user is done with (D5.6). Returns `None` if neither has changed.
     pub(super) fn acknowledgement(&mut self, used: u64) -> Option<Grant> {
         let is_behind = self.half.is_unacknowledged() || used > self.used_told;
         let is_due = self.is_subscribed && self.is_wanted() && is_behind;
         is_due.then(|| self.half.acknowledge())
     }
 
-    /// Returns whether the worker may still say itself that the task failed, behind what it sent before. In a
-    /// coordinated read it does so to everybody, however late (C9.7).
+    /// Returns whether the worker may still report the task's failure, after the elements that it sent
+    /// before. In a coordinated read the worker reports the failure to every consumer, however late (C9.7).
     pub(super) fn may_hear_of_failure(&self, is_coordinated: bool) -> bool {
         (self.layout.is_some() || is_coordinated) && self.unknown.is_none()
     }
 
-    /// The error that the task failed with, if the dispatcher said so.
+    /// Returns the error of the task's failure if the dispatcher reported the failure.
     pub(super) fn told_failure(&self) -> Option<ReadError> {
         self.failure
             .as_deref()
             .map(|message| ReadError::task(&self.worker, message))
     }
 
-    /// The link to the worker broke.
+    /// Handles the loss of the link to the worker.
     pub(super) fn handle_link_lost(&mut self) {
         self.half.handle_link_lost();
         self.is_subscribed = false;
@@ -191,37 +197,38 @@ impl Entry {
         self.written_off = 0;
     }
 
-    /// A split ended behind what was polled so far.
+    /// Notes that a split ended after the elements delivered so far.
     pub(super) fn note_done(&mut self, lease: u64) {
         self.seen.remove(&lease);
         self.done.insert(lease, self.delivered);
     }
 
-    /// The elements that the user is done with, from the first on (D5.6); `is_in_use` says that it may still
-    /// use the latest.
+    /// Returns how many elements, counted from the first, the user is done with (D5.6). `is_in_use` says that
+    /// the user may still use the latest element.
     pub(super) fn used(&self, is_in_use: bool) -> u64 {
         (self.delivered - self.polled).saturating_sub(u64::from(is_in_use))
     }
 
-    /// Takes out the splits that ended within the first `used` elements: the user is done with them.
+    /// Removes and returns the splits that ended within the first `used` elements, which the user is done
+    /// with.
     pub(super) fn confirm(&mut self, used: u64) -> impl Iterator<Item = u64> + use<> {
         let due = self.unconfirmed.partition_point(|(upto, _)| *upto <= used);
         let confirmed: Vec<u64> = self.unconfirmed.drain(..due).map(|(_, lease)| lease).collect();
         confirmed.into_iter()
     }
 
-    /// The splits that ended and that the user is not done with.
+    /// Returns the ended splits that the user is not done with.
     pub(super) fn waiting_splits(&self) -> impl Iterator<Item = u64> + '_ {
         self.unconfirmed.iter().map(|(_, lease)| *lease)
     }
 
-    /// Forgets ended splits none of whose elements wait.
+    /// Forgets the ended splits that have no waiting elements.
     pub(super) fn forget_done(&mut self) {
         let handed = self.delivered - self.polled;
         self.done.retain(|_, position| *position > handed);
     }
 
-    /// Groups of a coordinated read that may be handed over (D7.3).
+    /// Returns the number of groups of a coordinated read that may be handed over (D7.3).
     pub(super) fn released(&self) -> u64 {
         self.in_turn.frozen.unwrap_or_else(|| self.half.released())
     }
@@ -247,7 +254,7 @@ impl Entry {
         }
     }
 
-    /// Returns the bytes that a credit of this task is worth: one element, where all take the same.
+    /// Returns the bytes that a credit of this task is worth: the size of one element, if known.
     pub(super) fn credit_bytes(&self) -> u64 {
         match self.half.element_bytes() {
             0 => CREDIT_BYTES_UNKNOWN,
@@ -255,7 +262,7 @@ impl Entry {
         }
     }
 
-    /// The task ended: its unused credits are free, and nothing of it is owed any more.
+    /// Handles the end of the task: frees its unused credits, and expects no further messages.
     pub(super) fn finish(&mut self) {
         self.is_finished = true;
         self.half.handle_link_lost();

@@ -1,4 +1,4 @@
-//! The events of the iteration, each told to the part that it concerns.
+//! Dispatches each event of the iteration to the part of the reader that handles the event.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_dataplane::TaskId;
@@ -9,20 +9,20 @@ use crate::error::ReadError;
 use crate::event::TaskEvent;
 use crate::notice::Notice;
 
-/// The work that an event leaves for the caller.
+/// The work that an event requires from the caller.
 #[derive(Debug)]
 pub(crate) enum Obeyed {
-    /// None.
+    /// No work.
     Done,
-    /// Keeps a link to this worker.
+    /// The caller keeps a link to this worker.
     Drive(String),
-    /// Finds the splits of what remains of this task, and reports them.
+    /// The caller searches the remaining elements of this task for their splits, and reports the splits.
     LookThrough(TaskId, Remains),
 }
 
 impl ReaderCore {
-    /// Takes an event of the iteration. Returns the work that is left, and the notice for the user if there
-    /// is one.
+    /// Handles an event of the iteration. Returns the work for the caller, and a notice for the user if the
+    /// event causes one.
     pub(crate) fn obey(&mut self, event: TaskEvent) -> (Obeyed, Option<Notice>) {
         match event {
             TaskEvent::Added(source) => {

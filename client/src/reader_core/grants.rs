@@ -1,4 +1,4 @@
-//! Credits for workers, and the acknowledgements that travel with them.
+//! Credits for workers, and the acknowledgements that the same messages carry.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::entry::Entry;
 use super::state::ReaderCore;
 
 impl ReaderCore {
-    /// Counts an element that was handed over as outstanding, because the consumer keeps it.
+    /// Counts one handed-over element of the task as outstanding, because the consumer keeps the element.
     pub(crate) fn keep(&mut self, task: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.kept += 1;
         }
     }
 
-    /// Ends the count of one kept element of the task.
+    /// Stops counting one kept element of the task as outstanding.
     pub(crate) fn let_go(&mut self, task: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.kept = entry.kept.saturating_sub(1);
@@ -27,7 +27,7 @@ impl ReaderCore {
         self.distribute();
     }
 
-    /// Sizes `Auto` again, `elapsed` after the last time.
+    /// Resizes `Auto`, `elapsed` after the last resize.
     pub(crate) fn resize_auto(&mut self, elapsed: Duration) {
         self.auto.resize(elapsed);
         self.recent.pass(elapsed);
@@ -39,7 +39,7 @@ impl ReaderCore {
         }
     }
 
-    /// Grants what is free. Nothing is granted before the consumer asked for its first element.
+    /// Grants the free credits. Grants none before the consumer has asked for its first element.
     pub(super) fn distribute(&mut self) {
         if !self.is_open || self.failure.is_some() {
             return;
@@ -48,7 +48,7 @@ impl ReaderCore {
         self.undistributed = 0;
         self.distribute_at = match &self.schedule {
             None => (self.bounds.elements(&standings) / 8).max(1),
-            // The next turn may be anybody's.
+            // The next turn may be that of any task.
             Some(_) => 1,
         };
         let grants = match &self.schedule {
@@ -69,7 +69,8 @@ impl ReaderCore {
         }
     }
 
-    /// Bounds what may be outstanding by what was handed over of late, where others share the job (D4.8).
+    /// Updates the limit for a shared job with the number of elements handed over within the last second
+    /// (D4.8).
     pub(super) fn note_recent(&mut self) {
         if let Some(shared) = &mut self.bounds.shared {
             *shared = self.recent.elements();
@@ -88,7 +89,7 @@ impl ReaderCore {
             grant.handed = Some(entry.used_told);
         }
         if let Some(outbox) = self.links.get_mut(&entry.worker).filter(|outbox| outbox.is_up) {
-            // The latest grant says all that earlier ones did.
+            // The latest grant repeats the contents of earlier grants, so that it can replace a queued grant.
             match outbox.messages.back_mut() {
                 Some(ToWorker::Grant(last)) if last.task == task => *last = grant,
                 Some(_) | None => outbox.messages.push_back(ToWorker::Grant(grant)),
@@ -99,7 +100,8 @@ impl ReaderCore {
         }
     }
 
-    /// Tells workers what arrived without anything being granted since. False if that is nothing.
+    /// Acknowledges arrivals that no grant has acknowledged yet. Returns false if all arrivals were
+    /// acknowledged.
     pub(super) fn acknowledge(&mut self) -> bool {
         let (in_use, is_coordinated) = (self.in_use(), self.schedule.is_some());
         let owed = self.tasks.iter_mut();
@@ -120,7 +122,7 @@ impl ReaderCore {
         is_owed
     }
 
-    /// Reports the splits of all tasks that the user is done with. True if there were any.
+    /// Reports the splits of all tasks that the user is done with. Returns whether there were any.
     pub(super) fn confirm(&mut self) -> bool {
         let tasks = self.tasks.iter();
         let waiting = tasks.filter(|(_, entry)| !entry.unconfirmed.is_empty());
@@ -146,13 +148,13 @@ impl ReaderCore {
         has_confirmed
     }
 
-    /// The task whose latest element the user may still use.
+    /// Returns the task whose latest element the user may still use.
     pub(super) fn in_use(&self) -> Option<TaskId> {
         self.at_hand
             .filter(|_| self.is_in_use && self.at_hand_settled > 0)
     }
 
-    /// Returns where each task stands.
+    /// Returns the state of each task, as input of the distribution.
     pub(crate) fn standings(&self) -> Vec<Standing> {
         self.tasks.values().map(Entry::standing).collect()
     }

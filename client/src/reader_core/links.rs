@@ -1,4 +1,4 @@
-//! Links to workers: they come up, are lost, carry messages, and are reported on.
+//! Links to workers: their start, their loss, their messages, and their reports.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use super::entry::Entry;
 use super::state::ReaderCore;
 use crate::place::WorkerPlace;
 
-/// The answer to a link that asks for a message.
+/// The answer to a link that asks for its next message.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// Sends a message.
+    /// The link sends this message.
     Message(ToWorker),
-    /// Closes the link: the worker is no longer where it leads.
+    /// The link closes, because the worker has moved to another socket.
     Moved,
 }
 
 impl ReaderCore {
-    /// Notes that a link to a worker is up: greets the worker and subscribes to its tasks.
+    /// Handles a new link to a worker: greets the worker, and subscribes to its tasks.
     pub(crate) fn handle_link_up(&mut self, worker: &str, place: &WorkerPlace, is_local: bool) {
         let worker: Arc<str> = worker.into();
         let Some(outbox) = self.links.get_mut(&worker) else {
@@ -40,7 +40,7 @@ impl ReaderCore {
         self.stir(&worker);
     }
 
-    /// Notes that a link broke: writes off its credits, so that the other tasks get them.
+    /// Handles the loss of a link: writes off its credits, so that other tasks can use them.
     pub(crate) fn handle_link_lost(&mut self, worker: &str) {
         self.auto.forget(worker);
         if let Some(outbox) = self.links.get_mut(worker) {
@@ -54,13 +54,13 @@ impl ReaderCore {
         self.distribute();
     }
 
-    /// Notes that the link to a worker was lost, for the dispatcher.
+    /// Notes that the link to a worker was lost, for a report to the dispatcher.
     pub(crate) fn note_suspect(&mut self, worker: &str) {
         self.unreported.note_suspect(worker);
     }
 
-    /// Returns the place of the worker if any task of it is still to be read. If not, a later task of it
-    /// needs a new driver.
+    /// Returns the place of the worker if the reader still reads any of its tasks. After `None`, a later task
+    /// of the worker needs a new driver.
     pub(crate) fn place_if_wanted(&mut self, worker: &str) -> Option<WorkerPlace> {
         let of_worker = |entry: &Entry| &*entry.worker == worker && entry.is_wanted();
         let is_wanted = self.failure.is_none() && self.tasks.values().any(of_worker);
@@ -70,7 +70,7 @@ impl ReaderCore {
         self.links.get(worker).map(|outbox| outbox.place.clone())
     }
 
-    /// Returns what the link to a worker does next; `None` while there is nothing.
+    /// Returns the next action of the link to a worker; `None` if the link has nothing to send.
     pub(crate) fn next_message(&mut self, worker: &str) -> Option<Outgoing> {
         let outbox = self.links.get_mut(worker)?;
         if outbox.has_moved {

@@ -1,9 +1,10 @@
-//! The count of what a waiting consumer was found to wait for, and the verdict over it.
+//! Counts of the parts of the service that a waiting consumer was found to wait for, and the resulting
+//! bottleneck.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::stats::Bottleneck;
 
-/// The number of times that the consumer waited for each part.
+/// The number of samples in which the consumer waited for each part of the service.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looks {
     workers: u64,
@@ -23,7 +24,7 @@ impl Looks {
         }
     }
 
-    /// Returns the part that the consumer waited for most; `None` if nobody looked while it waited.
+    /// Returns the part that the consumer waited for most; `None` if no sample found it waiting.
     pub(super) fn verdict(&self) -> Option<Bottleneck> {
         let counts = [
             (self.workers, Bottleneck::Workers),

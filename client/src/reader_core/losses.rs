@@ -1,6 +1,8 @@
-//! The account of lost splits: each once, with the worker that had them and the cause.
+//! The record of lost splits. Each split is listed once, with the worker that held it and the cause of the
+//! loss.
 //!
-//! Its size is bounded by the gaps between lost splits, and by the workers that had them.
+//! The size of the record is bounded by the gaps between lost splits, and by the number of workers that held
+//! them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -8,33 +10,33 @@ use std::collections::BTreeMap;
 use super::ranges::Ranges;
 use crate::loss::{DataLoss, LostRange, LostSplits};
 
-/// Removed workers whose reasons are kept. A reader of more workers is told of the others' losses without a
+/// Maximum number of removed workers whose reasons are kept. Losses of further workers are reported without a
 /// reason.
 const REASONS_MAX: usize = 1024;
 
-/// The cause of a loss that the dispatcher told without a worker.
-const CAUSE_UNKNOWN: &str = "lost before this reader was told by whom";
+/// The cause of a loss for which the dispatcher named no worker with a known reason.
+const CAUSE_UNKNOWN: &str = "lost for a reason unknown to this reader";
 
-/// The splits that were lost so far, and why their workers went.
+/// The splits that were lost so far, and the reasons why their workers were removed.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
-    /// Indices by source and pass, each once.
+    /// The indices of all lost splits, by source and pass.
     all: BTreeMap<(u32, u64), Ranges>,
     /// The losses by worker and cause.
     by_worker: BTreeMap<(String, String), BTreeMap<(u32, u64), Ranges>>,
-    /// Why tasks were removed, by the worker that had them.
+    /// The reasons why tasks were removed, by worker.
     reasons: BTreeMap<String, String>,
 }
 
 impl Losses {
-    /// Notes why a worker's task was removed.
+    /// Notes the reason why a worker's task was removed.
     pub(crate) fn note_removed(&mut self, worker: &str, reason: &str) {
         if self.reasons.len() < REASONS_MAX || self.reasons.contains_key(worker) {
             self.reasons.insert(worker.to_owned(), reason.to_owned());
         }
     }
 
-    /// Notes splits that `worker` had. Those noted before keep the worker that was named first.
+    /// Notes lost splits that `worker` held. Splits that were noted before keep their first worker.
     pub(crate) fn note(&mut self, worker: &str, splits: &[LostSplits]) {
         let reason = self.reasons.get(worker).map(String::as_str);
         let cause = reason.unwrap_or(CAUSE_UNKNOWN).to_owned();
@@ -53,12 +55,12 @@ impl Losses {
         }
     }
 
-    /// The splits, each once.
+    /// Returns the lost splits, each listed once.
     pub(crate) fn splits(&self) -> Vec<LostSplits> {
         listed(&self.all).collect()
     }
 
-    /// Returns the losses with the workers that had them; `None` if nothing was lost.
+    /// Returns the losses with the workers that held the splits; `None` if no split was lost.
     pub(crate) fn loss(&self) -> Option<DataLoss> {
         let ranges = self.by_worker.iter().flat_map(|((worker, cause), ranges)| {
             listed(ranges).map(|splits| LostRange {
@@ -110,11 +112,11 @@ mod tests {
             "4 splits were lost, and elements of the dataset are missing: \
              source 0, pass 1, splits 4 to 5 (worker one:1: the worker stopped answering); \
              source 0, pass 1, split 9 (worker one:1: the worker stopped answering); \
-             source 0, pass 1, split 20 (worker two:2: lost before this reader was told by whom)"
+             source 0, pass 1, split 20 (worker two:2: lost for a reason unknown to this reader)"
         );
     }
 
-    /// C4.1: a snapshot names all of them again, without workers.
+    /// C4.1: a snapshot names all lost splits again, without their workers.
     #[test]
     fn splits_named_again_keep_their_worker() {
         let mut losses = Losses::default();

@@ -1,20 +1,20 @@
-//! The reader as a pure state machine: frames, events, calls and the time go in; messages, elements, reports
-//! and notices come out.
+//! The reader as a pure state machine. The machine's inputs are frames, events, calls and the time; its
+//! outputs are messages, elements, reports and notices.
 //!
-//! - `state`: [`ReaderCore`], what it knows
+//! - `state`: [`ReaderCore`], the state of a reader
 //! - `consume`: the calls of the consumer
 //! - `receive`: frames from workers
-//! - `events`: events of the iteration; `tasks`: tasks that come, end, fail and are removed
+//! - `events`: events of the iteration; `tasks`: tasks that are added, end, fail or are removed
 //! - `links`: links to workers
 //! - `grants`: credits and acknowledgements
 //! - `turns`, `schedule`: the order of a coordinated read
-//! - `troubles`, `trouble`: workers that are out of reach, and for how long
-//! - `waits`, `looks`: what a consumer that waits is waiting for
-//! - `entry`: one task; `outbox`: one worker; `delivery`: elements that arrived
-//! - [`credit`]: how many elements may be outstanding, and which task gets the next credit; `auto`, `recent`:
-//!   how many when the reader decides
-//! - `losses`: lost splits; `remains`: what is left of a removed task; `unreported`: what the dispatcher is
-//!   still to be told
+//! - `troubles`, `trouble`: workers out of reach, and the duration of each outage
+//! - `waits`, `looks`: the part of the service that a waiting consumer waits for
+//! - `entry`: the state of one task; `outbox`: the state of one worker; `delivery`: elements that arrived
+//! - [`credit`]: the number of elements that may be outstanding, and the task that gets the next credit;
+//!   `auto`, `recent`: this number under `Auto`
+//! - `losses`: lost splits; `remains`: the remaining elements of a removed task; `unreported`: reports that
+//!   the dispatcher has not received yet
 //! - `ranges`: sets of numbers
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

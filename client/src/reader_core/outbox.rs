@@ -1,6 +1,6 @@
 //! The messages that wait for one worker, and the state of the link to it.
 //!
-//! Refuses to know how messages travel.
+//! This file does not know how messages are sent.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::VecDeque;
@@ -12,28 +12,29 @@ use super::trouble::Trouble;
 use crate::error::ReadError;
 use crate::place::WorkerPlace;
 
-/// One worker as a reader sees it: its link, and the messages that wait for it.
+/// The state of one worker within a reader: its link, and the messages that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pub(super) messages: VecDeque<ToWorker>,
     pub(super) is_up: bool,
     pub(super) is_local: bool,
-    /// The present place of the worker.
+    /// The current place of the worker.
     pub(super) place: WorkerPlace,
-    /// The link was made to where the worker was before.
+    /// True if the link leads to an earlier place of the worker.
     pub(super) has_moved: bool,
-    /// Packs of which the header has arrived and the end has not.
+    /// The number of packs whose header has arrived but whose end has not.
     pub(super) packs_on_way: u64,
-    /// When something last arrived, or credits were last sent.
+    /// The time of the last arrival, or of the last grant of credits.
     pub(super) stirred_at: Option<Instant>,
-    /// The trouble of a worker that cannot be reached.
+    /// The outage of a worker that cannot be reached.
     pub(super) trouble: Option<Trouble>,
-    /// Why it is waited for no longer than for others.
+    /// The error with which reading fails once only given-up workers have tasks left; `None` while this
+    /// worker is not given up.
     pub(super) given_up: Option<ReadError>,
 }
 
 impl Outbox {
-    /// Notes where the worker is; a link that is up may lead elsewhere from now on.
+    /// Notes the current place of the worker. A link that is up may lead to an earlier place from now on.
     pub(super) fn move_to(&mut self, place: WorkerPlace) {
         if self.is_up && place.has_moved_from(&self.place) {
             self.has_moved = true;

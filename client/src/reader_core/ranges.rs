@@ -1,33 +1,33 @@
-//! A set of numbers that mostly follow each other, kept as the fewest ranges.
+//! A set of mostly consecutive numbers, stored as the smallest possible number of ranges.
 //!
-//! Pure. Its size is the number of gaps, whatever it holds.
+//! Pure. The memory depends on the number of gaps, not on the number of members.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Numbers, each once. Ranges neither overlap nor touch.
+/// A set of numbers. The ranges of the set neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ranges {
-    /// The last of each range by its first.
+    /// The last number of each range, by its first number.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
-    /// Adds all numbers of a range; those that are there already change nothing.
+    /// Adds all numbers of a range. Numbers that the set already contains have no effect.
     pub(super) fn insert(&mut self, range: RangeInclusive<u64>) {
         let (mut first, mut last) = range.into_inner();
         if first > last {
             return;
         }
-        // Most follow right behind the greatest so far.
+        // Fast path: most ranges directly follow the greatest number of the set.
         if let Some(mut greatest) = self.ranges.last_entry()
             && greatest.get().checked_add(1) == Some(first)
         {
             greatest.insert(last);
             return;
         }
-        // A range that begins at `last + 1` or before, seen from the back, may be joined.
+        // Merges every range that overlaps or touches the new range, from the back.
         while let Some((&near, &end)) = self.ranges.range(..=last.saturating_add(1)).next_back() {
             if end.saturating_add(1) < first {
                 break;
@@ -38,10 +38,10 @@ impl Ranges {
         self.ranges.insert(first, last);
     }
 
-    /// The parts of a range that are not held, ascending.
+    /// Returns the parts of a range that the set does not contain, in ascending order.
     pub(super) fn missing(&self, range: RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
         let (first, last) = range.into_inner();
-        // The one range that begins before may reach into it.
+        // Only the last range that begins before `first` can reach into the requested range.
         let before = self.ranges.range(..first).next_back();
         let within = self.ranges.range(first..).take_while(|(near, _)| **near <= last);
         let (mut next, mut missing) = (Some(first), Vec::new());
@@ -58,7 +58,7 @@ impl Ranges {
         missing
     }
 
-    /// The ranges, ascending.
+    /// Returns the ranges in ascending order.
     pub(super) fn iter(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
         self.ranges.iter().map(|(first, last)| *first..=*last)
     }

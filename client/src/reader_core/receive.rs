@@ -1,4 +1,4 @@
-//! Frames from workers: messages about tasks, and packs of elements.
+//! Handles frames from workers: messages about tasks, and packs of elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::state::ReaderCore;
 use crate::error::ReadError;
 
 impl ReaderCore {
-    /// Takes a frame from a worker.
+    /// Handles a frame from a worker.
     ///
     /// # Errors
-    /// The worker broke the protocol.
+    /// Fails if the worker broke the protocol.
     pub(crate) fn handle(&mut self, worker: &str, frame: Downstream<InPack>) -> Result<(), LinkLost> {
         if self.failure.is_some() {
             // Nothing is read after a failure.
@@ -38,7 +38,7 @@ impl ReaderCore {
                     return Ok(());
                 };
                 entry.half.handle_pack(pack.first, pack.elements, pack.body)?;
-                // What arrived is outstanding as before: no credit is free for it.
+                // Arrived elements still count as outstanding, so no credits are distributed.
                 self.drain(pack.task)?;
             }
         }
@@ -48,7 +48,7 @@ impl ReaderCore {
     /// Admits a pack whose header has arrived.
     ///
     /// # Errors
-    /// The pack is more than was granted.
+    /// Fails if the pack exceeds the granted credits.
     pub(crate) fn admit(
         &mut self,
         task: TaskId,
@@ -89,8 +89,8 @@ impl ReaderCore {
                     entry.layout = Some(layout);
                 }
             }
-            // A worker that came back at its old address knows neither its old tasks nor their tickets; the
-            // dispatcher is about to say so.
+            // A worker that restarted at its old address knows neither its old tasks nor their tickets. The
+            // dispatcher will soon report the restart.
             ToClient::Refused(Refused {
                 code: RefusalCode::UnknownTask | RefusalCode::BadTicket,
                 message,
@@ -137,7 +137,7 @@ impl ReaderCore {
         self.drain(task)
     }
 
-    /// Moves what arrived in order to where the consumer finds it.
+    /// Moves elements that arrived in order to the queue from which the consumer takes them.
     fn drain(&mut self, task: TaskId) -> Result<(), LinkLost> {
         let (is_in_use, mut has_ended) = (self.in_use() == Some(task), false);
         let Some(entry) = self.tasks.get_mut(&task) else {
@@ -158,7 +158,7 @@ impl ReaderCore {
                         self.ready.push_back(delivery);
                     }
                 }
-                // A lease is of one attempt, so it says enough.
+                // The lease identifies the attempt, so the attempt number is not needed.
                 Arrival::SplitDone { lease, attempt: _ } => {
                     entry.note_done(lease);
                     if self.schedule.is_some() {
@@ -196,7 +196,7 @@ impl ReaderCore {
             .owes_acknowledgement()
             .then(|| entry.half.acknowledge());
         if has_ended {
-            // Tells the worker that it may forget this reader.
+            // Allows the worker to forget this reader.
             self.push(&worker, ToWorker::Cancel(Cancel { task, has_all: true }));
         }
         if let Some(acknowledgement) = acknowledgement {

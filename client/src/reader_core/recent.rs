@@ -1,38 +1,39 @@
-//! The number of elements that were handed over of late. By it a reader bounds the elements that it takes
-//! ahead of others that share its job.
+//! The number of elements that were handed over within the last second. A reader that shares its job limits
+//! its prefetch by this number.
 //!
-//! Pure: the caller tells hand-overs and the time. Does not know credits and elements.
+//! Pure: the caller supplies hand-overs and the time. This file does not know credits and elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The time for which a hand-over counts. A consumer that pauses for less finds as many elements waiting as
-/// it used before; one that has stopped leaves the rest to other readers.
+/// The time for which a hand-over counts. A consumer that pauses for less time finds its usual number of
+/// elements waiting. A consumer that has stopped leaves the elements to other readers.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// Intervals that are told apart. Some ten make up a second; where they are shorter, the oldest are forgotten
-/// sooner.
+/// Maximum number of intervals that are stored. A second usually has about ten intervals; shorter intervals
+/// are forgotten earlier.
 const INTERVALS_MAX: usize = 64;
 
-/// Counts hand-overs within the last second, or within the last interval where that was longer.
+/// Counts hand-overs within the last second, or within the last interval if that interval is longer than a
+/// second.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// The length and the hand-overs of each interval, oldest first.
+    /// The length and the number of hand-overs of each interval, oldest first.
     intervals: VecDeque<(Duration, u64)>,
-    /// The sum of those.
+    /// The sum of the hand-overs of all stored intervals.
     passed: u64,
-    /// The hand-overs since the last of them.
+    /// The number of hand-overs since the last stored interval.
     fresh: u64,
 }
 
 impl Recent {
-    /// Counts elements that were handed over now.
+    /// Counts elements that are handed over now.
     pub(super) fn note(&mut self, elements: u64) {
         self.fresh = self.fresh.saturating_add(elements);
     }
 
-    /// Notes that `elapsed` passed since it was called last.
+    /// Ends the current interval, whose length is `elapsed`.
     pub(super) fn pass(&mut self, elapsed: Duration) {
         let fresh = std::mem::take(&mut self.fresh);
         self.intervals.push_back((elapsed, fresh));
@@ -48,7 +49,7 @@ impl Recent {
         }
     }
 
-    /// The elements handed over of late.
+    /// Returns the number of elements handed over within the last second.
     pub(super) fn elements(&self) -> u64 {
         self.passed.saturating_add(self.fresh)
     }

@@ -1,6 +1,6 @@
-//! The elements that a reader still has of a removed task, and the search for their splits.
+//! The elements of a removed task that a reader still holds, and the search for the splits of these elements.
 //!
-//! The search runs away from the lock and from the lane, because bodies may have to be decompressed.
+//! The search runs outside the lock and the lane thread, because bodies may have to be decompressed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -12,24 +12,25 @@ use millstream_element::{Element, Layout, Origin, Pack, SlotAlloc};
 use super::ranges::Ranges;
 use crate::report::SeenSplits;
 
-/// Elements that were not all handed over, and the leases noted of those that were.
+/// Elements of a task that the reader holds, and the leases noted for elements that it handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
-    /// Leases met so far.
+    /// The leases found so far.
     pub(super) seen: BTreeSet<u64>,
-    /// Leases that ended; of these everything is here.
+    /// The leases of ended splits, whose elements have all arrived.
     pub(super) done: BTreeSet<u64>,
     pub(super) layout: Option<Arc<Layout>>,
-    /// The elements that wait for the consumer, or are on their way to it.
+    /// The elements that wait for the consumer, or are on the way to it.
     pub(super) waiting: Vec<Body>,
-    /// The pack that it has in hand.
+    /// The pack that the consumer has open.
     pub(super) at_hand: Option<Pack>,
     /// The value for [`SeenSplits::released`].
     pub(super) released: u64,
 }
 
 impl Remains {
-    /// The splits of which there are elements here, but not all. Where one cannot be read, that may be any.
+    /// Returns the splits of which the reader holds some elements but not all. If an element cannot be read,
+    /// returns all possible splits.
     pub(crate) fn look_through(self, alloc: &dyn SlotAlloc) -> SeenSplits {
         let Self {
             mut seen,
@@ -63,7 +64,7 @@ impl Remains {
     }
 }
 
-/// False if an element cannot be read.
+/// Adds the leases of all elements in the pack to `seen`. Returns false if an element cannot be read.
 fn note_leases(pack: &Pack, layout: &Arc<Layout>, seen: &mut BTreeSet<u64>) -> bool {
     pack.slots().all(|slot| {
         let origin = Origin::of(&slot);

@@ -1,7 +1,8 @@
-//! The state of a reader: the tasks, the links, and the elements that wait for the consumer.
+//! The state of a reader: its tasks, its links, and the elements that wait for the consumer.
 //!
-//! Events go in: frames from workers, events of the iteration, calls of the consumer, and the time. Messages
-//! to workers, elements, reports and notices come out. Refuses to know locks, threads, sockets and clocks.
+//! Inputs are frames from workers, events of the iteration, calls of the consumer, and the time. Outputs are
+//! messages to workers, elements, reports and notices. This file does not know locks, threads, sockets and
+//! clocks.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,17 +31,17 @@ use crate::error::ReadError;
 /// The fixed properties of a reader.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// The bounds of what may be outstanding.
+    /// The limits of outstanding elements and bytes.
     pub(crate) bounds: Bounds,
-    /// Whether this reader is one of several consumers that read in step.
+    /// True if this reader is one of several consumers of a coordinated read.
     pub(crate) is_coordinated: bool,
-    /// The trainer as which the iteration is read, through the cross-trainer cache.
+    /// The trainer name under which the iteration is read through the cross-trainer cache.
     pub(crate) trainer_id: Option<Arc<str>>,
-    /// Whether a split is one element at most.
+    /// True if every split has at most one element.
     pub(crate) whole_splits: bool,
 }
 
-/// Everything that a reader knows of one iteration.
+/// The state of a reader of one iteration.
 #[derive(Debug)]
 pub(crate) struct ReaderCore {
     pub(super) bounds: Bounds,
@@ -49,46 +50,48 @@ pub(crate) struct ReaderCore {
     pub(super) tasks: BTreeMap<TaskId, Entry>,
     pub(super) links: BTreeMap<Arc<str>, Outbox>,
     pub(super) ready: VecDeque<Delivery>,
-    /// The order of turns, in coordinated reads: there each task keeps its arrivals.
+    /// The order of turns, in coordinated reads only. In a coordinated read, each task keeps its own arrived
+    /// elements.
     pub(super) schedule: Option<Schedule>,
     pub(super) at_hand: Option<TaskId>,
     pub(super) at_hand_settled: u64,
-    /// The consumer has not come back for more, so it may still use the latest element of those at hand.
+    /// True if the user may still use the latest element handed over, because it has not asked for another.
     pub(super) is_in_use: bool,
-    /// The dispatcher may have ended this reader, so that nothing more is handed over.
+    /// True if the dispatcher may have ended this reader's lease, so that no elements are handed over.
     pub(super) is_fenced: bool,
-    /// The pack at hand, or last at hand while the consumer waits: its elements all count as seen.
+    /// The pack that the consumer has open, or had open last. All its elements count as seen.
     pub(super) at_hand_pack: Option<(TaskId, Pack)>,
-    /// The elements that the consumer was given and has not yet taken in hand. They count as seen.
+    /// The delivery that the consumer took but has not opened yet. The elements of this delivery count as
+    /// seen.
     pub(super) given: Option<(TaskId, Body)>,
-    /// Splits that were lost, and why their workers went.
+    /// The lost splits, and the reasons why their workers were removed.
     pub(super) losses: Losses,
-    /// The latest report of each link.
+    /// The latest report on each link, by worker.
     pub(super) reports: BTreeMap<String, LinkReport>,
     pub(super) unreported: Unreported,
     pub(super) grants: u64,
-    /// Elements that were handed over since credits were last distributed.
+    /// The number of elements handed over since credits were last distributed.
     pub(super) undistributed: u64,
-    /// The number of free credits that are distributed at once: an eighth of those that may be outstanding,
-    /// so that a grant is worth its message.
+    /// The number of hand-overs that triggers a distribution of credits: an eighth of the outstanding limit,
+    /// which limits the number of grant messages.
     pub(super) distribute_at: u64,
     pub(super) is_open: bool,
     pub(super) is_iteration_over: bool,
     pub(super) failure: Option<ReadError>,
     pub(super) outages: Outages,
-    /// There is no task to read.
+    /// The time without any task to read; `None` while the reader has tasks.
     pub(super) idle: Option<Trouble>,
-    /// The account of what the consumer was found to wait for.
+    /// The counts of the parts of the service that the consumer was found to wait for.
     pub(super) looks: Looks,
-    /// Some worker or task was given up at some time.
+    /// True if any worker or task was ever given up.
     pub(super) has_given_up: bool,
-    /// The present time, as the caller told it last.
+    /// The current time, as last supplied by the caller.
     pub(super) now: Instant,
-    /// The trainer as which the iteration is read, through the cross-trainer cache.
+    /// The trainer name under which the iteration is read through the cross-trainer cache.
     pub(super) trainer_id: Option<Arc<str>>,
-    /// Whether a split is one element at most.
+    /// True if every split has at most one element.
     pub(super) whole_splits: bool,
-    /// Workers with messages of which the caller has not heard.
+    /// Workers with new messages that the caller does not know of yet.
     pub(super) stirred: SmallVec<[Arc<str>; 4]>,
 }
 
@@ -128,12 +131,12 @@ impl ReaderCore {
         }
     }
 
-    /// Tells the core what time it is. Time never goes back.
+    /// Sets the current time. The time never goes back.
     pub(crate) fn pass(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
 
-    /// Returns the workers that have got messages since the last call; `true` for those of this host.
+    /// Returns the workers that got messages since the last call, each with `true` if it is on this host.
     pub(crate) fn take_stirred(&mut self) -> SmallVec<[(Arc<str>, bool); 4]> {
         let links = &self.links;
         let is_local = |worker: &Arc<str>| links.get(worker).is_some_and(|outbox| outbox.is_local);
@@ -146,7 +149,7 @@ impl ReaderCore {
             .collect()
     }
 
-    /// Puts a message into the outbox of a worker whose link is up.
+    /// Puts a message into the outbox of a worker if its link is up.
     pub(super) fn push(&mut self, worker: &Arc<str>, message: ToWorker) {
         if let Some(outbox) = self.links.get_mut(worker).filter(|outbox| outbox.is_up) {
             outbox.push(message);

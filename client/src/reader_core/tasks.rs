@@ -1,4 +1,4 @@
-//! Tasks that come, end, fail and are removed, and splits that are lost.
+//! Tasks that are added, end, fail or are removed, and splits that are lost.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::notice::Notice;
 use crate::report::{Report, SeenSplits};
 
 impl ReaderCore {
-    /// Adds a task. Returns whether no link to its worker is known yet.
+    /// Adds a task. Returns true if the task's worker is new, so that the caller must start a driver for its
+    /// link.
     pub(crate) fn add_task(&mut self, source: TaskSource) -> bool {
         self.add_to_schedule(&source);
         if self.tasks.contains_key(&source.task) {
@@ -27,7 +28,7 @@ impl ReaderCore {
         let is_new = !self.links.contains_key(&worker);
         let outbox = self.links.entry(Arc::clone(&worker)).or_default();
         outbox.move_to(source.worker.clone());
-        // The dispatcher has heard of the worker since.
+        // The dispatcher considers the worker alive again.
         (outbox.trouble, outbox.given_up) = (None, None);
         let mut entry = Entry::new(
             source,
@@ -40,13 +41,13 @@ impl ReaderCore {
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
         self.tasks.insert(entry.source.task, entry);
-        // Also where the link is to move.
+        // The link must also be woken if it has to move to another socket.
         self.stir(&worker);
         is_new
     }
 
-    /// Drops a task that the dispatcher removed for a reason. Elements that arrived from it are still handed
-    /// over, and are returned as what remains.
+    /// Cancels a task that the dispatcher removed. Elements that have arrived are still handed over; returns
+    /// them so that the caller can search them for their splits.
     pub(super) fn remove_task(&mut self, task: TaskId, reason: &str) -> Remains {
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.remove();
@@ -61,10 +62,11 @@ impl ReaderCore {
         remains
     }
 
-    /// Notes what was seen of a removed task, for the dispatcher.
+    /// Queues the report of the splits that were seen of a removed task.
     pub(crate) fn note_removed(&mut self, task: TaskId, mut seen: SeenSplits) {
         if self.whole_splits && seen.partial != SeenSplits::everything().partial {
-            // The worker had not yet said that they ended.
+            // With `whole_splits`, each seen split has just one element, which has arrived, so that the split
+            // is done.
             for lease in std::mem::take(&mut seen.partial).into_iter().flatten() {
                 self.unreported.note_done(task, lease);
             }
@@ -72,14 +74,14 @@ impl ReaderCore {
         self.unreported.note_removed(task, seen);
     }
 
-    /// Notes that nothing more comes of a task, so that nobody waits for its end.
+    /// Handles the end of a task, so that the reader no longer waits for it.
     pub(super) fn end_task(&mut self, task: TaskId) {
         self.end_unfinished(task);
         self.distribute();
     }
 
-    /// Notes that the dispatcher said that a task failed. Its worker says so too, after the elements before,
-    /// unless it cannot.
+    /// Notes that the dispatcher reported a task's failure. The worker usually reports the failure too, after
+    /// the elements before the failure.
     pub(super) fn note_failure(&mut self, task: TaskId, worker: &str, message: &str) {
         let is_coordinated = self.schedule.is_some();
         match self.tasks.get_mut(&task) {
@@ -96,29 +98,29 @@ impl ReaderCore {
         }
     }
 
-    /// Returns the notice that the dispatcher gave up the worker of a task that was being read.
+    /// Returns the notice that the dispatcher gave up the worker of a task that was still being read.
     pub(super) fn notice_of_lost_worker(&self, task: TaskId, reason: &str) -> Option<Notice> {
         let entry = self.tasks.get(&task).filter(|entry| entry.is_wanted())?;
         let (worker, reason) = (entry.worker.to_string(), reason.to_owned());
         Some(Notice::WorkerLost { worker, reason })
     }
 
-    /// Notes splits of which elements were lost with their worker.
+    /// Notes splits that lost elements together with their worker.
     pub(super) fn note_lost_splits(&mut self, worker: &str, splits: &[LostSplits]) {
         self.losses.note(worker, splits);
     }
 
-    /// Returns the lost splits, each once.
+    /// Returns the lost splits, each listed once.
     pub(crate) fn lost_splits(&self) -> Vec<LostSplits> {
         self.losses.splits()
     }
 
-    /// Returns the lost splits with the workers that had them; `None` if nothing was lost.
+    /// Returns the lost splits with the workers that held them; `None` if no split was lost.
     pub(crate) fn loss(&self) -> Option<DataLoss> {
         self.losses.loss()
     }
 
-    /// Notes that no further task comes.
+    /// Notes that the iteration will have no further tasks.
     pub(super) fn finish_iteration(&mut self) {
         self.is_iteration_over = true;
         for task in self.tasks.keys().copied().collect::<Vec<_>>() {
@@ -133,7 +135,7 @@ impl ReaderCore {
         self.distribute();
     }
 
-    /// Notes the round from which on a task takes part in a coordinated read.
+    /// Notes the first round of a task in a coordinated read.
     pub(super) fn settle_start(&mut self, task: TaskId, start_round: u64) {
         self.settle_turn(task, start_round);
         self.distribute();
@@ -150,7 +152,8 @@ impl ReaderCore {
         self.unreported.next()
     }
 
-    /// The worker does not know the task: says whether it never will, going by what the dispatcher said.
+    /// Decides, from the dispatcher's reports, whether a task that its worker does not know will ever be
+    /// known.
     pub(super) fn judge_unknown(&mut self, task: TaskId) {
         if self.tasks.get(&task).is_none_or(|entry| entry.unknown.is_none())
             || self.take_word_for_failure(task)
@@ -158,12 +161,14 @@ impl ReaderCore {
             return;
         }
         if let Some(entry) = self.tasks.get_mut(&task).filter(|_| self.is_iteration_over) {
-            // Everything was delivered or named as lost before the dispatcher said so (C3.3, C3.4).
+            // Before the dispatcher ended the iteration, every element was delivered or its split named as
+            // lost (C3.3, C3.4).
             entry.finish();
         }
     }
 
-    /// Once the iteration is over nobody says any more whether a worker out of reach will come back (C6.6).
+    /// Applies reported failures of workers out of reach once the iteration is over. After the end, the
+    /// dispatcher no longer reports whether such a worker returns (C6.6).
     pub(super) fn judge_unreachable(&mut self) {
         if !self.is_iteration_over {
             return;
@@ -179,8 +184,9 @@ impl ReaderCore {
         }
     }
 
-    /// Takes the dispatcher's word that a task failed, where it has said so: its worker will not any more. In
-    /// a coordinated read that ends reading when it is the task's turn (D7.5).
+    /// Applies the failure that the dispatcher reported for a task whose worker will not report it. In a
+    /// coordinated read the failure ends reading at the task's turn (D7.5). Returns false if no failure was
+    /// reported.
     fn take_word_for_failure(&mut self, task: TaskId) -> bool {
         let Some(entry) = self.tasks.get_mut(&task) else {
             return false;
@@ -214,7 +220,7 @@ impl ReaderCore {
         self.push(&worker, ToWorker::Cancel(Cancel { task, has_all: false }));
     }
 
-    /// Takes the elements that are here of a task, to be looked through away from the lock.
+    /// Collects the elements of a task that the reader still holds, to be searched outside the lock.
     fn remains(&self, task: TaskId) -> Remains {
         let Some(entry) = self.tasks.get(&task).filter(|entry| entry.trainer_id.is_none()) else {
             return Remains::default();

@@ -1,5 +1,5 @@
-//! Tests of a consumer's waits, driven by the reader's events.
-#![allow(clippy::disallowed_methods, reason = "the start of a test's time is any time")]
+//! Tests of the reason for which a consumer waits, driven by the reader's events.
+#![allow(clippy::disallowed_methods, reason = "a test may start at any time")]
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn core(now: Instant) -> ReaderCore {
     ReaderCore::new(reading, now)
 }
 
-/// Has a worker of another host accept the reader of a task.
+/// Lets a worker on another host accept the reader's subscription to a task.
 fn subscribe(core: &mut ReaderCore) {
     let worker = WorkerPlace::at("a");
     core.add_task(TaskSource {
@@ -57,18 +57,22 @@ fn each_part_can_be_what_is_waited_for() {
     let start = Instant::now();
     let mut core = core(start);
     let waits_for = |core: &ReaderCore, after_ms| core.waits_for(start + Duration::from_millis(after_ms));
-    assert_eq!(waits_for(&core, 0), None, "nothing was asked for");
+    assert_eq!(
+        waits_for(&core, 0),
+        None,
+        "the consumer has not asked for an element"
+    );
     assert!(core.next(0).is_pending());
     assert_eq!(waits_for(&core, 0), Some(Bottleneck::NoWorkers));
     subscribe(&mut core);
-    // Credits have just left, and the round trip is taken for 10 ms.
+    // The credits were just sent, and an unknown round trip is assumed to take 10 ms.
     assert_eq!(waits_for(&core, 0), Some(Bottleneck::Network));
     assert_eq!(waits_for(&core, 100), Some(Bottleneck::Workers));
     core.admit(TASK, 0, 1, 64).unwrap();
     let on_its_way = "a pack is on its way";
     assert_eq!(waits_for(&core, 100), Some(Bottleneck::Network), "{on_its_way}");
     core.note_contact(false);
-    let needs_none = "which needs no dispatcher";
+    let needs_none = "a pack arrives without the dispatcher";
     assert_eq!(waits_for(&core, 100), Some(Bottleneck::Network), "{needs_none}");
     core.handle_link_lost("a");
     assert_eq!(waits_for(&core, 100), Some(Bottleneck::Dispatcher));
@@ -76,8 +80,12 @@ fn each_part_can_be_what_is_waited_for() {
     assert_eq!(
         waits_for(&core, 100),
         Some(Bottleneck::Network),
-        "there is no link"
+        "the worker has no link"
     );
     core.cancel(0);
-    assert_eq!(waits_for(&core, 100), None, "there is an error to hand over");
+    assert_eq!(
+        waits_for(&core, 100),
+        None,
+        "the consumer has an error to receive"
+    );
 }

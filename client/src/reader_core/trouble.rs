@@ -1,29 +1,29 @@
-//! The times at which a worker or the dispatcher is out of reach, and when the user hears of them.
+//! Measures how long a worker or the dispatcher is out of reach, and decides when to notify the user.
 //!
-//! Refuses to know links, tasks and what follows from a trouble.
+//! This file does not know links, tasks and the consequences of an outage.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time for which a trouble lasts before the user hears of it. Most are over sooner, or the dispatcher
-/// gives the worker up.
+/// The duration of an outage before the user is notified. Most outages end sooner, or the dispatcher gives
+/// the worker up.
 const TELL_AFTER: Duration = Duration::from_secs(10);
 
-/// The time after which the user hears of it again.
+/// The interval between repeated notices about the same outage.
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
-/// First wait before a worker is asked again for a task that it did not know; doubled each time. About as
-/// long as the dispatcher takes to say what became of it.
+/// The first pause before the reader repeats a subscription to a task that its worker did not know. Each
+/// repetition doubles the pause. The dispatcher usually explains the task's absence within such a pause.
 const ASK_AGAIN_MIN: Duration = Duration::from_millis(20);
 
-/// Longest wait between two such questions. Readers of hundreds of workers must not spend an overloaded
-/// host's time on them.
+/// Longest pause between two repetitions of a subscription. Readers of hundreds of workers must not burden an
+/// overloaded host with them.
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(15);
 
-/// Times at which the dispatcher was out of reach: then nobody said whether workers live, and the fault may
-/// be this host's.
+/// The total time for which the dispatcher was out of reach. During such an outage the reader cannot know
+/// whether workers live, and the cause may be this host.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
     past: Duration,
@@ -41,19 +41,19 @@ impl Outages {
         }
     }
 
-    /// Returns whether it is out of reach now.
+    /// Returns whether the dispatcher is out of reach now.
     pub(super) fn is_open(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Returns how long it was out of reach by now.
+    /// Returns how long the dispatcher was out of reach in total, up to `now`.
     fn total(&self, now: Instant) -> Duration {
         let open = self.since.map(|since| now.saturating_duration_since(since));
         self.past + open.unwrap_or_default()
     }
 }
 
-/// A trouble with one worker or task. Only time counts in which the dispatcher is in reach.
+/// An outage of one worker or task. Only time during which the dispatcher is in reach counts.
 #[derive(Debug)]
 pub(super) struct Trouble {
     since: Instant,
@@ -70,7 +70,7 @@ impl Trouble {
         }
     }
 
-    /// Returns this trouble, of which the user hears after another time.
+    /// Returns this outage with another time before the first notice.
     pub(super) fn told_after(self, tell_at: Duration) -> Self {
         Self { tell_at, ..self }
     }
@@ -80,7 +80,7 @@ impl Trouble {
         now.saturating_duration_since(self.since).saturating_sub(missed)
     }
 
-    /// Returns whether the user is to hear of it, having lasted so long.
+    /// Returns whether the user must be notified now, after the outage `lasted` this long.
     pub(super) fn is_to_tell(&mut self, lasted: Duration) -> bool {
         let is_due = lasted >= self.tell_at;
         if is_due {
@@ -94,9 +94,9 @@ impl Trouble {
 #[derive(Debug)]
 pub(super) struct Unknown {
     pub(super) trouble: Trouble,
-    /// The latest words of the worker.
+    /// The reason in the latest answer of the worker.
     pub(super) reason: String,
-    /// The time at which it is asked again; `None` while its answer is awaited.
+    /// The time for repeating the subscription; `None` while the worker's answer is awaited.
     pub(super) ask_at: Option<Instant>,
     pause: Duration,
 }
@@ -111,7 +111,7 @@ impl Unknown {
         }
     }
 
-    /// Notes that the worker said again that it does not know the task.
+    /// Notes that the worker answered again that it does not know the task.
     pub(super) fn note_answer(&mut self, reason: &str, now: Instant) {
         reason.clone_into(&mut self.reason);
         self.ask_at = Some(now + self.pause);
@@ -121,7 +121,7 @@ impl Unknown {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::disallowed_methods, reason = "the start of a test's time is any time")]
+    #![allow(clippy::disallowed_methods, reason = "a test may start at any time")]
 
     use super::*;
 

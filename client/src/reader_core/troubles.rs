@@ -1,8 +1,8 @@
-//! Workers out of reach, workers without the tasks that the dispatcher says they have, and a reader without
-//! any worker.
+//! Workers out of reach, workers that do not know tasks assigned to them, and readers without any worker.
 //!
-//! A worker in trouble keeps no other from being read (D3.5). It is tried again for as long as its tasks are
-//! wanted. Reading fails only when nothing else is left and the time to give up has passed.
+//! An unreachable worker does not stop the reader from reading other workers (D3.5). The reader retries the
+//! worker while it still reads tasks of that worker. Reading fails only when no other task is left and the
+//! time limit has passed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::connector::NotConnected;
 use crate::error::ReadError;
 use crate::notice::Notice;
 
-/// A worker that does not know its task lives, and has it soon or is given up by the dispatcher. It is waited
-/// for this many times longer.
+/// The factor by which the time limit is longer for a worker that answers but does not know its task. A
+/// worker that answers is alive, and it will soon receive the task or be given up by the dispatcher.
 const UNKNOWN_GIVE_UPS: u32 = 4;
 
-/// The time without a worker after which the user hears of it.
+/// The time without a worker before the user is notified.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
-/// The time that the dispatcher may leave a reader without a task between two tasks: others may have the rest
+/// The time without a task, between two tasks, before the user is notified. Other readers may hold the rest
 /// of the epoch.
 const TELL_LULL_AFTER: Duration = Duration::from_secs(30);
 
@@ -38,14 +38,14 @@ impl ReaderCore {
         }
     }
 
-    /// Notes that a link to a worker stood for a while.
+    /// Notes that a link to a worker was up for a while.
     pub(crate) fn note_stood(&mut self, worker: &str) {
         self.note_answer(worker);
     }
 
-    /// Notes a failed attempt to reach a worker. A worker that is out of reach for `give_up` is waited for no
-    /// longer than others are; if it ran a task that is known to have failed, that is the error. Returns the
-    /// notice for the user, if one is due.
+    /// Notes a failed attempt to reach a worker. After `give_up`, reading fails once only tasks of given-up
+    /// workers remain. If the dispatcher reported that a task of this worker failed, reading fails with that
+    /// error. Returns a notice for the user, if due.
     pub(crate) fn note_failed_attempt(
         &mut self,
         worker: &str,
@@ -75,8 +75,9 @@ impl ReaderCore {
         })
     }
 
-    /// Asks again for tasks that their workers did not know. A task that stays unknown for four times
-    /// `give_up` is waited for no longer than others are (D3.1, D3.5). Returns the notices that are due.
+    /// Repeats the subscriptions to tasks that their workers did not know. A task that stays unknown for four
+    /// times `give_up` counts as given up: reading fails once only given-up tasks remain (D3.1, D3.5).
+    /// Returns the notices that are due.
     pub(crate) fn ask_again(&mut self, give_up: Duration) -> Vec<Notice> {
         let now = self.now;
         let Self {
@@ -121,8 +122,8 @@ impl ReaderCore {
         notices
     }
 
-    /// Looks whether there is anything to read. A reader without a worker for `give_up` fails, naming the
-    /// dispatcher. Returns the notice for the user, if one is due.
+    /// Checks whether the reader has a task to read. A reader without a worker for `give_up` fails with an
+    /// error that names the dispatcher. Returns a notice for the user, if due.
     pub(crate) fn look_for_tasks(&mut self, dispatcher: &str, give_up: Duration) -> Option<Notice> {
         if !self.is_idle() {
             self.idle = None;
@@ -151,13 +152,13 @@ impl ReaderCore {
         is_to_tell.then_some(notice)
     }
 
-    /// Returns whether the consumer waits and there is no task that anything could come of.
+    /// Returns whether the consumer waits although no task can deliver an element.
     fn is_idle(&self) -> bool {
         let is_asked = self.is_open && !self.is_iteration_over && !self.has_something();
         is_asked && !self.tasks.values().any(Entry::is_wanted) && !self.outages.is_open()
     }
 
-    /// Why nothing further can come, if all that is still wanted is at workers that were given up.
+    /// Returns the error for which reading fails if all remaining tasks are at workers that were given up.
     pub(super) fn stuck(&self) -> Option<&ReadError> {
         if !self.has_given_up {
             return None;
@@ -169,7 +170,7 @@ impl ReaderCore {
             let given_up = given_up.or_else(|| outbox.and_then(|outbox| outbox.given_up.as_ref()));
             match given_up {
                 Some(error) => why = why.or(Some(error)),
-                // In a coordinated read the others wait for its turn.
+                // In a coordinated read the other tasks wait for the turn of this task.
                 None if self.schedule.is_some() => {}
                 None => return None,
             }
@@ -177,7 +178,7 @@ impl ReaderCore {
         why
     }
 
-    /// A worker has answered for a task: whatever kept it is over.
+    /// Clears the outage of a worker that has answered.
     pub(super) fn note_answer(&mut self, worker: &str) {
         if let Some(outbox) = self.links.get_mut(worker) {
             (outbox.trouble, outbox.given_up) = (None, None);
@@ -185,7 +186,7 @@ impl ReaderCore {
     }
 }
 
-/// The error of a worker that was not reached for so long.
+/// Makes the error of a worker that was out of reach for the time `after`.
 fn unreached(failed: &NotConnected, worker: &str, after: Duration) -> ReadError {
     let (worker, reason, after_s) = (worker.to_owned(), failed.reason.clone(), after.as_secs());
     if failed.is_full {

@@ -1,7 +1,6 @@
-//! The turns of a coordinated read: elements are handed over in order, and only those that all consumers
-//! have.
+//! The turns of a coordinated read. Elements are handed over in order, and only if all consumers have them.
 //!
-//! Without a schedule nothing here has an effect.
+//! Without a schedule, the functions of this file have no effect.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_dataplane::TaskId;
@@ -20,8 +19,8 @@ impl ReaderCore {
         }
     }
 
-    /// A task is known, perhaps once more. If it has no start the dispatcher is told at once from when on it
-    /// can have one.
+    /// Adds a task to the schedule; repeated calls are allowed. If the task has no start yet, queues a report
+    /// of the earliest round in which this consumer can start it.
     pub(super) fn add_to_schedule(&mut self, source: &TaskSource) {
         let (task, start) = (source.task, source.start_round);
         if let Some(Some(earliest)) = self.in_step(|schedule| schedule.add(task, start)) {
@@ -33,7 +32,8 @@ impl ReaderCore {
         self.in_step(|schedule| schedule.settle_start(task, start_round));
     }
 
-    /// A task is removed: until the verdict nothing is handed over but what is released now.
+    /// Handles the removal of a task. Until the dispatcher's verdict, only groups that are already released
+    /// are handed over.
     pub(super) fn freeze(&mut self, task: TaskId) {
         let (Some(schedule), Some(entry)) = (&mut self.schedule, self.tasks.get_mut(&task)) else {
             return;
@@ -45,20 +45,21 @@ impl ReaderCore {
         self.drop_rest(task);
     }
 
-    /// The verdict on a removed task. All consumers have these groups, since one was told that they do
-    /// (D7.3).
+    /// Applies the dispatcher's verdict on a removed task. Every consumer has these groups, because a worker
+    /// told one of them so (D7.3).
     pub(super) fn conclude(&mut self, task: TaskId, groups: u64) {
         let here = self.tasks.get(&task).map_or(0, |entry| entry.delivered);
         self.in_step(|schedule| schedule.conclude(task, groups, here));
         if let Some(entry) = self.tasks.get_mut(&task).filter(|_| self.failure.is_none()) {
-            // What is behind is never handed over, and its credits are free.
+            // Later elements are never handed over, so their credits are free.
             entry.polled = entry.polled.saturating_sub(here - groups);
             entry.in_turn.frozen = Some(groups);
             self.drop_rest(task);
         }
     }
 
-    /// The dispatcher knows of no further word on a task, which is as it should be if it never had a start.
+    /// Handles the end of a task without a verdict. An end without a verdict is an error, unless the task
+    /// never had a start.
     pub(super) fn end_in_turn(&mut self, task: TaskId) {
         let Some(schedule) = &mut self.schedule else {
             return;
@@ -70,7 +71,7 @@ impl ReaderCore {
         schedule.freeze(task, 0);
     }
 
-    /// The next element, if it is here and every consumer has it.
+    /// Returns the next element, if it has arrived and every consumer has it.
     pub(super) fn next_in_turn(&mut self) -> Option<(TaskId, Handing)> {
         if !self.has_turn() {
             return None;
@@ -101,7 +102,7 @@ impl ReaderCore {
         Some((task, handing))
     }
 
-    /// Returns whether the next element is here and every consumer has it.
+    /// Returns whether the next element has arrived and every consumer has it.
     pub(super) fn has_turn(&self) -> bool {
         let turn = self.schedule.as_ref().and_then(Schedule::turn);
         turn.is_some_and(|turn| {
@@ -110,7 +111,8 @@ impl ReaderCore {
         })
     }
 
-    /// A task that failed ends reading when it is its turn, as it does for every consumer (D7.5).
+    /// Returns the failure of the task whose turn it is. The failure ends reading in the same step for every
+    /// consumer (D7.5).
     pub(super) fn failed_turn(&self) -> Option<&ReadError> {
         let turn = self.schedule.as_ref().and_then(Schedule::turn)?;
         let entry = self.tasks.get(&turn.task)?;
@@ -121,7 +123,7 @@ impl ReaderCore {
             .filter(|_| turn.group >= entry.released())
     }
 
-    /// The consumer opened a pack, and has its first element.
+    /// Notes that the consumer opened a pack and took its first element.
     pub(super) fn note_open(&mut self, task: TaskId, pack: &Pack) {
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.in_turn.open = Some((pack.clone(), 1));
@@ -129,7 +131,7 @@ impl ReaderCore {
         self.drop_rest(task);
     }
 
-    /// Forgets what is left of a task that has no further turn.
+    /// Drops the remaining elements of a removed task that has no further turn.
     fn drop_rest(&mut self, task: TaskId) {
         let is_taking = |schedule: &Schedule| schedule.is_taking(task);
         if let Some(entry) = self.tasks.get_mut(&task)
@@ -141,7 +143,7 @@ impl ReaderCore {
         }
     }
 
-    /// Changes the schedule. What would put this consumer out of step ends reading.
+    /// Changes the schedule. An error that would put this consumer out of step ends reading.
     fn in_step<T>(&mut self, change: impl FnOnce(&mut Schedule) -> Result<T, OutOfStep>) -> Option<T> {
         match change(self.schedule.as_mut()?) {
             Ok(changed) => Some(changed),

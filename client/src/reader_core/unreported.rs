@@ -1,7 +1,7 @@
 //! Reports that the dispatcher has not received yet, merged while they wait.
 //!
-//! Pure. Bounded by what was leased: the leases of a task join to few ranges, and ends and removals are one
-//! for each task. Refuses to know how reports travel.
+//! Pure. The memory is bounded by the number of leases: the leases of a task merge into few ranges, and each
+//! task has one end and one removal. This file does not know how reports are sent.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,7 +18,7 @@ pub(super) struct Unreported {
     drained: BTreeSet<TaskId>,
     removed: VecDeque<(TaskId, SeenSplits)>,
     ready: BTreeMap<TaskId, u64>,
-    /// Workers to which links were lost.
+    /// Workers whose links were lost.
     suspects: BTreeSet<String>,
 }
 
@@ -27,7 +27,7 @@ impl Unreported {
         self.done.entry(task).or_default().insert(lease..=lease);
     }
 
-    /// Notes splits that ended while elements of them wait for the user.
+    /// Notes splits that ended while some of their elements wait for the user.
     pub(super) fn note_waiting(&mut self, task: TaskId, leases: impl Iterator<Item = u64>) {
         for lease in leases {
             self.waiting.entry(task).or_default().insert(lease..=lease);
@@ -42,18 +42,18 @@ impl Unreported {
         self.removed.push_back((task, seen));
     }
 
-    /// The link to a worker was lost.
+    /// Notes that the link to a worker was lost.
     pub(super) fn note_suspect(&mut self, worker: &str) {
         self.suspects.insert(worker.to_owned());
     }
 
-    /// A task that has no start yet can take part from the round `earliest` on.
+    /// Notes that a task without a start can take part from the round `earliest` on.
     pub(super) fn note_ready(&mut self, task: TaskId, earliest: u64) {
         self.ready.insert(task, earliest);
     }
 
-    /// The next report. What ended goes out before what was only begun is written off, and before its task's
-    /// end (C6.1).
+    /// Returns the next report. Ended splits are reported before removals, which write off unfinished splits,
+    /// and before the end of their task (C6.1).
     pub(super) fn next(&mut self) -> Option<Report> {
         if let Some(worker) = self.suspects.pop_first() {
             return Some(Report::Suspect { worker });
@@ -81,7 +81,7 @@ impl Unreported {
 mod tests {
     use super::*;
 
-    /// C6.1.
+    /// Checks C6.1.
     #[test]
     fn ended_tasks_are_reported_first_and_at_once() {
         let mut unreported = Unreported::default();

@@ -1,7 +1,7 @@
-//! The part of the service that a waiting consumer waits for, looked at from time to time.
+//! Determines, by periodic samples, which part of the service a waiting consumer waits for.
 //!
-//! The one sign of a slow network is that elements are on their way: a pack whose header has arrived and
-//! whose end has not, or credits so fresh that no answer can be here. Where neither is so, the worker with
+//! Only elements on the way indicate a slow network. Either a pack's header has arrived but its end has not,
+//! or the last grant is too recent for an answer to have arrived. In all other cases, the worker that holds
 //! the credits has no elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -14,28 +14,29 @@ use super::outbox::Outbox;
 use super::state::ReaderCore;
 use crate::stats::Bottleneck;
 
-/// The time of an answer besides the round trip: time slices of busy hosts.
+/// The time allowed for an answer in addition to the round trip, for scheduling delays on busy hosts.
 const SLACK: Duration = Duration::from_millis(1);
 
-/// The round trip of a network of which nothing is known yet.
+/// The assumed round trip of a network that has not been measured yet.
 const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(10);
 
 impl ReaderCore {
-    /// Notes what the consumer waits for, if it waits.
+    /// Samples the part of the service that the consumer waits for, if it waits.
     pub(crate) fn note_wait(&mut self) {
         if let Some(what) = self.waits_for(self.now) {
             self.looks.note(what);
         }
     }
 
-    /// Returns what was waited for most, and whether all links are within this host.
+    /// Returns the part that the consumer waited for most, and whether all links are within this host.
     pub(crate) fn looks(&self) -> (Option<Bottleneck>, bool) {
-        // Links are forgotten when nothing of them is wanted, their reports are not.
+        // Links are forgotten once none of their tasks is read, but their reports are kept.
         let mut links = self.reports.values();
         (self.looks.verdict(), links.all(|link| link.transport != "quic"))
     }
 
-    /// Returns the parts that a consumer waits for now. Empty if there is something for it.
+    /// Returns the part of the service that a waiting consumer waits for now; `None` if the consumer need not
+    /// wait.
     pub(super) fn waits_for(&self, now: Instant) -> Option<Bottleneck> {
         if !self.is_open || self.has_something() {
             return None;
@@ -63,8 +64,8 @@ impl ReaderCore {
         })
     }
 
-    /// Returns whether a task's worker is what is waited for: it had credits for so long that an element
-    /// would be here, or gave them back for want of elements.
+    /// Returns whether the consumer waits for this task's worker. The worker either has held credits for long
+    /// enough that an element should have arrived, or gave its credits back because it had no elements.
     fn is_at_worker(&self, entry: &Entry, now: Instant) -> bool {
         let Some(outbox) = self.links.get(&entry.worker).filter(|outbox| outbox.is_up) else {
             return false;
@@ -73,7 +74,7 @@ impl ReaderCore {
             return false;
         }
         if outbox.is_local {
-            // Nothing lies between.
+            // No network lies between the reader and a local worker.
             return true;
         }
         let report = self.reports.get(&*entry.worker);

@@ -1,64 +1,65 @@
-//! Defects on purpose, each the kind that a change could bring in, and which promise finds it.
+//! Deliberate defects of the kind that a change could introduce, and the broken promises that reveal each
+//! defect.
 //!
-//! A production core has no hook for them: a defect changes what reaches a core or leaves it, so the other
-//! processes see a core with that defect.
+//! The production cores have no hooks for defects. A defect changes the inputs or outputs of a core, so that
+//! the other processes see a core with that defect.
 
-/// A defect.
+/// A deliberate defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
-    /// The dispatcher answers before what the answer rests on is stored.
+    /// The dispatcher sends an answer before the records that the answer depends on are stored.
     AnswerBeforeCommit,
-    /// A commit is stored in part.
+    /// The disk stores only a part of a commit.
     CommitTorn,
-    /// The answers to numbered requests are forgotten with the process.
+    /// A restarted dispatcher has forgotten its answers to numbered requests.
     AnswersForgotten,
-    /// A repeated request is carried out again.
+    /// The dispatcher carries out a repeated request again.
     NumbersIgnored,
-    /// A dispatcher that has forgotten everything says that it has not.
+    /// A dispatcher that has lost its state still uses its earlier boot number.
     BootForgotten,
-    /// A removal is sorted out when the first client has answered.
+    /// The dispatcher completes a removal after the first client's answer.
     RemovalNotAwaited,
-    /// Splits that are leased again keep their attempt.
+    /// Splits that are leased again keep their attempt number.
     AttemptNotRaised,
-    /// A worker says that everything was delivered before its readers have it.
+    /// A worker reports that everything was delivered before its readers have received it.
     SettledTooEarly,
-    /// A worker that is drained does not say that its tasks were cut short.
+    /// A worker that drains does not report that its tasks were cut short.
     CutShortNotSaid,
-    /// A worker whose lease has lapsed goes on with its tasks.
+    /// A worker whose lease has lapsed continues its tasks.
     LapsedTasksKept,
-    /// A reader goes on reading a task that was removed.
+    /// A reader continues to read a task that was removed.
     RemovedTaskRead,
-    /// A reader does not say what it has seen of a removed task.
+    /// A reader does not report the splits that it has seen of a removed task.
     SeenNotTold,
-    /// A worker does not say what a reader that is gone took with it.
+    /// A worker does not report the splits that a dead reader had received.
     MissedNotTold,
-    /// A reader is not told which splits are lost.
+    /// A reader does not receive the list of lost splits.
     LossNotTold,
-    /// A reader that comes back asks for no snapshot.
+    /// A reader that reconnects does not request a snapshot.
     SnapshotSkipped,
-    /// A reader that comes back says that it has nothing.
+    /// A reader that reconnects to a worker claims to have no elements.
     ResumeForgotten,
-    /// A worker tells of the end of a split when it begins it.
+    /// A worker reports the end of a split when it begins the split.
     SplitDoneTooEarly,
-    /// A worker still counts on the credits of a link that broke.
+    /// A worker still uses the credits of a broken link.
     CreditsKept,
 }
 
-/// A row of the table: the defect, and in its words the promise that finds it.
+/// A row of the table: a defect, and texts of the broken promises that reveal the defect.
 pub(super) struct Row {
     pub(super) bug: Bug,
-    /// Texts of the broken promises that may reveal the defect.
+    /// Parts of the assertion messages that may reveal the defect.
     pub(super) found_by: &'static [&'static str],
 }
 
-/// All of them.
+/// All deliberate defects.
 pub(super) const TABLE: &[Row] = &[
-    // Elements of a lease that nobody knows of any more come again, or never.
+    // After a lease is forgotten, its elements arrive twice or never.
     row(
         Bug::AnswerBeforeCommit,
         &["comes from task", "are missing", "has two holders", "never ends"],
     ),
-    // The books of what is loaded contradict each other.
+    // The loaded records contradict each other.
     row(
         Bug::CommitTorn,
         &[
@@ -69,20 +70,21 @@ pub(super) const TABLE: &[Row] = &[
             "and its plan",
         ],
     ),
-    // Splits whose answer was lost are leased to a task that never hears of them.
+    // Splits whose answer was lost are leased to a task that never receives the answer.
     row(Bug::AnswersForgotten, &["are missing"]),
     row(Bug::NumbersIgnored, &["are missing"]),
-    // What two lives of the state give the same name is mixed up.
+    // Records of two lives of the dispatcher's state get the same number and are confused.
     row(
         Bug::BootForgotten,
         &["comes from task", "never ends", "has two holders"],
     ),
-    // What another reader has seen is read again.
+    // Splits that another reader has seen are read again.
     row(Bug::RemovalNotAwaited, &["comes from task"]),
     row(Bug::SeenNotTold, &["comes from task"]),
     row(Bug::RemovedTaskRead, &["comes from task", "never ends"]),
     row(Bug::AttemptNotRaised, &["attempt 0 after 0"]),
-    // The dispatcher takes for done what a task gives back too late, or what is still on its way.
+    // The dispatcher counts splits as done that a task returns too late, or whose elements are still in
+    // flight.
     row(Bug::SettledTooEarly, &["are missing"]),
     row(
         Bug::CutShortNotSaid,
@@ -90,14 +92,14 @@ pub(super) const TABLE: &[Row] = &[
     ),
     row(Bug::LapsedTasksKept, &["goes on with tasks behind its lease"]),
     row(Bug::LossNotTold, &["was told of other losses"]),
-    // What waited in a reader that died reaches nobody.
+    // Elements that waited in a dead reader reach no other reader.
     row(Bug::MissedNotTold, &["are missing"]),
-    // A reader waits for what it was told while it was away.
+    // A reader waits for a push that was sent while it was disconnected.
     row(Bug::SnapshotSkipped, &["never ends"]),
     row(Bug::ResumeForgotten, &["cannot resume"]),
-    // What was reported as whole is gone with the worker.
+    // Elements of a split that was reported as complete are lost with the worker.
     row(Bug::SplitDoneTooEarly, &["are missing"]),
-    row(Bug::CreditsKept, &["although credits reach to"]),
+    row(Bug::CreditsKept, &["expected elements below number"]),
 ];
 
 const fn row(bug: Bug, found_by: &'static [&'static str]) -> Row {

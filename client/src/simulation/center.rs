@@ -1,5 +1,5 @@
-//! The dispatcher's process: its production machine, and a model of the shell around it: group commit, a disk
-//! that keeps what was committed and nothing else, connections, listings.
+//! The dispatcher's process: the production state machine, and a model of the surrounding I/O code. The model
+//! covers group commit, a disk that keeps only committed records, connections, and listings of files.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::bugs::Bug;
 use super::session::{ConnId, Down, Envelope};
 use super::world::{Event, World};
 
-/// Events that connections pass to the dispatcher's loop.
+/// An input that a connection forwards to the dispatcher's loop.
 #[derive(Debug)]
 pub(super) enum Input {
     Asked {
@@ -45,17 +45,18 @@ pub(super) enum Input {
 pub(super) struct Center {
     pub(super) machine: Option<Dispatcher>,
     pub(super) config: DispatcherConfig,
-    /// Records that survive a crash, as they are stored.
+    /// The stored records, which survive a crash.
     durable: BTreeMap<Key, Vec<u8>>,
-    /// Whether it has a work directory.
+    /// True if the dispatcher has a work directory for its records.
     pub(super) remembers: bool,
-    /// Number of the dispatcher's process.
+    /// The number of the dispatcher's process, increased at each start.
     pub(super) epoch: u64,
     boots: u64,
     began: Duration,
     inputs: VecDeque<Input>,
     is_turning: bool,
-    /// Being stored: nothing else happens meanwhile.
+    /// The changes being stored and the actions that follow them. The loop makes no further decisions
+    /// meanwhile.
     committing: Option<(Vec<Change>, Vec<Action>)>,
     peers: BTreeMap<SessionId, ConnId>,
     waiting: BTreeMap<ReplyToken, (ConnId, u64, Asked)>,
@@ -63,13 +64,13 @@ pub(super) struct Center {
     greeted: Vec<ConnId>,
     beats: Vec<(ConnId, u64)>,
     numbers_seen: BTreeSet<(SessionId, RequestNumber)>,
-    /// Whether the dispatcher crashes at its next commit.
+    /// True if the dispatcher crashes at its next commit.
     pub(super) dies_storing: bool,
-    /// The disk hangs until then.
+    /// The time until which the disk hangs.
     pub(super) hangs_until: Duration,
 }
 
-/// A request whose answer the simulation checks.
+/// The parts of a request that the simulation needs to check the answer.
 #[derive(Clone, Debug)]
 struct Asked {
     session: SessionId,
@@ -107,12 +108,12 @@ impl Center {
     /// Returns the records on the disk.
     pub(super) fn stored(&self) -> impl Iterator<Item = Record> + '_ {
         let records = self.durable.values();
-        records.map(|bytes| Record::from_bytes(bytes).expect("a record that was stored can be read"))
+        records.map(|bytes| Record::from_bytes(bytes).expect("stored records can be decoded"))
     }
 }
 
 impl World {
-    /// The dispatcher's process begins, with what its disk has.
+    /// Starts the dispatcher's process with the records on its disk.
     pub(super) fn start_center(&mut self) {
         let center = &mut self.center;
         center.epoch += 1;
@@ -125,7 +126,7 @@ impl World {
             center.durable.retain(|key, _| !matches!(key, Key::Session(_)));
         }
         let records: Vec<Record> = center.stored().collect();
-        // C1.8: names of tasks follow from the upper half.
+        // C1.8: the numbers of tasks follow from the upper half of the boot number.
         let boot = BootId(center.boots << 40);
         let boot = if self.bug == Some(Bug::BootForgotten) {
             BootId(1)
@@ -140,12 +141,12 @@ impl World {
         ));
         let epoch = center.epoch;
         self.note(format_args!("dispatcher {epoch} begins"));
-        // What a loaded machine wants done at once.
+        // Carries out the actions that a loaded machine requests at once.
         self.begin_turn();
         self.at(self.now, Event::Woken(epoch));
     }
 
-    /// Crashes the dispatcher: uncommitted changes, answers under way and all connections are lost.
+    /// Crashes the dispatcher. Uncommitted changes, answers in flight and all connections are lost.
     pub(super) fn crash_center(&mut self) {
         let epoch = self.center.epoch;
         self.note(format_args!("dispatcher {epoch} dies"));
@@ -183,7 +184,7 @@ impl World {
         }
     }
 
-    /// Everything that waits is decided, and stored together (C1.6).
+    /// Decides all waiting inputs, and stores their changes in one commit (C1.6).
     pub(super) fn turn(&mut self, epoch: u64) {
         if epoch != self.center.epoch || self.center.committing.is_some() {
             return;
@@ -226,7 +227,7 @@ impl World {
                 .collect(),
             seed: 0,
         });
-        let result = plan.ok_or_else(|| PlanError::Definition("nobody knows it".to_owned()));
+        let result = plan.ok_or_else(|| PlanError::Definition("unknown definition".to_owned()));
         self.decide(Heard::SplitsPlanned { iteration, result });
         self.begin_turn();
     }
@@ -327,7 +328,7 @@ impl World {
         }
     }
 
-    /// With the defect, a repeated request is another one.
+    /// Returns the request's number. With the defect, a repeated request gets a new number.
     fn renumbered(&mut self, session: SessionId, number: RequestNumber) -> RequestNumber {
         let is_repeated = !self.center.numbers_seen.insert((session, number));
         let is_ignored = is_repeated && self.bug == Some(Bug::NumbersIgnored);
@@ -392,13 +393,13 @@ impl World {
         }
     }
 
-    /// Carries out decisions in order, then answers the heartbeats (C1.9).
+    /// Carries out actions in order, then answers the heartbeats (C1.9).
     fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
             self.perform(action);
         }
         for conn in std::mem::take(&mut self.center.greeted) {
-            let boot = self.center.boot().expect("it runs");
+            let boot = self.center.boot().expect("the dispatcher runs");
             self.send_down(conn, Down::Welcome(boot));
         }
         for (conn, sequence) in std::mem::take(&mut self.center.beats) {
@@ -437,7 +438,7 @@ impl World {
                     self.send_down(conn, Down::Worker(push));
                 }
             }
-            // Nothing is known of ports here: silence alone tells.
+            // The simulation has no ports to probe, so that only silence reveals a dead worker.
             Action::ProbeWorker { .. } => {}
             Action::PlanSplits {
                 iteration, dataset, ..
@@ -455,7 +456,7 @@ impl World {
         }
     }
 
-    /// With a defect, splits that are leased again keep their attempt.
+    /// Returns the answer unchanged. With the defect, splits that are leased again keep their attempt number.
     fn spoiled(&self, mut result: Result<Reply, Error>) -> Result<Reply, Error> {
         if let Ok(Reply::Splits { runs, .. }) = &mut result
             && self.bug == Some(Bug::AttemptNotRaised)
@@ -465,12 +466,12 @@ impl World {
         result
     }
 
-    /// The oracle sees every lease that leaves the dispatcher.
+    /// Shows the oracle every lease that leaves the dispatcher.
     fn look_at(&mut self, asked: &Asked, result: &Result<Reply, Error>) {
         let (Some(task), Ok(Reply::Splits { runs, .. })) = (asked.lease_of, result) else {
             return;
         };
-        let machine = self.center.machine.as_ref().expect("it runs");
+        let machine = self.center.machine.as_ref().expect("the dispatcher runs");
         let is_known = |task: TaskId| {
             let status = machine.status();
             let tasks = status.iterations.iter().flat_map(|iteration| &iteration.tasks);
@@ -487,7 +488,7 @@ impl World {
     }
 }
 
-/// The leases of ranges, one by one.
+/// Returns each lease of the ranges.
 pub(super) fn leases(ranges: &[LeaseRange]) -> impl Iterator<Item = u64> + '_ {
     ranges
         .iter()

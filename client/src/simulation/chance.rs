@@ -1,9 +1,9 @@
-//! Chance: everything that a run draws, from one seed.
+//! The random numbers of a run, all drawn from one seed.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// A sequence of numbers that follows from its seed (SplitMix64).
+/// A sequence of pseudo-random numbers that follows from its seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub(super) struct Chance(u64);
 
@@ -20,7 +20,7 @@ impl Chance {
         word ^ (word >> 31)
     }
 
-    /// A number of the range; its start if it is empty.
+    /// Draws a number from the range. Returns the range's start if the range is empty.
     pub(super) fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.draw() % (range.end.saturating_sub(range.start)).max(1)
     }
@@ -29,7 +29,7 @@ impl Chance {
         self.within(0..len as u64) as usize
     }
 
-    /// True in `percent` of all cases.
+    /// Returns true with a probability of `percent`.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
     }
@@ -42,7 +42,7 @@ impl Chance {
         (!of.is_empty()).then(|| of[self.index(of.len())])
     }
 
-    /// Another sequence, for a part that draws by itself.
+    /// Returns an independent sequence, for a part of the simulation that draws by itself.
     pub(super) fn fork(&mut self) -> Chance {
         Chance(self.draw())
     }

@@ -1,4 +1,5 @@
-//! Virtual time, and the futures that live in it: one thread, polled in an order that follows from the seed.
+//! Virtual time, and the futures that run in it: one thread polls the futures in an order that follows from
+//! the seed.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -12,10 +13,10 @@ use parking_lot::Mutex;
 use super::chance::Chance;
 use super::world::Pid;
 
-/// Polls in one moment beyond which somebody goes round in circles.
+/// Maximum number of polls at one moment. More polls mean that futures wake each other in an endless loop.
 const POLLS_MAX: usize = 100_000;
 
-/// Times at which actors want to be woken.
+/// The times at which futures must be woken.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Alarms(Arc<Mutex<AlarmsState>>);
 
@@ -78,7 +79,7 @@ impl Executor {
     pub(super) fn spawn(&mut self, owner: Pid, future: impl Future<Output = ()> + 'static) {
         let running = Running {
             owner,
-            // It is not tokio that polls these, so that its fairness has no say.
+            // This executor polls the futures, so tokio's cooperative budget must not interfere.
             future: Box::pin(tokio::task::unconstrained(future)),
             woken: Arc::new(Woken(AtomicBool::new(true))),
         };
@@ -86,12 +87,12 @@ impl Executor {
         self.next += 1;
     }
 
-    /// Drops what a process runs, as its death does.
+    /// Drops the futures of a process, as the death of the process does.
     pub(super) fn kill(&mut self, owner: Pid) {
         self.running.retain(|_, running| running.owner != owner);
     }
 
-    /// Polls the woken tasks, in any order, until none is left. Who sleeps stays woken.
+    /// Polls the woken futures in random order until none is woken. Futures of a paused process stay woken.
     pub(super) fn run(&mut self, chance: &mut Chance, is_asleep: impl Fn(Pid) -> bool) {
         for _ in 0..POLLS_MAX {
             let ready = self
@@ -111,6 +112,6 @@ impl Executor {
                 self.running.remove(&id);
             }
         }
-        panic!("somebody goes round in circles");
+        panic!("futures wake each other in an endless loop");
     }
 }

@@ -1,4 +1,5 @@
-//! Faults of a run. Each run draws some kinds of faults and omits others, so that runs differ in kind.
+//! The faults of a run. Each run draws some kinds of faults and omits other kinds, so that the runs differ in
+//! kind.
 
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ pub(super) enum Fault {
     LeaveWorker,
     /// A worker shuts down gracefully.
     DrainWorker,
-    /// Nothing passes between it and the dispatcher for a while.
+    /// A worker loses its connection to the dispatcher for a while.
     CutWorker,
-    /// A worker stands still for a while.
+    /// A worker's process pauses for a while.
     PauseWorker,
     AddWorker,
     KillTrainer,
@@ -31,7 +32,7 @@ pub(super) enum Fault {
     DisturbRoad,
 }
 
-/// Faults that end no process, nor keep one silent for long.
+/// Faults that neither end a process nor silence a process for long.
 const GENTLE: [Fault; 9] = [
     Fault::DrainWorker,
     Fault::CutWorker,
@@ -61,17 +62,17 @@ pub(super) const ALL: [Fault; 14] = [
     Fault::DisturbRoad,
 ];
 
-/// Addresses of a fixed list.
+/// The addresses of the fixed list of workers.
 const PLACES: [&str; 3] = ["one:1", "two:2", "three:3"];
 
-/// The world of one run.
+/// The drawn parameters of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) is_gentle: bool,
     pub(super) faults: Vec<Fault>,
-    /// The longest pause between two of them, in milliseconds.
+    /// The longest pause between two faults, in milliseconds.
     pub(super) gap: u64,
-    /// How long they last.
+    /// The period during which faults occur.
     pub(super) safety: Duration,
     /// The longest silence of a process, in milliseconds.
     pub(super) silence: u64,
@@ -83,11 +84,11 @@ pub(super) struct Plan {
     pub(super) is_static: bool,
     pub(super) trainers_leave: bool,
     pub(super) max_outstanding: u64,
-    /// A reader may be silent for longer than its lease.
+    /// True if a reader may be silent for longer than its lease.
     pub(super) may_lapse: bool,
-    /// Answers that never arrive since the connection breaks before, in percent.
+    /// The percentage of answers that never arrive, because the connection breaks first.
     pub(super) answers_lost: u64,
-    /// The longest pause between two looks of a process, in milliseconds.
+    /// The longest pause between two ticks of a process, in milliseconds.
     pub(super) tick: u64,
 }
 
@@ -145,7 +146,7 @@ impl Plan {
         }
     }
 
-    /// The jobs of a run.
+    /// Draws the jobs of a run.
     pub(super) fn jobs(&self, chance: &mut Chance) -> Vec<Job> {
         let count = chance.within(1..3);
         (0..count).map(|_| self.job(chance)).collect()
@@ -188,7 +189,7 @@ impl Plan {
 }
 
 impl World {
-    /// Something goes wrong, and something else a little later.
+    /// Inflicts one fault, and schedules the next fault.
     pub(super) fn go_wrong(&mut self) {
         if self.is_healed {
             return;
@@ -199,7 +200,7 @@ impl World {
             let place = ALL
                 .iter()
                 .position(|kind| *kind == fault)
-                .expect("it is one of all");
+                .expect("`ALL` contains every fault");
             self.faults_done[place] += 1;
             self.inflict(fault);
         }
@@ -286,7 +287,8 @@ impl World {
         }
     }
 
-    /// A worker begins where no other serves, once one that is about to leave is gone.
+    /// Starts a worker at an address that no other worker uses. Retries later if the present worker at the
+    /// address is leaving.
     pub(super) fn begin_worker(&mut self, address: &str) {
         let earlier = self.workers.values().find(|worker| worker.address == address);
         match earlier.map(|worker| worker.is_leaving) {
@@ -315,7 +317,7 @@ impl World {
         self.at(first, Event::Fault);
     }
 
-    /// Nothing goes wrong any more, and every needed process is there.
+    /// Ends all faults, and starts every process that the run needs.
     pub(super) fn heal(&mut self) {
         self.note(format_args!("healed"));
         self.is_healed = true;
@@ -332,13 +334,13 @@ impl World {
         } else if !self.workers.values().any(|worker| !worker.is_leaving) {
             self.start_worker("worker-9:1");
         }
-        // Somebody reads each job to its end.
+        // At least one trainer reads each job to its end.
         for job in 0..self.jobs.len() {
             self.start_trainer(job);
         }
     }
 
-    /// Returns whether every reader that was begun is done.
+    /// Returns whether every started reader is done.
     pub(super) fn is_read(&self) -> bool {
         self.trainers.values().all(|trainer| trainer.stage == Stage::Done)
     }

@@ -1,7 +1,8 @@
-//! The computation of tasks: a small model of pipelines with everything that matters to splits.
+//! The computation of tasks: a small model of pipelines with all properties that matter to splits.
 //!
-//! Splits of several elements or none, several sources, several passes, elements made of several splits,
-//! pipelines that stop early and that fail. The splits come from the books that workers use.
+//! The model covers splits with several elements or none, several sources, several passes, elements made from
+//! several splits, and pipelines that stop early or fail. The splits come from the production code's split
+//! feed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -20,61 +21,61 @@ pub(super) struct Item {
     pub(super) number: u64,
 }
 
-/// Items that travel as one element.
+/// Items that are sent as one element.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) items: Vec<Item>,
-    /// The leases they were read under, with their attempts.
+    /// The leases of the items' splits, with their attempt numbers.
     pub(super) leases: Vec<(u64, u32)>,
 }
 
-/// How a dataset is made of its sources.
+/// The way in which a dataset combines its sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One source, so many times over.
+    /// Reads one source this number of times.
     Repeat(u64),
-    /// The sources one after the other.
+    /// Reads the sources one after another.
     Concatenate,
-    /// One element of each source; ends with the shortest.
+    /// Combines one element of each source. Ends with the shortest source.
     Zip,
-    /// Takes this many elements of the only source in each task.
+    /// Takes this number of elements of the only source in each task.
     Take(u64),
-    /// A window of so many elements, of which any is next.
+    /// Fills a window of this number of elements, and yields them in random order.
     Shuffle(usize),
-    /// Batches this many elements.
+    /// Batches this number of elements.
     Batch(usize),
 }
 
-/// A dataset.
+/// The definition of a dataset.
 #[derive(Clone, Debug)]
 pub(super) struct Dataset {
     pub(super) shape: Shape,
-    /// Splits of each source.
+    /// The number of splits of each source.
     pub(super) sources: Vec<u64>,
-    /// An element more than a split has at most.
+    /// One more than the largest number of elements in a split.
     pub(super) sizes: u64,
-    /// A task fails behind so many elements, if its number says so.
+    /// The number of elements after which a task may fail; `None` if no task fails.
     pub(super) fails: Option<u64>,
 }
 
-/// Outcome of a task's next step.
+/// The outcome of a task's next step.
 #[derive(Debug)]
 pub(super) enum Step {
     Row(Row),
-    /// Ask the dispatcher for splits.
+    /// The task must request splits from the dispatcher.
     Ask {
         source: u32,
         repetition: u64,
         demand: FeedDemand,
     },
-    /// Nothing until it has answered.
+    /// The task must wait until the dispatcher has answered.
     Wait,
     End,
     Fail,
 }
 
 impl Dataset {
-    /// Elements of a split.
+    /// Returns the number of elements of a split.
     pub(super) fn size(&self, source: u64, index: u64) -> u64 {
         (index * 31 + source * 17 + 5) % self.sizes
     }
@@ -94,7 +95,7 @@ impl Dataset {
         }
     }
 
-    /// All items of a split.
+    /// Returns all items of a split.
     pub(super) fn items(&self, source: u64, pass: u64, index: u64) -> impl Iterator<Item = Item> + use<> {
         (0..self.size(source, index)).map(move |number| Item {
             source,
@@ -104,7 +105,7 @@ impl Dataset {
         })
     }
 
-    /// All items there are.
+    /// Returns all items of the dataset.
     pub(super) fn everything(&self) -> impl Iterator<Item = Item> + '_ {
         let passes = self.passes();
         let splits = (0_u64..).zip(&self.sources).flat_map(move |(source, splits)| {
@@ -114,26 +115,26 @@ impl Dataset {
     }
 }
 
-/// One task's computation.
+/// The computation of one task.
 #[derive(Debug)]
 pub(super) struct Flow {
     dataset: Dataset,
-    /// Elements that need no splits; `None`: they are read by splits.
+    /// The remaining items of a task without splits; `None` if the task reads splits.
     whole: Option<VecDeque<Item>>,
     pub(super) books: FeedBooks,
-    /// The time, for the books.
+    /// The current time, for the split feed.
     pub(super) now: Duration,
-    /// The worker is being drained: there are no more splits for it (C10.2).
+    /// True if the worker drains, so that it gets no more splits (C10.2).
     pub(super) is_draining: bool,
-    /// Whether the task was told of an end that the shutdown of its worker made.
+    /// True if the task ended early because its worker drains.
     pub(super) is_cut_short: bool,
     chance: Chance,
-    /// Elements that were read from each source and not passed on.
+    /// Items that were read from each source and are not yet part of an element.
     ahead: Vec<VecDeque<(Item, u64, u32)>>,
     window: Vec<(Item, u64, u32)>,
-    /// Items of a split that were not passed on, by lease.
+    /// The number of items of each started split that are not yet part of an element, by lease.
     unfinished: BTreeMap<u64, (u64, u32)>,
-    /// Splits that ended since the last look.
+    /// The splits that have ended since the caller last drained this list.
     pub(super) finished: Vec<(u64, u32)>,
     source: usize,
     pass: u64,
@@ -148,7 +149,7 @@ enum Read {
 }
 
 impl Flow {
-    /// The computation of a task that reads its splits, or its share.
+    /// Makes the computation of a task that reads its splits or its share of the dataset.
     pub(super) fn new(dataset: &Dataset, def: &TaskDef, is_dynamic: bool, mut chance: Chance) -> Flow {
         let share =
             |place: &usize| def.worker_count == 0 || *place as u64 % def.worker_count == def.worker_index;
@@ -214,7 +215,7 @@ impl Flow {
         }
     }
 
-    /// Fills the window, then passes on so many of it.
+    /// Fills the window with `size` items, then makes an element of `count` of them.
     fn gather(&mut self, size: usize, count: usize) -> Step {
         while self.window.len() < size {
             match self.read(0, 0) {
@@ -272,7 +273,7 @@ impl Flow {
         self.ahead[source].pop_front().map_or(Read::Over, Read::Item)
     }
 
-    /// Reads a split that has elements.
+    /// Reads splits until one of them has elements.
     fn read_split(&mut self, source: usize, pass: u64) -> Result<(), Read> {
         while self.ahead[source].is_empty() {
             if self.is_draining {
@@ -284,7 +285,7 @@ impl Flow {
                 FeedStep::Split { split, ask_ahead } => {
                     self.begin(&split);
                     if let Some(demand) = ask_ahead {
-                        // Elements first: the next look asks again.
+                        // The elements of this split come first; the next step asks again.
                         let repetition = pass;
                         return Err(Read::Later(Step::Ask {
                             source: number,
@@ -323,7 +324,7 @@ impl Flow {
         self.ahead[split.source as usize].extend(read);
     }
 
-    /// With a defect, splits end when they have begun.
+    /// Ends all started splits. Used only by a defect.
     pub(super) fn end_begun(&mut self) {
         let begun = std::mem::take(&mut self.unfinished).into_iter();
         self.finished

@@ -1,10 +1,12 @@
-//! The whole service in one thread under virtual time, from one seed: dispatcher, workers and trainers, with
-//! processes that die, stall and come back, and messages that are delayed, repeated, overtaken and lost.
+//! A simulation of the whole service in one thread under virtual time, from one seed. Dispatcher, workers and
+//! trainers die, stall and return; messages are delayed, repeated, reordered and lost.
 //!
-//! What decides is the production code: the dispatcher's machine and its records; the worker's data plane
-//! (buffers, subscriptions, sessions) and books of splits; the reader (intake, credits, links, cursor,
-//! reports) with what it was told. What carries is modelled: the dispatcher's loop and disk, connections, the
-//! agent's order of events, pipelines. `docs/design/simulation.md` says why it stands here.
+//! All decisions are made by production code. The dispatcher contributes its state machine and its records.
+//! The worker contributes its data plane (buffers, subscriptions, sessions) and its split feed. The reader
+//! contributes its intake, credits, links, cursor and reports.
+//!
+//! The surroundings are models: the dispatcher's loop and disk, connections, the agent's order of events, and
+//! pipelines. `docs/design/simulation.md` explains why the simulation is part of this crate.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Promises compared with the events of a run: the owner of each split, and the elements that users received.
+//! Compares the promises of the service with the events of a run: the holder of each split, and the elements
+//! that users received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +11,29 @@ use super::task::ITEMS_MAX;
 use super::world::Job;
 use crate::loss::LostSplits;
 
-/// An iteration of one life of the dispatcher's state.
+/// An iteration within one life of the dispatcher's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct IterationKey {
     pub(super) boot: u64,
     pub(super) iteration: IterationId,
 }
 
-/// A pass of a job in one life of the dispatcher's state.
+/// A repetition of a job within one life of the dispatcher's state: boot number, job and repetition.
 pub(super) type Reading = (u64, usize, u64);
 
-/// Splits by source, pass and index.
+/// A set of splits, each as source, pass and index.
 type Splits = BTreeSet<(u64, u64, u64)>;
 
-/// Losses that a reader heard of by the end of its read.
+/// The losses that a reader knew by the end of its read.
 #[derive(Debug)]
 struct Named {
     reading: Reading,
     lost: Splits,
-    /// How many splits were lost when its iteration ended, as it was told with the end.
+    /// The number of splits that were lost when the iteration ended, as the dispatcher reported with the end.
     at_end: u64,
 }
 
-/// The owner of a split.
+/// The task that holds a split.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     task: TaskId,
@@ -40,19 +41,19 @@ struct Holder {
     attempt: u32,
 }
 
-/// Events of one iteration.
+/// The events of one iteration.
 #[derive(Debug, Default)]
 struct Seen {
-    /// By the task that they came from.
+    /// The tasks that delivered each item.
     items: BTreeMap<Item, Vec<u64>>,
     tasks: BTreeSet<u64>,
-    /// Tasks of which their workers say that everything was delivered, and the dispatcher too.
+    /// Tasks whose worker and dispatcher both report that everything was delivered.
     settled: BTreeSet<u64>,
     worker_ended: bool,
     task_failed: bool,
 }
 
-/// Keeps the score.
+/// Records the events of a run and checks the promises.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     holders: BTreeMap<(IterationKey, u32, u64, u64), Holder>,
@@ -60,16 +61,16 @@ pub(super) struct Oracle {
     returned: BTreeSet<(TaskId, u64)>,
     of_task: BTreeMap<TaskId, (IterationKey, usize)>,
     iterations: BTreeMap<IterationKey, Seen>,
-    /// Elements that readers may have taken with them, by life, job and repetition.
+    /// The number of elements that readers may have taken with them when they ended, by iteration.
     taken_along: BTreeMap<Reading, u64>,
-    /// Losses that finished readers reported.
+    /// The losses that finished readers reported.
     named_lost: Vec<Named>,
-    /// Leases of splits that readers said to wait for their users.
+    /// The leases of splits that readers reported as waiting for their users.
     waited: BTreeSet<(TaskId, u64)>,
     policies: Vec<Policy>,
-    /// A dispatcher died, maybe between a commit and its answers.
+    /// True if a dispatcher died, perhaps between a commit and its answers.
     pub(super) answers_were_lost: bool,
-    /// For people: what a run did.
+    /// Counts of events, as information for people.
     pub(super) tally: Tally,
 }
 
@@ -84,7 +85,7 @@ pub(super) struct Tally {
     pub(super) workers_ended: u64,
     pub(super) readers: u64,
     pub(super) readers_gone: u64,
-    /// Splits that several readers had in hand, counted once for each.
+    /// The number of splits that several readers held, counted once for each reader.
     pub(super) shared: u64,
 }
 
@@ -110,7 +111,7 @@ impl Oracle {
         }
     }
 
-    /// A worker begins a task, or begins it again after a restart of the dispatcher.
+    /// Notes that a worker began a task, perhaps again after a restart of the dispatcher.
     pub(super) fn task_began(&mut self, key: IterationKey, job: usize, _repetition: u64, task: TaskId) {
         self.of_task.insert(task, (key, job));
         self.iterations.entry(key).or_default().tasks.insert(task.0);
@@ -131,14 +132,15 @@ impl Oracle {
         self.iterations.entry(key).or_default().settled.insert(task.0);
     }
 
-    /// A reader is gone, with what was on its way to it.
+    /// Notes that a reader ended and took at most `elements` elements with it.
     pub(super) fn reader_gone(&mut self, boot: u64, job: usize, repetition: u64, elements: u64) {
         self.tally.readers_gone += 1;
         let taken = self.taken_along.entry((boot, job, repetition)).or_default();
         *taken += elements * ITEMS_MAX;
     }
 
-    /// A reader has everything but for what it names, and was told of so many losses with the end.
+    /// Notes that a reader finished. The reader reported the losses `lost`; the dispatcher reported `at_end`
+    /// losses with the end.
     pub(super) fn reader_done(&mut self, reading: Reading, lost: &[LostSplits], at_end: u64) {
         self.tally.readers += 1;
         let lost = lost.iter().flat_map(|range| {
@@ -153,7 +155,7 @@ impl Oracle {
         });
     }
 
-    /// A reader says that these splits wait for its user.
+    /// Notes the splits that a reader reported as waiting for its user.
     pub(super) fn waited(&mut self, task: TaskId, ranges: &[LeaseRange]) {
         self.waited.extend(leases(ranges).map(|lease| (task, lease)));
     }
@@ -162,8 +164,8 @@ impl Oracle {
         self.returned.extend(leases(ranges).map(|lease| (task, lease)));
     }
 
-    /// A split has one living holder: it is leased again only when its holder gave it back or is no more, and
-    /// then under a later attempt (C5.5, C6.4).
+    /// Checks that a split has only one living holder. A split is leased again only after its holder returned
+    /// it or ended, and in the latter case under a later attempt (C5.5, C6.4).
     pub(super) fn leased(&mut self, task: TaskId, run: &Run, is_known: impl Fn(TaskId) -> bool) {
         let (key, _) = self.of_task[&task];
         for offset in 0..run.count {
@@ -174,21 +176,23 @@ impl Oracle {
                 lease,
                 attempt: run.attempt,
             };
-            // An answer that is given again says what was said.
+            // A repeated answer repeats leases that were already checked.
             if !self.leases.insert((key, lease)) {
                 continue;
             }
             self.tally.leased += 1;
             let Some(earlier) = self.holders.insert(place, holder) else {
-                // Unless an answer died with the dispatcher that had stored it.
+                // A first lease may have a later attempt if the earlier answer died with the dispatcher that
+                // had stored it.
                 let is_first = run.attempt == 0 || self.answers_were_lost;
                 assert!(is_first, "split {place:?} begins with attempt {}", run.attempt);
                 continue;
             };
             self.tally.leased_again += 1;
-            // What a task gives back counts only if it still had it.
+            // A return counts only if the task still held the split.
             let is_returned = self.returned.contains(&(earlier.task, earlier.lease));
-            // It may have been leased since by an answer that died with its dispatcher.
+            // After the return, the split may have been leased by an answer that was lost when its dispatcher
+            // died.
             if is_returned && (earlier.attempt == run.attempt || self.answers_were_lost) {
                 continue;
             }
@@ -205,7 +209,8 @@ impl Oracle {
         }
     }
 
-    /// A user gets an element: never twice under `dynamic`, never twice of one task otherwise.
+    /// Checks that a user receives no item twice under `dynamic`, and no item twice from one task under the
+    /// other policies.
     pub(super) fn delivered(&mut self, boot: u64, iteration: u64, task: u64, item: Item) {
         self.tally.delivered += 1;
         let iteration = IterationId(iteration);
@@ -231,7 +236,7 @@ impl Oracle {
         tasks.push(task);
     }
 
-    /// Everything is over: nothing is missing that nobody was told of.
+    /// Checks, after the end of the run, that no items are missing except those that were reported as lost.
     pub(super) fn check_ends(
         &mut self,
         status: &Status,
@@ -245,7 +250,7 @@ impl Oracle {
             let job = job.expect("jobs are numbered");
             self.tally.iterations += 1;
             self.tally.lost += row.splits_lost;
-            // Nobody reads on behind a failure: what is left of it is collected.
+            // After a failure no reader reads the remaining elements, so that the iteration is collected.
             if jobs[job].dataset.fails.is_none() {
                 assert_eq!(row.phase, Phase::Finished, "iteration {} never ends", row.id);
                 assert_eq!(row.splits_leased, 0, "leases of iteration {} are left", row.id);
@@ -258,8 +263,9 @@ impl Oracle {
         }
     }
 
-    /// A reader was told of all losses before the end, and of no other than the record names. C5.8: the end
-    /// does not wait for what readers have in hand, so the record may name more of that.
+    /// Checks that readers learned of all losses before the end, and of no losses that the record does not
+    /// name. The record may name more splits that readers held, because the end does not wait for those
+    /// (C5.8).
     fn check_named(&self, key: IterationKey, number: usize, row: &IterationStatus) {
         let pass = (key.boot, number, row.repetition);
         let lost: BTreeSet<_> = row
@@ -296,8 +302,9 @@ impl Oracle {
         let taken = self.taken_along.get(&(boot, number, row.repetition));
         let taken = taken.copied().unwrap_or(0);
         self.check_named(key, number, row);
-        // C6.5: pipelines that end before their splits do leave some to nobody. C6.2: a reader that left has
-        // seen part of all that was held, so that what a drained worker then gives back is lost too.
+        // C6.5: pipelines that end before their splits leave the remaining splits unread. C6.2: a reader that
+        // left may have seen part of any split. So splits that a drained worker then returns count as lost
+        // too.
         let has_reason = seen.worker_ended
             || seen.task_failed
             || self.taken_along.contains_key(&(boot, number, row.repetition));
@@ -332,9 +339,9 @@ impl Oracle {
             );
         };
         match job.policy {
-            // Its readers were told of a failure instead.
+            // The readers of this iteration received an error.
             Policy::Dynamic if seen.task_failed => {}
-            // C6.7: what went with a reader is named as well.
+            // C6.7: splits that ended with a reader count as lost too.
             Policy::Dynamic if job.dataset.is_read_to_the_end() => {
                 let splits = job.dataset.sources.iter().sum::<u64>() * job.dataset.passes();
                 assert_eq!(row.splits_done + row.splits_lost, splits, "the books of {key:?}");

@@ -1,5 +1,5 @@
-//! Links between trainers and workers that delay, reorder and break, under the transport trait that QUIC
-//! implements.
+//! Simulated links between trainers and workers that delay, reorder and break. The links implement the same
+//! transport trait as QUIC.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use super::world::Pid;
 use crate::connector::{Connecting, Connector, NotConnected};
 use crate::place::WorkerPlace;
 
-/// Frames on their way in one direction.
+/// Maximum number of frames in flight in one direction.
 const FRAMES_MAX: usize = 16;
 
 type Granted = Arc<Mutex<BTreeMap<Vec<u8>, u64>>>;
 
-/// Everybody's way to the workers.
+/// The network between all trainers and workers.
 #[derive(Debug)]
 pub(super) struct Roads {
     alarms: Alarms,
@@ -41,9 +41,9 @@ struct RoadsState {
     slowest: u64,
     servers: BTreeMap<String, (Pid, Server)>,
     wires: Vec<Arc<Mutex<Wire>>>,
-    /// Last grants of subscriptions, by ticket, for a defect that repeats them.
+    /// The latest grant of each subscription, by ticket, for the defect that keeps old credits.
     granted: Granted,
-    /// Worker's ends that nobody serves yet.
+    /// The workers' ends of new links that no session serves yet.
     fresh: Vec<(Pid, Server, Box<WorkerLink>)>,
 }
 
@@ -51,18 +51,19 @@ struct RoadsState {
 struct Wire {
     chance: Chance,
     slowest: u64,
-    /// Nothing arrives before.
+    /// The time before which no frame arrives.
     frozen_until: Duration,
     up: Pipe<ToWorker>,
     down: Pipe<Downstream<OutPack>>,
 }
 
-/// One direction. Messages keep their order, packs do not.
+/// One direction of a link. Messages keep their order; packs do not.
 #[derive(Debug)]
 struct Pipe<T> {
     ordered: VecDeque<(Duration, T)>,
     loose: Vec<(Duration, T)>,
-    /// When the receiver, and when the sender, notices that the link is gone.
+    /// The time at which the receiver notices the end of the link, and below, the time at which the sender
+    /// does.
     ended: Option<(Duration, LinkLost)>,
     sender_ended: Option<(Duration, LinkLost)>,
     receiver: Option<Waker>,
@@ -172,7 +173,7 @@ impl Wire {
         (now + self.chance.millis(delay)).max(self.frozen_until)
     }
 
-    /// Both ends notice, each in its own time.
+    /// Cuts the link. Each end notices the cut after its own delay.
     fn cut(&mut self, now: Duration, lost: &LinkLost) {
         let at_worker = now + self.chance.millis(0..400);
         let at_client = now + self.chance.millis(0..400);
@@ -197,7 +198,7 @@ impl Roads {
         }
     }
 
-    /// Assigns an address to a server.
+    /// Registers the server at an address.
     pub(super) fn open(&self, address: &str, pid: Pid, server: Server) {
         self.state
             .lock()
@@ -205,17 +206,17 @@ impl Roads {
             .insert(address.to_owned(), (pid, server));
     }
 
-    /// A worker's process is gone; another may serve at its address already.
+    /// Removes the server of a worker's process. A later process may already serve at the same address.
     pub(super) fn close(&self, pid: Pid) {
         self.state.lock().servers.retain(|_, (of, _)| *of != pid);
     }
 
-    /// Worker's ends that are to be served.
+    /// Returns the workers' ends of new links, which the caller must serve.
     pub(super) fn take_fresh(&self) -> Vec<(Pid, Server, Box<WorkerLink>)> {
         std::mem::take(&mut self.state.lock().fresh)
     }
 
-    /// Breaks some link, or has nothing pass on it for a while.
+    /// Breaks a random link, or freezes the link for a while.
     pub(super) fn disturb(&self) {
         let now = self.alarms.now();
         let mut state = self.state.lock();
@@ -241,7 +242,7 @@ impl Roads {
     fn link(&self, address: &str, admission: Arc<dyn Admission>) -> Result<Box<ClientLink>, String> {
         let mut state = self.state.lock();
         let Some((pid, server)) = state.servers.get(address).cloned() else {
-            return Err("nobody serves there".to_owned());
+            return Err("no worker serves at this address".to_owned());
         };
         let wire = Wire {
             chance: state.chance.fork(),
@@ -295,12 +296,13 @@ struct ClientEnd {
     admission: Arc<dyn Admission>,
     bug: Option<Bug>,
     granted: Granted,
-    /// By task, its ticket and the credits of earlier links.
+    /// The ticket of each task, and the unspent credits of its earlier links.
     kept: BTreeMap<TaskId, (Vec<u8>, u64)>,
 }
 
 impl ClientEnd {
-    /// With a defect, the worker has credits that the reader has written off (D6.3).
+    /// Adds credits of earlier links to each grant. Used only by the defect that keeps credits after the
+    /// reader has written them off (D6.3).
     fn keep_credits(&mut self, frame: &mut ToWorker) {
         match frame {
             ToWorker::Subscribe(subscribe) => {
@@ -328,7 +330,7 @@ fn heard(why: &LinkLost) -> LinkLost {
         | LinkLost::Broken(_)
         | LinkLost::Full(_)
         | LinkLost::Blamed(_)
-        | LinkLost::Resource(_) => LinkLost::Closed("it wants nothing more".to_owned()),
+        | LinkLost::Resource(_) => LinkLost::Closed("the other end closed the link".to_owned()),
     }
 }
 
@@ -430,7 +432,7 @@ impl Transport for ClientEnd {
     }
 }
 
-/// A process that dies closes nothing: the other end notices after a while.
+/// A dying process does not close its links, so that the other end notices the end only after a while.
 impl Drop for WorkerEnd {
     fn drop(&mut self) {
         let silent = LinkLost::Broken("the worker is silent".to_owned());

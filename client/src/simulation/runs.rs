@@ -1,4 +1,5 @@
-//! The tests: many seeds, the same seed twice, faults that happen, and the defects that must be found.
+//! The tests of the simulation: many seeds, equal runs for equal seeds, faults that must occur, and defects
+//! that must be found.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,21 +12,21 @@ use super::faults::ALL;
 use super::oracle::Tally;
 use super::world::{Outcome, run};
 
-/// Seeds of every run of the tests.
+/// The number of seeds that the tests run.
 const SEEDS: u64 = 2000;
-/// Seeds within which a defect is found.
+/// The number of seeds within which each defect must be found.
 const DEFECT_SEEDS: u64 = 400;
 
-/// Says what a broken promise says; the seed goes with it.
+/// Runs a seed. Returns the panic message if a promise is broken.
 fn attempt(seed: u64, bug: Option<Bug>) -> Result<Outcome, String> {
     catch_unwind(AssertUnwindSafe(|| run(seed, bug, false))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        text.unwrap_or_else(|| "a panic without words".to_owned())
+        text.unwrap_or_else(|| "a panic without a message".to_owned())
     })
 }
 
-/// Runs seeds on all cores, each in a thread of its own and by itself.
+/// Runs the seeds on all cores. Each seed runs independently on one thread.
 fn attempt_all(seeds: Range<u64>) -> Vec<(u64, Result<Outcome, String>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (next, outcomes) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
@@ -48,9 +49,9 @@ fn attempt_all(seeds: Range<u64>) -> Vec<(u64, Result<Outcome, String>)> {
     outcomes
 }
 
-/// C1.5, C1.6, C1.8, C3.3, C3.4, C4.1, C4.3, C5.1 to C5.6, C6.1 to C6.6; C7.1 to C7.4, C8.3, D3.1, D3.4,
-/// D4.2, D5.2, D6.1 to D6.4, as far as users see them. `MILLSTREAM_SIMULATION_FIRST` and
-/// `MILLSTREAM_SIMULATION_SEEDS` choose other seeds.
+/// Checks C1.5, C1.6, C1.8, C3.3, C3.4, C4.1, C4.3, C5.1 to C5.6 and C6.1 to C6.6. Also checks C7.1 to C7.4,
+/// C8.3, D3.1, D3.4, D4.2, D5.2 and D6.1 to D6.4. The checks cover the effects that users can observe.
+/// `MILLSTREAM_SIMULATION_FIRST` and `MILLSTREAM_SIMULATION_SEEDS` choose other seeds.
 #[test]
 fn whatever_goes_wrong_every_promise_is_kept() {
     let first = number("MILLSTREAM_SIMULATION_FIRST").unwrap_or(0);
@@ -64,7 +65,7 @@ fn whatever_goes_wrong_every_promise_is_kept() {
     assert!(
         failed.is_empty(),
         "promises are broken; MILLSTREAM_SIMULATION_SEED=N cargo test -p millstream-client one_seed_in_words -- --ignored \
-         --nocapture tells of one:\n{}",
+         --nocapture prints the log of one seed:\n{}",
         failed.join("\n")
     );
     let (mut tally, mut faults) = (Tally::default(), [0; ALL.len()]);
@@ -79,7 +80,7 @@ fn whatever_goes_wrong_every_promise_is_kept() {
         ALL.iter().zip(faults).collect::<Vec<_>>()
     );
     if count >= SEEDS {
-        // What did not happen proves nothing.
+        // A fault that did not occur was not tested.
         assert!(faults.iter().all(|count| *count >= count / 10), "{faults:?}");
         assert!(tally.leased_again >= count && tally.lost >= count, "{tally:?}");
         assert!(tally.shared >= count / 100, "{tally:?}");
@@ -104,7 +105,7 @@ fn runs_are_equal_for_equal_seeds_only() {
     assert_eq!(logs.len(), 30);
 }
 
-/// Each defect of the table is found within so many seeds, by a promise that it breaks.
+/// Each defect of the table must break one of its promises within the first `DEFECT_SEEDS` seeds.
 #[test]
 fn every_defect_on_purpose_is_found() {
     let next = AtomicU64::new(0);
@@ -125,12 +126,12 @@ fn every_defect_on_purpose_is_found() {
         }
     });
     let missed = missed.into_inner();
-    assert!(missed.is_empty(), "nothing finds {missed:?}");
+    assert!(missed.is_empty(), "no promise reveals {missed:?}");
 }
 
-/// One run in words, of the seed in `MILLSTREAM_SIMULATION_SEED`.
+/// Prints the log of one run, for the seed in `MILLSTREAM_SIMULATION_SEED`.
 #[test]
-#[ignore = "for looking at one run"]
+#[ignore = "prints the log of one run"]
 fn one_seed_in_words() {
     let seed = number("MILLSTREAM_SIMULATION_SEED").unwrap_or(0);
     println!("{:?}", run(seed, None, true));

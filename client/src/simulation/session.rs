@@ -1,9 +1,9 @@
-//! A process' relation with the dispatcher, across connections: a model of the shell, with the production
-//! core's numbers.
+//! The session of a process with the dispatcher, across connections: a model of the surrounding I/O code,
+//! with the production code's request numbers.
 //!
-//! Within a connection nothing is lost: pushes and heartbeats keep their order, requests and answers do
-//! not. When it breaks, what was under way may arrive or not, and each end notices in its own time, or by the
-//! silence.
+//! A live connection loses no messages. Pushes and heartbeats keep their order; requests and answers do not.
+//! Messages in flight on a breaking connection may arrive or not. Each end notices the break after its own
+//! delay, or because no heartbeats arrive.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use millstream_link::Role;
 use super::center::Input;
 use super::world::{Event, Pid, World};
 
-/// An attempt to connect is given up after this.
+/// The time after which an attempt to connect is abandoned.
 const ATTEMPT: Duration = Duration::from_secs(1);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_millis(800);
@@ -25,17 +25,17 @@ const BACKOFF_MAX: Duration = Duration::from_millis(800);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ConnId(pub(super) u64);
 
-/// One connection.
+/// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Conn {
     session: SessionId,
     pid: Pid,
     role: Role,
-    /// The dispatcher's process that it is with.
+    /// The number of the dispatcher's process at the other end.
     epoch: u64,
     is_open_there: bool,
     is_open_here: bool,
-    /// When the latest ordered message arrives, in each direction.
+    /// The arrival time of the latest ordered message to the dispatcher, and below, to the process.
     up: Duration,
     down: Duration,
     /// Messages that wait while the process is cut off or paused, in order.
@@ -43,7 +43,7 @@ pub(super) struct Conn {
     held_down: VecDeque<Down>,
 }
 
-/// Messages to the dispatcher.
+/// A message to the dispatcher.
 #[derive(Debug)]
 pub(super) enum Up {
     Hello,
@@ -51,7 +51,7 @@ pub(super) enum Up {
     Beat(u64, Vec<ClientId>),
 }
 
-/// Messages to a process.
+/// A message to a process.
 #[derive(Debug)]
 pub(super) enum Down {
     Welcome(BootId),
@@ -61,7 +61,7 @@ pub(super) enum Down {
     Worker(WorkerPush),
 }
 
-/// A request as it travels, each time the same.
+/// A request as sent. Every repetition is identical.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
     pub(super) call: u64,
@@ -70,7 +70,7 @@ pub(super) struct Envelope {
     pub(super) request: Request,
 }
 
-/// Reason why a process sent a request.
+/// The reason why a process sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Register,
@@ -81,7 +81,7 @@ pub(super) enum Purpose {
         repetition: u64,
     },
     Return(TaskId),
-    /// Returns the splits of a stopped task, which may begin again meanwhile.
+    /// Returns the splits of a stopped task, which may meanwhile start again.
     ReturnStopped,
     Finish {
         task: TaskId,
@@ -110,20 +110,20 @@ enum Standing {
     Up(ConnId),
 }
 
-/// One process' session.
+/// The session of one process.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: SessionId,
     role: Role,
     numbers: Numbers,
     standing: Standing,
-    /// The life of the dispatcher's state that it is with.
+    /// The boot number of the dispatcher's state that the session belongs to.
     pub(super) boot: Option<BootId>,
     calls: BTreeMap<u64, (Envelope, Purpose)>,
     next_call: u64,
-    /// When anything was heard last.
+    /// The time at which the last message arrived.
     spoken_at: Duration,
-    /// When the latest answered heartbeat was sent.
+    /// The time at which the latest answered heartbeat was sent.
     pub(super) heard: Option<Duration>,
     beats: BTreeMap<u64, Duration>,
     sequence: u64,
@@ -152,14 +152,14 @@ impl Session {
 }
 
 impl World {
-    /// A session with a name of its own, which connects by itself.
+    /// Opens a session with a random number, which then connects by itself.
     pub(super) fn open_session(&mut self, pid: Pid, role: Role) -> Session {
         let session = Session::new(SessionId(self.chance.draw()), role);
         self.at(self.now, Event::Connect(pid, session.id));
         session
     }
 
-    /// The session of a process, if it is this one.
+    /// Returns the session of a process, if its number is `id`.
     pub(super) fn session(&mut self, pid: Pid, id: SessionId) -> Option<&mut Session> {
         let of_worker = self
             .workers
@@ -183,7 +183,7 @@ impl World {
         })
     }
 
-    /// Asks until there is an answer (C1.5).
+    /// Sends a request, and repeats it until an answer arrives (C1.5).
     pub(super) fn call(&mut self, pid: Pid, purpose: Purpose, request: Request) {
         let Some(session) = self.own(pid) else {
             return;
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// An attempt has taken too long.
+    /// Abandons an attempt to connect that has taken too long.
     pub(super) fn overdue(&mut self, conn: ConnId) {
         let Some(row) = self.conns.get(&conn) else {
             return;
@@ -260,14 +260,14 @@ impl World {
         }
     }
 
-    /// The process notices that its connection is gone.
+    /// Handles a process' discovery that its connection is gone.
     pub(super) fn lose_conn(&mut self, conn: ConnId) {
         let Some(row) = self.conns.get_mut(&conn).filter(|row| row.is_open_here) else {
             return;
         };
         row.is_open_here = false;
         let (pid, id) = (row.pid, row.session);
-        // The other end notices later, and may hear what was under way until then.
+        // The dispatcher notices later, and may still receive messages in flight until then.
         let later = self.now + self.chance.millis(1..1500);
         self.at(later, Event::LostThere(conn));
         if let Some(session) = self.session(pid, id)
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// The dispatcher notices that a connection is gone.
+    /// Handles the dispatcher's discovery that a connection is gone.
     pub(super) fn lost_there(&mut self, conn: ConnId) {
         let epoch = self.center.epoch;
         if let Some(row) = self.conns.get_mut(&conn)
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// The dispatcher closes a connection.
+    /// Closes a connection at the dispatcher's end.
     pub(super) fn close_conn(&mut self, conn: ConnId) {
         if let Some(row) = self.conns.get_mut(&conn) {
             row.is_open_there = false;
@@ -299,7 +299,8 @@ impl World {
         }
     }
 
-    /// The dispatcher is dead: some notice soon, others by its silence.
+    /// Breaks all connections after the dispatcher died. Some processes notice soon, the remaining ones by
+    /// the silence.
     pub(super) fn lose_all_conns(&mut self) {
         let open: Vec<ConnId> = self.conns.keys().copied().collect();
         for conn in open {
@@ -313,7 +314,7 @@ impl World {
         }
     }
 
-    /// Some connection breaks.
+    /// Breaks a random connection.
     pub(super) fn break_conn(&mut self) {
         let open = self.conns.iter().filter(|(_, row)| row.is_open_here);
         let open: Vec<ConnId> = open.map(|(conn, _)| *conn).collect();
@@ -323,7 +324,7 @@ impl World {
         }
     }
 
-    /// A process is gone, and with it its ends of connections.
+    /// Loses all connections of a process that has ended.
     pub(super) fn forget_conns(&mut self, pid: Pid) {
         let of_process = self.conns.iter().filter(|(_, row)| row.pid == pid);
         for conn in of_process.map(|(conn, _)| *conn).collect::<Vec<_>>() {
@@ -357,7 +358,7 @@ impl World {
         self.at(due, Event::Hear(conn, message));
     }
 
-    /// Something has crossed: behind what waits, if anything does.
+    /// Queues a message that has crossed the network after the messages that already wait.
     pub(super) fn cross_up(&mut self, conn: ConnId, message: Up) {
         if let Some(row) = self.conns.get_mut(&conn) {
             row.held_up.push_back(message);
@@ -372,7 +373,7 @@ impl World {
         }
     }
 
-    /// Delivers the waiting messages once the way is free and the process runs.
+    /// Delivers the waiting messages if the process is neither cut off nor paused.
     pub(super) fn release(&mut self, conn: ConnId) {
         let Some(pid) = self.conns.get(&conn).map(|row| row.pid) else {
             return;
@@ -395,7 +396,7 @@ impl World {
         }
     }
 
-    /// Something arrives at the dispatcher.
+    /// Handles a message that arrives at the dispatcher.
     fn arrive(&mut self, conn: ConnId, message: Up) {
         let (epoch, is_up) = (self.center.epoch, self.center.machine.is_some());
         let Some(row) = self.conns.get_mut(&conn) else {
@@ -423,7 +424,7 @@ impl World {
         });
     }
 
-    /// Something arrives at a process.
+    /// Handles a message that arrives at a process.
     fn hear(&mut self, conn: ConnId, message: Down) {
         let Some(row) = self.conns.get(&conn) else {
             return;
@@ -477,7 +478,7 @@ impl World {
             return;
         }
         if session.boot.is_some_and(|known| known != boot) {
-            // C1.8: what waits is not asked of it.
+            // C1.8: requests that wait must not be sent to a dispatcher with another boot number.
             return self.forgotten(pid);
         }
         session.boot = Some(boot);
@@ -506,7 +507,7 @@ impl World {
         }
     }
 
-    /// A process says that it lives, unless its connection is gone or has fallen silent.
+    /// Sends a heartbeat, unless the connection is gone or has fallen silent.
     pub(super) fn beat(&mut self, conn: ConnId) {
         let Some(row) = self.conns.get(&conn).filter(|row| row.is_open_here) else {
             return;

@@ -1,4 +1,5 @@
-//! One task of a worker: splits asked for and given back, elements made and written, and its end told.
+//! One task of a worker: requests and returns splits, produces and writes elements, and reports the task's
+//! end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,33 +19,34 @@ use super::session::Purpose;
 use super::worker::served;
 use super::world::{Event, Pid, World};
 
-/// Splits a task asks for at a time.
+/// The number of splits that a task requests at a time.
 const WANT: u32 = 16;
-/// Numbers in an element: whose it is, how many items it has, and four for each.
+/// The number of words in an element: four that identify the element and count its items, and four for each
+/// item.
 const WORDS: u64 = 4 + 4 * ITEMS_MAX;
-/// Items of one element at most.
+/// Maximum number of items of one element.
 pub(super) const ITEMS_MAX: u64 = 4;
-/// Elements a task makes at a time.
+/// Maximum number of elements that a task produces at a time.
 const RUN_MAX: usize = 3;
 
-/// A task, as its worker has it.
+/// The state of a task at its worker.
 pub(super) struct Task {
     pub(super) iteration: IterationKey,
     pub(super) producer: Option<Producer>,
     pub(super) flow: Flow,
-    /// Answers to requests for splits that are under way.
+    /// The number of unanswered requests for splits.
     pub(super) asking: usize,
-    /// Last demand that the task made.
+    /// The latest demand of the task.
     pub(super) demand: FeedDemand,
-    /// Leases to give back once all answers are here.
+    /// The leases to return once all answers have arrived.
     pub(super) unstarted: Vec<LeaseRange>,
     pub(super) returning: usize,
-    /// Ended, with what the dispatcher was told of it.
+    /// The progress of reporting the task's end to the dispatcher; `None` while the task runs.
     pub(super) report: Option<Report>,
     pub(super) exhausted: bool,
 }
 
-/// State of the report that tells the dispatcher of the task's end.
+/// The progress of the report of a task's end to the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     /// The task waits until its returned splits are accepted.
@@ -85,7 +87,7 @@ impl World {
         };
         let task = Task {
             iteration,
-            producer: Some(producer.expect("it is new here")),
+            producer: Some(producer.expect("the task is new to this worker")),
             flow,
             asking: 0,
             demand: FeedDemand {
@@ -122,12 +124,12 @@ impl World {
             ..
         }) = result
         else {
-            // The task was given away: the agent is about to hear of it.
+            // The task was removed; the agent will soon receive the order to stop it.
             task.asking -= 1;
             return;
         };
         if runs.is_empty() && !end {
-            // C5.2: it holds too many.
+            // C5.2: the task holds too many unconfirmed splits.
             let later = self.now + Duration::from_millis(20);
             return self.at(later, Event::AskAgain(pid, id, source, repetition));
         }
@@ -171,7 +173,7 @@ impl World {
         }
     }
 
-    /// C5.5: once every answer is here, what was not begun goes back.
+    /// Returns the unstarted splits once every answer has arrived (C5.5).
     pub(super) fn give_back(&mut self, pid: Pid, id: TaskId) {
         let worker = self.workers.get_mut(&pid);
         let Some(task) = worker.and_then(|worker| worker.tasks.get_mut(&id)) else {
@@ -189,7 +191,7 @@ impl World {
         );
     }
 
-    /// Makes the next elements of a task, as far as there are splits, room and somebody who wants them.
+    /// Produces the next elements of a task, as far as splits, room and a reader are available.
     pub(super) fn work(&mut self, pid: Pid, id: TaskId) {
         let ends_early = self.bug == Some(Bug::SplitDoneTooEarly);
         for _ in 0..RUN_MAX {
@@ -257,7 +259,8 @@ impl World {
         self.give_back(pid, id);
     }
 
-    /// Tells the dispatcher of an end: first that it is there, then that it was delivered.
+    /// Reports the end of a task to the dispatcher: first that the task has ended, later that its elements
+    /// were delivered.
     pub(super) fn report_end(&mut self, pid: Pid, id: TaskId) {
         let settles_early = self.bug == Some(Bug::SettledTooEarly);
         let Some(worker) = self.workers.get_mut(&pid) else {
@@ -324,8 +327,10 @@ fn write(producer: &mut Producer, iteration: IterationKey, task: TaskId, row: &R
         for (place, byte) in element.component_mut(0).iter_mut().zip(bytes) {
             *place = byte;
         }
-        element.finish(written, &provenance).expect("as begun");
+        element
+            .finish(written, &provenance)
+            .expect("the provenance has the announced length");
         Ok(())
     });
-    outcome.expect("it is written");
+    outcome.expect("the element is written");
 }

@@ -1,5 +1,5 @@
-//! A trainer's process: the production reader, with a model of the shell that carries pushes to it and
-//! reports from it.
+//! A trainer's process: the production reader, and a model of the I/O code that delivers pushes to the reader
+//! and sends its reports.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -30,10 +30,11 @@ use crate::reader_core::{Obeyed, ReaderCore, Reading as CoreReading};
 use crate::report::{Report, SeenSplits};
 use crate::waiter::Waiter;
 
-/// Longer than any run: whether a worker can be reached is not what is looked at.
+/// A time limit that is longer than any run. The simulation does not test the time limit for reaching a
+/// worker.
 const GIVE_UP: Duration = Duration::from_secs(3600);
 
-/// A trainer's process.
+/// The state of a trainer's process.
 pub(super) struct Trainer {
     pub(super) job: usize,
     repetition: u64,
@@ -42,11 +43,11 @@ pub(super) struct Trainer {
     pub(super) client: Option<ClientId>,
     reading: Option<Reading>,
     pub(super) stage: Stage,
-    /// Leaves behind so many elements.
+    /// The number of elements after which the trainer leaves; `None` if it reads to the end.
     pub(super) leaves_after: Option<u64>,
 }
 
-/// Phase of a trainer.
+/// The phase of a trainer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The trainer requests its dataset, job and iteration.
@@ -59,7 +60,7 @@ pub(super) enum Stage {
 }
 
 impl Trainer {
-    /// The life of the dispatcher's state that it reads in.
+    /// Returns the boot number of the dispatcher's state in which the trainer reads.
     fn boot(&self) -> u64 {
         let boot = self.session.as_ref().and_then(|session| session.boot);
         boot.map_or(0, |boot| boot.0)
@@ -73,9 +74,9 @@ struct Reading {
     cursor: Cursor,
     max_outstanding: u64,
     handed: u64,
-    /// Report that is under way.
+    /// The report that awaits its answer.
     report: Option<Report>,
-    /// How many splits were lost when the iteration ended, as it was told.
+    /// The number of splits lost when the iteration ended, as the dispatcher reported.
     lost_at_end: u64,
 }
 
@@ -107,7 +108,7 @@ impl Reading {
         }
     }
 
-    /// D4.2
+    /// Checks D4.2.
     fn check_credits(&self) {
         let standings = self.intake.look(ReaderCore::standings);
         let outstanding: u64 = standings.iter().map(|task| task.outstanding + task.waiting).sum();
@@ -141,7 +142,7 @@ impl World {
         pid
     }
 
-    /// The process is gone from one moment to the next.
+    /// Kills the trainer's process without any goodbye.
     pub(super) fn kill_trainer(&mut self, pid: Pid) {
         self.note(format_args!("trainer {pid} dies"));
         self.executor.kill(pid);
@@ -153,7 +154,7 @@ impl World {
         }
     }
 
-    /// Marks the elements that were on their way to this reader as owned by nobody.
+    /// Notes, in the oracle, that elements in flight to this reader reach no user.
     fn trainer_gave_up(&mut self, trainer: &Trainer) {
         let boot = trainer.boot();
         let most = trainer
@@ -194,7 +195,7 @@ impl World {
         }
     }
 
-    /// The dispatcher does not know it: it begins again, as another process.
+    /// Restarts a trainer as another process, because the dispatcher does not know it.
     pub(super) fn fail_trainer(&mut self, pid: Pid, why: &str) {
         self.note(format_args!("trainer {pid} fails: {why}"));
         let Some(trainer) = self.trainers.get_mut(&pid) else {
@@ -340,7 +341,7 @@ impl World {
         self.report(pid);
     }
 
-    /// The next report, once the one before was answered.
+    /// Sends the next report, once the previous report was answered.
     fn report(&mut self, pid: Pid) {
         let trainer = self.trainers.get_mut(&pid);
         let Some(reading) = trainer.and_then(|trainer| trainer.reading.as_mut()) else {
@@ -381,7 +382,7 @@ impl World {
                 client,
                 address: worker.clone(),
             },
-            Report::Ready { .. } => panic!("nothing is read in coordination here"),
+            Report::Ready { .. } => panic!("the simulation has no coordinated reads"),
             Report::Removed { task, seen } => Request::Acknowledge {
                 client,
                 task: control_id(*task),
@@ -471,10 +472,13 @@ impl World {
         let job = trainer.job;
         let dataset_fails = self.jobs[job].dataset.fails.is_some();
         if matches!(error, ReadError::Task { .. }) && dataset_fails {
-            self.trainers.get_mut(&pid).expect("it is there").leaves_after = Some(0);
+            self.trainers
+                .get_mut(&pid)
+                .expect("the trainer exists")
+                .leaves_after = Some(0);
             self.stop_reading(pid);
         } else if is_lapse(error) && self.plan.may_lapse {
-            // It was silent for too long.
+            // The reader was silent for longer than its lease.
             self.fail_trainer(pid, &error.to_string());
         } else {
             panic!("trainer {pid} fails: {error}");
@@ -492,13 +496,13 @@ impl World {
         });
         trainer.stage = Stage::Leaving(now);
         if left_early {
-            let trainer = self.trainers.remove(&pid).expect("it is there");
+            let trainer = self.trainers.remove(&pid).expect("the trainer exists");
             self.trainer_gave_up(&trainer);
             self.trainers.insert(pid, trainer);
             return;
         }
         if let Some(reading) = &trainer.reading {
-            // Nothing is owed behind the end.
+            // After the end of the iteration no credit may be outstanding.
             let standings = reading.intake.look(ReaderCore::standings);
             let owing = standings.iter().find(|task| task.outstanding + task.waiting > 0);
             assert!(owing.is_none(), "credits do not return to zero: {owing:?}");
@@ -509,7 +513,7 @@ impl World {
         }
     }
 
-    /// The last reports go out, then the client is released.
+    /// Waits until the last reports are sent, then releases the client.
     fn leave(&mut self, pid: Pid, since: Duration) {
         let late = self.now > since + LAST_REPORTS_MAX;
         let Some(trainer) = self.trainers.get_mut(&pid) else {
@@ -546,7 +550,7 @@ impl World {
     }
 }
 
-/// Returns whether the dispatcher has ended the reader, or a worker says that it has.
+/// Returns whether the error means that the dispatcher has ended this reader.
 fn is_lapse(error: &ReadError) -> bool {
     let is_released =
         matches!(error, ReadError::Refused { reason, .. } if reason.contains("has ended this reader"));

@@ -1,5 +1,5 @@
-//! A worker's process: the production data plane and the production books of splits, with a model of the
-//! agent around them: incarnations, leases, orders in their turn, and reports of ends.
+//! A worker's process: the production data plane and split feed, and a model of the agent. The model covers
+//! incarnations, leases, orders in sequence, and reports of ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,38 +18,38 @@ use super::session::{Purpose, Session};
 use super::task::{Report, Task};
 use super::world::{Event, Pid, World};
 
-/// A worker that had no answer for this long drops its tasks: twice the dispatcher's limit.
+/// The time without an answer after which a worker drops its tasks: twice the dispatcher's limit.
 const LEASE: Duration = Duration::from_secs(2);
-/// How long a worker that leaves waits for the dispatcher.
+/// The time for which a leaving worker waits for the dispatcher.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// How long it waits for its tasks before.
+/// The time for which a draining worker waits for its tasks.
 const DRAIN: Duration = Duration::from_secs(6);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// A worker's process.
+/// The state of a worker's process.
 pub(super) struct Worker {
     pub(super) address: String,
     key: [u8; 32],
     pub(super) server: Server,
     pub(super) session: Option<Session>,
-    /// The incarnation was registered.
+    /// True if the incarnation is registered.
     begun: bool,
-    /// Whether an answer must come before the next order.
+    /// True if an answer must arrive before the next order.
     is_busy: bool,
     orders: VecDeque<Order>,
     pub(super) tasks: BTreeMap<TaskId, Task>,
     pause: Duration,
-    /// When the next incarnation begins.
+    /// The time at which the next incarnation begins.
     begins_at: Option<Duration>,
     pub(super) is_leaving: bool,
-    /// Whether the worker has said goodbye.
+    /// True if the worker has said goodbye.
     is_gone: bool,
-    /// The dispatcher knows that it leaves once its tasks are over.
+    /// True if the dispatcher knows that the worker leaves once its tasks are over.
     pub(super) is_draining: bool,
     /// Dead readers that the worker is reporting to the dispatcher.
     missed: BTreeMap<(TaskId, u64), Vec<u64>>,
-    /// Splits that it says to be shared, each message after the one before.
+    /// Shared splits that the worker reports one message at a time.
     shared: VecDeque<SharedSplits>,
 }
 
@@ -68,12 +68,13 @@ impl Worker {
                 elements: 6,
                 bytes: 1 << 20,
             },
-            // Threads compress, and no seed decides their order.
+            // Compression runs on threads, whose order no seed controls.
             compression: Compression::None,
             ..ServerConfig::default()
         };
         let alloc: std::sync::Arc<dyn SlotAlloc> = std::sync::Arc::new(HeapAlloc);
-        let server = Server::new(config, TicketKey::from_bytes(key), &alloc).expect("no thread is needed");
+        let server = Server::new(config, TicketKey::from_bytes(key), &alloc)
+            .expect("a server without compression starts no thread");
         session.heard = None;
         Worker {
             address: address.to_owned(),
@@ -94,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether it has nothing to do any more.
+    /// Returns whether the worker has no tasks.
     pub(super) fn is_idle(&self) -> bool {
         self.tasks.is_empty()
     }
@@ -114,7 +115,7 @@ impl World {
         pid
     }
 
-    /// The process is gone from one moment to the next.
+    /// Kills the worker's process without any goodbye.
     pub(super) fn kill_worker(&mut self, pid: Pid) {
         self.note(format_args!("worker {pid} dies"));
         self.roads.close(pid);
@@ -126,7 +127,7 @@ impl World {
         }
     }
 
-    /// A worker says goodbye, and ends when it was heard, or soon in any case.
+    /// Makes a worker say goodbye. The worker ends when the dispatcher answers, or after a short timeout.
     pub(super) fn stop_worker(&mut self, pid: Pid) {
         if let Some(worker) = self.workers.get_mut(&pid) {
             (worker.is_leaving, worker.is_gone) = (true, true);
@@ -136,7 +137,7 @@ impl World {
         }
     }
 
-    /// A worker leaves in good order, if it can within its time (C10.1).
+    /// Shuts a worker down gracefully, if its tasks end in time (C10.1).
     pub(super) fn drain_worker(&mut self, pid: Pid) {
         if let Some(worker) = self.workers.get_mut(&pid).filter(|worker| worker.begun) {
             worker.is_leaving = true;
@@ -162,7 +163,7 @@ impl World {
         self.next_order(pid);
     }
 
-    /// One order after the other, each to its end.
+    /// Carries out the waiting orders one at a time, each to its end.
     fn next_order(&mut self, pid: Pid) {
         while let Some(worker) = self.workers.get_mut(&pid)
             && !worker.is_busy
@@ -205,7 +206,7 @@ impl World {
                         self.say_missed(pid, missed, true);
                     }
                 }
-                Order::Obey(push @ WorkerPush::ShutDown { .. }) => panic!("nobody asked for {push:?}"),
+                Order::Obey(push @ WorkerPush::ShutDown { .. }) => panic!("no process requested {push:?}"),
                 Order::Obey(WorkerPush::Stop { task, reason }) => self.stop_task(pid, task, Some(reason)),
             }
         }
@@ -226,7 +227,7 @@ impl World {
         self.call(pid, Purpose::Missed { task, client }, request);
     }
 
-    /// Tells the dispatcher of the next shared splits.
+    /// Reports the next shared splits to the dispatcher.
     fn say_shared(&mut self, pid: Pid) {
         let worker = self.workers.get(&pid);
         let Some(shared) = worker.and_then(|worker| worker.shared.front()).cloned() else {
@@ -265,11 +266,11 @@ impl World {
         }
     }
 
-    /// The lease has lapsed, or the dispatcher says that it has.
+    /// Ends an incarnation whose lease has lapsed, as known to the worker or reported by the dispatcher.
     pub(super) fn end_incarnation(&mut self, pid: Pid, why: &str) {
         self.note(format_args!("worker {pid} starts over: {why}"));
         if self.workers.get(&pid).is_some_and(|worker| worker.is_leaving) {
-            // It has nothing to come back for.
+            // A leaving worker has no reason to register again.
             return self.kill_worker(pid);
         }
         self.forget_conns(pid);
@@ -311,7 +312,7 @@ impl World {
                 worker.is_busy = false;
                 match result {
                     Ok(Reply::Task(def)) => self.start_task(pid, *def),
-                    Ok(_) => panic!("another answer"),
+                    Ok(_) => panic!("expected a task as the answer"),
                     Err(error) => assert!(
                         matches!(error.code, Code::Aborted | Code::NotFound),
                         "{id} cannot begin: {error}"
@@ -363,7 +364,7 @@ impl World {
             (Purpose::Drain, Err(_)) => self.stop_worker(pid),
             (Purpose::FailTask | Purpose::ReturnStopped, _) => {}
             (Purpose::LeaveWorker, _) => self.kill_worker(pid),
-            (purpose, _) => panic!("a worker asks no {purpose:?}"),
+            (purpose, _) => panic!("a worker never sends requests for {purpose:?}"),
         }
     }
 

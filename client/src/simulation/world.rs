@@ -1,4 +1,4 @@
-//! Everything that is in a run, and the one loop that makes it happen: one thread, virtual time, one seed.
+//! The state of a run, and the one loop that advances it: one thread, virtual time, one seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,12 +20,12 @@ use super::trainer::Trainer;
 use super::worker::Worker;
 use crate::report::SeenSplits;
 
-/// Within this everything must come to its end once nothing goes wrong any more.
+/// The time within which every iteration must end after the faults have stopped.
 const LIVENESS: Duration = Duration::from_secs(120);
-/// Within this nothing is left of processes that are gone.
+/// The time within which all traces of ended processes must disappear.
 const FORGOTTEN: Duration = Duration::from_secs(24);
 
-/// A process: no two ever have the same.
+/// The number of a process. No number is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pid(u64);
 
@@ -43,7 +43,7 @@ pub(super) struct Job {
     pub(super) repetitions: u64,
 }
 
-/// Events of the simulation's queue.
+/// An event in the simulation's queue.
 #[derive(Debug)]
 pub(super) enum Event {
     Turn(u64),
@@ -69,7 +69,7 @@ pub(super) enum Event {
     Fault,
 }
 
-/// Everything there is.
+/// The state of a run.
 pub(super) struct World {
     pub(super) chance: Chance,
     pub(super) plan: Plan,
@@ -87,18 +87,19 @@ pub(super) struct World {
     pub(super) workers: BTreeMap<Pid, Worker>,
     pub(super) trainers: BTreeMap<Pid, Trainer>,
     next_pid: u64,
-    /// Processes that are cut off from the dispatcher or paused, with the time when that ends.
+    /// Processes that are cut off from the dispatcher, and below, paused processes. Each process is listed
+    /// with the time at which its fault ends.
     pub(super) cut: BTreeMap<Pid, Duration>,
     pub(super) asleep: BTreeMap<Pid, Duration>,
     pub(super) oracle: Oracle,
     pub(super) is_healed: bool,
-    /// Nobody has anything to do any more.
+    /// True if all processes have finished their work.
     is_over: bool,
     pub(super) faults_done: [u64; ALL.len()],
     log: Log,
 }
 
-/// Digest of a run's log and, on request, its text.
+/// A digest of a run's log and, on request, the printed text.
 struct Log {
     hash: u64,
     speaks: bool,
@@ -116,17 +117,20 @@ impl fmt::Write for Log {
     }
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Digest of all log entries.
+    /// A digest of all log entries.
     pub(super) log: u64,
-    /// How often each fault was inflicted, in the order of [`ALL`].
+    /// The number of times that each fault was inflicted, in the order of [`ALL`].
     pub(super) faults: [u64; ALL.len()],
     pub(super) tally: Tally,
 }
 
-/// Runs the world of a seed to its end. Panics if a promise is broken.
+/// Runs the world of a seed to its end.
+///
+/// # Panics
+/// Panics if a promise is broken.
 pub(super) fn run(seed: u64, bug: Option<Bug>, speaks: bool) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -141,7 +145,11 @@ pub(super) fn run(seed: u64, bug: Option<Bug>, speaks: bool) -> Outcome {
         world.heal();
         let deadline = world.now + LIVENESS;
         while !world.is_read() {
-            assert!(world.now < deadline, "it never ends: {}", world.what_is_left());
+            assert!(
+                world.now < deadline,
+                "the run never ends: {}",
+                world.what_is_left()
+            );
             world.pass_until(world.now + Duration::from_millis(50)).await;
         }
         world.check_everything_ends().await;
@@ -209,7 +217,7 @@ impl World {
         Pid(self.next_pid)
     }
 
-    /// Returns how long a message is on its way.
+    /// Draws the delay of a message.
     pub(super) fn delay(&mut self) -> Duration {
         let slowest = self.plan.slowest.max(2);
         if self.chance.percent(85) {
@@ -227,7 +235,7 @@ impl World {
         self.asleep.get(&pid).copied().filter(|until| *until > self.now)
     }
 
-    /// Makes happen what happens until then.
+    /// Advances the run to the time `end`.
     async fn pass_until(&mut self, end: Duration) {
         loop {
             self.run_futures();
@@ -311,10 +319,11 @@ impl World {
         }
     }
 
-    /// Every promise about ends: first of what was read, then that nothing is left of anybody.
+    /// Checks every promise about ends: first of the data that was read, then that no state of ended
+    /// processes remains.
     async fn check_everything_ends(&mut self) {
         self.is_over = true;
-        // What is on its way arrives.
+        // Messages in flight arrive within this time.
         self.pass_until(self.now + Duration::from_secs(2)).await;
         self.check_ends().await;
         let trainers: Vec<Pid> = self.trainers.keys().copied().collect();
@@ -335,13 +344,13 @@ impl World {
         self.pass_until(self.now + FORGOTTEN / 2).await;
         assert!(self.workers.is_empty(), "a worker never leaves");
         let left: Vec<Record> = self.center.stored().collect();
-        // Datasets with a name of their own stay (C2.5).
+        // Datasets with an explicit name are never deleted (C2.5).
         let is_own = |record: &Record| matches!(record, Record::Meta(_) | Record::Dataset(_));
         assert!(left.iter().all(is_own), "records are left: {left:?}");
     }
 
-    /// Checks each iteration once it has no clients: what those of dead trainers have in hand is lost only
-    /// when they are ended (C5.8).
+    /// Checks each iteration once it has no clients. Splits that dead trainers held count as lost only when
+    /// these clients are released (C5.8).
     async fn check_ends(&mut self) {
         let (jobs, deadline) = (self.jobs.clone(), self.now + FORGOTTEN);
         let mut checked = BTreeSet::new();
@@ -361,10 +370,14 @@ impl World {
     }
 
     fn status(&self) -> Status {
-        self.center.machine.as_ref().expect("it runs").status()
+        self.center
+            .machine
+            .as_ref()
+            .expect("the dispatcher runs")
+            .status()
     }
 
-    /// Everything that a hang needs to be understood.
+    /// Returns the state that helps to explain a hang.
     fn what_is_left(&self) -> String {
         let status = self
             .center

@@ -1,5 +1,5 @@
-//! Consumers of a coordinated read: all hand over the same groups in the same order, whatever becomes of
-//! workers and links.
+//! Consumers of a coordinated read: all consumers hand over the same groups in the same order, even if
+//! workers die and links break.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::support::{Read, Workers, identity, read_with, watched, write};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// The consumers of a coordinated read, and its dispatcher's voice.
+/// The consumers of a coordinated read, and the test's role as their dispatcher.
 struct Party {
     workers: Arc<Workers>,
     reads: Vec<Read>,
-    /// Tasks and groups that all consumers handed over, in order.
+    /// The tasks and groups that all consumers handed over, in order.
     handed: Vec<(u64, u64)>,
 }
 
@@ -44,7 +44,7 @@ impl Party {
     }
 
     fn consumers(&self) -> NonZeroU32 {
-        NonZeroU32::new(self.reads.len() as u32).expect("some")
+        NonZeroU32::new(self.reads.len() as u32).expect("at least one consumer")
     }
 
     fn tell(&self, event: &TaskEvent) {
@@ -53,7 +53,7 @@ impl Party {
         }
     }
 
-    /// Starts a task without an end on a worker, and tells everybody.
+    /// Starts an endless task on a worker, and announces the task to all consumers.
     fn start(&self, name: &str, task: u64, start_round: Option<u64>) {
         self.start_with(name, task, start_round, u64::MAX, Ending::Exhausted);
     }
@@ -82,7 +82,8 @@ impl Party {
         }
     }
 
-    /// Every consumer hands over so many elements: of one group after the other, each its own.
+    /// Makes every consumer hand over `count` elements. Checks that the elements of all consumers belong to
+    /// the same groups, in order.
     fn read(&mut self, count: usize) {
         let n = self.reads.len() as u64;
         let taken: Vec<Vec<(u64, u64)>> = std::thread::scope(|scope| {
@@ -125,7 +126,7 @@ impl Party {
         self.handed.extend(groups(0));
     }
 
-    /// One report of each consumer, apart from splits.
+    /// Returns the next report of each consumer, skipping reports of splits and of broken links.
     fn reports(&mut self) -> Vec<Report> {
         let next = |read: &mut Read| loop {
             match read.reports.blocking_recv().expect("the reader lives") {
@@ -141,7 +142,8 @@ impl Party {
         self.reads.iter_mut().map(next).collect()
     }
 
-    /// Asks everybody from when on a late task can take part, and settles it.
+    /// Receives from each consumer the earliest round in which a late task can start, and announces the
+    /// start. Returns that round.
     fn settle_start(&mut self, task: u64) -> u64 {
         let earliest = self.reports().into_iter().map(|report| match report {
             Report::Ready { task: of, earliest } if of == TaskId(task) => earliest,
@@ -154,13 +156,14 @@ impl Party {
                 panic!("{other:?}")
             }
         });
-        let start_round = earliest.max().expect("somebody");
+        let start_round = earliest.max().expect("at least one consumer");
         let task = TaskId(task);
         self.tell(&TaskEvent::Scheduled { task, start_round });
         start_round
     }
 
-    /// Takes a worker and its task away, and passes the verdict on it.
+    /// Stops a worker, removes its task, and announces the verdict on the task. Returns the number of groups
+    /// in the verdict.
     fn lose(&mut self, name: &str, task: u64) -> u64 {
         self.workers.stop(name);
         self.tell(&TaskEvent::Removed {
@@ -179,13 +182,13 @@ impl Party {
                 panic!("{other:?}")
             }
         });
-        let groups = released.max().expect("somebody");
+        let groups = released.max().expect("at least one consumer");
         let task = TaskId(task);
         self.tell(&TaskEvent::Concluded { task, groups });
         groups
     }
 
-    /// The groups of a task that were handed over.
+    /// Returns the groups of a task that were handed over.
     fn of_task(&self, task: u64) -> Vec<u64> {
         let of_task = self.handed.iter().filter(|(of, _)| *of == task);
         of_task.map(|(_, group)| *group).collect()
@@ -203,8 +206,8 @@ impl Drop for Party {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..rounds(24) })]
 
-    /// D6.1, D7.1, D7.3, D7.4, D7.6: rounds of tasks, however little may be outstanding and whatever links
-    /// do.
+    /// D6.1, D7.1, D7.3, D7.4, D7.6: consumers go through the tasks in rounds, even with few outstanding
+    /// elements and breaking links.
     #[test]
     fn consumers_take_turns_in_every_group(
         consumers in 1u32..5,
@@ -228,8 +231,8 @@ proptest! {
         });
     }
 
-    /// C9, D7.3: a worker that dies leaves nobody ahead, and one that comes is everybody's from the same
-    /// round on.
+    /// C9, D7.3: after the death of a worker, all consumers stop its task at the same group. A new worker's
+    /// task starts in the same round for all consumers.
     #[test]
     fn consumers_stay_in_step_when_workers_change(
         consumers in 1u32..4,
@@ -256,7 +259,8 @@ proptest! {
     }
 }
 
-/// C9: its user goes no further than the consumer promised, and then on with the task.
+/// C9: the user hands over no element of the promised round before the start of the late task is known. Once
+/// the start is known, the task takes part.
 #[test]
 fn no_round_begins_before_its_start_is_known() {
     watched(|| {
@@ -270,15 +274,15 @@ fn no_round_begins_before_its_start_is_known() {
             earliest: 5,
         };
         assert_eq!(party.reports(), std::slice::from_ref(&ready));
-        // The answer may have been lost.
+        // The answer may have been lost, so that the dispatcher asks again.
         party.reads[0].tell(TaskEvent::Added(party.source("b", 1, 0, None)));
         assert_eq!(party.reports(), [ready]);
-        // What is released is here; only the start is missing.
+        // The next groups are released, so that only the missing start can hold the reader back.
         party.workers.log("a").wait(|traffic| traffic.released > 5);
         let mut cx = Context::from_waker(Waker::noop());
         assert!(
             party.reads[0].reader.poll_element(&mut cx).is_pending(),
-            "it began the round"
+            "the consumer began a round before the start was known"
         );
         let task = TaskId(1);
         party.tell(&TaskEvent::Scheduled { task, start_round: 6 });
@@ -287,7 +291,7 @@ fn no_round_begins_before_its_start_is_known() {
     });
 }
 
-/// C9.
+/// Checks C9.
 #[test]
 fn a_removed_startless_task_delays_nobody() {
     watched(|| {
@@ -318,7 +322,8 @@ fn a_removed_startless_task_delays_nobody() {
     });
 }
 
-/// D7.5: those with an element of the torn group fail in the same step as those without.
+/// D7.5: consumers that have an element of the incomplete group fail in the same step as consumers without
+/// one.
 #[test]
 fn all_consumers_fail_in_the_same_step() {
     let torn = Failure::new("data", "torn", "", "");
@@ -343,7 +348,7 @@ fn all_consumers_fail_in_the_same_step() {
     }
 }
 
-/// D7.5, C9.7: that the dispatcher has told of it already makes nobody fail before the others.
+/// D7.5, C9.7: a failure that the dispatcher reports early does not make any consumer fail before the others.
 #[test]
 fn a_late_consumer_fails_where_others_do() {
     watched(|| {
@@ -369,11 +374,11 @@ fn a_late_consumer_fails_where_others_do() {
     });
 }
 
-/// D7.5: behind what all have, and not before it is the task's turn.
+/// D7.5: the failure arrives after all released groups, and not before the task's turn.
 #[test]
 fn a_forgotten_failure_arrives_in_its_tasks_turn() {
     watched(|| {
-        // With one credit nothing is here before it is its turn.
+        // With one credit, no element arrives before its turn.
         let mut party = Party::new(1, 1);
         party.start("a", 0, Some(0));
         party.start("b", 1, Some(0));
@@ -382,7 +387,7 @@ fn a_forgotten_failure_arrives_in_its_tasks_turn() {
         party.tell(&failed());
         party.workers.stop("a");
         party.tell(&TaskEvent::Ended { task: TaskId(0) });
-        // Its answer shows that the end was heard.
+        // The answer for a later task shows that the reader has handled the end.
         party.start("c", 2, None);
         assert_eq!(party.settle_start(2), 3);
         party.read(1);
@@ -390,7 +395,7 @@ fn a_forgotten_failure_arrives_in_its_tasks_turn() {
         let error = party.reads[0]
             .reader
             .next_element()
-            .expect_err("its turn")
+            .expect_err("the task failed")
             .to_string();
         assert!(error.contains("torn"), "{error}");
     });
@@ -404,7 +409,7 @@ fn failed() -> TaskEvent {
     }
 }
 
-/// C9.
+/// Checks C9.
 #[test]
 fn missing_consumers_are_named_behind_what_is_released() {
     watched(|| {
@@ -429,7 +434,7 @@ fn missing_consumers_are_named_behind_what_is_released() {
     });
 }
 
-/// C9: rather an end than a consumer that goes its own way.
+/// C9: a message that would put a consumer out of step ends the reader.
 #[test]
 fn a_consumer_ends_rather_than_leave_the_step() {
     let late = TaskEvent::Scheduled {

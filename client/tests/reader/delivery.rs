@@ -1,4 +1,4 @@
-//! Tests of delivered elements and of the bounds on them.
+//! Tests of delivered elements, and of the limits of outstanding elements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::support::{Read, Workers, expect, identity, lease, read, read_with, watched, write};
 
-/// A task: where, how many elements, numbers in each.
+/// A task: its worker, its number of elements, and the amount of numbers in each element.
 #[derive(Debug, Clone)]
 struct Plan {
     worker: usize,
@@ -39,8 +39,8 @@ fn begin(workers: &Arc<Workers>, plans: &[Plan], max_outstanding: u64) -> Read {
     read
 }
 
-/// Reads to the end: every element of each task once, in order; every split and every end reported once. Of
-/// the workers only those in `cut` may be suspected (C7.8).
+/// Reads to the end. Checks that every element of each task arrives once and in order, and that every split
+/// and every end is reported once. Only workers in `cut` may be reported as suspect (C7.8).
 fn read_all(mut read: Read, plans: &[Plan], cut: &BTreeSet<&str>) {
     let mut next: BTreeMap<u64, u64> = BTreeMap::new();
     while let Some(element) = read.reader.next_element().expect("no failure") {
@@ -78,7 +78,9 @@ fn read_all(mut read: Read, plans: &[Plan], cut: &BTreeSet<&str>) {
             Report::Suspect { worker } => {
                 assert!(cut.contains(worker.as_str()), "no link to worker {worker} broke");
             }
-            Report::Removed { .. } | Report::Ready { .. } => panic!("nothing was removed, nor late"),
+            Report::Removed { .. } | Report::Ready { .. } => {
+                panic!("unexpected report: no task was removed or added late")
+            }
         }
     }
     assert_eq!(done, all);
@@ -87,8 +89,8 @@ fn read_all(mut read: Read, plans: &[Plan], cut: &BTreeSet<&str>) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..rounds(24) })]
 
-    /// D4.1, D4.2: at any instant, no more elements than the bound have left the tasks without being handed
-    /// over.
+    /// D4.1, D4.2: at any time, the number of elements that have left the tasks but were not handed over
+    /// stays within the bound.
     #[test]
     fn every_element_arrives_once_within_the_bound(plans in plans(), max_outstanding in 1u64..60, group in 1usize..4) {
         watched(move || {
@@ -101,7 +103,7 @@ proptest! {
         });
     }
 
-    /// D6.1, D6.3: links that break at any frame cost nothing.
+    /// D6.1, D6.3: links that break at any frame neither lose nor repeat elements.
     #[test]
     fn broken_links_lose_nothing_and_repeat_nothing(
         plans in plans(),
@@ -126,7 +128,7 @@ fn a_reader_can_be_moved_to_another_thread() {
     is_send::<millstream_client::Reader>();
 }
 
-/// D4.2, D4.5.
+/// Checks D4.2 and D4.5.
 #[test]
 fn nothing_is_taken_before_the_first_request() {
     watched(|| {
@@ -136,11 +138,15 @@ fn nothing_is_taken_before_the_first_request() {
         let first = workers.add_silent_task("a", 0, 1);
         read.tell(workers.added("a", 0));
         log.wait(|traffic| traffic.accepted == 1);
-        // What the reader had to say to the acceptance goes out before this.
+        // The reader sends its answer to the acceptance before it subscribes to the second task.
         let second = workers.add_silent_task("a", 1, 1);
         read.tell(workers.added("a", 1));
         log.wait(|traffic| traffic.subscribes == 2);
-        assert_eq!(log.grants(), 0, "granted before anybody asked");
+        assert_eq!(
+            log.grants(),
+            0,
+            "the reader granted credits before the first request"
+        );
         let producing = std::thread::spawn(move || {
             for producer in [first, second] {
                 producer.wait_started().expect("not stopped");
@@ -179,7 +185,10 @@ fn an_oversized_element_is_an_error() {
         };
         let mut read = read_with(&workers, config);
         read.tell(workers.add_task("a", 3, 4, 5000, Ending::Exhausted));
-        let error = read.reader.next_element().expect_err("40 kB are more than 10");
+        let error = read
+            .reader
+            .next_element()
+            .expect_err("40 kB exceed the limit of 10 kB");
         let ReadError::ElementTooLarge {
             task: 3,
             element_bytes,
@@ -192,7 +201,8 @@ fn an_oversized_element_is_an_error() {
     });
 }
 
-/// D4.2: a credit of a task of fixed element size is worth just one element, so that small elements are many.
+/// D4.2: if the element size is fixed, a credit is worth exactly one element, so that `Auto` grants many
+/// credits for small elements.
 #[test]
 fn automatic_credit_depends_on_element_size() {
     watched(|| {
@@ -203,7 +213,7 @@ fn automatic_credit_depends_on_element_size() {
             .next_element()
             .expect("no failure")
             .expect("an element");
-        // 64 bytes, a header of 40, and where it comes from, 32.
+        // Each element has 64 payload bytes, a header of 40 bytes and an origin of 32 bytes.
         let expected = millstream_client::AUTO_BYTES_MIN / 136;
         let taken = || {
             workers
@@ -218,14 +228,14 @@ fn automatic_credit_depends_on_element_size() {
     });
 }
 
-/// D4.2: at the same rate a path that takes longer needs more on its way.
+/// D4.2: at the same rate, a longer round trip requires more outstanding bytes.
 #[test]
 fn automatic_credit_grows_with_the_round_trip() {
     watched(|| {
         let workers = Workers::patient(&["a"]);
         workers.log("a").say_round_trip(Duration::from_secs(10));
         let mut read = read_with(&workers, ReaderConfig::default());
-        // 64 KiB each.
+        // Each element has 64 KiB.
         read.tell(workers.add_task("a", 0, 1 << 30, 8192, Ending::Exhausted));
         let on_a_short_path = (millstream_client::AUTO_BYTES_MIN / (64 << 10)) as i64;
         let mut handed = 0;
@@ -236,8 +246,9 @@ fn automatic_credit_grows_with_the_round_trip() {
     });
 }
 
-/// D6.5: what a worker sent it keeps until it hears of it, and the ends of splits it keeps from others. D4.6:
-/// nor does it take a consumer that pauses for a slow link.
+/// D6.5: a worker keeps sent elements and ends of splits until the acknowledgement, so the reader
+/// acknowledges them during a pause. D4.6: the acknowledgement shows that the consumer pauses, so that the
+/// worker does not assume a slow link.
 #[test]
 fn what_arrived_is_acknowledged_although_the_consumer_pauses() {
     watched(|| {
@@ -249,7 +260,7 @@ fn what_arrived_is_acknowledged_although_the_consumer_pauses() {
             write(&mut producer, 0, index).expect("written");
         }
         expect(&mut read, 0, 0..1);
-        // The ninth came for the credit of the first, and nothing is granted behind it.
+        // The ninth element used the credit that the first hand-over freed. No further grant follows.
         let log = workers.log("a");
         log.wait(|traffic| traffic.acknowledged == 9 && traffic.waiting == Some(8));
         drop(producer);

@@ -1,4 +1,4 @@
-//! Errors: whose they are, what they say, and that they stay.
+//! Tests of errors: their origin, their text, and their repetition by later calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use millstream_dataplane::worker::Producer;
 
 use crate::support::{Read, Spoil, TRAP, Workers, expect, identity, read, read_with, watched, write};
 
-/// D5.3.
+/// Checks D5.3.
 #[test]
 fn a_task_error_follows_its_earlier_elements() {
     watched(|| {
@@ -47,14 +47,17 @@ fn an_error_once_returned_stays() {
         read.tell(workers.added("b", 1));
         write(&mut late, 1, 0).expect("written");
         expect(&mut read, 1, 0..1);
-        // All credits stay with the other task; a failure needs none.
+        // The second task holds all credits. A failure needs no credit.
         let failing = workers.add_silent_task("a", 0, 1);
         failing.finish(Ending::Failed(Failure::new("data", "torn", "", "")));
         read.tell(workers.added("a", 0));
         let first = read.reader.next_element().expect_err("the task failed");
         write(&mut late, 1, 1).expect("written");
         workers.log("b").wait(|traffic| traffic.packs == 2);
-        assert_eq!(read.reader.next_element().expect_err("the same again"), first);
+        assert_eq!(
+            read.reader.next_element().expect_err("the error is repeated"),
+            first
+        );
     });
 }
 
@@ -95,18 +98,21 @@ fn an_unreachable_worker_is_named_when_given_up() {
         };
         let mut read = read_with(&workers, config);
         read.tell(workers.added("nowhere:1", 0));
-        let error = read.reader.next_element().expect_err("nobody there");
+        let error = read
+            .reader
+            .next_element()
+            .expect_err("no worker has this address");
         let ReadError::WorkerUnreachable { worker, reason, .. } = &error else {
             panic!("{error}")
         };
         assert_eq!(
             (worker.as_str(), reason.as_str()),
-            ("nowhere:1", "nobody lives there")
+            ("nowhere:1", "no worker has this address")
         );
     });
 }
 
-/// D3.2.
+/// Checks D3.2.
 #[test]
 fn a_task_unknown_for_good_ends_reading() {
     watched(|| {
@@ -143,7 +149,7 @@ fn assert_told(error: &ReadError) {
     );
 }
 
-/// C6.6.
+/// Checks C6.6.
 #[test]
 fn a_late_reader_gets_the_failure() {
     watched(|| {
@@ -155,7 +161,7 @@ fn a_late_reader_gets_the_failure() {
     });
 }
 
-/// A reader of a task of which it has five elements.
+/// Makes a reader that has received five elements of a task.
 fn begun(workers: &Arc<Workers>, worker_give_up: Duration) -> (Read, Producer) {
     let config = ReaderConfig {
         worker_give_up,
@@ -182,7 +188,7 @@ fn a_failure_outlives_its_worker() {
     });
 }
 
-/// C6.6: however long a worker may stay away.
+/// C6.6: the reader fails however long a worker may be out of reach.
 #[test]
 fn a_failure_outlives_its_worker_without_witnesses() {
     for is_gone_before in [false, true] {
@@ -217,7 +223,7 @@ fn the_dispatcher_reports_failures_that_workers_forgot() {
             if !is_told_before {
                 read.tell(told_failure(0));
             }
-            // Neither is the task's success.
+            // The end that the dispatcher reports does not mean that the task succeeded.
             read.tell(TaskEvent::Ended { task: TaskId(0) });
             read.tell(TaskEvent::IterationFinished);
             assert_told(&read.reader.next_element().expect_err("the task failed"));
@@ -225,8 +231,7 @@ fn the_dispatcher_reports_failures_that_workers_forgot() {
     }
 }
 
-/// D5.3: the dispatcher may be the first to say it, and the elements before the failure are still on their
-/// way.
+/// D5.3: the dispatcher may report the failure while earlier elements are still in flight.
 #[test]
 fn a_failure_told_twice_follows_its_earlier_elements() {
     watched(|| {
@@ -260,11 +265,11 @@ fn a_panic_is_an_error_and_no_hang() {
             panic!("{error}")
         };
         assert!(what.contains(TRAP), "{what}");
-        assert!(message.contains("somebody stepped into the trap"), "{message}");
+        assert!(message.contains("a client connected to the trap"), "{message}");
     });
 }
 
-/// D1.1, D1.3.
+/// Checks D1.1 and D1.3.
 #[test]
 fn a_worker_of_another_version_is_named() {
     watched(|| {

@@ -1,4 +1,4 @@
-//! Tasks and workers that go, and what the dispatcher says and hears of it.
+//! Tests of tasks and workers that leave, and of the messages to and from the dispatcher about them.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ fn a_removed_task_reports_its_begun_splits() {
         let mut read = read(&workers, 64);
         let mut producer = workers.add_silent_task("a", 5, 1);
         read.tell(workers.added("a", 5));
-        // One split whole. Its end travels apart from its elements.
+        // Writes one complete split. The split's end is sent apart from its elements.
         for index in 0..SPLIT {
             write(&mut producer, 5, index).expect("written");
         }
         producer.split_done(lease(5, 0), 1);
         expect(&mut read, 5, 0..SPLIT);
-        // D5.6: the user is done with the latest element when it comes back for another.
+        // D5.6: the user is done with the latest element when it asks for another element.
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(read.reader.poll_element(&mut cx).is_pending());
         let report = read.reports.blocking_recv().expect("the reader lives");
@@ -32,7 +32,7 @@ fn a_removed_task_reports_its_begun_splits() {
             leases: vec![lease(5, 0)..=lease(5, 0)],
         };
         assert_eq!(report, done, "before the split's end");
-        // A second one begun, of which one element waits.
+        // Begins a second split, of which one element waits.
         for index in SPLIT..SPLIT + 3 {
             write(&mut producer, 5, index).expect("written");
         }
@@ -53,7 +53,7 @@ fn a_removed_task_reports_its_begun_splits() {
             (TaskId(5), vec![lease(5, SPLIT)..=lease(5, SPLIT)])
         );
         read.tell(TaskEvent::IterationFinished);
-        // What had arrived is still handed over.
+        // Elements that had arrived are still handed over.
         let rest = std::iter::from_fn(|| read.reader.next_element().expect("no failure")).count();
         assert_eq!(rest, 1);
         drop(producer);
@@ -64,11 +64,11 @@ fn a_removed_task_reports_its_begun_splits() {
 fn a_begun_split_is_reported_though_fully_consumed() {
     watched(|| {
         let workers = Workers::new(&["a"]);
-        // So many that a hand-over is not booked at once.
+        // The limit is large enough that one hand-over is not booked at once.
         let mut read = read(&workers, 64);
         let mut producer = workers.add_silent_task("a", 5, 1);
         read.tell(workers.added("a", 5));
-        // One only: what came before the last pack is on record anyway.
+        // Writes only one element, because elements before the last pack are booked in any case.
         write(&mut producer, 5, 0).expect("written");
         let element = read
             .reader
@@ -76,7 +76,7 @@ fn a_begun_split_is_reported_though_fully_consumed() {
             .expect("no failure")
             .expect("an element");
         assert_eq!(identity(&element), (5, 0));
-        // Asks for more than there is, and goes on waiting.
+        // Requests a second element and continues to wait.
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(read.reader.poll_element(&mut cx).is_pending());
         read.tell(TaskEvent::Removed {
@@ -86,7 +86,7 @@ fn a_begun_split_is_reported_though_fully_consumed() {
         });
         let report = read.reports.blocking_recv().expect("the reader lives");
         let Report::Removed { seen, .. } = report else {
-            panic!("nothing has ended: {report:?}")
+            panic!("expected the removal, because no split has ended: {report:?}")
         };
         assert_eq!(seen.partial, [lease(5, 0)..=lease(5, 0)]);
         drop(producer);
@@ -135,7 +135,7 @@ fn a_worker_that_returns_is_read_again() {
         while !matches!(read.reports.blocking_recv(), Some(Report::Drained { .. })) {}
         workers.cut("a");
         workers.start("a");
-        // The test and the reader know the workers; so did the driver of the link until it ended.
+        // Two references remain, of the test and of the reader, once the driver of the link has ended.
         while Arc::strong_count(&workers) > 2 {
             std::thread::yield_now();
         }
@@ -146,7 +146,7 @@ fn a_worker_that_returns_is_read_again() {
     });
 }
 
-/// D3.1.
+/// Checks D3.1.
 #[test]
 fn a_task_announced_late_is_read() {
     watched(|| {
@@ -159,7 +159,7 @@ fn a_task_announced_late_is_read() {
     });
 }
 
-/// A reader that had all elements of its task and not its end.
+/// Makes a reader that has received all elements of its task but not the task's end.
 fn all_but_the_end(workers: &Arc<Workers>) -> (Read, Producer) {
     let mut read = read(workers, 8);
     let mut producer = workers.add_silent_task("a", 0, 1);
@@ -171,7 +171,7 @@ fn all_but_the_end(workers: &Arc<Workers>) -> (Read, Producer) {
     (read, producer)
 }
 
-/// C3.4: an iteration is finished when everything was delivered or named as lost.
+/// C3.4: an iteration is finished once everything was delivered or named as lost.
 #[test]
 fn a_forgotten_task_ends_with_its_iteration() {
     for is_told_before in [false, true] {
@@ -192,7 +192,7 @@ fn a_forgotten_task_ends_with_its_iteration() {
     }
 }
 
-/// C3.3.
+/// Checks C3.3.
 #[test]
 fn the_dispatchers_word_ends_a_task() {
     watched(|| {
@@ -205,7 +205,7 @@ fn the_dispatchers_word_ends_a_task() {
     });
 }
 
-/// C4.1.
+/// Checks C4.1.
 #[test]
 fn splits_that_are_named_again_are_lost_once() {
     watched(|| {
@@ -227,8 +227,8 @@ fn splits_that_are_named_again_are_lost_once() {
     });
 }
 
-/// A reader of three elements whose worker is given up with two splits. Returns what the user was told
-/// meanwhile, and the task's producer, whose end would be a failure.
+/// Makes a reader of three elements whose worker is given up with two splits. Returns the reader, the user's
+/// notices, and the task's producer, which must stay alive because its end would be a failure.
 fn bereft(on_lost: OnLost) -> (Read, Arc<Mutex<Vec<Notice>>>, Producer) {
     let workers = Workers::new(&["a"]);
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -307,13 +307,17 @@ fn an_ignored_loss_stays_in_the_statistics() {
     watched(|| {
         let (mut read, told, _producer) = bereft(OnLost::Ignore);
         assert!(matches!(read.reader.next_element(), Ok(None)));
-        assert_eq!(told.lock().len(), 1, "the worker only");
+        assert_eq!(
+            told.lock().len(),
+            1,
+            "the user is notified of the lost worker only"
+        );
         assert_eq!(read.reader.stats().lost_splits[0].count, 2);
         assert_eq!(read.reader.loss().map(|loss| loss.splits()), Some(2));
     });
 }
 
-/// However slow the dispatcher is: the support's takes one report and then none until the end.
+/// The test support takes only one report before the end, like a slow dispatcher.
 #[test]
 fn reports_that_nobody_takes_hold_up_nothing() {
     watched(|| {
@@ -332,7 +336,7 @@ fn reports_that_nobody_takes_hold_up_nothing() {
                 Report::Drained { .. } => drained += 1,
                 Report::Waiting { .. } => {}
                 Report::Removed { .. } | Report::Ready { .. } | Report::Suspect { .. } => {
-                    panic!("nothing was removed, nor late, nor lost")
+                    panic!("unexpected report: no task was removed or added late, and no link was lost")
                 }
             }
         }
@@ -340,7 +344,7 @@ fn reports_that_nobody_takes_hold_up_nothing() {
     });
 }
 
-/// C5.8: however slow the dispatcher is.
+/// C5.8: all reports arrive, however slow the dispatcher is.
 #[test]
 fn a_leaving_reader_reports_everything_done() {
     watched(|| {
@@ -368,7 +372,7 @@ fn a_leaving_reader_reports_everything_done() {
     });
 }
 
-/// C4.4
+/// Checks C4.4.
 #[test]
 fn a_reader_whose_lease_lapsed_says_so() {
     watched(|| {

@@ -1,4 +1,4 @@
-//! A reader over real workers in this process, whatever their links do.
+//! Tests of a reader with real workers in this process, over links that fail on purpose.
 
 mod coordinated;
 mod delivery;

@@ -1,4 +1,4 @@
-//! Workers that are reached otherwise than by their address: a reader connects to where they are by now.
+//! Tests of workers that are reached by a local socket: the reader connects to the worker's current socket.
 
 use millstream_client::{TaskEvent, TaskSource, WorkerPlace};
 use millstream_dataplane::proto::send::Ending;
@@ -20,8 +20,7 @@ fn there(event: TaskEvent, socket: &str) -> TaskEvent {
     TaskEvent::Added(TaskSource { worker, ..source })
 }
 
-/// C14.6: a reader that reconnected before it was told of the new socket does not stay on its second-best
-/// link.
+/// C14.6: a reader that reconnected before it knew the new socket later moves to that socket.
 #[test]
 fn a_reader_follows_its_worker_to_another_socket() {
     watched(|| {

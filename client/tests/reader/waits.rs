@@ -1,4 +1,4 @@
-//! Waits that go on while others are read, what is said of them, and how they end.
+//! Tests of waits during which other workers are read, of their notices, and of their ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::support::{Read, Workers, expect, identity, read, read_with, watched, write};
 
-/// Gives workers up at their second failure.
+/// Makes settings that give workers up at their second failure.
 fn impatient() -> ReaderConfig {
     ReaderConfig {
         worker_give_up: Duration::ZERO,
@@ -18,7 +18,7 @@ fn impatient() -> ReaderConfig {
     }
 }
 
-/// Waits until a worker that is not there was tried so often.
+/// Waits until the reader has tried an absent worker this number of times.
 fn tried(workers: &Workers, name: &str, times: usize) {
     let count = || {
         let dialled = workers.dialled.lock();
@@ -29,7 +29,7 @@ fn tried(workers: &Workers, name: &str, times: usize) {
     }
 }
 
-/// D3.5.
+/// Checks D3.5.
 #[test]
 fn an_unreachable_worker_delays_no_other() {
     watched(|| {
@@ -46,7 +46,7 @@ fn an_unreachable_worker_delays_no_other() {
         }
         producer.finish(Ending::Exhausted);
         expect(&mut read, 0, 1..50);
-        // Nothing else is left.
+        // No other task remains.
         for _ in 0..2 {
             let error = read.reader.next_element().expect_err("a task was not read");
             assert!(
@@ -99,7 +99,7 @@ fn a_long_unknown_task_waits_for_the_dispatcher() {
             reason: "the worker restarted".into(),
             has_left: false,
         });
-        // Until then the unknown task is wanted, and would be all that is left.
+        // Until its removal the unknown task is still read, and would be the only remaining task.
         while !matches!(read.reports.blocking_recv(), Some(Report::Removed { .. })) {}
         producer.finish(Ending::Exhausted);
         read.tell(TaskEvent::IterationFinished);
@@ -123,7 +123,7 @@ fn no_worker_is_given_up_without_a_dispatcher() {
     });
 }
 
-/// Each link stands for less than it takes to be trusted, and carries an element.
+/// Each link lasts for less time than a stable link must, but carries an element.
 #[test]
 fn links_that_carry_and_break_are_progress() {
     watched(|| {
@@ -146,7 +146,7 @@ fn links_that_carry_and_break_are_progress() {
     });
 }
 
-/// A reader whose user hears of waits.
+/// Makes a reader whose notices are recorded.
 fn listening(workers: &Arc<Workers>, config: ReaderConfig) -> (Read, Arc<Mutex<Vec<Notice>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let telling = told.clone();
@@ -167,7 +167,7 @@ fn a_reader_without_workers_says_so_and_ends() {
             ..ReaderConfig::default()
         };
         let (mut read, told) = listening(&workers, config);
-        let error = read.reader.next_element().expect_err("nobody came");
+        let error = read.reader.next_element().expect_err("no worker registered");
         assert!(
             matches!(&error, ReadError::NoWorkers { dispatcher, .. } if dispatcher == "dispatcher:1"),
             "{error}"
@@ -189,7 +189,7 @@ fn slow_consumers_are_their_own_bottleneck() {
         read.tell(workers.add_task("a", 0, 40, 1, Ending::Exhausted));
         let since = Instant::now();
         expect(&mut read, 0, 0..1);
-        // What a step of training takes: all 39 of them far longer than the first element did.
+        // The time of a training step. The 39 steps together take far longer than the first element did.
         let step = since.elapsed().max(Duration::from_millis(5));
         for _ in 1..40 {
             identity(&read.reader.next_element().expect("no failure").expect("more"));
@@ -208,7 +208,7 @@ fn slow_workers_are_the_bottleneck_whatever_the_link() {
         read.tell(workers.added("a", 0));
         std::thread::spawn(move || {
             for index in 0..20 {
-                // What an element takes to compute.
+                // The time for computing an element.
                 std::thread::sleep(Duration::from_millis(20));
                 write(&mut producer, 0, index).expect("written");
             }

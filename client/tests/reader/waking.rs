@@ -1,4 +1,4 @@
-//! Tests that each waiting call is woken by the event that it waits for; no call polls here.
+//! Tests that each waiting call is woken by the event that it waits for. No call polls in these tests.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 
 use crate::support::{Read, Workers, identity, read, watched, write};
 
-/// Outcome of a read: the number of an element, the end, or an error.
+/// The outcome of a read: the number of an element, the end, or an error.
 type Outcome = Result<Option<u64>, ReadError>;
 
-/// The worlds around a reader that waits.
+/// The handles through which a test influences a waiting reader.
 struct Around {
     producer: Option<Producer>,
     canceller: Canceller,
@@ -28,7 +28,7 @@ impl Around {
     }
 }
 
-/// An event that ends a wait, and the outcome that it brings.
+/// An event that ends a wait, and the resulting outcome.
 type Cause = (fn(&mut Around), Outcome);
 
 fn causes() -> [Cause; 4] {
@@ -81,8 +81,8 @@ fn a_blocked_thread_is_woken() {
             let workers = Workers::patient(&["a"]);
             let (mut reader, mut around) = begin(&workers);
             let blocked: JoinHandle<Outcome> = std::thread::spawn(move || outcome(reader.next_element()));
-            // Asking grants, under the lock that the lane needs to send the grant, and that waiting lets go
-            // of: once the credit is there, the thread waits.
+            // The thread grants a credit under the lock that the lane thread needs to send the grant, and
+            // releases the lock only to wait. Once the credit has arrived, the thread therefore waits.
             let producer = around.producer.as_ref().expect("here");
             producer.wait_started().expect("not stopped");
             cause(&mut around);
@@ -91,7 +91,7 @@ fn a_blocked_thread_is_woken() {
     }
 }
 
-/// Remembers that it was woken.
+/// A waker that records its wake-up.
 #[derive(Debug, Default)]
 struct Bell {
     has_rung: Mutex<bool>,

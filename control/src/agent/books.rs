@@ -1,7 +1,7 @@
-//! The books of one task's splits: what it was given and has not begun, which passes are over, when to ask
-//! for more.
+//! The books of one task's splits: the splits that the task has not begun, the passes that are over, and
+//! the time of the next request.
 //!
-//! Refuses to know how the dispatcher is asked, and who waits for it.
+//! [`FeedBooks`] sends no requests, and does not know which reader waits.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,10 +13,10 @@ use super::demand::{FeedDemand, SplitRate};
 use crate::dispatcher::Run;
 use crate::split::{LeaseRange, Split};
 
-/// Splits that a task has received and not begun, by source.
+/// The splits that a task has received and not begun, by source.
 ///
-/// Ask [`next`](FeedBooks::next); where it says so, ask the dispatcher, and say [`asked`](FeedBooks::asked)
-/// then and [`answered`](FeedBooks::answered) later.
+/// The caller asks for [`next`](FeedBooks::next). If the step requires a request, the caller sends it and
+/// reports [`asked`](FeedBooks::asked), and later [`answered`](FeedBooks::answered).
 #[derive(Debug, Default)]
 pub struct FeedBooks {
     sources: BTreeMap<u32, SourceBooks>,
@@ -26,72 +26,73 @@ pub struct FeedBooks {
 /// The next step of a reader of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedStep {
-    /// A split.
+    /// A split to read.
     Split {
         /// The split to read.
         split: Split,
-        /// The request to make now, so that its splits are here before the others are used up.
+        /// The request to send now, so that its splits arrive before the held splits are used up.
         ask_ahead: Option<FeedDemand>,
     },
-    /// The pass is over.
+    /// The end of the pass.
     End,
-    /// Nothing is here: ask the dispatcher for this.
+    /// No split is held: the caller must send this request.
     Ask(FeedDemand),
-    /// Nothing is here, and the dispatcher is being asked.
+    /// No split is held, and a request is in flight.
     Wait,
 }
 
-/// The dispatcher's answer.
+/// The dispatcher's answer to a request for splits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedBatch {
-    /// The splits.
+    /// The leased splits, in runs.
     pub runs: Vec<FeedRun>,
-    /// The pass asked for has no more.
+    /// True if the requested pass has no more splits for the task.
     pub end: bool,
-    /// The pass that is being dealt out.
+    /// The number of the current pass, from which the dispatcher leases splits.
     pub current: u64,
-    /// The lease is as long as one may be (C5.9): another may follow.
+    /// True if the lease has the maximum length, so that another lease may follow (C5.9).
     pub more: bool,
 }
 
-/// A run of which some splits may be taken already.
+/// A leased run, from which some splits may have been taken already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedRun {
-    /// The splits that are left of the batch.
+    /// The remaining splits of the run.
     pub run: Run,
-    /// The payload of each of its splits; empty where splits have none.
+    /// The payload of each remaining split; empty if the splits have no payloads.
     pub payloads: VecDeque<ByteVec>,
 }
 
 #[derive(Debug, Default)]
 struct SourceBooks {
     ready: VecDeque<FeedRun>,
-    /// Splits in `ready`.
+    /// The number of splits in `ready`.
     count: u64,
-    /// Splits in `ready` after the latest answer.
+    /// The number of splits in `ready` after the latest answer.
     level: u64,
     /// The number of splits that the latest request wanted.
     wanted: u64,
-    /// The latest answer had fewer splits than were wanted: the dispatcher keeps the others for other tasks.
+    /// True if the latest answer had fewer splits than requested, because the dispatcher keeps splits for
+    /// other tasks.
     is_limited: bool,
-    /// The splits of the longest lease that there may be, once that is known.
+    /// The number of splits of a lease of maximum length, once it is known.
     full_lease: Option<u64>,
-    /// The latest answer was such a lease.
+    /// True if the latest answer was a lease of maximum length.
     is_full: bool,
     rate: SplitRate,
-    /// The reader was told that the pass is over, and has asked for no other since.
+    /// True if the reader was told the end of the pass, and has not asked for another pass since.
     at_end: bool,
     /// The latest repetition that is over.
     ended: Option<u64>,
-    /// The repetition that the dispatcher dealt out when it last answered.
+    /// The current repetition at the dispatcher's latest answer.
     current: u64,
-    /// The repetition that the dispatcher is being asked for.
+    /// The repetition of the request in flight.
     asking: Option<u64>,
 }
 
 impl FeedBooks {
-    /// The next split of a source in this pass, or what is to be done for it. `now` counts from any fixed
-    /// moment.
+    /// Returns the next split of a source in this pass, or the step that leads to one. `now` counts from
+    /// any fixed moment.
     pub fn next(&mut self, source: u32, repetition: u64, now: Duration) -> FeedStep {
         let books = self.sources.entry(source).or_default();
         if let Some(split) = books.pop() {
@@ -115,13 +116,13 @@ impl FeedBooks {
         FeedStep::Ask(books.rate.demand(0))
     }
 
-    /// The dispatcher is being asked for so many splits of a source.
+    /// Notes that a request for `want` splits of a source was sent.
     pub fn asked(&mut self, source: u32, repetition: u64, want: u32) {
         let books = self.sources.entry(source).or_default();
         (books.asking, books.wanted) = (Some(repetition), u64::from(want));
     }
 
-    /// The dispatcher has answered.
+    /// Notes the dispatcher's answer to the request in flight.
     pub fn answered(&mut self, source: u32, batch: FeedBatch) {
         let books = self.sources.entry(source).or_default();
         let asked = books.asking.take();
@@ -140,15 +141,14 @@ impl FeedBooks {
         books.ready.extend(batch.runs);
     }
 
-    /// Takes what is here of a source, because its reader has left the pass that it is of before the end
-    /// (C5.4).
+    /// Takes the held splits of a source whose reader has left the pass before its end (C5.4).
     pub fn pass_over(&mut self, source: u32) -> Vec<Split> {
         let books = self.sources.get_mut(&source);
         books.map_or_else(Vec::new, |books| std::iter::from_fn(|| books.pop()).collect())
     }
 
-    /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which
-    /// is here: every earlier one is over. 0 before the first answer.
+    /// Returns the current pass over a source: every earlier pass is over. The current pass is the pass of
+    /// the latest answer, or the pass of a held split if that pass is earlier. 0 before the first answer.
     pub fn current_repetition(&self, source: u32) -> u64 {
         let Some(books) = self.sources.get(&source) else {
             return 0;
@@ -157,15 +157,16 @@ impl FeedBooks {
         next.map_or(books.current, |next| next.min(books.current))
     }
 
-    /// Takes everything that is here, to be given back (C5.5). Answers under way are the caller's to give
-    /// back.
+    /// Takes all held splits, so that the caller returns them (C5.5). The caller must also return the
+    /// splits of a request in flight.
     pub fn take_unstarted(&mut self) -> Vec<LeaseRange> {
         let books = std::mem::take(&mut self.sources).into_values();
         let runs = books.flat_map(|books| books.ready);
         runs.map(|leased| leased.run.leases()).collect()
     }
 
-    /// Returns whether every source that was read was read to the end of its pass, and all readers know it.
+    /// Returns whether every source in use was read to the end of its pass, and all its readers were told
+    /// the end.
     pub fn is_exhausted(&self) -> bool {
         self.exhausted
     }
@@ -176,13 +177,13 @@ impl SourceBooks {
         self.ended.is_some_and(|ended| repetition <= ended)
     }
 
-    /// Returns whether it is time to ask for more.
+    /// Returns whether the reader should request more splits.
     fn is_low(&self) -> bool {
         match self.rate.target() {
-            // Several leases fill the time ahead, each as soon as there is room for it: so those of all tasks
-            // take turns.
+            // Several leases together last for the target time. The task requests each lease as soon as it
+            // has room for its splits, so that the leases of all tasks take turns.
             Some(target) if self.has_room_for_lease(target) => true,
-            // There is little left to divide: each further request is for a part of it.
+            // Few splits remain to be divided, and each request gets a part of them.
             Some(_) if self.is_limited => self.count <= self.level / 4 * 3,
             Some(target) => self.count <= target / 5 * 4,
             None => self.count <= self.level / 2,
@@ -250,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Takes a split; what it wants to have asked with it is noted as asked.
+    /// Takes a split, and notes the request that comes with it as sent.
     fn take(books: &mut FeedBooks, now: Duration) -> (Split, Option<FeedDemand>) {
         let FeedStep::Split { split, ask_ahead } = books.next(0, 0, now) else {
             panic!("there is one")
@@ -303,7 +304,7 @@ mod tests {
         }
     }
 
-    /// C5.9
+    /// Tests that several short leases last for the target time (C5.9).
     #[test]
     fn short_leases_fill_the_time_ahead() {
         let mut books = FeedBooks::default();
@@ -328,7 +329,7 @@ mod tests {
         }
     }
 
-    /// C5.5: only a task that was told of the end of all it reads has read its splits to the end.
+    /// Tests that a task is exhausted only after it was told the end of every source that it reads (C5.5).
     #[test]
     fn a_feed_is_exhausted_after_every_end() {
         let mut books = FeedBooks::default();

@@ -1,4 +1,4 @@
-//! The registration of a worker, and its patience.
+//! The registration of a worker, and its timeouts.
 
 use std::time::Duration;
 
@@ -8,31 +8,32 @@ use crate::dispatcher::WorkerRegistration;
 use crate::rpc::session::SessionConfig;
 use crate::whereabouts::Whereabouts;
 
-/// A worker's settings. Start from [`AgentConfig::new`] and change what is needed.
+/// The settings of a worker's agent. Start from [`AgentConfig::new`] and change what is needed.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// The facts that the dispatcher and the clients learn of the worker.
+    /// The facts with which the worker registers.
     pub registration: WorkerRegistration,
-    /// Timeouts of the connection with the dispatcher.
+    /// The timeouts of the connection with the dispatcher.
     pub session: SessionConfig,
-    /// A worker that had no answer from the dispatcher for this long stops its tasks; never less than four
-    /// times the dispatcher's limit of silence. Default 30 s: a dispatcher that is away for less costs
-    /// nothing. A long lease is safe, because readers drop the elements of a task that was given away before
-    /// its splits are leased again (C6.4).
+    /// The time without an answer from the dispatcher after which a worker stops its tasks, at least four
+    /// times the dispatcher's liveness limit. Default 30 s, so that a shorter absence of the dispatcher
+    /// costs nothing. A long lease is safe: readers drop the elements of a removed task before its splits
+    /// are leased again (C6.4).
     pub lease: Duration,
-    /// The time for which a producer waits for splits that it asked for. Default 300 s. A dispatcher that is
-    /// out of reach ends the worker's lease sooner, so only an overloaded one takes longer.
+    /// The time for which a producer waits for the splits that it requested. Default 300 s. An unreachable
+    /// dispatcher ends the worker's lease sooner, so only an overloaded dispatcher takes longer.
     pub split_deadline: Duration,
-    /// The time for which a producer waits while its task holds as many splits as it may and no reader
-    /// confirms any. Default 600 s: a trainer may pause, but a pipeline that buffers all of them would wait
-    /// for ever.
+    /// The time for which a producer waits while its task holds the maximum of unconfirmed splits. Default
+    /// 600 s: a trainer may pause, but a pipeline that buffers all splits would wait for ever.
     pub hold_deadline: Duration,
-    /// Events that wait for the worker. Default 1024; while it is full no further task starts.
+    /// Maximum number of events that wait for the worker. Default 1024. While the queue is full, no further
+    /// task starts.
     pub events_max: usize,
 }
 
 impl AgentConfig {
-    /// A worker that serves at `address` and whose tickets are minted with this key.
+    /// Returns the settings of a worker that serves at `address` and whose tickets are signed with this
+    /// key.
     pub fn new(address: impl Into<String>, ticket_key: TicketKey) -> AgentConfig {
         AgentConfig {
             registration: WorkerRegistration {

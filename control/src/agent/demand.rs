@@ -1,40 +1,41 @@
-//! The number of splits that a task asks for. By its measured rate they last while the dispatcher is away.
+//! The number of splits that a task requests. At the task's measured rate, the splits last while the
+//! dispatcher is away.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
 
 use crate::split::SplitPace;
 
-/// The time for which a task holds splits that it has not started. A dispatcher that is away for 10 s then
-/// keeps no reader waiting, with some room for an outage just before the next request.
+/// The time for which the unstarted splits of a task should last. A dispatcher that is away for 10 s then
+/// delays no reader, even if the outage begins just before the next request.
 const AHEAD: Duration = Duration::from_secs(15);
-/// The most splits that a task holds unstarted, however fast it is. Names of files are about 100 bytes each.
+/// Maximum number of unstarted splits of a task at any rate. Names of files have about 100 bytes each.
 const AHEAD_SPLITS_MAX: u64 = 1 << 17;
-/// The most splits of one request: an answer of as many names is 100 KiB.
+/// Maximum number of splits of one request: an answer with 1024 file names has 100 KiB.
 const WANT_MAX: u64 = 1024;
 /// The time over which a rate is measured. Older splits count less and less.
 const WINDOW_S: f64 = 8.0;
-/// The first splits are taken all at once, by readers that begin together: they count as if they had taken at
-/// least this.
+/// The minimum time that the first splits count as having taken. Readers that begin together take their
+/// first splits all at once.
 const BEGINNING_S: f64 = 1.0;
 
 /// The request of a task for splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedDemand {
-    /// The most splits that it wants now.
+    /// The maximum number of splits that the task wants now.
     pub want: u32,
-    /// The pace of the task, once it is known. The dispatcher divides the remaining splits by it (C5.1).
+    /// The pace of the task, once it is known, by which the dispatcher divides the remaining splits (C5.1).
     pub pace: Option<SplitPace>,
 }
 
-/// The rate at which one source is read, without the time in which it waited for splits.
+/// The rate at which one source is read, without the time in which the reader waited for splits.
 #[derive(Debug)]
 pub(super) struct SplitRate {
     splits: f64,
     seconds: f64,
-    /// When the latest split was taken.
+    /// The time at which the latest split was taken.
     taken_at: Option<Duration>,
-    /// Since when the reader waits for splits.
+    /// The time since which the reader has waited for splits.
     waits_since: Option<Duration>,
 }
 
@@ -50,7 +51,7 @@ impl Default for SplitRate {
 }
 
 impl SplitRate {
-    /// Notes that a split is taken, which ends the time that the one before it took.
+    /// Notes that a split is taken, which ends the time of the previous split.
     pub(super) fn note_taken(&mut self, now: Duration) {
         let ended_at = self.waits_since.take().unwrap_or(now);
         if let Some(before) = self.taken_at.replace(now) {
@@ -64,24 +65,24 @@ impl SplitRate {
         }
     }
 
-    /// Notes that there is no split to take.
+    /// Notes that the reader waits, because no split is held.
     pub(super) fn note_waiting(&mut self, now: Duration) {
         self.waits_since.get_or_insert(now);
     }
 
-    /// Returns the splits per second; `None` before the first was read.
+    /// Returns the splits per second; `None` before the first split was read.
     fn per_second(&self) -> Option<f64> {
         (self.splits > 0.0).then(|| self.splits / self.seconds)
     }
 
-    /// Returns how many unstarted splits the task should hold; `None` while its rate is unknown.
+    /// Returns the number of unstarted splits that the task should hold; `None` while its rate is unknown.
     pub(super) fn target(&self) -> Option<u64> {
         let splits = self.per_second()? * AHEAD.as_secs_f64();
-        // Saturates, as casts of floats do.
+        // The conversion of a float to an integer saturates.
         Some((splits.ceil() as u64).clamp(2, AHEAD_SPLITS_MAX))
     }
 
-    /// Returns what to ask for while `held` splits are unstarted.
+    /// Returns the request to send while `held` splits are unstarted.
     pub(super) fn demand(&self, held: u64) -> FeedDemand {
         let want = self
             .target()
@@ -121,7 +122,7 @@ mod tests {
         let pace = demand.pace.unwrap();
         assert_eq!(pace.unstarted, 100);
         assert!((9_000..=10_001).contains(&pace.per_1000_s), "{pace:?}");
-        assert_eq!(rate.demand(1000).want, 1, "an asker wants at least one");
+        assert_eq!(rate.demand(1000).want, 1, "a request is for at least one split");
     }
 
     #[test]

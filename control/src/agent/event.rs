@@ -7,33 +7,35 @@ use crate::id::{ClientId, TaskId};
 /// An order to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentEvent {
-    /// Run a task.
+    /// The order to run a task.
     StartTask(TaskDef),
-    /// Forget a task, with everything of it that is not delivered.
+    /// The order to forget a task, together with its undelivered elements.
     StopTask {
-        /// The task.
+        /// The task to stop.
         task: TaskId,
-        /// Why.
+        /// The reason for the order.
         reason: StopReason,
     },
-    /// Serve a client of these tasks no more, and say with
-    /// [`Agent::splits_missed`](super::Agent::splits_missed) what it took with it (C6.7).
+    /// The order to stop serving a client that is gone, in all of its tasks on this worker. The worker
+    /// reports the splits that the client held with [`Agent::splits_missed`](super::Agent::splits_missed)
+    /// (C6.7).
     ReleaseClient {
-        /// The client.
+        /// The client that is gone.
         client: ClientId,
-        /// The tasks that it reads.
+        /// The worker's tasks that the client reads.
         tasks: Vec<TaskId>,
     },
-    /// Forget all tasks: the dispatcher was out of reach for too long and has given them away, or it said so.
-    /// The agent registers again by itself.
+    /// The order to forget all tasks. The dispatcher was unreachable for too long and has given the tasks
+    /// away, or has given this worker up. The agent registers again by itself.
     LeaseLapsed,
-    /// Forget all tasks: the dispatcher restarted without its memory. The agent registers again by itself.
+    /// The order to forget all tasks, because the dispatcher restarted without its memory. The agent
+    /// registers again by itself.
     DispatcherRestarted,
-    /// The service ends: forget all tasks, and leave.
+    /// The shutdown of the service: the worker forgets all tasks, and leaves.
     ShutDown {
-        /// The name of the process that asked for the end.
+        /// The name of the process that asked for the shutdown.
         by: String,
     },
-    /// The agent has ended: the dispatcher refuses this worker, or was out of reach for too long.
+    /// The end of the agent: the dispatcher refuses this worker, or was unreachable for too long.
     Failed(Error),
 }

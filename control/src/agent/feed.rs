@@ -1,4 +1,4 @@
-//! Splits for one task, fetched ahead, from a thread that may block.
+//! The split feed: prefetches the splits of one task, for a thread that may block.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,18 +18,19 @@ use crate::rpc::session::Session;
 use crate::rpc::wire::{LeasedRun, WireReply, WireRequest, unexpected};
 use crate::split::Split;
 
-/// A task that holds too many splits asks again after this, doubling to the other.
+/// The shortest and the longest pause before a task that holds too many splits asks again. The pause
+/// doubles with each attempt.
 const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
 const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Gives the splits of one task, in the order in which the dispatcher deals them out. Dropping it returns
-/// what was not started.
+/// The feed of one task's splits, in the order in which the dispatcher leases them. Dropping the feed
+/// returns the unstarted splits.
 ///
 /// For one producer thread: [`next`](SplitFeed::next) blocks it, and must not be called from within the
 /// runtime.
 #[derive(Debug)]
 pub struct SplitFeed {
-    /// The incarnation's: it ends with it.
+    /// The session of the incarnation, with which the feed ends.
     session: Weak<Session>,
     runtime: Handle,
     task: TaskId,
@@ -37,9 +38,9 @@ pub struct SplitFeed {
     hold_deadline: Duration,
     control: FeedControl,
     books: FeedBooks,
-    /// The books' time counts from here.
+    /// The zero point of the books' time.
     begun: Instant,
-    /// Answers under way, by source.
+    /// The answers in flight, by source.
     fetching: BTreeMap<u32, oneshot::Receiver<Result<FeedBatch, FeedError>>>,
 }
 
@@ -48,17 +49,17 @@ pub struct SplitFeed {
 pub(super) struct FeedControl {
     cancelled: Arc<watch::Sender<bool>>,
     exhausted: Arc<AtomicBool>,
-    /// The number of returns of unstarted splits that are under way.
+    /// The number of unfinished returns of unstarted splits.
     returning: Returns,
-    /// The number of returns under way of all tasks of the worker.
+    /// The number of unfinished returns of all tasks of the worker.
     returning_all: Returns,
-    /// The worker is being drained: no splits are given any more.
+    /// True once the worker drains, so that the feed gives out no more splits.
     draining: Arc<watch::Sender<bool>>,
-    /// The producer was told of an end that the draining made.
+    /// True once the producer was told an end that only the draining caused.
     cut_short: Arc<AtomicBool>,
 }
 
-/// The number of returns of unstarted splits that are under way.
+/// The number of unfinished returns of unstarted splits.
 #[derive(Clone, Debug)]
 pub(super) struct Returns(Arc<watch::Sender<u32>>);
 
@@ -67,15 +68,15 @@ impl Returns {
         Returns(Arc::new(watch::channel(0).0))
     }
 
-    /// Waits until none is under way. Cancel-safe.
+    /// Waits until every return has finished. Cancel-safe.
     pub(super) async fn over(&self) {
         let mut returning = self.0.subscribe();
-        // The sender is this one's own, so that it is never gone.
+        // The count owns the sender of the channel, so the channel stays open.
         returning.wait_for(|returns| *returns == 0).await.ok();
     }
 }
 
-/// A return under way, until it is dropped.
+/// A return in progress, which ends when the value is dropped.
 struct Returning([Returns; 2]);
 
 impl Returning {
@@ -96,13 +97,13 @@ impl Drop for Returning {
     }
 }
 
-/// Why there is no split and no end.
+/// The reason for which a split feed returns neither a split nor the end of the pass.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
-    /// The task was stopped. Nobody's fault.
+    /// The task was stopped, which is not an error of the task.
     #[error("the task was stopped")]
     Cancelled,
-    /// The dispatcher did not give any.
+    /// The dispatcher did not lease any splits.
     #[error("no splits from the dispatcher: {0}")]
     Dispatcher(Error),
 }
@@ -128,12 +129,12 @@ impl SplitFeed {
         }
     }
 
-    /// The next split of a source, or `None` when this pass over it is over. Asked for the first time, it
-    /// fetches: so not before the task has its first credit.
+    /// Returns the next split of a source, or `None` when this pass over the source is over. The first call
+    /// sends a request, so a producer must not call before the task has its first credit.
     ///
-    /// The split may belong to an earlier pass than the one asked for: one that another worker had and lost.
-    /// Blocks until the dispatcher answers, at most the split deadline; while the task holds as many splits
-    /// as it may without a reader having confirmed any, at most the hold deadline.
+    /// The split may belong to an earlier pass than requested, if another worker lost it. Blocks until the
+    /// dispatcher answers, for at most the split deadline. While the task holds the maximum number of
+    /// unconfirmed splits, the call blocks for at most the hold deadline.
     ///
     /// # Errors
     /// [`FeedError::Cancelled`] at once when the task is stopped; [`FeedError::Dispatcher`] at a deadline.
@@ -148,7 +149,8 @@ impl SplitFeed {
             }
             self.look(source);
             let step = self.books.next(source, repetition, self.begun.elapsed());
-            // Relaxed: read by the agent when the producer says that it has finished, which orders it.
+            // Relaxed: the agent reads the value after the producer has reported the end, which orders the
+            // accesses.
             let exhausted = self.books.is_exhausted();
             self.control.exhausted.store(exhausted, Ordering::Relaxed);
             match step {
@@ -166,37 +168,38 @@ impl SplitFeed {
         }
     }
 
-    /// Returns whether no pass has any more splits for this task, because its worker drains (C10.2). A
-    /// producer that learns of it ends before its splits do.
+    /// Returns whether the worker drains, so that no pass has more splits for this task (C10.2). A producer
+    /// that receives true ends before its splits do.
     pub fn is_draining(&self) -> bool {
         let is_draining = *self.control.draining.borrow();
         if is_draining {
-            // Relaxed: read by the agent when the producer says that it has finished, which orders it.
+            // Relaxed: the agent reads the value after the producer has reported the end, which orders the
+            // accesses.
             self.control.cut_short.store(true, Ordering::Relaxed);
         }
         is_draining
     }
 
-    /// Takes splits of a source that were fetched and not asked for, because the reader left that pass before
-    /// its end (C5.4). Nobody reads it: it is done with as if it had been read. Blocks as
-    /// [`next`](SplitFeed::next) does while an answer is under way; holds at most two batches.
+    /// Takes the prefetched splits of a source whose reader left the pass before its end (C5.4). No task
+    /// reads these splits: the dispatcher counts them as read. Blocks like [`next`](SplitFeed::next) while
+    /// an answer is in flight; returns at most two batches.
     ///
     /// # Errors
-    /// As [`next`](SplitFeed::next).
+    /// The same errors as [`next`](SplitFeed::next).
     pub fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, FeedError> {
         self.receive(source)?;
         Ok(self.books.pass_over(source))
     }
 
-    /// The pass over a source that was dealt out when the dispatcher last answered, or that of a split which
-    /// was fetched and not taken: every earlier one is over, and need not be asked for. 0 before the first
-    /// answer.
+    /// Returns the current pass over a source. Every earlier pass is over, and need not be requested. The
+    /// current pass is the pass of the latest answer, or the pass of a prefetched split if that pass is
+    /// earlier. 0 before the first answer.
     pub fn current_repetition(&self, source: u32) -> u64 {
         self.books.current_repetition(source)
     }
 
-    /// Gives back what was fetched and not started, in the background, for as long as the worker has its
-    /// lease: what is not given back would count as read. Afterwards the feed is empty.
+    /// Returns the unstarted splits to the dispatcher, in the background, for as long as the worker has its
+    /// lease. Splits that are not returned would count as read. The feed is empty afterwards.
     pub fn return_unstarted(&mut self) {
         let mut leases = self.books.take_unstarted();
         let coming: Vec<_> = std::mem::take(&mut self.fetching).into_values().collect();
@@ -222,7 +225,7 @@ impl SplitFeed {
                 while let Err(error) = call_until_able(&session, &request, deadline).await {
                     let is_silent = matches!(error.code, Code::Unavailable | Code::DeadlineExceeded);
                     if !is_silent || session.failure().is_some() {
-                        // If the task or the worker's lease is gone, so are its leases.
+                        // If the task or the worker's lease is gone, its leases are gone as well.
                         tracing::debug!(%task, %error, "splits were not returned");
                         return;
                     }
@@ -254,8 +257,7 @@ impl SplitFeed {
                 result = lease(&session, &request, deadline, &draining) => result,
                 _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
             };
-            // Fails when the feed was dropped at this instant: the dispatcher settles the leases with the
-            // task.
+            // The send fails if the feed was just dropped. The dispatcher settles the leases with the task.
             sender.send(result).ok();
         });
         self.books.asked(source, repetition, demand.want);
@@ -268,14 +270,15 @@ impl SplitFeed {
             return;
         };
         let Ok(answer) = receiver.try_recv() else {
-            // None is here, or none will come: the caller that waits for it learns which.
+            // The answer has not arrived yet, or never will. A caller that waits for the answer gets the
+            // reason.
             return;
         };
         self.fetching.remove(&source);
         match answer {
             Ok(batch) => self.books.answered(source, batch),
             Err(error) => {
-                // What is here is read first; the producer meets the error when it waits.
+                // Held splits are read first. The producer receives the error when it waits for more.
                 let (sender, receiver) = oneshot::channel();
                 sender.send(Err(error)).ok();
                 self.fetching.insert(source, receiver);
@@ -283,7 +286,7 @@ impl SplitFeed {
         }
     }
 
-    /// Waits for what is under way, if anything is; not for longer than until the worker is drained.
+    /// Waits for the answer in flight, if there is one, but only until the worker drains.
     fn receive(&mut self, source: u32) -> Result<(), FeedError> {
         let Some(mut receiver) = self.fetching.remove(&source) else {
             return Ok(());
@@ -296,7 +299,7 @@ impl SplitFeed {
             }
         };
         let Some(received) = self.runtime.block_on(received) else {
-            // What comes is given back when it is there.
+            // The splits of the answer are returned when it arrives.
             self.fetching.insert(source, receiver);
             return Ok(());
         };
@@ -311,8 +314,9 @@ impl SplitFeed {
     fn holds_too_much(&self) -> FeedError {
         let seconds = self.hold_deadline.as_secs_f64();
         FeedError::Dispatcher(Error::exhausted(format!(
-            "task {} holds as many splits as it may, and no reader has confirmed any for {seconds} s: a buffer of the pipeline \
-             keeps them. Make its shuffle smaller, or shuffle after the service",
+            "task {} holds the maximum of unconfirmed splits, and no reader has confirmed any for \
+            {seconds} s: a buffer of the pipeline \
+             keeps them; make its shuffle smaller, or shuffle after the service",
             self.task
         )))
     }
@@ -328,7 +332,7 @@ impl FeedControl {
     pub(super) fn new(policy: Policy, returning_all: Returns) -> FeedControl {
         FeedControl {
             cancelled: Arc::new(watch::channel(false).0),
-            // A task that is given no splits always reads to the end.
+            // A task without leased splits always reads to the end.
             exhausted: Arc::new(AtomicBool::new(policy != Policy::Dynamic)),
             returning: Returns::none(),
             returning_all,
@@ -337,7 +341,7 @@ impl FeedControl {
         }
     }
 
-    /// Waits until what was not started has been given back. Cancel-safe.
+    /// Waits until all unstarted splits have been returned. Cancel-safe.
     pub(super) async fn returned(&self) {
         self.returning.over().await;
     }
@@ -359,9 +363,9 @@ impl FeedControl {
     }
 }
 
-/// Asks until there are splits, or no more: C5.2 gives neither while the task holds too many. A request that
-/// was made is waited for in any case, since its splits are the task's; a worker that is being drained makes
-/// no further one.
+/// Requests splits until the dispatcher sends splits or an end. The dispatcher sends neither while the task
+/// holds too many (C5.2). A request that was sent is always awaited, because its splits belong to the task.
+/// A draining worker sends no further request.
 async fn lease(
     session: &Session,
     request: &WireRequest,
@@ -382,7 +386,7 @@ async fn lease(
     }
 }
 
-/// Asks, and asks again while the dispatcher answers that it cannot do it now, because its store is full.
+/// Repeats a request while the dispatcher answers that its store is full.
 async fn call_until_able(
     session: &Session,
     request: &WireRequest,
@@ -423,7 +427,7 @@ fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
                 })
             } else {
                 Err(FeedError::Dispatcher(Error::internal(
-                    "the dispatcher's splits contradict themselves",
+                    "the dispatcher sent invalid splits: a run is empty, too long, or lacks payloads",
                 )))
             }
         }
@@ -433,7 +437,7 @@ fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
     }
 }
 
-/// Returns whether the arithmetic on a batch cannot overflow.
+/// Returns whether the arithmetic on a leased run cannot overflow.
 fn is_sound(leased: &LeasedRun) -> bool {
     let run = &leased.run;
     run.count > 0

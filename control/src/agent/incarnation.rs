@@ -1,4 +1,4 @@
-//! One registration after the other: each from its first welcome to the end of its lease (C7.1, C7.4).
+//! The incarnations of a worker: each lasts from its first welcome to the end of its lease (C7.1, C7.4).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use crate::id::{TaskId, WorkerId};
 use crate::rpc::session::{Session, SessionEvent};
 use crate::rpc::wire::{WirePush, WireRegistration, WireReply, WireRequest, unexpected};
 
-/// Session events that wait for the agent.
+/// Maximum number of session events that wait for the agent.
 const EVENTS_MAX: usize = 1024;
 
 pub(super) type Registered = watch::Sender<Option<Result<WorkerId, Error>>>;
 
-/// Between incarnations: from this, doubling, to the other. Two workers at one address end each other; this
-/// keeps them from doing so at full speed.
+/// The shortest and the longest pause between incarnations. The pause doubles each time. Two workers at one
+/// address end each other's incarnations, and the pause slows them down.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Tasks whose definitions are asked for at the same time. One after the other, the tasks of a new worker
-/// would take as many round trips.
+/// Maximum number of tasks whose definitions are requested at the same time. Without concurrency, each task
+/// of a new worker would take a round trip.
 const DESCRIPTIONS_MAX: usize = 16;
-/// Between attempts to be told something while the lease lasts.
+/// The pause between two attempts to receive an answer while the lease lasts.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why an incarnation ended.
+/// The reason for which an incarnation ended.
 enum End {
     Lapsed,
     Restarted,
-    /// The dispatcher has no room now.
+    /// The dispatcher has no room for another worker now.
     NoRoom(Error),
     Refused(Error),
-    /// The service has ended.
+    /// The service was shut down.
     ShutDown {
         by: String,
     },
@@ -48,7 +48,7 @@ enum End {
     Unwanted,
 }
 
-/// Lives until the dispatcher refuses the worker or nobody wants to know.
+/// Runs incarnations until the dispatcher refuses the worker or the agent's owner is gone.
 pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEvent>, registered: Registered) {
     let mut pause = PAUSE_MIN;
     loop {
@@ -68,12 +68,12 @@ pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEve
             }
             End::Refused(error) => {
                 registered.send_replace(Some(Err(error.clone())));
-                // Fails when nobody listens: the error is in `registered` as well.
+                // The send fails when the owner is gone: the error is in `registered` as well.
                 events.send(AgentEvent::Failed(error)).await.ok();
                 return;
             }
             End::ShutDown { by } => {
-                // Fails when nobody listens.
+                // The send fails when the owner is gone.
                 events.send(AgentEvent::ShutDown { by }).await.ok();
                 return;
             }
@@ -84,11 +84,12 @@ pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEve
         {
             return;
         }
-        // A worker that is about to leave has no reason to come back.
+        // A worker that is about to leave does not register again.
         if shared.is_draining() {
             return;
         }
-        // One that outlasted whatever the other's pause was is no sign of a fight.
+        // An incarnation that outlasted the longest pause of any other worker shows that no other worker
+        // competes for the address.
         if begun.elapsed() > lease + PAUSE_MAX {
             pause = PAUSE_MIN;
         }
@@ -100,7 +101,8 @@ pub(super) async fn live(shared: Arc<AgentShared>, events: mpsc::Sender<AgentEve
     }
 }
 
-/// C7.4: longer than the dispatcher waits for a silent worker, which is three times its liveness limit.
+/// Returns the worker's own lease. The lease is longer than the dispatcher waits for a silent worker, which
+/// is three times its liveness limit (C7.4).
 fn lease(shared: &AgentShared, session: &Session) -> Duration {
     shared.config.lease.max(session.liveness() * 4)
 }
@@ -111,15 +113,16 @@ struct Incarnation<'a> {
     registered: &'a Registered,
     session: Arc<Session>,
     heard: mpsc::Receiver<SessionEvent>,
-    /// The lease runs from the first registration.
+    /// The time of the first registration, from which the lease runs.
     begun: Option<Instant>,
-    /// The answers for tasks that start. An answer for a task that is not in `starting` comes too late.
+    /// The definitions of starting tasks. A definition for a task that is not in `starting` has arrived too
+    /// late.
     descriptions: JoinSet<(TaskId, Result<Option<TaskDef>, End>)>,
     starting: BTreeMap<TaskId, AbortHandle>,
     permits: Arc<Semaphore>,
 }
 
-/// Asks the dispatcher on behalf of an incarnation.
+/// The requests to the dispatcher on behalf of an incarnation.
 #[derive(Clone)]
 struct Questions {
     session: Arc<Session>,
@@ -167,7 +170,7 @@ impl<'a> Incarnation<'a> {
                     }
                 }
                 () = sleep_until(lapse) => {
-                    // Heartbeats may have been answered while we slept.
+                    // Heartbeats may have been answered during the sleep.
                     if self.lapse().is_some_and(|lapse| Instant::now() >= lapse) {
                         return End::Lapsed;
                     }
@@ -177,7 +180,7 @@ impl<'a> Incarnation<'a> {
             };
             let ended = match event {
                 Some(SessionEvent::Up) => self.register().await,
-                // C1.8
+                // The incarnation ends when the dispatcher has lost its state (C1.8).
                 Some(SessionEvent::Restarted) => Err(End::Restarted),
                 Some(SessionEvent::Push(WirePush::Worker(push))) => self.obey(push.into()).await,
                 Some(SessionEvent::Push(WirePush::Beat(_) | WirePush::Client(..))) => Ok(()),
@@ -185,7 +188,7 @@ impl<'a> Incarnation<'a> {
                     tracing::debug!(reason, "the dispatcher's connection was lost");
                     Ok(())
                 }
-                // The session ends by itself only when trying on is pointless.
+                // The session ends by itself only if no further attempt can succeed.
                 None => Err(match (self.session.shut_down_by(), self.session.failure()) {
                     (Some(by), _) => End::ShutDown { by },
                     (None, Some(error)) => End::Refused(error),
@@ -260,14 +263,14 @@ impl<'a> Incarnation<'a> {
         }
     }
 
-    /// Begins to ask for a task's definition. Pushes are obeyed meanwhile.
+    /// Begins to request a task's definition. The agent obeys pushes meanwhile.
     fn start(&mut self, task: TaskId) {
         if self.shared.has_task(task) || self.starting.contains_key(&task) {
             return;
         }
         let (questions, permits) = (self.questions(), Arc::clone(&self.permits));
         let asking = self.descriptions.spawn(async move {
-            // The semaphore is never closed.
+            // The semaphore is never closed, so the permit is always granted.
             let _permit = permits.acquire().await;
             (task, questions.describe(task).await)
         });
@@ -281,7 +284,7 @@ impl<'a> Incarnation<'a> {
         let (task, answer) = match described {
             Ok(described) => described,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The task was stopped.
+            // The task was stopped before its definition arrived.
             Err(_) => return Ok(()),
         };
         if self.starting.remove(&task).is_none() {
@@ -321,7 +324,8 @@ impl Questions {
         Some(self.session.heard()? + self.lease?)
     }
 
-    /// Asks what a task computes. Returns nothing if the task has ended, or fails now.
+    /// Requests the definition of a task. Returns `None` if the task has ended, or cannot start and is
+    /// reported as failed.
     async fn describe(&self, task: TaskId) -> Result<Option<TaskDef>, End> {
         match self.ask(WireRequest::DescribeTask { task }).await? {
             Ok(WireReply::Task(def)) => Ok(Some(def.into())),
@@ -332,7 +336,7 @@ impl Questions {
             }
             Err(error) => {
                 tracing::warn!(%task, %error, "a task cannot begin");
-                let message = format!("the worker was not told what to do: {error}");
+                let message = format!("the worker did not receive the task's definition: {error}");
                 let failed = self.ask(WireRequest::FailTask { task, message }).await?;
                 if let Err(error) = failed {
                     tracing::debug!(%task, %error, "the task ended before its failure");
@@ -342,7 +346,8 @@ impl Questions {
         }
     }
 
-    /// Asks the dispatcher until it answers or the lease has lapsed, which heartbeats put off meanwhile.
+    /// Repeats a request until the dispatcher answers or the lease has lapsed. Answered heartbeats extend
+    /// the lease meanwhile.
     async fn ask(&self, request: WireRequest) -> Result<Result<WireReply, Error>, End> {
         loop {
             let deadline = match self.lapse() {

@@ -1,16 +1,16 @@
-//! The worker's side of the control plane: registered, told what to run, given splits.
+//! The worker's side of the control plane: its registration, its tasks and its splits.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
 //! | `running` | the agent: its incarnations, its lease, its tasks |
 //! | `incarnation` | one registration, from the first welcome to the end of the lease |
-//! | `shared` | what incarnations and callers share |
-//! | `event` | what a worker must do |
-//! | `feed` | splits for one task, from a thread that may block |
-//! | `books` | what of them is here, and when to ask for more: pure |
-//! | `demand` | how many splits a task asks for: pure |
-//! | `produced` | which of them have been produced, where no reader is waited for |
-//! | `config` | what a worker says of itself |
+//! | `shared` | the state that incarnations and callers share |
+//! | `event` | the orders to a worker |
+//! | `feed` | the splits for one task, for a thread that may block |
+//! | `books` | the held splits of a task, and the time of the next request: pure |
+//! | `demand` | the number of splits that a task requests: pure |
+//! | `produced` | the reports of produced splits, for tasks whose readers confirm none |
+//! | `config` | the registration of a worker, and its timeouts |
 
 mod books;
 mod config;

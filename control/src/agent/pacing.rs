@@ -1,5 +1,5 @@
-//! The books of tasks against the dispatcher that deals out the splits, under virtual time: who holds how
-//! much, and when all is read.
+//! Tests of the books of tasks against the dispatcher that leases the splits, under virtual time. The tests
+//! check the splits that each task holds, and the time at which all splits are read.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,21 +19,21 @@ use crate::whereabouts::Whereabouts;
 
 const STEP: Duration = Duration::from_millis(10);
 
-/// One task, whose splits take so long each.
+/// A task whose splits take a fixed time each.
 struct Reading {
     session: SessionId,
     task: TaskId,
     split_time: Duration,
     books: FeedBooks,
-    /// The request that is not answered yet.
+    /// The request in flight, if any.
     asked: Option<FeedDemand>,
     busy_until: Duration,
     ends_at: Option<Duration>,
     waited: Duration,
     read: u64,
-    /// Requests for splits.
+    /// The number of requests for splits.
     requests: u64,
-    /// The splits of each lease, by their first index.
+    /// The leases, as the index of their first split and their number of splits.
     leases: Vec<(u64, u64)>,
 }
 
@@ -155,7 +155,7 @@ impl World {
         (reply, others)
     }
 
-    /// Goes on until everything is read, or until then.
+    /// Runs until all splits are read, or until the given time.
     fn run(&mut self, until: Duration) {
         while self.now < until && self.readings.iter().any(|reading| reading.ends_at.is_none()) {
             for place in 0..self.readings.len() {
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Returns how long all tasks together waited for splits.
+    /// Returns the total time for which all tasks waited for splits.
     fn waited(&self) -> Duration {
         self.readings.iter().map(|reading| reading.waited).sum()
     }
@@ -269,7 +269,7 @@ fn registration(session: u64) -> WorkerRegistration {
     }
 }
 
-/// C5.1
+/// Tests that tasks of different speeds end together (C5.1).
 #[test]
 fn tasks_of_different_speeds_end_together() {
     for split_times in [&[100, 100][..], &[50, 200], &[20, 20, 20, 400], &[1000, 3000]] {
@@ -291,7 +291,8 @@ fn tasks_of_different_speeds_end_together() {
     }
 }
 
-/// C5.1: whenever the dispatcher goes, early or late, for 10 s of an epoch of two minutes.
+/// Tests that a dispatcher that is away for 10 s delays no task. The absence falls at several times of an
+/// epoch of two minutes (C5.1).
 #[test]
 fn an_absent_dispatcher_delays_no_task() {
     for away_at_s in [3, 5, 10, 30, 60, 90] {
@@ -315,7 +316,7 @@ fn an_absent_dispatcher_delays_no_task() {
     }
 }
 
-/// C5.9: several leases fill the time ahead of a task, and no lease is long.
+/// Tests that several leases last for the target time of a task, and that no lease is long (C5.9).
 #[test]
 fn an_absent_dispatcher_delays_no_ordered_reader() {
     let cases = [
@@ -344,7 +345,8 @@ fn an_absent_dispatcher_delays_no_ordered_reader() {
     }
 }
 
-/// C5.9: a reader in order that waits for one worker has the others idle.
+/// Tests that the leases of an ordered job take turns. If a reader in order waited for one worker for long,
+/// the other workers would be idle (C5.9).
 #[test]
 fn leases_in_order_take_turns() {
     let mut world = World::of_job(4000, &[30, 30], true);
@@ -359,7 +361,8 @@ fn leases_in_order_take_turns() {
     assert!(longest.iter().all(|splits| *splits <= 24), "{longest:?}");
 }
 
-/// C5.9: a task that begins late would find the next seconds dealt out to others.
+/// Tests a task that begins late in an ordered job. The task must not find the next seconds leased to other
+/// tasks (C5.9).
 #[test]
 fn late_tasks_in_order_soon_take_turns() {
     let begins_at = Duration::from_secs(3);
@@ -372,7 +375,7 @@ fn late_tasks_in_order_soon_take_turns() {
     assert!(first <= alone + 32, "it begins with {first} after {alone}");
 }
 
-/// C5.1: the last splits of an epoch are no reason to ask all the time.
+/// Tests that the last splits of an epoch cause few requests (C5.1).
 #[test]
 fn requests_in_order_are_few() {
     for split_times in [&[30, 30][..], &[700, 700, 700]] {

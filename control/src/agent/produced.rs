@@ -1,4 +1,4 @@
-//! The report to the dispatcher of the splits that a task has produced, where no reader has to confirm them.
+//! The reports of the splits that a task has produced, for tasks whose splits no reader confirms.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,14 +12,16 @@ use crate::rpc::session::Session;
 use crate::rpc::wire::WireRequest;
 use crate::split::LeaseRange;
 
-/// Ranges in one report: at 19 bytes each they fit a small request.
+/// Maximum number of ranges in one report: at 19 bytes each they fit in a small request.
 const RANGES_MAX: usize = 1024;
 
-/// The pause before a report that did not arrive goes out again, which doubles from the first to the second.
+/// The shortest and the longest pause before a report that did not arrive is repeated. The pause doubles
+/// each time.
 const PAUSE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
-/// Tells the dispatcher in the background: one report at a time, each with all that was noted since the one
-/// before. Holds no more than the task does (C5.2). Ends with the incarnation.
+/// The reporter of a task's produced splits, which runs in the background. The reporter sends one report at
+/// a time, each with all splits noted since the previous report. The reporter holds no more splits than the
+/// task does (C5.2), and ends with the incarnation.
 #[derive(Debug)]
 pub struct ProducedSplits {
     runtime: Handle,
@@ -65,7 +67,7 @@ impl ProducedSplits {
 }
 
 impl Noted {
-    /// Most follow right behind the latest.
+    /// Adds a lease. Most leases directly follow the latest lease.
     fn add(&mut self, lease: u64) {
         match self.leases.last_mut() {
             Some(last) if last.first + last.count == lease => last.count += 1,
@@ -76,7 +78,8 @@ impl Noted {
         }
     }
 
-    /// Returns the leases of the next report. An empty report ends the reporting, because everything is told.
+    /// Returns the leases of the next report. An empty report ends the reporting, because every lease was
+    /// reported.
     fn next(&mut self) -> Vec<LeaseRange> {
         let count = self.leases.len().min(RANGES_MAX);
         self.is_reporting = count > 0;
@@ -100,10 +103,10 @@ async fn report(reporting: Arc<Reporting>) {
             };
             match session.call(request.clone(), reporting.deadline).await {
                 Err(error) if matches!(error.code, Code::Unavailable | Code::DeadlineExceeded) => {
-                    tracing::debug!(%task, %error, "produced splits were not heard of; they are told again");
+                    tracing::debug!(%task, %error, "repeats a report of produced splits");
                 }
                 Err(error) => {
-                    tracing::debug!(%task, %error, "produced splits were not wanted");
+                    tracing::debug!(%task, %error, "a report of produced splits was refused");
                     break;
                 }
                 Ok(_) => break,
@@ -127,12 +130,12 @@ mod tests {
         }
         let range = |first, count| LeaseRange { first, count };
         assert_eq!(noted.next(), [range(3, 3), range(9, 2), range(1, 1)]);
-        assert!(noted.is_reporting, "that report is under way");
+        assert!(noted.is_reporting, "the first report is still in progress");
         noted.add(2);
         assert_eq!(
             noted.next(),
             [range(2, 1)],
-            "what was told is not joined with what was not"
+            "reported leases are not joined with unreported leases"
         );
         assert_eq!(noted.next(), []);
         assert!(!noted.is_reporting);

@@ -1,4 +1,4 @@
-//! The agent: its incarnations, one after the other, and what its worker does through it.
+//! The agent: its successive incarnations, and the requests of its worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +23,11 @@ use crate::pace::Pace;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 use crate::split::LeaseRange;
 
-/// The time for which a leaving worker waits for the dispatcher to hear of it. A living dispatcher answers in
-/// milliseconds; a dead one notices the silence later.
+/// The time for which a leaving worker waits for the dispatcher's answer. A living dispatcher answers in
+/// milliseconds; a restarted dispatcher notices the silence later.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Ranges of leases in one message: at 19 bytes each they fit a small request.
+/// Maximum number of ranges of leases in one message: at 19 bytes each they fit in a small request.
 const MISSED_MAX: usize = 1024;
 
 /// The events of a worker, in order.
@@ -37,14 +37,14 @@ pub struct AgentEvents {
 }
 
 impl AgentEvents {
-    /// The next event; `None` once the agent is dropped. Cancel-safe.
+    /// Returns the next event; `None` once the agent is dropped. Cancel-safe.
     pub async fn next(&mut self) -> Option<AgentEvent> {
         self.events.recv().await
     }
 }
 
-/// Keeps a worker registered. Dropping it ends the connection without a goodbye; [`leave`](Agent::leave) says
-/// goodbye.
+/// The agent of a worker, which keeps the worker registered. Dropping the value ends the connection without
+/// a goodbye message; [`leave`](Agent::leave) sends one.
 #[derive(Debug)]
 pub struct Agent {
     shared: Arc<AgentShared>,
@@ -53,11 +53,11 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Registers a worker, within a tokio runtime, waiting for a dispatcher that is not there yet.
+    /// Registers a worker within a tokio runtime, and waits for a dispatcher that has not started yet.
     ///
     /// # Errors
-    /// The dispatcher was not reached before the connect deadline (the message names its address), or refuses
-    /// the worker.
+    /// The dispatcher was not reached before the connect deadline (the message names its address), or
+    /// refuses the worker.
     pub async fn start(
         endpoint: Endpoint,
         dispatcher: HostPort,
@@ -99,7 +99,10 @@ impl Agent {
                     (None, Some(session)) => session.connected(Duration::ZERO).await.err(),
                     (None, None) => None,
                 };
-                let why = why.map_or_else(|| "it did not answer".to_owned(), |error| error.message);
+                let why = why.map_or_else(
+                    || "the dispatcher did not answer".to_owned(),
+                    |error| error.message,
+                );
                 Err(Error::unavailable(format!(
                     "this worker could not register at {address} within {seconds} s: {why}"
                 )))
@@ -107,7 +110,7 @@ impl Agent {
         }
     }
 
-    /// The current incarnation.
+    /// Returns the id of the current incarnation.
     pub fn worker_id(&self) -> Option<WorkerId> {
         let registered = self.registered.borrow();
         registered
@@ -116,21 +119,20 @@ impl Agent {
             .copied()
     }
 
-    /// Reports that a task has produced its last element, and whether every element is known to have reached
-    /// a client. A second call may report the latter.
+    /// Reports that a task has produced its last element. `delivered` states whether every element is known
+    /// to have reached a client; a second call may report the delivery later.
     ///
     /// # Errors
-    /// The dispatcher does not answer, also to splits that are given back, or has given the task away.
+    /// The dispatcher does not answer the report or the return of splits, or has given the task away.
     pub async fn finish_task(&self, task: TaskId, delivered: bool) -> Result<(), Error> {
         let control = self.shared.control(task);
         let exhausted = control.as_ref().is_none_or(FeedControl::is_exhausted);
         let cut_short = control.as_ref().is_some_and(FeedControl::is_cut_short);
         if let Some(control) = control {
-            // C5.5: what it still holds afterwards counts as read.
+            // Splits that the task still holds after the report count as read (C5.5).
             let deadline = self.shared.config.split_deadline;
             let returned = tokio::time::timeout(deadline, control.returned()).await;
-            returned
-                .map_err(|_| Error::unavailable("splits that nobody has begun are not given back yet"))?;
+            returned.map_err(|_| Error::unavailable("the unstarted splits are not returned yet"))?;
         }
         let request = WireRequest::FinishTask {
             task,
@@ -141,8 +143,8 @@ impl Agent {
         self.report(request).await
     }
 
-    /// Reports the splits of which a dead client held unfinished elements. Also reports whether the client is
-    /// served no more, so that the list is complete (C6.7).
+    /// Reports the splits of which a client that is gone held unfinished elements. Also reports whether the
+    /// worker has stopped serving the client, so that the list is complete (C6.7).
     ///
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.
@@ -154,7 +156,7 @@ impl Agent {
         is_released: bool,
     ) -> Result<(), Error> {
         let mut ranges = LeaseRange::collect(leases.iter().copied());
-        // The last message says that these are all.
+        // Only the last message states that the list is complete.
         while ranges.len() > MISSED_MAX {
             let rest = ranges.split_off(MISSED_MAX);
             let leases = std::mem::replace(&mut ranges, rest);
@@ -165,7 +167,8 @@ impl Agent {
             .await
     }
 
-    /// Says of which splits that ended a client has elements in hand, as other clients have (C5.8).
+    /// Reports splits that are at their end while this client and other clients hold elements of them
+    /// (C5.8).
     ///
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.
@@ -177,7 +180,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Says that a task cannot go on, in words for its user.
+    /// Reports that a task cannot continue, in words for its user.
     ///
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.
@@ -186,16 +189,17 @@ impl Agent {
         self.report(WireRequest::FailTask { task, message }).await
     }
 
-    /// Says with the next heartbeat how far a task has come, and how fast it goes.
+    /// Reports with the next heartbeat the number of elements that a task has produced, and its pace.
     pub fn note_pace(&self, task: TaskId, pace: Pace) {
         let session = self.shared.session.lock().clone();
-        // Without one, or with another one since, the task is gone.
+        // Without a session, or with a session of a later incarnation, the task is gone.
         if let Some(session) = session.filter(|_| self.shared.tasks.lock().controls.contains_key(&task)) {
             session.paces().lock().note_task(task, pace);
         }
     }
 
-    /// Says with the next heartbeat what holds a task up: the name of a stage, or what else it waits for.
+    /// Reports with the next heartbeat the bottleneck of a task: the name of a stage, or the thing that it
+    /// waits for.
     pub fn note_bottleneck(&self, task: TaskId, name: &str) {
         let session = self.shared.session.lock().clone();
         if let Some(session) = session.filter(|_| self.shared.tasks.lock().controls.contains_key(&task)) {
@@ -203,19 +207,19 @@ impl Agent {
         }
     }
 
-    /// Says with the next heartbeat how readers are linked with this worker.
+    /// Reports with the next heartbeat the kinds of this worker's links with readers.
     pub fn note_links(&self, links: LinkCounts) {
         if let Some(session) = &*self.shared.session.lock() {
             session.paces().lock().note_links(links);
         }
     }
 
-    /// The splits of a task under DYNAMIC, for its producer's thread.
+    /// Returns the feed of a task's splits under DYNAMIC, for the thread of its producer.
     ///
     /// # Errors
     /// The worker does not have the task.
     pub fn splits(&self, task: TaskId) -> Result<SplitFeed, Error> {
-        let gone = || Error::aborted(format!("task {task} is not this worker's, or no longer"));
+        let gone = || Error::aborted(format!("task {task} is not assigned to this worker"));
         let control = self.shared.control(task).ok_or_else(gone)?;
         let session = self.shared.session.lock().clone().ok_or_else(gone)?;
         Ok(SplitFeed::new(
@@ -227,39 +231,39 @@ impl Agent {
         ))
     }
 
-    /// Announces that the worker leaves: it is given no further tasks, and its feeds end as soon as what they
-    /// have given is read (C10.1, C10.2). It stays registered for as long as its lease holds, and does not
-    /// register again.
+    /// Announces that the worker leaves. The worker gets no further tasks, and its feeds end after the
+    /// splits that they have given out (C10.1, C10.2). The worker stays registered for as long as its lease
+    /// lasts, and does not register again.
     ///
     /// # Errors
-    /// The dispatcher cannot be reached now, or has not heard of it within its limit of silence: nothing has
-    /// changed then.
+    /// The dispatcher cannot be reached now, or has not answered within its liveness limit. After an error,
+    /// the worker does not drain.
     pub async fn drain(&self) -> Result<(), Error> {
         let session = self.shared.session.lock().clone();
         let session = session.ok_or_else(|| Error::unavailable("this worker is not registered"))?;
         session
             .call_now(WireRequest::DrainWorker, session.liveness())
             .await?;
-        // Only now: a worker that ends before the dispatcher knows why would be given a task again.
+        // The feeds drain only after the answer. If the worker ended its tasks before the dispatcher knew
+        // of the draining, the dispatcher would assign new tasks.
         let mut tasks = self.shared.tasks.lock();
         tasks.is_draining = true;
         tasks.controls.values().for_each(FeedControl::drain);
         Ok(())
     }
 
-    /// Waits until what tasks have given back unstarted has arrived at the dispatcher. Cancel-safe.
+    /// Waits until the dispatcher has received all returned splits of all tasks. Cancel-safe.
     pub async fn returned(&self) {
         self.shared.returning.over().await;
     }
 
-    /// Takes note of the splits of a task that have been produced, where it has the cross-trainer cache
-    /// (C13.3).
+    /// Returns the reporter of the produced splits of a task with the cross-trainer cache (C13.3).
     ///
     /// # Errors
     /// The worker is not registered.
     pub fn produced(&self, task: TaskId) -> Result<ProducedSplits, Error> {
         let session = self.shared.session.lock().clone();
-        let session = session.ok_or_else(|| Error::aborted("this worker is not registered, or no longer"))?;
+        let session = session.ok_or_else(|| Error::aborted("this worker is not registered"))?;
         let deadline = session.config().request_deadline;
         Ok(ProducedSplits::new(
             &session,
@@ -269,13 +273,14 @@ impl Agent {
         ))
     }
 
-    /// Says goodbye: the tasks go to others at once.
+    /// Leaves with a goodbye message, so that the dispatcher gives the tasks to other workers at once.
     ///
     /// # Errors
-    /// The dispatcher cannot be reached now, or does not answer within a second; it will notice the silence.
+    /// The dispatcher cannot be reached now, or does not answer within a second; it will notice the
+    /// silence.
     pub async fn leave(self) -> Result<(), Error> {
         let session = self.shared.session.lock().clone();
-        // The driver lives on until the answer is here: the connection ends with it.
+        // The driver continues until the answer has arrived, because the connection ends with the driver.
         self.shared.leaving.store(true, Ordering::Relaxed);
         match session {
             Some(session) => session

@@ -20,29 +20,29 @@ pub(super) struct AgentShared {
     pub(super) endpoint: Endpoint,
     pub(super) dispatcher: HostPort,
     pub(super) config: AgentConfig,
-    /// For producers' threads, which are not the runtime's.
+    /// The handle by which producers' threads outside of the runtime start tasks in it.
     pub(super) runtime: Handle,
     /// The session of the current incarnation.
     pub(super) session: Mutex<Option<Arc<Session>>>,
     /// The tasks of the current incarnation.
     pub(super) tasks: Mutex<Tasks>,
-    /// The unstarted splits that its tasks give back.
+    /// The returns of unstarted splits of all tasks.
     pub(super) returning: Returns,
-    /// Whether the worker leaves, and must not register again.
+    /// True if the worker leaves, and must not register again.
     pub(super) leaving: AtomicBool,
-    /// Why the dispatcher did not take the worker the last time.
+    /// The error with which the dispatcher refused the worker the last time.
     pub(super) refusal: Mutex<Option<Error>>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     pub(super) controls: BTreeMap<TaskId, FeedControl>,
-    /// None of them, nor any that is still to come, is given splits any more.
+    /// True if the worker drains, so that neither present nor later tasks get splits.
     pub(super) is_draining: bool,
 }
 
 impl AgentShared {
-    /// Ends the session, and what producers wait for.
+    /// Ends the session, and cancels the waits of all producers.
     pub(super) fn end_incarnation(&self) {
         if let Some(session) = self.session.lock().take() {
             session.fail(Error::aborted("this worker has dropped its tasks"));
@@ -68,7 +68,7 @@ impl AgentShared {
     pub(super) fn add_task(&self, task: TaskId, policy: Policy) {
         let control = FeedControl::new(policy, self.returning.clone());
         let mut tasks = self.tasks.lock();
-        // The dispatcher gave it away before it heard of the draining.
+        // The dispatcher assigned the task before it received the draining.
         if tasks.is_draining {
             control.drain();
         }

@@ -1,4 +1,4 @@
-//! The outputs of the dispatcher. Each waits until the changes before it are stored.
+//! The outputs of the dispatcher: the shell carries out an action after the changes before it are stored.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -18,55 +18,57 @@ use crate::planner::SplitPlan;
 use crate::split::SplitRange;
 use crate::whereabouts::Whereabouts;
 
-/// An output of the machine.
+/// An output of the state machine, which the shell carries out.
 #[derive(Debug)]
 pub enum Action {
-    /// Answer a request.
+    /// Answers a request.
     Reply {
         /// The token of the request that is answered.
         token: ReplyToken,
         /// The answer.
         result: Result<Reply, Error>,
     },
-    /// Tell a client something. Dropped if its process is not connected: it asks for a snapshot when it is
-    /// back.
+    /// Sends a message to a client. The shell drops the message if the client's process is not connected:
+    /// the client asks for a snapshot when it reconnects.
     PushClient {
-        /// The process.
+        /// The session of the client's process.
         session: SessionId,
-        /// The client.
+        /// The client that receives the message.
         client: ClientId,
         /// The message.
         push: ClientPush,
     },
-    /// Ask whether anything listens at a worker's address, and say so with
-    /// [`Event::WorkerProbed`](super::Event::WorkerProbed). May be left undone.
+    /// Asks whether a process listens at a worker's address. The shell answers
+    /// with [`Event::WorkerProbed`](super::Event::WorkerProbed), or may leave the probe undone.
     ProbeWorker {
-        /// The worker.
+        /// The worker to probe.
         worker: WorkerId,
-        /// The address.
+        /// The address of the worker.
         address: String,
     },
-    /// Tell a worker something. Dropped if it is not connected: it is sent its assignment when it is back.
+    /// Sends a message to a worker. The shell drops the message if the worker is not connected: the worker
+    /// receives its assignment when it reconnects.
     PushWorker {
         /// The worker's session.
         session: SessionId,
         /// The message.
         push: WorkerPush,
     },
-    /// Ask the planner, off the loop, and answer with [`Event::SplitsPlanned`](super::Event::SplitsPlanned).
+    /// Asks the planner for a split plan, outside the event loop. The shell answers
+    /// with [`Event::SplitsPlanned`](super::Event::SplitsPlanned).
     PlanSplits {
-        /// For which iteration.
+        /// The iteration that needs the plan.
         iteration: IterationId,
-        /// The number of the pass.
+        /// The number of the iteration within its job.
         repetition: u64,
         /// The dataset whose sources are listed.
         dataset: Arc<DatasetRecord>,
     },
-    /// Close a worker's connection: it was given up for dead.
+    /// Closes the connection of a worker that the dispatcher has given up for dead.
     Disconnect {
         /// The session of the process.
         session: SessionId,
-        /// Why.
+        /// The reason, for people.
         reason: String,
     },
 }
@@ -74,65 +76,67 @@ pub enum Action {
 /// The answer to a request that was granted.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// Nothing more to say.
+    /// Success without a further result.
     Done,
-    /// A dataset's id.
+    /// The id of a dataset.
     Dataset(DatasetId),
-    /// A dataset.
+    /// The facts of a dataset.
     DatasetInfo(Arc<DatasetRecord>),
-    /// A dataset, of which the definition is asked for.
+    /// The dataset whose definition was requested.
     Definition(Arc<DatasetRecord>),
-    /// A job's id.
+    /// The id of a job.
     Job(JobId),
-    /// A client's id.
+    /// The id of a client.
     Client(ClientId),
-    /// Splits, from the plan.
+    /// A lease of splits from the plan.
     Splits {
-        /// The splits, in runs of consecutive ones.
+        /// The leased splits, in runs of consecutive splits.
         runs: Vec<Run>,
-        /// Whether this pass over the source has no more.
+        /// True if this pass over the source has no more splits for the task.
         end: bool,
-        /// The pass over the source that is being dealt out.
+        /// The number of the current pass over the source, from which the dispatcher leases splits.
         current: u64,
-        /// Whether this lease is as long as one may be, so that another may follow (C5.9).
+        /// True if this lease has the maximum length, so that the task may ask for another lease (C5.9).
         more: bool,
         /// The plan that has the splits' payloads.
         plan: Arc<SplitPlan>,
     },
-    /// A task.
+    /// The definition of a task.
     Task(Box<TaskDef>),
-    /// A worker's id.
+    /// The id of a worker.
     Worker(WorkerId),
-    /// Everything.
+    /// The status of the whole service.
     Status(Box<Status>),
 }
 
 /// The facts that a worker needs to run a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskDef {
-    /// The task.
+    /// The id of the task.
     pub task: TaskId,
-    /// The iteration.
+    /// The iteration of the task.
     pub iteration: IterationId,
-    /// The iteration's job.
+    /// The job of the iteration.
     pub job: JobId,
-    /// The number of the pass.
+    /// The number of the iteration within its job.
     pub repetition: u64,
     /// The sharding policy of the job.
     pub policy: Policy,
-    /// The worker's number from 0: its place in the fixed list of workers, else in the order of registration.
+    /// The worker's number from 0: its place in the fixed list of workers, or else its place in the order
+    /// of registration.
     pub worker_index: u64,
-    /// Among how many workers the dataset is divided statically, this one's share being its number's; 0: it
-    /// is not.
+    /// The number of workers among which static sharding divides the dataset. The worker reads the share of
+    /// its own number. 0 without static sharding.
     pub worker_count: u64,
-    /// In coordinated reads: how many consumers take its elements in turn.
+    /// The number of consumers of a coordinated read, which take the task's elements in turn.
     pub num_consumers: Option<u32>,
-    /// Whether trainers share the elements that the task keeps, in the cross-trainer cache.
+    /// True if the task has the cross-trainer cache, so that trainers share the elements that the task
+    /// keeps.
     pub cross_trainer_cache: bool,
     /// The dataset and its definition.
     pub dataset: Arc<DatasetRecord>,
-    /// The plan of the sources. With its listings every worker reads or divides the same files. Under DYNAMIC
-    /// it has no sources, because payloads come with the splits.
+    /// The plan of the sources, whose listings make every worker read or divide the same files. Under
+    /// DYNAMIC the plan has no sources, because the payloads arrive with the splits.
     pub plan: Arc<SplitPlan>,
 }
 
@@ -143,85 +147,87 @@ pub struct TaskInfo {
     pub task: TaskId,
     /// The address at which the worker serves the task.
     pub worker_address: String,
-    /// The worker's incarnation.
+    /// The incarnation of the worker.
     pub worker: WorkerId,
-    /// The worker's labels.
+    /// The labels of the worker.
     pub worker_tags: Vec<String>,
-    /// The client's permission to read it.
+    /// The ticket: the signed permission by which the client subscribes to the task.
     pub ticket: Vec<u8>,
-    /// From which round of a coordinated read on it takes part; `None`: not settled yet, so the consumer says
-    /// from when on it can. 0 outside of coordinated reads.
+    /// The first round of a coordinated read in which the task takes part. `None` until the round is known:
+    /// each consumer then reports its first possible round. 0 outside of coordinated reads.
     pub start_round: Option<u64>,
     /// The host and process of the worker.
     pub whereabouts: Whereabouts,
-    /// The worker's local socket, if both are on one host and the worker has one.
+    /// The worker's local socket, if the client and the worker share a host and the worker has a local
+    /// socket.
     pub local_socket: Option<String>,
 }
 
-/// A message to a client that it did not ask for.
+/// A message that the dispatcher sends to a client without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientPush {
-    /// Everything it needs to go on, after it has attached. A task told of before that is missing in it has
-    /// ended.
+    /// The state of the iteration, after the client has attached. A task that the client knows and the
+    /// snapshot lacks has ended.
     Snapshot(Snapshot),
-    /// There is a task to read.
+    /// A new task for the client to read.
     TaskAdded(TaskInfo),
-    /// A task is gone before its end: drop what arrives of it and acknowledge.
+    /// A removed task: the client drops its further elements and acknowledges the removal.
     TaskRemoved(TaskRemoved),
-    /// A task reported an error.
+    /// A task that reported an error.
     TaskFailed {
-        /// The task that ended.
-        task: TaskId,
-        /// The worker's address.
-        worker_address: String,
-        /// The worker's words.
-        message: String,
-    },
-    /// Nothing more comes of a task: what it produced was delivered, or its removal was sorted out without
-    /// this client. Not told to a client that has reported the task's end itself, except across
-    /// reconnections. In a coordinated read: a late task whose worker went before it had a first round.
-    TaskEnded {
         /// The task that failed.
         task: TaskId,
+        /// The address of the task's worker.
+        worker_address: String,
+        /// The error message of the worker.
+        message: String,
     },
-    /// Splits are lost: they are not produced again, and some of their elements are missing.
+    /// The end of a task: its elements were delivered, or its removal was completed without this client.
+    /// The dispatcher does not send the message to a client that has reported the task's end itself, except
+    /// after a reconnection. In a coordinated read, the message ends a late task whose worker was lost
+    /// before the task's first round was known.
+    TaskEnded {
+        /// The task that ended.
+        task: TaskId,
+    },
+    /// Lost splits: no worker produces them again, and some of their elements are missing.
     SplitsLost {
-        /// The splits, in ranges.
+        /// The lost splits, in ranges.
         splits: Vec<SplitRange>,
-        /// The worker that had them.
+        /// The address of the worker that held the splits.
         worker_address: String,
     },
-    /// No task remains to be read.
+    /// The end of the iteration: no task remains to be read.
     IterationFinished {
-        /// The number of splits that were lost.
+        /// The number of splits that were lost in the iteration.
         splits_lost: u64,
     },
-    /// A late task of a coordinated read takes part from this round on.
+    /// The first round of a late task of a coordinated read.
     TaskScheduled {
-        /// The task.
+        /// The late task.
         task: TaskId,
-        /// The first round that it is in.
+        /// The first round in which the task takes part.
         start_round: u64,
     },
-    /// A removed task of a coordinated read takes part in this many rounds, from its first on, and in none
-    /// behind. Every consumer was sent them.
+    /// The verdict on a removed task of a coordinated read: the number of rounds in which it takes part,
+    /// from its first round on. Every consumer receives the same number.
     TaskConcluded(TaskConcluded),
-    /// Consumers of a coordinated read did not come, or are gone for too long, so that no round can be
-    /// completed.
+    /// Missing consumers of a coordinated read, without which no round can be completed. The missing
+    /// consumers never joined, or have been gone for too long.
     ConsumersLost {
-        /// The missing consumers, in order.
+        /// The numbers of the missing consumers, in ascending order.
         consumers: Vec<u32>,
     },
-    /// Every worker of the iteration is gone and none has come.
+    /// Lost workers: every worker of the iteration is gone, and no new worker has registered.
     WorkersLost {
-        /// Their addresses.
+        /// The addresses of the lost workers.
         workers: Vec<String>,
     },
-    /// The dispatcher no longer knows this client.
+    /// The end of the client: the dispatcher no longer knows the client.
     Lapsed,
-    /// The service ends: nothing follows.
+    /// The shutdown of the service, after which no message follows.
     ShutDown {
-        /// The name of the process that asked for the end.
+        /// The name of the process that asked for the shutdown.
         by: String,
     },
 }
@@ -229,95 +235,95 @@ pub enum ClientPush {
 /// The state of an iteration as a client sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The tasks that have something to read.
+    /// The tasks that still have elements for the client to read.
     pub tasks: Vec<TaskInfo>,
-    /// Removed tasks that this client has not acknowledged.
+    /// The removed tasks whose removal this client has not acknowledged.
     pub removed: Vec<TaskRemoved>,
-    /// Removed tasks of a coordinated read whose last round is settled, as far as this client may not know
-    /// it.
+    /// The verdicts on removed tasks of a coordinated read that this client has not confirmed.
     pub concluded: Vec<TaskConcluded>,
-    /// Whether the iteration is over.
+    /// True if the iteration is finished.
     pub finished: bool,
-    /// Splits lost so far, named as far as the dispatcher names them.
+    /// The ranges of splits lost so far, up to the limit of named ranges.
     pub lost: Vec<SplitRange>,
-    /// Splits lost so far.
+    /// The number of splits lost so far.
     pub splits_lost: u64,
-    /// Tasks that failed, the first ones of the iteration.
+    /// The first tasks of the iteration that failed, up to a limit.
     pub failed: Vec<TaskFailure>,
 }
 
-/// The part of a removed task that the consumers of a coordinated read hand over.
+/// The number of groups that the consumers of a coordinated read hand over from a removed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TaskConcluded {
     /// The removed task.
     #[n(0)]
     pub task: TaskId,
-    /// The number of its groups that are handed over.
+    /// The number of the task's groups that are handed over.
     #[n(1)]
     pub groups: u64,
 }
 
-/// A task that ended before its time.
+/// A task that was removed before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRemoved {
     /// The removed task.
     pub task: TaskId,
-    /// The worker's address.
+    /// The address of the task's worker.
     pub worker_address: String,
-    /// Why.
+    /// The reason for the removal.
     pub reason: RemovalReason,
-    /// From which round of a coordinated read on it took part; 0 elsewhere.
+    /// The first round of a coordinated read in which the task took part; 0 in other jobs.
     pub start_round: u64,
 }
 
-/// A message to a worker that it did not ask for.
+/// A message that the dispatcher sends to a worker without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerPush {
-    /// All tasks it should have. It starts those it lacks and stops the others.
+    /// The complete assignment of the worker, which starts missing tasks and stops all other tasks.
     Assigned {
         /// All tasks of the worker.
         tasks: Vec<TaskId>,
     },
-    /// Start a task.
+    /// The order to start a task.
     Start {
         /// The task to start.
         task: TaskId,
     },
-    /// Forget a task.
+    /// The order to forget a task.
     Stop {
         /// The task to stop.
         task: TaskId,
-        /// Why.
+        /// The reason for the order.
         reason: StopReason,
     },
-    /// Serve a client of these tasks no more: it is gone. Answered with what it took with it (C6.7).
+    /// The order to stop serving a client that is gone. The worker answers with the splits of which the
+    /// client still held elements (C6.7).
     Release {
         /// The client that is gone.
         client: ClientId,
-        /// The worker's tasks that it reads.
+        /// The worker's tasks that the client reads.
         tasks: Vec<TaskId>,
     },
-    /// The service ends: forget all tasks, and leave.
+    /// The shutdown of the service: the worker forgets all its tasks and leaves.
     ShutDown {
-        /// The name of the process that asked for the end.
+        /// The name of the process that asked for the shutdown.
         by: String,
     },
 }
 
-/// Why a worker shall forget a task.
+/// The reason for which a worker shall forget a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum StopReason {
     /// The task is finished, and its clients have its elements.
     #[n(0)]
     Settled,
-    /// The iteration has no readers any more.
+    /// The iteration has no more readers.
     #[n(1)]
     Abandoned,
-    /// The dispatcher does not know it, or has given it away.
+    /// The dispatcher does not know the task, or has given the task to another worker.
     #[n(2)]
     Unknown,
-    /// The worker is being drained, and nobody can go on where it stops.
+    /// The worker is being drained, and no other worker can continue the task at its position.
     #[n(3)]
     Draining,
 }

@@ -1,20 +1,20 @@
-//! The fixed list of workers: who belongs to it, and where each address has a port that is only known when
-//! the worker comes.
+//! The fixed list of workers, which may leave a port open until its worker registers.
 //!
-//! Refuses to know who lives: the caller that gives places away says which are held.
+//! This file does not know which workers live. The caller that assigns places passes in the places that are
+//! taken.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
 
-/// Bytes of a name at most: of a job, a version, an address, or the person who ends the service.
+/// Maximum bytes of a name: of a job, a version, an address, or the process that shuts the service down.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// The workers that a service is made of, in an order that numbers them from 0.
+/// The fixed list of a service's workers, numbered from 0 in their order.
 ///
-/// An entry is an address as a worker registers it, `host:port`. Where the port is not known beforehand it is
-/// `host:%port%`, `host:%port_NAME%` or `host` alone: such an entry belongs to one worker on that host,
-/// whichever comes first. A host may stand in several. Empty, which is the default: any worker may come, and
-/// static sharding is refused.
+/// An entry is an address as a worker registers it, `host:port`. Three forms leave the port open:
+/// `host:%port%`, `host:%port_NAME%` and `host` alone. An entry with an open port belongs to the first
+/// worker of that host that claims the entry. Several entries may name one host. With an empty list, which
+/// is the default, any worker may register, and static sharding is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerAddresses {
     entries: Vec<Entry>,
@@ -23,27 +23,27 @@ pub struct WorkerAddresses {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     text: String,
-    /// The host, where any port will do.
+    /// The host of an entry that admits any port; `None` for an entry with a fixed port.
     any_port_of: Option<String>,
 }
 
-/// The degree to which a place suits an address. The first suits best.
+/// The suitability of a place for an address, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Claim {
-    /// A worker at this very address has or had it.
+    /// The place belongs or belonged to a worker at the same address.
     Own,
-    /// No worker has had it.
+    /// The place has never belonged to a worker.
     Free,
-    /// The worker that had it is dead.
+    /// The place belonged to a worker that is dead.
     Left,
 }
 
 impl WorkerAddresses {
-    /// The list of these addresses, in their order.
+    /// Returns the list of these addresses, in their order.
     ///
     /// # Errors
-    /// [`WorkerAddressError`]: an address that no worker can have, or one that stands twice though only one
-    /// worker can have it.
+    /// [`WorkerAddressError`]: a worker cannot have one of the addresses, or an address with a fixed port
+    /// is repeated.
     pub fn new<T: Into<String>>(
         texts: impl IntoIterator<Item = T>,
     ) -> Result<WorkerAddresses, WorkerAddressError> {
@@ -66,12 +66,12 @@ impl WorkerAddresses {
         self.entries.len() as u64
     }
 
-    /// Returns whether there is no list, so that any worker may come.
+    /// Returns whether the list is empty, so that any worker may register.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entries as they were given.
+    /// Returns the entries with their original text.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| entry.text.as_str())
     }
@@ -84,8 +84,9 @@ impl WorkerAddresses {
             .is_some_and(|entry| entry.admits(address))
     }
 
-    /// The place for a worker at `address`. `claim` says how it stands with a place; `None`: another, living
-    /// worker has it. An entry that names the port comes before those that leave it open.
+    /// Returns the best place for a worker at `address`. `claim` rates a place for this address, and
+    /// returns `None` if another living worker has the place. Among equal claims, an entry with a fixed
+    /// port is preferred to an entry with an open port.
     pub(super) fn place(&self, address: &str, claim: impl Fn(u64) -> Option<Claim>) -> Result<u64, NoPlace> {
         let mut best: Option<((Claim, bool), u64)> = None;
         let mut is_known = false;
@@ -109,7 +110,7 @@ impl WorkerAddresses {
     }
 }
 
-/// The entries with commas between them, cut to a readable length.
+/// Writes the entries with commas between them, cut to a readable length.
 impl fmt::Display for WorkerAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, entry) in self.entries.iter().take(SHOWN_MAX).enumerate() {
@@ -123,12 +124,12 @@ impl fmt::Display for WorkerAddresses {
     }
 }
 
-/// Why a worker has no place in the list.
+/// The reason for which a worker has no place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// No entry admits it.
+    /// No entry admits the worker's address.
     Unlisted,
-    /// Living workers have those that do.
+    /// Living workers have all places that admit the address.
     Taken,
 }
 
@@ -155,27 +156,27 @@ impl Entry {
     }
 }
 
-/// Why a text cannot stand in the list. The caller's mistake.
+/// The error of an address that cannot be in the list; a mistake of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerAddressError {
-    /// No worker has such an address.
-    #[error("{0:?} is no worker's address: write `host:port`, or `host:%port%` where the port is not known")]
+    /// A text that cannot be the address of a worker.
+    #[error("{0:?} is no worker's address: write `host:port`, or `host:%port%` for an open port")]
     Unusable(String),
-    /// The list names one worker twice.
+    /// An address that the list repeats although only one worker can have it.
     #[error("{0} stands twice in the list of workers")]
     Repeated(String),
-    /// The list is too long.
+    /// A list that is too long.
     #[error("the list of workers has more than {ADDRESSES_MAX} entries")]
     TooMany,
 }
 
-/// Entries of a list: as many workers as a dispatcher takes by default.
+/// Maximum number of entries, which equals the default limit of a dispatcher's workers.
 const ADDRESSES_MAX: usize = 10_000;
-/// Entries that a message shows.
+/// Maximum number of entries that a message shows.
 const SHOWN_MAX: usize = 16;
 
-/// Host and port of an address. The port is what stands behind the last colon, if it is a word or `%port%` or
-/// `%port_NAME%`; else there is none, as in `[::1]` or `/job/worker:/task/0`.
+/// Splits an address into host and port. The port follows the last colon and is a word, `%port%` or
+/// `%port_NAME%`. An address like `[::1]` or `/job/worker:/task/0` has no port.
 fn split_port(text: &str) -> (&str, Option<&str>) {
     let is_word = |text: &str| {
         text.bytes()
@@ -306,8 +307,8 @@ mod tests {
     }
 
     proptest! {
-        /// Workers of hosts `a` to `c` come and go on any ports: nobody has another's place, and who finds
-        /// none finds all places of its host in living hands.
+        /// Workers of hosts `a` to `c` start and stop on any ports. No worker takes the place of another
+        /// living worker. A worker without a place finds all places of its host taken by living workers.
         #[test]
         fn no_two_living_workers_have_one_place(
             entries in prop::collection::vec((0..3usize, prop::option::of(0..4u8)), 1..6),
@@ -321,7 +322,7 @@ mod tests {
             let mut texts: Vec<String> = texts.collect();
             texts.dedup_by(|a, b| a == b && !a.contains('%'));
             let Ok(list) = WorkerAddresses::new(texts.clone()) else { return Ok(()) };
-            // Address and whether it lives, by place.
+            // The address of each place's last worker, and whether that worker lives.
             let mut held: BTreeMap<u64, (String, bool)> = BTreeMap::new();
             for (at, port, comes) in moves {
                 let address = format!("{}:{port}", host(at));

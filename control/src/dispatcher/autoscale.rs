@@ -1,24 +1,25 @@
-//! An estimate of the workers that would keep the readers busy, from the time that an element takes workers
-//! and readers.
+//! The estimate of the number of workers that would keep the readers busy. The inputs of the estimate are
+//! the times that workers and readers take for an element.
 //!
 //! The formula and its limits are those of the tf.data service. This file does not act on the estimate, and
-//! knows no workers.
+//! holds no workers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
 
-/// No estimate is beyond this many times the workers that there are: one wrong figure must not empty a cloud.
+/// Maximum estimate as a multiple of the present workers: one wrong figure must not empty a cloud.
 const GROWTH_FACTOR_MAX: u64 = 4;
-/// Nor beyond this many more than there are.
+/// Maximum number of workers that an estimate adds to the present workers.
 const GROWTH_MAX: u64 = 500;
-/// Nor beyond this.
+/// Maximum estimate in any case.
 const WORKERS_ESTIMATED_MAX: u64 = 100_000;
 
-/// Returns the number of workers that an iteration wants, at least one: as many as produce, at the mean pace
-/// of its workers, the elements that all its readers would take together.
+/// Returns the number of workers that an iteration wants, at least one. At the mean pace of its workers,
+/// this number of workers produces the elements that all readers would take together.
 ///
-/// The arguments are each worker's time for an element, and the time after which each reader would ask for
-/// its next element without waiting. Times of zero do not count. `None` unless both are known.
+/// `processing` holds the time that each worker takes for an element. `target` holds the time after which
+/// each reader would ask for its next element without waiting. Times of zero do not count. Returns `None`
+/// unless both kinds of times are known.
 pub(super) fn workers_wanted(
     processing: impl IntoIterator<Item = Duration>,
     target: impl IntoIterator<Item = Duration>,
@@ -29,11 +30,12 @@ pub(super) fn workers_wanted(
         return None;
     }
     let wanted = (consumed.iter().sum::<f64>() / mean(&produced)).ceil();
-    // A conversion of a float saturates.
+    // The conversion of a float to an integer saturates.
     Some((wanted as u64).max(1))
 }
 
-/// An estimate within the limits, given how many workers there are. `None` where there is none to grow from.
+/// Returns the estimate within the limits, which depend on the number of present workers. `None` without a
+/// worker.
 pub(super) fn bounded(wanted: u64, workers: u64) -> Option<u64> {
     if workers == 0 {
         return None;
@@ -43,7 +45,7 @@ pub(super) fn bounded(wanted: u64, workers: u64) -> Option<u64> {
     Some(wanted.min(by_factor).min(by_count).min(WORKERS_ESTIMATED_MAX))
 }
 
-/// Elements per second.
+/// Returns the elements per second of these times for an element.
 fn rates(times: impl IntoIterator<Item = Duration>) -> Vec<f64> {
     let times = times.into_iter().filter(|time| !time.is_zero());
     times.map(|time| 1.0 / time.as_secs_f64()).collect()
@@ -84,7 +86,8 @@ mod tests {
         workers_wanted(times(processing_us), times(target_us))
     }
 
-    /// auto_scaler_test :: GetOptimalNumberOfWorkersInitialState, NoRegisteredWorkers, NoRegisteredConsumers.
+    /// Upstream's auto_scaler_test :: GetOptimalNumberOfWorkersInitialState, NoRegisteredWorkers,
+    /// NoRegisteredConsumers.
     #[test]
     fn an_estimate_needs_figures_of_both_sides() {
         assert_eq!(wanted(&[], &[]), None);
@@ -92,21 +95,22 @@ mod tests {
         assert_eq!(wanted(&[100.0], &[]), None);
     }
 
-    /// auto_scaler_test :: ReportProcessingTimeZeroDuration, ReportTargetProcessingTimeZeroDuration.
+    /// Upstream's auto_scaler_test :: ReportProcessingTimeZeroDuration,
+    /// ReportTargetProcessingTimeZeroDuration.
     #[test]
     fn times_of_zero_say_nothing() {
         assert_eq!(wanted(&[0.0], &[100.0]), None);
         assert_eq!(wanted(&[100.0], &[0.0, 10.0]), Some(10));
     }
 
-    /// auto_scaler_test :: GetOptimalNumberOfWorkersRemoveOutliersTPT, RemoveOutliersPT.
+    /// Upstream's auto_scaler_test :: GetOptimalNumberOfWorkersRemoveOutliersTPT, RemoveOutliersPT.
     #[test]
     fn outliers_count_as_the_median() {
         assert_eq!(wanted(&[80_000.0], &[0.5, 3_000.0, 2_000.0]), Some(107));
         assert_eq!(wanted(&[80_000.0, 70_000.0, 1.0], &[300.0]), Some(244));
     }
 
-    /// auto_scaler_test :: UpdateOptimalNumberOfWorkersMetric*.
+    /// Upstream's auto_scaler_test :: UpdateOptimalNumberOfWorkersMetric*.
     #[test]
     fn an_estimate_grows_in_bounded_steps() {
         assert_eq!(bounded(50, 15), Some(50));
@@ -131,7 +135,7 @@ mod tests {
         fn readers_add_up(processing in 1e3..1e6f64, target in 1e2..1e5f64, readers in 1usize..10) {
             let found = wanted(&[processing], &vec![target; readers]).unwrap_or_default() as f64;
             let expected = processing / target * readers as f64;
-            // Times are whole nanoseconds.
+            // The tolerance covers the rounding of times to whole nanoseconds.
             prop_assert!((found - expected).abs() <= 1.0 + expected * 1e-4, "{found}, not {expected}");
         }
     }

@@ -1,7 +1,7 @@
-//! The cross-trainer cache: which jobs may have it, which of their passes is read, and when their splits are
-//! done.
+//! The cross-trainer cache: the jobs that may have the cache, the one repetition that is read, and the
+//! completion of its splits.
 //!
-//! Only the workers know which elements are kept, and which of them each trainer has read.
+//! Only the workers know which elements are kept, and which elements each trainer has read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::record::{DatasetRecord, JobRecord};
@@ -12,7 +12,7 @@ use crate::job::JobParameters;
 use crate::planner::Cardinality;
 use crate::split::LeaseRange;
 
-/// C13.1: whether trainers can share what the workers keep of a dataset.
+/// Checks that a job may have the cross-trainer cache (C13.1).
 pub(super) fn check_cache(
     name: Option<&str>,
     parameters: &JobParameters,
@@ -23,13 +23,15 @@ pub(super) fn check_cache(
     }
     if name.is_none() {
         return Err(Error::invalid(
-            "the cross-trainer cache needs a job_name: trainers that give the same one share what the workers keep",
+            "the cross-trainer cache needs a job_name: trainers with the same job_name share the cached \
+            elements",
         ));
     }
     if let Some(consumers) = parameters.num_consumers {
         return Err(Error::invalid(format!(
-            "the cross-trainer cache cannot be had in a coordinated read (num_consumers = {consumers}): its readers get \
-             different elements, those of a cache the same"
+            "the cross-trainer cache cannot be combined with a coordinated read (num_consumers = \
+            {consumers}): \
+             consumers read different elements, readers of a cache the same elements"
         )));
     }
     match dataset.facts.cardinality {
@@ -42,20 +44,22 @@ pub(super) fn check_cache(
     }
 }
 
-/// C13.2: whether this pass of a job can be read.
+/// Checks that this repetition of a job can be read: a job with the cross-trainer cache has only repetition
+/// 0 (C13.2).
 pub(super) fn check_pass(job: &JobRecord, repetition: u64) -> Result<(), Error> {
     if !job.parameters.cross_trainer_cache || repetition == 0 {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "repetition {repetition} of the job {:?} cannot be read: with the cross-trainer cache there is only repetition 0, \
+        "repetition {repetition} of the job {:?} cannot be read: a job with the cross-trainer cache has \
+        only repetition 0, \
          which never ends",
         job.name
     )))
 }
 
 impl Tables {
-    /// C13.3
+    /// Handles a worker's report that its task has produced these splits (C13.3).
     pub(super) fn splits_produced(
         &mut self,
         session: SessionId,
@@ -65,7 +69,8 @@ impl Tables {
         let iteration = self.own_task(session, task)?.iteration;
         if !self.is_cached(iteration) {
             return Err(Error::invalid(format!(
-                "task {task} has no cross-trainer cache: its splits are done when a reader has them, not before"
+                "task {task} has no cross-trainer cache: its splits are done only when a reader has \
+                received them"
             )));
         }
         let books = &mut self.books;
@@ -74,7 +79,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Returns whether an iteration is read through the cache.
+    /// Returns whether the job of an iteration has the cross-trainer cache.
     pub(super) fn is_cached(&self, iteration: IterationId) -> bool {
         let row = self.iterations.get(&iteration);
         let job = row.and_then(|row| self.catalog.find_job(&row.job));

@@ -1,4 +1,4 @@
-//! Clients: readers' leases on iterations, what they are shown and what they report.
+//! Clients: the leases of readers on iterations, with the clients' snapshots and reports.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_link::{Claims, TicketKey};
@@ -13,11 +13,11 @@ use crate::id::{ClientId, SessionId, TaskId};
 use crate::split::LeaseRange;
 
 impl ServiceState {
-    /// Shows a client everything it needs to go on (C4.1).
+    /// Sends a client its snapshot: everything that the client needs to continue (C4.1).
     pub(super) fn attach(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
         let row = self.tables.clients.owned_by(session, client)?;
         let iteration = row.iteration;
-        // C14.2
+        // A client whose part is finished is told that the iteration is finished (C14.2).
         let has_everything = row.reads_before.is_some();
         let mut snapshot = Snapshot::default();
         for task in self.tables.tasks.of(iteration) {
@@ -45,7 +45,7 @@ impl ServiceState {
             }
         }
         if let Some(row) = self.tables.iterations.get(&iteration) {
-            // C3.5
+            // A client that joins a finished iteration is told so at once (C3.5).
             snapshot.finished = has_everything || matches!(row.phase, Phase::Finished | Phase::Collected);
             snapshot.lost.clone_from(&row.lost);
             snapshot.splits_lost = row.splits_lost;
@@ -66,8 +66,9 @@ impl ServiceState {
         Ok(())
     }
 
-    /// A client is gone. What it has seen nobody can say any more, so it counts as having seen everything
-    /// (C6.2); what its user was not done with is lost (C6.7).
+    /// Ends a client that is gone. No process can report any more what the client has seen, so it counts as
+    /// having seen a part of every held split (C6.2). The splits that its user was not done with are lost
+    /// (C6.7).
     pub(super) fn end_client(&mut self, id: ClientId) {
         let Some(mut client) = self.tables.clients.remove(id) else {
             return;
@@ -131,7 +132,8 @@ impl ServiceState {
         if row.phase != TaskPhase::Settled {
             row.drained.insert(client);
         }
-        // C6.1: of what it holds, this client may have a part, and it will not be asked any more.
+        // This client may have a part of the splits that the task holds, and it will not be asked again
+        // (C6.1).
         let row = self.tables.tasks.get(&task);
         let shared = row.is_some_and(|row| self.tables.readers(row).len() > 1);
         if shared {
@@ -143,7 +145,7 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// C5.6: a client's user is done with these.
+    /// Handles a client's report that its user is done with these splits (C5.6).
     pub(super) fn splits_done(
         &mut self,
         session: SessionId,
@@ -154,7 +156,7 @@ impl Tables {
         let iteration = self.clients.owned_by(session, client)?.iteration;
         self.check_of_iteration(client, iteration, task)?;
         if let Some(removal) = self.removals.get_mut(&task).filter(|row| row.is_coordinated()) {
-            // C6.4, C9.5: another consumer may hand over less.
+            // In a coordinated read, another consumer may hand over fewer groups (C6.4, C9.5).
             leases.iter().for_each(|range| removal.holding.mark_seen(*range));
             return Ok(());
         }
@@ -163,13 +165,14 @@ impl Tables {
         if !self.books.done(iteration, &done)
             && let Some(row) = self.iterations.get_mut(&iteration)
         {
-            // The iteration is over, but this user was not done with all of it.
+            // The iteration is over, but this user was not done with all of its splits until now.
             row.splits_done += done.iter().map(|run| run.count).sum::<u64>();
         }
         Ok(())
     }
 
-    /// The failures of an iteration that concern a client: not those of tasks that it leaves aside.
+    /// Returns the failures of an iteration that concern a client: the failures of the tasks that the
+    /// client reads.
     fn failures_for(&self, client: ClientId, row: &IterationRecord) -> Vec<TaskFailure> {
         let client = self.clients.get(&client);
         let is_read = |failure: &&TaskFailure| {
@@ -180,7 +183,7 @@ impl Tables {
         row.failures.iter().filter(is_read).cloned().collect()
     }
 
-    /// Returns the facts of a task for a client, with its permission to read it.
+    /// Returns the facts of a task for a client, with the client's ticket.
     pub(super) fn task_info(&self, client: ClientId, task: &TaskRecord) -> Option<TaskInfo> {
         let worker = self.workers.get(&task.worker)?;
         let reader = self.clients.get(&client)?;
@@ -200,7 +203,7 @@ impl Tables {
             ticket: ticket.as_bytes().to_vec(),
             start_round: task.start_round,
             whereabouts: worker.whereabouts,
-            // C14.6
+            // Only readers on the worker's host are told its local socket (C14.6).
             local_socket: worker.local_socket.clone().filter(|_| is_near),
         })
     }

@@ -1,10 +1,10 @@
-//! The end of the service that somebody has asked for.
+//! The shutdown of the service, after a process has asked for the shutdown.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::moment::Moment;
 use crate::error::Error;
 
-/// A service that ends: the person who asked for it, and when nobody is waited for any longer.
+/// A service that shuts down: the name of the process that asked, and the end of the quiet period.
 #[derive(Debug)]
 pub(super) struct Closing {
     pub(super) by: String,
@@ -12,7 +12,7 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// The refusal of a request that would begin something.
+    /// Returns the error that refuses a request which would begin something new.
     pub(super) fn refusal(&self) -> Error {
         let by = &self.by;
         Error::precondition(format!(

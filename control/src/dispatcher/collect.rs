@@ -1,6 +1,6 @@
-//! Iterations, jobs and datasets that nobody uses any more are forgotten.
+//! The collection of iterations, jobs and datasets that no process uses any more.
 //!
-//! Released clients go at once; the sweep forgets dead workers and silent processes.
+//! Released clients are deleted at once. The sweep forgets dead workers and silent processes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,8 @@ use crate::id::{IterationId, JobId, SessionId};
 use crate::job::Abandoned;
 
 impl ServiceState {
-    /// Collects, if it is time to look again (C3.9). Iterations first: a job goes with its last one.
+    /// Collects unused records if the check interval has passed (C3.9). Iterations are collected first,
+    /// because a job is collected with its last iteration.
     pub(super) fn collect_unused(&mut self) {
         if self.now < self.last_collection + self.config.job_gc_check_interval {
             return;
@@ -40,7 +41,7 @@ impl ServiceState {
             let goes = match row.phase {
                 Phase::Planning => false,
                 Phase::Running => self.may_be_given_up(row),
-                // C3.7: a reader of an earlier pass still comes to this one.
+                // A reader of an earlier repetition will still open this repetition (C3.7).
                 Phase::Finished => lowest_read
                     .get(&row.job)
                     .is_none_or(|lowest| *lowest > row.repetition),
@@ -55,8 +56,8 @@ impl ServiceState {
         }
     }
 
-    /// C3.6: of one that no client ever had, nothing can be missed, and with a coordinated read nobody can go
-    /// on.
+    /// Returns whether an unread running iteration may be given up. An iteration that never had a client
+    /// may be given up, and also a coordinated read, which no reader can continue (C3.6).
     fn may_be_given_up(&self, row: &IterationRecord) -> bool {
         let waits = self.tables.abandoned(row.job) == Abandoned::Waits;
         let is_kept = waits
@@ -66,7 +67,8 @@ impl ServiceState {
         self.config.gc_dynamic_sharding_jobs || !is_kept
     }
 
-    /// C3.6: its last client has gone, and nobody else knows of the job. True if it exists no more.
+    /// Ends an iteration whose last client has gone, if its job ends with its readers (C3.6). Returns true
+    /// if the iteration no longer exists.
     pub(super) fn give_up_abandoned(&mut self, id: IterationId) -> bool {
         let is_abandoned = self.tables.iterations.get(&id).is_some_and(|row| {
             row.phase == Phase::Running && self.tables.abandoned(row.job) == Abandoned::Ends
@@ -78,13 +80,13 @@ impl ServiceState {
         true
     }
 
-    /// Ends a running iteration that nobody reads, and forgets it.
+    /// Ends a running iteration that no client reads, and deletes its record.
     pub(super) fn collect_running(&mut self, id: IterationId) {
         self.end_iteration(id, Phase::Collected);
         self.tables.iterations.remove(id);
     }
 
-    /// C3.8
+    /// Collects jobs that have been unused for the job GC timeout and have no iterations (C3.8).
     fn collect_jobs(&mut self) {
         let Some(timeout) = self.config.job_gc_timeout else {
             return;
@@ -103,7 +105,7 @@ impl Tables {
         job.map_or(Abandoned::Waits, |job| job.parameters.abandoned)
     }
 
-    /// The lowest pass of each job that somebody reads.
+    /// Returns the lowest repetition of each job that a client reads.
     fn lowest_passes_read(&self) -> BTreeMap<JobId, u64> {
         let mut lowest = BTreeMap::new();
         for id in self.clients.iterations() {

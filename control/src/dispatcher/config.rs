@@ -10,104 +10,115 @@ use crate::job::DeploymentMode;
 /// The limits and timeouts of the dispatcher. Start from the default and change what is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DispatcherConfig {
-    /// The workers that there are, for static sharding. Default empty: any worker may come.
+    /// The fixed list of workers, for static sharding. Default empty: any worker may register.
     pub worker_addresses: WorkerAddresses,
-    /// The way in which trainers and workers are placed. Default unspecified.
+    /// The placement of trainers and workers. Default unspecified.
     pub deployment_mode: DeploymentMode,
-    /// The interval of the heartbeats of workers and clients. Default 500 ms: a process that is gone is
-    /// missed within a second.
+    /// The interval of the heartbeats of workers and clients. Default 500 ms, so that the dispatcher
+    /// notices a silent process within a second.
     pub heartbeat_interval: Duration,
-    /// The silence after which others stop waiting for a process. Default 10 s, so that nineteen heartbeats
-    /// may be lost. A worker has its lease, [`worker_lease`](Self::worker_lease), or two heartbeats if its
-    /// port is closed (C7.4).
+    /// The silence after which the dispatcher stops keeping other processes waiting for a silent one.
+    /// Default 10 s, so that nineteen heartbeats may be lost. A worker has its lease
+    /// instead, [`worker_lease`](Self::worker_lease), or two heartbeats if its port is closed (C7.4).
     pub liveness: Duration,
-    /// A dead worker is still shown in the status for this long, and then forgotten (C7.7). Default 600 s.
+    /// The time for which the status still shows a dead worker before the dispatcher forgets the worker
+    /// (C7.7). Default 600 s.
     pub worker_timeout: Duration,
-    /// A client silent for this long is released, and so are the answers kept for a process. Default 300 s: a
-    /// trainer may stall for minutes and come back.
+    /// The silence after which the dispatcher releases a client and forgets the answers kept for its
+    /// process. Default 300 s, because a trainer may stall for minutes and come back.
     pub client_timeout: Duration,
-    /// A removed task's splits wait this long for the clients to say what they have seen of it; who has not
-    /// said so by then counts as having seen all of it. Default 30 s.
+    /// The time that clients have to report the splits that they have seen of a removed task. A client that
+    /// has not reported by then counts as having seen a part of every split. Default 30 s.
     pub acknowledge_timeout: Duration,
-    /// When every worker of an iteration is gone, its clients are told after this. Default 10 s: a worker
-    /// under a supervisor is back by then.
+    /// The delay after which clients are told that every worker of their iteration is gone. Default 10 s,
+    /// within which a supervisor restarts a worker.
     pub workers_lost_grace: Duration,
-    /// The time between two searches for unused records. Default 10 s: lifetimes are minutes, and a search
-    /// among 100 000 records takes milliseconds.
+    /// The interval between two searches for unused records. Default 10 s: records live for minutes, and a
+    /// search among 100 000 records takes milliseconds.
     pub job_gc_check_interval: Duration,
     /// The time after which an unread iteration, finished or not (C3.6, C3.7), or an unread job (C3.8) is
-    /// collected; `None` for never. Default 300 s, because a trainer may do something else for minutes
-    /// between two passes.
+    /// collected. `None` collects neither iterations nor jobs. Default 300 s, because a trainer may spend
+    /// minutes between two epochs.
     pub job_gc_timeout: Option<Duration>,
-    /// Whether unfinished iterations under DYNAMIC are collected as well. Default false, so that a trainer
-    /// that restarts continues where it was.
+    /// True if unfinished iterations under DYNAMIC are collected as well. Default false, so that a
+    /// restarted trainer continues at its previous position.
     pub gc_dynamic_sharding_jobs: bool,
-    /// A dataset that no job reads is collected after this (C2.5); `None`: never. Default 3600 s: ids are
-    /// passed on by people and scripts, more slowly than readers come back.
+    /// The time after which a dataset that no job reads is collected (C2.5). `None` never collects a
+    /// dataset. Default 3600 s, because people and scripts forward dataset ids, and are slower than readers
+    /// that reconnect.
     pub dataset_gc_timeout: Option<Duration>,
-    /// The time that listing a dataset's sources may take, with the wait for its turn. Default 600 s: that
-    /// suffices for millions of files on a slow file system, and ends a listing that hangs.
+    /// The deadline for listing a dataset's sources, including the wait in the queue of listings. Default
+    /// 600 s, which suffices for millions of files on a slow file system and ends a listing that hangs.
     pub plan_deadline: Duration,
-    /// Time passes for the dispatcher in steps of this. Default 250 ms: how late it may notice a silence.
+    /// The interval at which the dispatcher checks its timeouts. Default 250 ms, which bounds how late the
+    /// dispatcher notices a silence.
     pub sweep_interval: Duration,
-    /// The time for which a dispatcher that ends the service waits for workers and clients to go. Default 5
-    /// s: within ten heartbeats living processes have heard of the end.
+    /// The time for which a dispatcher that shuts down waits for workers and clients to leave. Default 5 s,
+    /// which is ten heartbeats: living processes receive the shutdown within that time.
     pub shutdown_quiet_period: Duration,
-    /// Splits leased to one task at a time. Default 1024: one request per 10 ms then carries 100 000
-    /// splits/s.
+    /// Maximum number of splits in one lease batch. Default 1024: one request per 10 ms then carries
+    /// 100 000 splits/s.
     pub lease_batch_max: u32,
-    /// Splits one task may hold of which no client has said that it received them: it waits for more until
-    /// some are. Default 2^20: no shuffle's buffer in memory holds as many elements, and at about 100 bytes
-    /// each, if all are scattered, they take 100 MiB here.
+    /// Maximum number of splits that one task may hold before a client confirms their arrival. At the
+    /// limit, the task waits for confirmations before it leases more splits. Default 2^20, which exceeds
+    /// the elements of any shuffle buffer in memory. At about 100 bytes each, 2^20 scattered splits take
+    /// 100 MiB in the dispatcher.
     pub held_splits_max: u64,
-    /// Bytes of a dataset's definition. Default 16 MiB.
+    /// Maximum bytes of a dataset's definition. Default 16 MiB.
     pub definition_bytes_max: usize,
-    /// Datasets. Default 10 000: with few megabytes each they still fit in memory.
+    /// Maximum number of datasets. Default 10 000, which fit in memory if each has a few megabytes.
     pub datasets_max: usize,
-    /// Jobs. Default 100 000. Processes of role `read` may create half of them.
+    /// Maximum number of jobs. Default 100 000. Processes of role `read` may create half of these jobs.
     pub jobs_max: usize,
-    /// Jobs that one process created, without those that nobody reads: these make room for its next. Default
-    /// 4096.
+    /// Maximum number of jobs that one process may have created. At the limit, the process's oldest job
+    /// without iterations makes room. Default 4096.
     pub jobs_per_process_max: usize,
-    /// Iterations, the finished ones included that are not yet collected. Default 100 000. Processes of role
-    /// `read` may begin half of them.
+    /// Maximum number of iterations, including finished iterations that are not yet collected. Default
+    /// 100 000. Processes of role `read` may begin half of these iterations.
     pub iterations_max: usize,
-    /// Iterations that are not finished. Default 2048, half the tasks that a worker takes: each iteration has
-    /// a task on each worker, and may need a second. Processes of role `read` may begin half of them.
+    /// Maximum number of unfinished iterations. Default 2048, half the tasks that a worker takes: each
+    /// iteration has a task on each worker, and may need a second task. Processes of role `read` may begin
+    /// half of these iterations.
     pub iterations_open_max: usize,
-    /// Iterations that one process began and that are not finished. Default 256.
+    /// Maximum number of unfinished iterations that one process began. Default 256.
     pub iterations_open_per_process_max: usize,
-    /// Clients. Default 100 000.
+    /// Maximum number of clients. Default 100 000.
     pub clients_max: usize,
-    /// Clients of one process. Default 1024.
+    /// Maximum number of clients of one process. Default 1024.
     pub clients_per_process_max: usize,
-    /// Consumers of one coordinated read. Default 4096: every task keeps an entry for each consumer, and a
-    /// round takes as long as the slowest. No training has more accelerators that read by themselves.
+    /// Maximum number of consumers of one coordinated read. Default 4096: every task keeps an entry for
+    /// each consumer, and a round takes as long as its slowest consumer. No training has more accelerators
+    /// that read by themselves.
     pub consumers_max: u32,
-    /// A coordinated read of which some consumers are missing for this long is given up: the others are told
-    /// which. Default 60 s: trainers that are started together are all there by then.
+    /// The time after which a coordinated read with missing consumers is given up. The present consumers
+    /// are told which consumers are missing. Default 60 s, within which trainers that are started together
+    /// have arrived.
     pub consumer_timeout: Duration,
-    /// Workers, dead ones included that are not yet forgotten. Default 10 000.
+    /// Maximum number of workers, including dead workers that are not yet forgotten. Default 10 000.
     pub workers_max: usize,
-    /// Processes with requests whose replies are kept. Default 16 384. Half of them may have the role `read`.
+    /// Maximum number of processes whose replies are kept. Default 16 384. Half of these processes may have
+    /// the role `read`.
     pub sessions_max: usize,
-    /// Ranges of lost splits that an iteration names; beyond it they are counted only. Default 10 000.
+    /// Maximum number of ranges of lost splits that an iteration names. Further lost splits are only
+    /// counted. Default 10 000.
     pub lost_ranges_max: usize,
-    /// The directory in which the dispatcher keeps its records, so that it goes on where it was after a
-    /// restart; `None`: they are in memory and end with it. For the caller that opens the store: the state
-    /// machine knows no files. Default `None`: a caller that wants them kept says where.
+    /// The directory in which the dispatcher keeps its records, so that a restarted dispatcher continues
+    /// from them. `None` keeps the records in memory, where they end with the process. Default `None`. The
+    /// caller opens the store, because the state machine has no access to files.
     pub work_dir: Option<PathBuf>,
-    /// The only files that datasets may name, as folders and beginnings of URLs, for the planner that lists
-    /// them. Default empty: all but servers by which clouds give machines their credentials.
+    /// The folders and URL prefixes under which datasets may name files; the planner that lists the files
+    /// enforces the limit. Default empty: every path and URL except the metadata servers from which clouds
+    /// hand out credentials.
     pub allowed_paths: Vec<String>,
-    /// The file in which it is noted who asked for what, for the caller that opens it. Default `None`:
-    /// nowhere.
+    /// The audit log: the file that records which process made which request. The caller opens the file.
+    /// Default `None`: the dispatcher writes no audit log.
     pub audit_log: Option<PathBuf>,
 }
 
 impl DispatcherConfig {
-    /// Returns how long a worker may be silent of which nothing else is known: three times `liveness`. An
-    /// overloaded worker comes back, and what it had in hand would be lost with it (C7.4).
+    /// Returns the worker lease: the silence after which a worker counts as gone although nothing else is
+    /// known about the worker. The lease is three times `liveness`, because an overloaded worker comes
+    /// back, and giving up the worker early would lose its splits (C7.4).
     pub fn worker_lease(&self) -> Duration {
         self.liveness.saturating_mul(WORKER_LEASE)
     }
@@ -156,17 +167,17 @@ impl Default for DispatcherConfig {
 
 /// A worker's lease as a multiple of `liveness`.
 const WORKER_LEASE: u32 = 3;
-/// A process' numbered requests, from the first that is not answered on (C1.5): as many answers are kept for
-/// it.
+/// Maximum number of numbered requests of one process, counted from its first unanswered request (C1.5).
+/// The dispatcher keeps the same number of answers for the process.
 pub(crate) const REQUESTS_OPEN_MAX: u64 = 256;
-/// Most bytes of a worker's address: a name of the DNS and a port have 259. Readers are told of all workers
-/// in one message.
+/// Maximum bytes of a worker's address: a DNS name and a port have at most 259. The bound lets one message
+/// name all workers to a reader.
 pub const WORKER_ADDRESS_BYTES_MAX: usize = 300;
-/// Most bytes of a worker's local socket: twice what the longest address of a socket takes.
+/// Maximum bytes of a worker's local socket, twice the length of the longest socket address.
 pub const LOCAL_SOCKET_BYTES_MAX: usize = 256;
-/// Most tags of a worker.
+/// Maximum number of tags of a worker.
 pub const TAGS_MAX: usize = 64;
-/// Most bytes of a worker's tags together.
+/// Maximum bytes of all tags of a worker together.
 pub const TAGS_BYTES_MAX: usize = 512;
-/// Most bytes of an error text that a worker reports.
+/// Maximum bytes of an error text that a worker reports.
 pub const ERROR_BYTES_MAX: usize = 16 << 10;

@@ -1,8 +1,9 @@
-//! Coordinated reads: who the consumers are, which task takes part in which rounds, and who keeps the others
-//! waiting.
+//! Coordinated reads: the consumers, the rounds in which each task takes part, and the consumers that keep
+//! others waiting.
 //!
-//! Refuses to know how far anybody has read: consumers say from which round on a late task suits them, and
-//! how much of a removed one they may hand over.
+//! The dispatcher does not know how far any consumer has read. Each consumer reports the first round in
+//! which it can read a late task. Each consumer also reports the number of groups of a removed task that it
+//! may hand over.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -17,11 +18,11 @@ use crate::id::{ClientId, IterationId, SessionId, TaskId};
 use crate::job::{JobParameters, TargetWorkers};
 use crate::planner::Cardinality;
 
-/// C9.7: what the consumers are told when a task has no more.
+/// The failure of a task of a coordinated read whose data has ended (C9.7).
 pub(super) const END_OF_DATA: &str =
     "end of data in a coordinated read, which needs a dataset without an end: repeat it";
 
-/// C9.2: whether a job can be opened as this consumer.
+/// Checks that a job can be opened as this consumer (C9.2).
 pub(super) fn check_consumer(job: &JobRecord, consumer: Option<u32>) -> Result<(), Error> {
     let name = &job.name;
     match (job.parameters.num_consumers, consumer) {
@@ -40,8 +41,8 @@ pub(super) fn check_consumer(job: &JobRecord, consumer: Option<u32>) -> Result<(
     }
 }
 
-/// C9.1: whether a dataset can be read in step by as many consumers as a job asks for, of which there may be
-/// `limit`.
+/// Checks that a dataset can be read in step by the job's number of consumers, which may be at most `limit`
+/// (C9.1).
 pub(super) fn check_consumers(
     parameters: &JobParameters,
     dataset: &DatasetRecord,
@@ -74,7 +75,7 @@ pub(super) fn check_consumers(
 }
 
 impl ServiceState {
-    /// C9.4: a consumer can take a late task in from round `earliest` on.
+    /// Records the first round in which a consumer can read a late task (C9.4).
     pub(super) fn round_ready(
         &mut self,
         session: SessionId,
@@ -84,7 +85,7 @@ impl ServiceState {
     ) -> Result<(), Error> {
         let row = self.tables.clients.owned_by(session, client)?;
         let (iteration, consumer) = (row.iteration, row.consumer);
-        // Without one, its worker is gone, and so is the question.
+        // The task may have ended with its worker, so that the round no longer matters.
         let Some(row) = self.tables.tasks.get(&task) else {
             return Ok(());
         };
@@ -95,7 +96,7 @@ impl ServiceState {
         }
         let Some(consumer) = consumer else {
             return Err(Error::invalid(format!(
-                "client {client} is no consumer of a coordinated read: it has no rounds"
+                "client {client} is not a consumer of a coordinated read, and has no rounds"
             )));
         };
         if row.start_round.is_some() || row.ready.contains_key(&consumer) {
@@ -108,8 +109,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// Settles a late task's first round when every consumer has said which suits it: none has begun that
-    /// one.
+    /// Sets the first round of a late task once every consumer has named its own first possible round. The
+    /// latest of these rounds is chosen, because no consumer has begun it.
     fn review_pending(&mut self, id: TaskId) {
         let Some(task) = self.tables.tasks.get(&id) else {
             return;
@@ -131,15 +132,16 @@ impl ServiceState {
         self.push_clients(iteration, &push);
     }
 
-    /// C9.6: the worker of a task without a start is gone. Nobody has handed over anything of it.
+    /// Ends a late task whose worker is gone before its first round was known. No consumer has handed over
+    /// elements of the task, so its splits become free (C9.6).
     pub(super) fn drop_pending(&mut self, task: &TaskRecord, mut holding: Holding) {
         self.tables.books.free(task.iteration, &holding.take_all());
         self.push_clients(task.iteration, &ClientPush::TaskEnded { task: task.id });
         self.review_iteration(task.iteration);
     }
 
-    /// C9.5: every client that was asked has answered, so it is settled how much of a removed task is handed
-    /// over. The removal is remembered until all of them know.
+    /// Concludes the removal of a task after every client has acknowledged it: the number of groups to hand
+    /// over is final. The removal is remembered until every consumer has confirmed the verdict (C9.5).
     pub(super) fn conclude(&mut self, mut removal: RemovalRecord) {
         if removal.untold.is_empty() {
             return;
@@ -170,16 +172,16 @@ impl ServiceState {
         Ok(())
     }
 
-    /// The consumers of an iteration that have not come, are gone, or are silent; of one that is not
-    /// coordinated, none.
+    /// Returns the consumers of an iteration that have not joined, are gone, or are silent. An iteration
+    /// that is not coordinated has none.
     pub(super) fn missing_consumers(&self, iteration: IterationId) -> Vec<u32> {
         let count = self.tables.consumers_of(iteration).unwrap_or(0);
         let there = self.consumers_heard(iteration);
         (0..count).filter(|consumer| !there.contains(consumer)).collect()
     }
 
-    /// Returns whether a coordinated read misses consumers. The time depends on the number of clients, not on
-    /// that of consumers.
+    /// Returns whether consumers of a coordinated read are missing. The running time depends on the number
+    /// of clients, not on the number of consumers.
     fn is_incomplete(&self, iteration: IterationId) -> bool {
         let there = || u32::try_from(self.consumers_heard(iteration).len()).unwrap_or(u32::MAX);
         self.tables
@@ -195,7 +197,7 @@ impl ServiceState {
         heard.filter_map(|row| row.consumer).collect()
     }
 
-    /// C9.8: consumers that keep the others waiting for too long are named to them.
+    /// Tells the consumers which other consumers have been missing for too long (C9.8).
     pub(super) fn tell_incomplete(&mut self) {
         for id in self.tables.iterations.running() {
             if !self.tables.clients.has_any_of(id) || !self.is_incomplete(id) {
@@ -213,7 +215,7 @@ impl ServiceState {
         }
     }
 
-    /// Tells a client that comes back which consumers are missing, if the others were told.
+    /// Tells a client that reattaches which consumers are missing, if the other clients were told.
     pub(super) fn tell_client_incomplete(&mut self, client: ClientId, iteration: IterationId) {
         if self.tables.iterations.incomplete.is_told(&iteration) {
             let consumers = self.missing_consumers(iteration);
@@ -236,13 +238,15 @@ impl Tables {
         self.consumers_of(iteration).is_some()
     }
 
-    /// The first round of a task that comes when its iteration runs; `None`: its consumers settle it (C9.4).
+    /// Returns the first round of a task that is created while its iteration runs. `None` in a coordinated
+    /// read, where the consumers determine the round (C9.4).
     pub(super) fn late_start(&self, iteration: IterationId) -> Option<u64> {
         (!self.is_coordinated(iteration)).then_some(0)
     }
 
-    /// C9.7: whether nobody is to hear of a task's failure from its worker any more. All consumers of a
-    /// coordinated read do, also those to come, so that it meets them in the same step.
+    /// Returns whether no consumer needs to receive a task's failure from its worker any more. Every
+    /// consumer of a coordinated read receives the failure, including consumers that join later, so that
+    /// all consumers meet it in the same step (C9.7).
     pub(super) fn is_failure_heard(&self, task: &TaskRecord) -> bool {
         let Some(count) = self.consumers_of(task.iteration).filter(|_| self.is_served(task)) else {
             return true;
@@ -258,14 +262,14 @@ impl Tables {
 }
 
 impl RemovalRecord {
-    /// Returns whether the removal belongs to a coordinated read. Such a removal is remembered until all
-    /// consumers know of it.
+    /// Returns whether the removal belongs to a coordinated read. The removal of a coordinated read is
+    /// remembered until all consumers know of the verdict.
     pub(super) fn is_coordinated(&self) -> bool {
         !self.untold.is_empty()
     }
 
-    /// Returns the part of the task that is handed over, as far as it is known. Once the removal is
-    /// concluded, it is final.
+    /// Returns the verdict so far: the number of the task's groups that are handed over. The number is
+    /// final once the removal is concluded.
     pub(super) fn verdict(&self) -> TaskConcluded {
         TaskConcluded {
             task: self.task,

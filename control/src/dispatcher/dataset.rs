@@ -1,4 +1,4 @@
-//! Datasets and jobs: registered once, found again by id or name.
+//! Datasets and jobs, which are registered once and found again by id or name.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::Reply;
@@ -28,7 +28,8 @@ impl ServiceState {
         if definition.len() > limit {
             let found = definition.len();
             return Err(Error::invalid(format!(
-                "the dataset's definition has {found} bytes, more than {limit}: keep data out of it, in files"
+                "the dataset's definition has {found} bytes, more than the limit of {limit}: move its data \
+                into files"
             )));
         }
         if let Some(id) = &id
@@ -41,7 +42,8 @@ impl ServiceState {
         if self.tables.catalog.dataset_count() >= self.config.datasets_max && !self.make_room_for_dataset() {
             let limit = self.config.datasets_max;
             return Err(Error::exhausted(format!(
-                "this dispatcher has {limit} datasets, all used by jobs or lately asked for, and takes no more"
+                "this dispatcher has {limit} datasets, the most it may have, and all are used by jobs or \
+                were lately requested"
             )));
         }
         let owner = id.is_none().then_some(session);
@@ -56,7 +58,8 @@ impl ServiceState {
         Ok(Outcome::Answer(Answer::Dataset(id)))
     }
 
-    /// Forgets the dataset that was idle for longest (C2.5). Returns whether there was one.
+    /// Forgets the dataset that was idle for longest (C2.5). Returns false if no dataset was idle for long
+    /// enough.
     fn make_room_for_dataset(&mut self) -> bool {
         let timeout = self.config.dataset_gc_timeout;
         timeout.is_some_and(|timeout| self.tables.catalog.make_room_for_dataset(self.now, timeout))
@@ -67,7 +70,7 @@ impl ServiceState {
         Ok(Outcome::Reply(Reply::DatasetInfo(record)))
     }
 
-    /// C2.6
+    /// Reading a definition counts as describing the dataset, and restarts the dataset's idle time (C2.6).
     pub(super) fn read_definition(&mut self, id: &DatasetId) -> Result<Outcome, Error> {
         let record = self.tables.catalog.use_dataset(id, self.now)?;
         Ok(Outcome::Reply(Reply::Definition(record)))
@@ -79,7 +82,7 @@ impl ServiceState {
         name: Option<String>,
         parameters: JobParameters,
     ) -> Result<Outcome, Error> {
-        // C14.4
+        // The deployment mode decides what target workers `auto` means (C14.4).
         let parameters = parameters.deployed(self.config.deployment_mode);
         if let Some(name) = &name {
             if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -94,7 +97,7 @@ impl ServiceState {
             }
         }
         let dataset = self.tables.catalog.dataset(&parameters.dataset)?;
-        // C2.4
+        // Only a dataset that can be split may be read under `dynamic` (C2.4).
         if let (Policy::Dynamic, Err(reason)) = (parameters.policy, &dataset.facts.splittable) {
             return Err(Error::unimplemented(format!(
                 "dataset {} cannot be read under the sharding policy `dynamic`: {reason}",
@@ -123,7 +126,7 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// C2.1: the next decimal number that nobody took as an explicit id.
+    /// Returns the next decimal number that no process took as an explicit id (C2.1).
     fn next_dataset_id(&mut self) -> DatasetId {
         let mut number = self.meta().next_dataset;
         while self.catalog.find_dataset(&DatasetId::automatic(number)).is_some() {
@@ -134,7 +137,8 @@ impl Tables {
     }
 }
 
-/// C2.2: one id means one structure. Definitions are not compared: the first stays.
+/// Checks that a dataset has the same structure as the registered dataset of its id (C2.2). The definitions
+/// are not compared: the first definition stays.
 fn same_dataset(existing: &DatasetRecord, facts: &DatasetFacts) -> Result<(), Error> {
     let mut differences = Vec::new();
     if existing.facts.spec != facts.spec {
@@ -171,7 +175,7 @@ fn same_dataset(existing: &DatasetRecord, facts: &DatasetFacts) -> Result<(), Er
     )))
 }
 
-/// C2.3: one name means one job.
+/// Checks that a job has the same parameters as the existing job of its name (C2.3).
 fn same_job(existing: &JobRecord, wanted: &JobParameters) -> Result<JobId, Error> {
     let differences = existing.parameters.differences(wanted);
     if differences.is_empty() {

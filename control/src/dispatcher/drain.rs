@@ -1,5 +1,5 @@
-//! Workers that announce that they leave: they are given nothing more, and what they have is brought to its
-//! end or to others.
+//! The graceful shutdown of workers. A draining worker gets no new tasks, and its present tasks are
+//! finished or continued by other workers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{StopReason, WorkerPush};
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::id::{SessionId, TaskId};
 
 impl ServiceState {
-    /// C10.1: the worker takes no more tasks; it leaves once those that it has are over.
+    /// Drains a worker: the worker takes no more tasks, and leaves once its present tasks are over (C10.1).
     pub(super) fn drain_worker(&mut self, session: SessionId) -> Result<(), Error> {
         let id = self.tables.workers.living_of(session)?;
         if self.tables.workers.is_draining(id) {
@@ -23,7 +23,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// Takes from a worker that is being drained what it need not bring to its end. True if the task is gone.
+    /// Removes a task of a draining worker that the worker need not finish. Returns true if the task is
+    /// removed.
     pub(super) fn hand_over(&mut self, id: TaskId) -> bool {
         let Some(task) = self.tables.tasks.get(&id) else {
             return false;
@@ -34,10 +35,11 @@ impl ServiceState {
         if is_over || !self.tables.workers.is_draining(worker) {
             return false;
         }
-        // C10.3: nobody can go on where it stops.
+        // No other worker can continue these tasks at the position where they stop (C10.3).
         let cannot_go_on = self.tables.is_coordinated(iteration) || self.tables.is_cached(iteration);
         let is_removed = is_running && (!self.tables.books.is_dynamic(iteration) || cannot_go_on);
-        // C10.4: it stays until the worker leaves, so that it can give back what it has not started.
+        // An unread task stays until its worker leaves, so that the worker can return the splits that it
+        // has not started (C10.4).
         let is_unread = self.tables.readers(task).is_empty();
         if is_removed {
             self.remove_task(id, RemovalReason::WorkerLeft);
@@ -52,13 +54,14 @@ impl ServiceState {
         is_removed
     }
 
-    /// C10.2: a settled task that was cut short says nothing of how much there is to read. It is forgotten as
-    /// if it had never been, so that its iteration goes on without it.
+    /// Forgets a settled task that was cut short, as if it had never existed, so that its iteration
+    /// continues without the task. A task that was cut short does not show that its sources are exhausted
+    /// (C10.2).
     pub(super) fn forget_cut_short(&mut self, id: TaskId) {
         let Some(task) = self.tables.tasks.remove(id) else {
             return;
         };
-        // C7.5: if no other comes, the clients are told who is missing.
+        // If no other worker registers, the clients are told which worker is missing (C7.5).
         let address = self.tables.workers.address_of(task.worker);
         self.tables.iterations.note_lost_worker(task.iteration, &address);
     }

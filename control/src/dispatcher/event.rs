@@ -13,57 +13,57 @@ use crate::whereabouts::Whereabouts;
 /// An input of the machine.
 #[derive(Debug)]
 pub enum Event {
-    /// Somebody asks for something.
+    /// A request of a process.
     Asked(Incoming),
-    /// A process says that it lives, and which of its clients do.
+    /// A heartbeat of a process, with the clients that the process still owns.
     Heartbeat {
         /// The session of the process.
         session: SessionId,
-        /// Whether the process is a worker.
+        /// True if the process is a worker.
         worker: bool,
-        /// The clients it still owns.
+        /// The clients that the process still owns.
         clients: Vec<ClientId>,
     },
-    /// A process says what it has measured, of some of its tasks and clients.
+    /// Measurements that a process reports for some of its tasks and clients.
     Measured {
         /// The session of the process.
         session: SessionId,
-        /// The figures.
+        /// The measured figures.
         measures: Measures,
     },
     /// The answer to [`Action::PlanSplits`](super::Action::PlanSplits).
     SplitsPlanned {
-        /// For which iteration.
+        /// The iteration that the plan is for.
         iteration: IterationId,
-        /// The plan.
+        /// The plan, or the reason for its failure.
         result: Result<SplitPlan, PlanError>,
     },
     /// The answer to [`Action::ProbeWorker`](super::Action::ProbeWorker).
     WorkerProbed {
-        /// The worker.
+        /// The worker that was probed.
         worker: WorkerId,
-        /// Whether the worker's host answered that nothing listens there.
+        /// True if the worker's host answered that no process listens at the address.
         is_closed: bool,
     },
-    /// The connection of a process has ended, and the process has no other.
+    /// The loss of the last connection of a process.
     Disconnected {
-        /// The process.
+        /// The session of the process.
         session: SessionId,
         /// The way in which the connection ended.
         departure: Departure,
     },
-    /// Time has passed. Comes after the events that arrived before.
+    /// The passing of time. The shell sends this event after all events that arrived earlier.
     Woken,
 }
 
 /// The way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The process closed it, and its session with it.
+    /// The process closed the connection and ended its session.
     Goodbye,
-    /// Another process answers at its address.
+    /// Another process answered at the address of the process.
     Reset,
-    /// Any other way: the process may come back.
+    /// The connection ended in another way, so that the process may come back.
     Lost,
 }
 
@@ -78,24 +78,24 @@ pub struct Incoming {
     pub role: Role,
     /// The request's number, for requests that need one.
     pub number: Option<RequestNumber>,
-    /// The process has the replies of all requests below this and will not repeat them.
+    /// The request number below which the process has all replies and repeats no request.
     pub settled_below: RequestNumber,
     /// The request itself.
     pub request: Request,
 }
 
-/// The shell's name for a caller that waits for a reply.
+/// The token by which the shell finds the caller that waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyToken(pub u64);
 
 /// A request to the dispatcher.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Registers a dataset. The shell has asked the planner for the facts.
+    /// Registers a dataset, after the shell has asked the planner for the facts of the dataset.
     RegisterDataset {
-        /// The id it shall have; `None`: any.
+        /// The id that the dataset shall have; `None` lets the dispatcher choose an id.
         id: Option<DatasetId>,
-        /// The definition.
+        /// The definition of the dataset.
         definition: Vec<u8>,
         /// The planner's facts of the dataset.
         facts: DatasetFacts,
@@ -110,20 +110,20 @@ pub enum Request {
         /// The id of the dataset.
         id: DatasetId,
     },
-    /// Find or create a job.
+    /// Finds the job with a name, or creates a job.
     CreateJob {
-        /// The name; `None`: a job of one's own.
+        /// The name of the job; `None` creates a new job without a name.
         name: Option<String>,
         /// The parameters of the job, its dataset among them.
         parameters: JobParameters,
     },
-    /// Become a client of an iteration, creating it if need be.
+    /// Adds a client to an iteration, and creates the iteration if necessary.
     OpenIteration {
         /// The job to read.
         job: JobId,
-        /// The number of the pass.
+        /// The number of the iteration within its job.
         repetition: u64,
-        /// The number of the consumer, in coordinated reads and only there.
+        /// The number of the consumer; `None` outside of coordinated reads.
         consumer: Option<u32>,
         /// The host and process of the reader.
         whereabouts: Whereabouts,
@@ -133,12 +133,12 @@ pub enum Request {
         /// The client of the reader.
         client: ClientId,
     },
-    /// Ends a client.
+    /// Releases a client.
     Release {
         /// The client to release.
         client: ClientId,
     },
-    /// Says what a client has seen of a removed task.
+    /// Reports the splits that a client has seen of a removed task.
     Acknowledge {
         /// The client that acknowledges.
         client: ClientId,
@@ -147,68 +147,72 @@ pub enum Request {
         /// The splits that the client has seen.
         seen: Seen,
     },
-    /// Says that a client has received everything of these splits.
+    /// Reports that a client has received every element of these splits, and that the client's user is done
+    /// with them (C5.6).
     SplitsDone {
         /// The client that reports.
         client: ClientId,
-        /// The task that held them.
+        /// The task that held the splits.
         task: TaskId,
-        /// Their leases.
+        /// The leases of the splits.
         leases: Vec<LeaseRange>,
     },
-    /// Says that a client has everything of these splits, and that elements of them wait to be handed over
-    /// (C5.8). Names the client, the task that held them, and their leases.
+    /// Reports splits that a client has received completely, but of which the user has not yet taken all
+    /// elements (C5.8). The fields are the client, the task that held the splits, and their leases.
     SplitsWaiting(ClientId, TaskId, Vec<LeaseRange>),
-    /// Says that a client has received a task's end and everything before it.
+    /// Reports that a client has received a task's end and every element before the end.
     TaskDrained {
         /// The client that reports.
         client: ClientId,
         /// The task that it has read to the end.
         task: TaskId,
     },
-    /// Says that a client has lost its link to a worker, so that the dispatcher looks whether the worker
-    /// lives.
+    /// Reports that a client has lost its link to a worker, so that the dispatcher checks whether the
+    /// worker lives.
     SuspectWorker {
-        /// The client.
+        /// The client that reports.
         client: ClientId,
-        /// The worker's address.
+        /// The address of the worker.
         address: String,
     },
-    /// Says from which round on a consumer can take a late task in.
+    /// Reports the first round in which a consumer can read a late task.
     RoundReady {
         /// The client that reports.
         client: ClientId,
-        /// The task that has no start yet.
+        /// The late task, whose first round is not known yet.
         task: TaskId,
-        /// The first round that its user has not begun, and does not begin before the start is known.
+        /// The first round that the consumer's user has not begun. The user does not begin this round
+        /// before the task's first round is known.
         earliest: u64,
     },
-    /// Says that a consumer knows how much of a removed task is handed over.
+    /// Reports that a consumer knows the verdict on a removed task: the number of its groups that are
+    /// handed over.
     VerdictHeard {
-        /// The client that was told.
+        /// The client that received the verdict.
         client: ClientId,
         /// The removed task.
         task: TaskId,
     },
-    /// Asks for a snapshot of everything, for people.
+    /// Asks for a snapshot of the whole service, for people.
     Status,
-    /// Ends the service.
+    /// Shuts the service down.
     Shutdown {
         /// The name of the process that asks.
         by: String,
     },
-    /// Registers a worker, or returns as the same incarnation.
+    /// Registers a worker. A repeated registration under the same session belongs to the same incarnation.
     RegisterWorker(WorkerRegistration),
-    /// Says goodbye.
+    /// Ends the worker's session: the goodbye message of a worker.
     LeaveWorker,
-    /// Announces that the worker leaves: it takes no more tasks, and others read on where its tasks stop.
+    /// Announces that the worker leaves. The worker takes no more tasks, and other workers continue where
+    /// its tasks stop.
     DrainWorker,
     /// Asks for the facts that a worker needs to run a task.
     DescribeTask {
         /// The task to describe.
         task: TaskId,
     },
-    /// Asks for splits.
+    /// Asks for a lease of splits.
     LeaseSplits {
         /// The task that asks.
         task: TaskId,
@@ -221,68 +225,71 @@ pub enum Request {
         /// The pace of the task, if its worker knows it.
         pace: Option<SplitPace>,
     },
-    /// Gives back splits that were not started.
+    /// Returns splits that the task has not started.
     ReturnSplits {
         /// The task that returns splits.
         task: TaskId,
-        /// Their leases.
+        /// The leases of the splits.
         leases: Vec<LeaseRange>,
     },
-    /// Says that these splits have been produced, of a task that has the cross-trainer cache.
+    /// Reports splits that a task with the cross-trainer cache has produced.
     SplitsProduced {
         /// The task that produced the splits.
         task: TaskId,
-        /// Their leases.
+        /// The leases of the splits.
         leases: Vec<LeaseRange>,
     },
-    /// Says of which splits a client that is gone had elements that its user was not done with (C6.7). Names
-    /// the task that held them, the client, their leases, and whether the client is served no more, so that
-    /// these are all.
+    /// Reports splits of which a released client still held elements that its user was not done with
+    /// (C6.7). The fields are the task that held the splits, the client, the leases, and whether the report
+    /// is complete. A complete report means that the worker has stopped serving the client.
     SplitsMissed(TaskId, ClientId, Vec<LeaseRange>, bool),
-    /// Says of which splits that ended a client has elements in hand, as other clients have (C5.8).
-    /// Names the task that held them, the client, and their leases.
+    /// Reports splits that are at their end while several clients hold elements of them (C5.8). The worker
+    /// reports once for each of these clients. The fields are the task that held the splits, the client,
+    /// and the leases.
     SplitsShared(TaskId, ClientId, Vec<LeaseRange>),
-    /// Says that a task has produced its last element.
+    /// Reports that a task has produced its last element.
     FinishTask {
         /// The task that ended.
         task: TaskId,
-        /// Whether every element is known to have reached a client. May follow later in a second request.
+        /// True if every element is known to have reached a client. The worker may report the delivery
+        /// later in a second request.
         delivered: bool,
-        /// Whether the task read its splits to the end; false if its pipeline ended before them.
+        /// True if the task read its splits to the end; false if its pipeline ended before them.
         exhausted: bool,
-        /// Whether the task stopped because its worker drains, so that other tasks read the rest.
+        /// True if the task stopped because its worker drains, so that other tasks read the rest.
         cut_short: bool,
     },
-    /// Says that a task cannot continue.
+    /// Reports that a task cannot continue.
     FailTask {
         /// The task that failed.
         task: TaskId,
-        /// The reason, for the user.
+        /// The reason, in words for the user.
         message: String,
     },
 }
 
-/// The facts that a worker registers with.
+/// The facts with which a worker registers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerRegistration {
-    /// The address of its data plane, for clients.
+    /// The address of the worker's data plane, for clients.
     pub address: String,
-    /// Labels for placement.
+    /// The labels of the worker, for placement.
     pub tags: Vec<String>,
-    /// The key that its tickets are minted with.
+    /// The key with which the dispatcher signs tickets for the worker's tasks.
     pub ticket_key: millstream_link::TicketKey,
-    /// The program's version, for people.
+    /// The version of the worker's program, for people.
     pub version: String,
     /// The host and process of the worker.
     pub whereabouts: Whereabouts,
-    /// The socket by which readers on its host reach the worker without a network, in words that the two
-    /// understand; at most [`LOCAL_SOCKET_BYTES_MAX`](super::LOCAL_SOCKET_BYTES_MAX).
+    /// The socket by which readers on the worker's host reach the worker without a network. Only readers
+    /// and workers interpret the text of the local socket, which has at
+    /// most [`LOCAL_SOCKET_BYTES_MAX`](super::LOCAL_SOCKET_BYTES_MAX) bytes.
     pub local_socket: Option<String>,
 }
 
 impl Request {
-    /// Returns whether the request needs a number and a remembered reply, because a retry would change
-    /// something twice.
+    /// Returns whether the request needs a number and a remembered reply, because repeating the request
+    /// would change the state twice.
     pub fn is_numbered(&self) -> bool {
         match self {
             Request::RegisterDataset { .. }
@@ -348,7 +355,7 @@ impl Request {
         }
     }
 
-    /// The request's name in messages.
+    /// Returns the request's name in messages.
     pub fn name(&self) -> &'static str {
         match self {
             Request::RegisterDataset { .. } => "register a dataset",

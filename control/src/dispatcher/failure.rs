@@ -1,4 +1,4 @@
-//! The ways in which a task ends before its data does, as records and messages name them.
+//! The ways in which a task ends before its data does, with their names in records and messages.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -7,34 +7,34 @@ use minicbor::{Decode, Encode};
 
 use crate::id::{TaskId, WorkerId};
 
-/// A task that could not go on, as its readers are told.
+/// A failed task, as its readers are told of the failure.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TaskFailure {
-    /// The task.
+    /// The failed task.
     #[n(0)]
     pub task: TaskId,
-    /// The worker's address.
+    /// The address of the task's worker.
     #[n(1)]
     pub worker_address: String,
     /// The error text of the worker.
     #[n(2)]
     pub message: String,
-    /// The worker's incarnation.
+    /// The incarnation of the worker.
     #[n(3)]
     pub worker: Option<WorkerId>,
 }
 
-/// The reason why a worker's tasks were removed.
+/// The reason for which a worker's tasks were removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum RemovalReason {
     /// The worker was silent for too long.
     #[n(0)]
     WorkerSilent,
-    /// Another process serves at its address now.
+    /// Another process now serves at the worker's address.
     #[n(1)]
     WorkerRestarted,
-    /// The worker said goodbye.
+    /// The worker sent its goodbye message.
     #[n(2)]
     WorkerLeft,
 }

@@ -59,7 +59,10 @@ impl Tables {
     fn check_people(&self) {
         for row in self.removals.values() {
             let task = row.task;
-            assert!(!self.tasks.contains(&task), "task {task} is removed and is not");
+            assert!(
+                !self.tasks.contains(&task),
+                "task {task} exists although it was removed"
+            );
             for client in row.awaiting.union(&row.untold) {
                 assert!(
                     self.clients.contains(client),
@@ -70,13 +73,13 @@ impl Tables {
         for row in self.clients.values() {
             assert!(
                 self.iterations.contains(&row.iteration),
-                "client {} reads nothing",
+                "client {} has no iteration",
                 row.id
             );
         }
     }
 
-    /// Every iteration that may go unread has a clock.
+    /// Checks that exactly the iterations without clients have a clock that collects them.
     fn check_lifetimes(&self) {
         for row in self.iterations.values() {
             let is_unread = row.phase != Phase::Planning && !self.clients.has_any_of(row.id);
@@ -85,7 +88,7 @@ impl Tables {
         }
     }
 
-    /// C8.3: no two tasks have one share.
+    /// Checks that no two tasks have one share (C8.3).
     fn check_shares(&self, id: crate::id::IterationId) {
         let shares = self.iterations.get(&id).map_or(0, |row| row.shares);
         if shares > 0 {
@@ -95,7 +98,7 @@ impl Tables {
         }
     }
 
-    /// C9.2, C9.4, C9.5.
+    /// Checks the consumers and the first rounds of coordinated reads (C9.2, C9.4, C9.5).
     fn check_coordination(&self, id: crate::id::IterationId) {
         let count = self.consumers_of(id);
         let mut there = BTreeSet::new();
@@ -137,7 +140,7 @@ impl Tables {
         }
     }
 
-    /// C8.1: no two living workers have one number.
+    /// Checks that no two living workers have one number (C8.1).
     fn check_places(&self, list: &WorkerAddresses) {
         let living = self.workers.values().filter(|row| row.dead.is_none());
         let placed: Vec<u64> = living
@@ -153,7 +156,7 @@ impl Tables {
             return;
         };
         let mut held = BTreeMap::new();
-        // Several clients may have a split in hand.
+        // Several clients may hold elements of one split, which counts only once here.
         let mut in_hand = Holding::default();
         let of_clients = self.clients.rows_of(id).flat_map(|client| client.in_hand.runs());
         of_clients.for_each(|run| in_hand.put(run));

@@ -1,4 +1,4 @@
-//! Iterations: planned, given tasks, continued after losses, ended.
+//! Iterations: how they are planned, given tasks, continued after losses, and ended.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -20,11 +20,11 @@ use crate::job::Policy;
 use crate::planner::{PlanError, SplitPlan};
 use crate::whereabouts::Whereabouts;
 
-/// Most sources of one dataset.
+/// Maximum number of sources of one dataset.
 const SOURCES_MAX: usize = 1024;
 
 impl Dispatcher {
-    /// The shell has asked the planner (C3.1).
+    /// Handles the planner's answer to a request for a plan (C3.1).
     pub(super) fn handle_plan(&mut self, iteration: IterationId, result: Result<SplitPlan, PlanError>) {
         if self.state.tables.iterations.phase_of(iteration) != Some(Phase::Planning) {
             return;
@@ -51,7 +51,7 @@ impl Dispatcher {
                 .unwrap_or_else(Answer::Refused);
             self.answer(opener.session, opener.number, answer);
         }
-        // Perhaps none became a client.
+        // Every opener may have been refused, so that the iteration has no client.
         self.state.tables.note_readers(iteration, self.state.now);
     }
 
@@ -75,7 +75,8 @@ impl ServiceState {
         check_pass(self.tables.catalog.job(job)?, repetition)?;
         self.tables.check_target(job, &whereabouts)?;
         self.tables.catalog.use_job(job, self.now);
-        let number = number.ok_or_else(|| Error::internal("a numbered request without its number"))?;
+        let number =
+            number.ok_or_else(|| Error::internal("a numbered request arrived without its number"))?;
         let opener = Opener {
             session: owner.session,
             number,
@@ -110,8 +111,8 @@ impl ServiceState {
         }
     }
 
-    /// Looks whether an iteration must go on, with new tasks, or is over, for everybody or for some of its
-    /// readers. Called whenever something of it ended.
+    /// Decides whether an iteration needs new tasks, or is over for all or some of its readers. Called
+    /// whenever a part of the iteration ended.
     pub(super) fn review_iteration(&mut self, id: IterationId) {
         if self.tables.iterations.is_running(id) {
             self.catch_up(id);
@@ -122,8 +123,8 @@ impl ServiceState {
 
     fn advance(&mut self, id: IterationId) {
         let tasks = self.tables.tasks.of(id);
-        // C3.4: without a task nobody knows whether there is more; the next worker finds out. A share without
-        // one is read when its worker comes (C8.4).
+        // An iteration without a task waits for a worker, because no task has shown yet whether its sources
+        // are exhausted (C3.4). A share without a task is read when its worker registers (C8.4).
         let is_known = !tasks.is_empty() && !self.tables.misses_shares(id);
         if !is_known || self.tables.removals.has_any_of(id) {
             return;
@@ -143,7 +144,7 @@ impl ServiceState {
             TaskPhase::Settled => true,
             TaskPhase::Failed(_) => self.tables.is_failure_heard(task),
         };
-        // C14.3: the idle ones would find nothing where another has read to the end.
+        // Idle tasks would find no splits after another task has read the sources to their end (C14.3).
         let read_to_the_end = |task: &TaskRecord| task.phase == TaskPhase::Settled && !task.stopped_early;
         let over = busy.iter().all(|task| is_over(task));
         if over && (idle.is_empty() || busy.iter().any(|task| read_to_the_end(task))) {
@@ -152,7 +153,7 @@ impl ServiceState {
         }
     }
 
-    /// C6.5: those who could have read the free splits have finished: others begin where they ended.
+    /// Starts new tasks for free splits after every earlier task has finished (C6.5).
     pub(super) fn begin_round(&mut self, id: IterationId, free: u64) {
         let next_lease = self.tables.books.ledger(id).map_or(0, Ledger::next_lease);
         let mut workers = self.tables.workers.taking_tasks();
@@ -170,14 +171,14 @@ impl ServiceState {
         }
     }
 
-    /// C6.5: what new tasks have left is lost, and not silently.
+    /// Declares the free splits that the new tasks left as lost, and reports the loss (C6.5).
     fn give_up_free(&mut self, id: IterationId) {
         let Tables { books, tasks, .. } = &mut self.tables;
         let left = books.take_wanted(id, |task| tasks.stopped_early(task));
         self.lose_splits(id, &left, "");
     }
 
-    /// Ends an iteration: its tasks, removals and books go, its record and its clients stay.
+    /// Ends an iteration: deletes its tasks, removals and books, and keeps its record and its clients.
     pub(super) fn end_iteration(&mut self, id: IterationId, phase: Phase) {
         let reason = match phase {
             Phase::Finished => StopReason::Settled,
@@ -216,7 +217,8 @@ impl ServiceState {
         self.push_clients(id, &ClientPush::IterationFinished { splits_lost });
     }
 
-    /// Gives splits up: the books, the record and the clients learn that nobody reads them again (C6.4).
+    /// Declares splits lost: records the loss in the books and in the iteration, and tells the clients that
+    /// no worker reads these splits again (C6.4).
     pub(super) fn lose_splits(&mut self, id: IterationId, runs: &[Run], worker_address: &str) {
         if runs.is_empty() {
             return;
@@ -274,7 +276,7 @@ impl ServiceState {
         let policy = self.tables.parameters_of(id).map(|parameters| parameters.policy);
         self.tables.books.open(id, plan, policy == Some(Policy::Dynamic));
         self.tables.iterations.set_phase(id, Phase::Running);
-        // C3.2, C9.3
+        // Every living worker gets a task, whose first round is 0 (C3.2, C9.3).
         for worker in self.tables.workers.taking_tasks() {
             self.create_task(id, worker, Some(0));
         }
@@ -297,15 +299,16 @@ impl ServiceState {
         };
         self.tables.clients.insert(row, self.now);
         self.tables.iterations.unread.remove(&iteration);
-        // What is free may be read again now (C14.3), or nothing of its own be left (C14.2).
+        // With a new client, free splits may be read again (C14.3), or the client's own part of the
+        // iteration may already be finished (C14.2).
         self.review_iteration(iteration);
         Ok(Answer::Client(id))
     }
 }
 
 impl Tables {
-    /// Returns whether the tasks that were started for free splits have shown that nobody wants these: they
-    /// ended by themselves, or took none.
+    /// Returns whether the current round has shown that no task wants its free splits: its tasks ended by
+    /// themselves, or took no split.
     pub(super) fn is_round_in_vain(&self, id: IterationId, tasks: &[TaskId]) -> bool {
         let Some(row) = self.iterations.get(&id).filter(|row| row.round > 0) else {
             return false;

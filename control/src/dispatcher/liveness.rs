@@ -1,6 +1,6 @@
-//! Judges which workers live, from their heartbeats and from what others report.
+//! The liveness of workers, judged from their heartbeats and from the reports of readers.
 //!
-//! Knows workers by number only. Refuses to know what follows from a death.
+//! [`WorkerLiveness`] knows workers by their ids only, and does not know the consequences of a death.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -10,16 +10,17 @@ use super::config::DispatcherConfig;
 use super::moment::Moment;
 use crate::id::WorkerId;
 
-/// Heartbeats that a worker whose port is closed may miss. One may be on its way, and one may be late.
+/// Number of heartbeats that a worker with a closed port may miss. One heartbeat may be on its way, and one
+/// may be late.
 const CLOSED_HEARTBEATS: u32 = 2;
 
-/// The heartbeats of all workers.
+/// The heartbeats and probes of all workers.
 #[derive(Debug, Default)]
 pub(super) struct WorkerLiveness {
     workers: BTreeMap<WorkerId, Pulse>,
 }
 
-/// The limits of silence.
+/// The limits of a worker's silence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SilenceLimits {
     heartbeat: Duration,
@@ -27,17 +28,18 @@ pub(super) struct SilenceLimits {
     lease: Duration,
 }
 
-/// The facts about one worker.
+/// The facts about one worker's liveness.
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
     heard: Moment,
-    /// Whether the worker was heard in this life of the dispatcher.
+    /// True if the worker has sent a heartbeat in this life of the dispatcher.
     is_known: bool,
-    /// When its port was found closed.
+    /// The time at which the worker's port was found closed.
     closed_at: Option<Moment>,
-    /// Whether the worker was heard after its port was found closed, so that the port says nothing about it.
+    /// True if the worker sent a heartbeat after its port was found closed, so that the port says nothing
+    /// about the worker.
     is_port_unreliable: bool,
-    /// A reader has lost its link to the worker.
+    /// True if a reader has reported a lost link to the worker.
     is_reported: bool,
 }
 
@@ -53,26 +55,27 @@ impl SilenceLimits {
     /// Returns how long a worker may be silent.
     fn of_worker(&self, pulse: &Pulse) -> Duration {
         if !pulse.is_found_closed() {
-            // An overloaded worker and one that the network hides are as silent as a dead one, and come back.
+            // An overloaded worker and a worker behind a cut network are as silent as a dead worker, and
+            // come back.
             return self.lease;
         }
         if pulse.is_known || pulse.is_reported {
             CLOSED_HEARTBEATS * self.heartbeat
         } else {
-            // Whether the port can be relied on is not known yet.
+            // The dispatcher does not know yet whether this worker's port can be relied on.
             self.liveness
         }
     }
 }
 
 impl WorkerLiveness {
-    /// Begins to watch a worker, or resumes: it has just registered.
+    /// Begins or resumes watching a worker that has just registered.
     pub(super) fn note_registered(&mut self, worker: WorkerId, now: Moment) {
         let pulse = self.workers.entry(worker).or_insert(Pulse::new(now));
         (pulse.heard, pulse.is_known, pulse.is_reported) = (now, true, false);
     }
 
-    /// Begins to watch a worker that the store names and that has not come back yet (C1.6).
+    /// Begins to watch a worker from the store that has not yet reconnected (C1.6).
     pub(super) fn note_stored(&mut self, worker: WorkerId, now: Moment) {
         self.workers.insert(worker, Pulse::new(now));
     }
@@ -83,7 +86,7 @@ impl WorkerLiveness {
             return;
         };
         if pulse.closed_at.is_some_and(|at| now >= at + limits.heartbeat) {
-            // One heartbeat may have been on its way when the port closed; this one was sent later.
+            // One heartbeat may have been on its way when the port closed. This heartbeat was sent later.
             pulse.is_port_unreliable = true;
         }
         (pulse.heard, pulse.is_known, pulse.is_reported) = (now, true, false);
@@ -95,7 +98,8 @@ impl WorkerLiveness {
         pulse.map(|pulse| pulse.is_reported = true).is_some()
     }
 
-    /// Notes whether anything listens at the worker's address, or that its process broke the connection off.
+    /// Notes whether a process listens at the worker's address, or that the worker's process broke off the
+    /// connection.
     pub(super) fn note_probed(&mut self, worker: WorkerId, is_closed: bool, now: Moment) {
         if let Some(pulse) = self.workers.get_mut(&worker) {
             pulse.closed_at = is_closed.then(|| pulse.closed_at.unwrap_or(now));
@@ -113,7 +117,7 @@ impl WorkerLiveness {
         self.workers.contains_key(&worker)
     }
 
-    /// Returns whether nothing here depends on time.
+    /// Returns whether no worker is watched, so that nothing here depends on time.
     pub(super) fn is_empty(&self) -> bool {
         self.workers.is_empty()
     }
@@ -124,7 +128,7 @@ impl WorkerLiveness {
         Some(now.saturating_sub(pulse.heard))
     }
 
-    /// Excuses everybody for a time in which the dispatcher itself did not run (C7.6).
+    /// Excuses all workers for a time in which the dispatcher itself did not run (C7.6).
     pub(super) fn excuse(&mut self, time: Duration) {
         for pulse in self.workers.values_mut() {
             pulse.heard += time;
@@ -133,14 +137,14 @@ impl WorkerLiveness {
         }
     }
 
-    /// Returns the workers that are dead (C7.4).
+    /// Returns the workers that have been silent for longer than their limits (C7.4).
     pub(super) fn dead(&self, now: Moment, limits: SilenceLimits) -> Vec<WorkerId> {
         let is_dead = |pulse: &Pulse| now.saturating_sub(pulse.heard) > limits.of_worker(pulse);
         let dead = self.workers.iter().filter(|(_, pulse)| is_dead(pulse));
         dead.map(|(id, _)| *id).collect()
     }
 
-    /// Returns the workers of which it should be asked whether anything listens at their addresses.
+    /// Returns the workers whose addresses the shell should probe for a listening process.
     pub(super) fn to_probe(&self, now: Moment, limits: SilenceLimits) -> Vec<WorkerId> {
         let missed = CLOSED_HEARTBEATS * limits.heartbeat;
         let is_doubtful = |pulse: &Pulse| {
@@ -173,7 +177,7 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(250);
 
-    /// Workers with heartbeats every half second, judged every quarter.
+    /// Workers with heartbeats every half second, judged every quarter of a second.
     struct Rig {
         liveness: WorkerLiveness,
         limits: SilenceLimits,
@@ -196,7 +200,8 @@ mod tests {
             rig
         }
 
-        /// Time passes; the workers that `speaks` names are heard. Returns when which workers died.
+        /// Lets time pass while the workers that `speaks` selects send heartbeats. Returns the time of
+        /// death of each worker that died.
         fn pass(&mut self, seconds: f64, speaks: impl Fn(u64) -> bool) -> Vec<(Duration, u64)> {
             let begun = self.now;
             let mut dead = Vec::new();
@@ -239,7 +244,7 @@ mod tests {
             assert_eq!(rig.pass(0.5, |_| true), []);
         }
         rig.liveness.note_reported(WorkerId(1));
-        assert_eq!(rig.pass(29.5, |_| false), [], "nor one that is slow");
+        assert_eq!(rig.pass(29.5, |_| false), [], "a slow worker lives as well");
         rig.liveness.note_probed(WorkerId(1), true, rig.now);
         assert_eq!(rig.pass(0.5, |_| false).len(), 1);
         assert!(!rig.liveness.note_reported(WorkerId(1)));
@@ -252,7 +257,7 @@ mod tests {
         assert_eq!(rig.pass(2.0, |_| true), []);
         let later = rig.now + Duration::from_secs(2);
         assert_eq!(rig.liveness.to_probe(later, rig.limits), []);
-        assert_eq!(rig.pass(29.5, |_| false), [], "silence counts as ever");
+        assert_eq!(rig.pass(29.5, |_| false), [], "alive within its lease");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The machine's face: events in, batches of changes and actions out.
+//! The interface of the dispatcher's state machine: events in, batches of changes and actions out.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -15,19 +15,22 @@ use super::status::Status;
 use super::tables::Tables;
 use crate::id::{BootId, IterationId, RequestNumber, SessionId};
 
-/// Decides who does what: takes requests and events in, routes them to the state of the service, and answers.
+/// The dispatcher's state machine: takes requests and other events, routes them to the state of the
+/// service, and answers.
 ///
-/// Call [`handle`](Dispatcher::handle) with what happened, any number of times, then
-/// [`take_batch`](Dispatcher::take_batch): store its changes, and only then carry out its actions, in order.
-/// Send [`Event::Woken`] at [`next_timeout`](Dispatcher::next_timeout).
+/// The caller passes events to [`handle`](Dispatcher::handle), any number of them, and then
+/// calls [`take_batch`](Dispatcher::take_batch). The caller stores the changes of the batch, and only then
+/// carries out its actions, in order. At [`next_timeout`](Dispatcher::next_timeout), the caller
+/// sends [`Event::Woken`].
 #[derive(Debug)]
 pub struct Dispatcher {
     pub(super) state: ServiceState,
-    /// Numbered requests that wait for a plan, with everybody who waits for the answer.
+    /// The numbered requests that wait for a plan, each with the tokens of all callers that wait for its
+    /// answer.
     pub(super) under_way: BTreeMap<(SessionId, RequestNumber), Vec<ReplyToken>>,
-    /// Somebody has asked for the end of the service.
+    /// The shutdown of the service, once a process has asked for the shutdown.
     pub(super) closing: Option<Closing>,
-    /// When the machine last ran, or was excused for not running (C7.6).
+    /// The time at which the machine last ran, or to which a pause of its own was excused (C7.6).
     pub(super) awake_at: Moment,
     pub(super) swept_at: Moment,
 }
@@ -35,21 +38,22 @@ pub struct Dispatcher {
 /// The result of the events since the last batch.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// To be stored, all or none.
+    /// The changes to store, all or none.
     pub changes: Vec<Change>,
-    /// To be carried out afterwards, in order.
+    /// The actions to carry out in order, after the changes are stored.
     pub actions: Vec<Action>,
 }
 
 impl Dispatcher {
-    /// A dispatcher that knows nothing yet.
+    /// Returns a dispatcher without any records.
     pub fn new(config: DispatcherConfig, boot: BootId, now: Moment) -> Dispatcher {
         Dispatcher::load(config, [], boot, now)
     }
 
-    /// A dispatcher that knows what these records say, as if everybody had sent a heartbeat just now;
-    /// workers, who need one silence to miss the earlier one, have another to come back. `boot` is the name
-    /// of this life of the state, if no record names one.
+    /// Returns a dispatcher with the state of these records. Every process counts as having sent a
+    /// heartbeat just now. Workers get their whole lease, because a worker notices the restart only by a
+    /// silence, and needs the rest to come back. `boot` names this life of the state if no record holds a
+    /// boot id.
     pub fn load(
         config: DispatcherConfig,
         records: impl IntoIterator<Item = Record>,
@@ -57,8 +61,8 @@ impl Dispatcher {
         now: Moment,
     ) -> Dispatcher {
         let mut tables = Tables::load(records, boot);
-        // Readers look for a new dispatcher in steps of seconds: none is given up before it can have come
-        // back (C6.8).
+        // A reader looks for a restarted dispatcher in steps of seconds. No reader is given up before it
+        // can have come back (C6.8).
         tables.restart_clocks(now, now + config.liveness * 2);
         let planning = tables
             .iterations
@@ -78,7 +82,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes note of what happened. Time never goes back: an earlier `now` counts as the latest one.
+    /// Handles an event. Time never goes back: an earlier `now` counts as the latest time so far.
     pub fn handle(&mut self, event: Event, now: Moment) {
         self.state.now = self.state.now.max(now);
         self.forgive_own_silence();
@@ -100,7 +104,7 @@ impl Dispatcher {
                     .note_probed(worker, is_closed, now);
             }
             Event::Disconnected { session, departure } => self.state.handle_departure(session, departure),
-            // C7.6: only here, after the events that arrived before.
+            // Timeouts are checked only here, after all events that arrived before (C7.6).
             Event::Woken => {
                 if self.state.now >= self.swept_at + self.state.config.sweep_interval {
                     self.sweep();
@@ -121,35 +125,35 @@ impl Dispatcher {
         }
     }
 
-    /// Takes the actions since the last call, and drops the changes, for a store that keeps none.
+    /// Takes the actions since the last call and drops the changes. Serves a store that keeps no records.
     pub fn take_actions(&mut self) -> Vec<Action> {
         self.state.tables.forget_changes();
         self.state.take_actions()
     }
 
-    /// Returns whether there is a batch to take.
+    /// Returns whether changes or actions wait to be taken.
     pub fn has_batch(&self) -> bool {
         self.state.has_actions() || self.state.tables.has_changes()
     }
 
-    /// When the next [`Event::Woken`] is due; `None` while nothing depends on time.
+    /// Returns when the next [`Event::Woken`] is due; `None` while nothing depends on time.
     pub fn next_timeout(&self) -> Option<Moment> {
         let is_idle = self.state.tables.is_idle();
         let sweep = (!is_idle).then(|| self.swept_at + self.state.config.sweep_interval);
         sweep.into_iter().chain(self.closes_at()).min()
     }
 
-    /// The name of this life of the state.
+    /// Returns the boot id: the name of this life of the state.
     pub fn boot(&self) -> BootId {
         self.state.boot()
     }
 
-    /// The settings in use.
+    /// Returns the settings in use.
     pub fn config(&self) -> &DispatcherConfig {
         &self.state.config
     }
 
-    /// A snapshot of everything.
+    /// Returns a snapshot of the whole service.
     pub fn status(&self) -> Status {
         status(&self.state)
     }

@@ -1,4 +1,5 @@
-//! Reports of pace that arrive with heartbeats: which of them count, and how many workers the service wants.
+//! The reports of pace that arrive with heartbeats: which reports count, and how many workers the service
+//! wants.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::autoscale;
@@ -10,7 +11,8 @@ use crate::pace::Measures;
 use crate::split::SplitPace;
 
 impl Paces {
-    /// Notes the reports about the process' own tasks and clients, and no others (C11.1).
+    /// Notes a process's reports about its own tasks and clients, and ignores reports about other processes
+    /// (C11.1).
     pub(super) fn note_measures(
         &mut self,
         session: SessionId,
@@ -50,16 +52,16 @@ impl Paces {
         );
     }
 
-    /// Returns how many workers an iteration wants, without limits (C11.2).
+    /// Returns the number of workers that an iteration wants, without limits (C11.2).
     pub(super) fn workers_wanted_by(&self, iteration: IterationId, tables: &Tables) -> Option<u64> {
-        // A task that has ended is no worker's to share.
+        // A task that has ended needs no worker.
         let tasks = tables.tasks.running_of(iteration);
         let clients = tables.clients.of(iteration).into_iter();
         self.workers_for(tasks, clients)
     }
 
-    /// Returns how many workers the service wants: those of the iteration that wants most, within the limits
-    /// (C11.2).
+    /// Returns the number of workers that the service wants: the largest number that an iteration wants,
+    /// within the limits (C11.2).
     pub(super) fn workers_wanted(&self, tables: &Tables) -> Option<u64> {
         let running = tables.iterations.running().into_iter();
         let wanted = running
@@ -68,8 +70,8 @@ impl Paces {
         autoscale::bounded(wanted, tables.workers.living_count() as u64)
     }
 
-    /// Notes how fast a task starts splits. Returns how fast all running tasks of the iteration are together;
-    /// a task of which nothing is known counts as fast as this one.
+    /// Notes the number of splits that a task starts in 1000 s. Returns the sum for all running tasks of
+    /// the iteration. A task that has not reported its pace counts as fast as this task.
     pub(super) fn note_split_pace(
         &mut self,
         task: TaskId,
@@ -83,7 +85,7 @@ impl Paces {
         paces.fold(0, u64::saturating_add)
     }
 
-    /// Returns whether every running task of an iteration has said how fast it is.
+    /// Returns whether every running task of an iteration has reported its pace.
     pub(super) fn has_all_of(&self, iteration: IterationId, tables: &Tables) -> bool {
         let mut running = tables.tasks.running_of(iteration);
         running.all(|task| self.splits_of(task).is_some())

@@ -1,4 +1,4 @@
-//! Splits that readers have in hand, and what becomes of them when a reader is gone (C5.8, C6.7, C6.8).
+//! The splits that readers hold, and the loss of such splits when a reader is gone (C5.8, C6.7, C6.8).
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::WorkerPush;
@@ -11,8 +11,8 @@ use crate::id::{ClientId, IterationId, SessionId, TaskId, WorkerId};
 use crate::split::LeaseRange;
 
 impl ServiceState {
-    /// C5.8: loses the splits that a client has in hand with others and of which it will not hear the end, of
-    /// these leases.
+    /// Declares shared splits of these leases lost, because the client that holds them together with other
+    /// clients will not receive their end (C5.8).
     pub(super) fn lose_shared(&mut self, iteration: IterationId, client: ClientId, leases: &[LeaseRange]) {
         let clients = &mut self.tables.clients;
         let own = clients.in_hand(client, leases);
@@ -22,7 +22,7 @@ impl ServiceState {
         self.lose_splits(iteration, &lost, "");
     }
 
-    /// C6.7: a worker says which splits a client that is gone had elements of.
+    /// Handles a worker's report of the splits of which a released client held elements (C6.7).
     pub(super) fn splits_missed(
         &mut self,
         session: SessionId,
@@ -32,7 +32,7 @@ impl ServiceState {
     ) -> Result<(), Error> {
         self.tables.workers.living_of(session)?;
         if !self.tables.tasks.contains(&task) {
-            // It ended with its iteration.
+            // The task ended with its iteration.
             return Ok(());
         }
         let row = self.tables.own_task(session, task)?;
@@ -57,8 +57,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// C6.7: workers serve a client that is gone no more, and say what it took with it. Its tasks are not
-    /// over before.
+    /// Asks the workers to stop serving a released client and to report the splits that the client held.
+    /// The client's tasks do not settle before the workers have answered (C6.7).
     pub(super) fn release_from_workers(&mut self, client: &ClientRecord) {
         let iteration = client.iteration;
         if self.tables.is_coordinated(iteration) {
@@ -87,7 +87,7 @@ impl ServiceState {
         }
     }
 
-    /// Tells a worker of the clients that are gone, as far as it has not answered.
+    /// Sends a worker its releases of clients that it has not answered yet.
     pub(super) fn ask_for_missed(&mut self, worker: WorkerId) {
         let mut releases: std::collections::BTreeMap<ClientId, Vec<TaskId>> =
             std::collections::BTreeMap::new();
@@ -107,7 +107,7 @@ impl ServiceState {
         }
     }
 
-    /// C6.8: ends the silent clients that other clients wait for.
+    /// Ends the silent clients that keep other clients waiting (C6.8).
     pub(super) fn end_suspects(&mut self) {
         for client in self.tables.clients.seen.overdue(self.now, self.config.liveness) {
             let row = self.tables.clients.get(&client);
@@ -117,8 +117,8 @@ impl ServiceState {
         }
     }
 
-    /// Returns whether others wait for a client: its tasks have produced everything, it may not have all of
-    /// it, and another client is there.
+    /// Returns whether a client keeps other clients waiting: its tasks have produced everything, the client
+    /// may not have received everything, and another client is not silent.
     fn holds_others_up(&self, client: &ClientRecord) -> bool {
         let iteration = client.iteration;
         if !self.tables.iterations.is_running(iteration) || self.tables.is_coordinated(iteration) {
@@ -145,8 +145,8 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// C5.8: a client answers for these splits, of which everything has arrived, until its user is done with
-    /// them.
+    /// Makes a client responsible for splits that it has received completely, until its user is done with
+    /// them (C5.8).
     pub(super) fn keep(
         &mut self,
         session: SessionId,
@@ -161,8 +161,8 @@ impl Tables {
         Ok(())
     }
 
-    /// C5.8: a worker says that a client has elements of these splits in hand, as others have. It tells the
-    /// clients of their ends afterwards.
+    /// Handles a worker's report that a client holds elements of these splits together with other clients.
+    /// The worker tells the clients of the splits' ends only after this report (C5.8).
     pub(super) fn splits_shared(
         &mut self,
         session: SessionId,
@@ -172,13 +172,13 @@ impl Tables {
     ) -> Result<(), Error> {
         self.workers.living_of(session)?;
         if !self.tasks.contains(&task) {
-            // It ended with its iteration.
+            // The task ended with its iteration.
             return Ok(());
         }
         let iteration = self.own_task(session, task)?.iteration;
         let row = self.clients.get(&client);
         if row.is_none_or(|row| row.iteration != iteration) {
-            // It is gone, and its worker says what it took with it (C6.7).
+            // The client is gone. The task's worker reports the splits that the client held (C6.7).
             return Ok(());
         }
         let mut runs = self.take_held(task, leases);
@@ -191,7 +191,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Takes these leases out of what a task holds, or held when it was removed.
+    /// Takes these leases out of the leases that a task holds, or held when it was removed.
     pub(super) fn take_held(&mut self, task: TaskId, leases: &[LeaseRange]) -> Vec<Run> {
         if let Some(runs) = self.books.take_held(task, leases) {
             return runs;
@@ -203,8 +203,8 @@ impl Tables {
         leases.flat_map(|range| removal.holding.take(*range)).collect()
     }
 
-    /// Says so if a client reports on a task of another iteration. A task that is gone altogether was told
-    /// of, or is over.
+    /// Checks that a client reports on a task of its own iteration. A report on a task that no longer
+    /// exists is accepted: the client was told of its removal, or its iteration is over.
     pub(super) fn check_of_iteration(
         &self,
         client: ClientId,
@@ -221,8 +221,8 @@ impl Tables {
         }
     }
 
-    /// Returns whether a worker may have sent elements of this task to a client that has not received its
-    /// end.
+    /// Returns whether a worker may have sent elements of this task to a client that has not received the
+    /// task's end.
     fn serves(&self, task: &TaskRecord, client: &ClientRecord) -> bool {
         let may_send = match task.phase {
             TaskPhase::Running | TaskPhase::Finished => true,

@@ -1,31 +1,36 @@
 //! The dispatcher as a pure state machine: events in, changes and actions out.
 //!
-//! No clock, socket, task or randomness: the caller says what happened and when, stores the changes, then
-//! carries out the actions. The rules it keeps are in `control/PROTOCOL.md`.
+//! The state machine uses no clock, socket, task or randomness. The caller passes in each event with its
+//! time, stores the changes, and then carries out the actions. `control/PROTOCOL.md` has the rules that the
+//! machine keeps.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
-//! | `machine` | the machine's face: events in, batches out |
-//! | `missed` | what readers have in hand, and what goes with one that is gone |
-//! | `event`, `action`, `moment` | its inputs, its outputs, and their time |
-//! | `request` | which request is carried out by whom; roles, numbers, remembered answers |
-//! | `outcome` | what comes of one |
-//! | `state` | what it knows and has to do; the files of each concern add their procedures to it |
-//! | `tables`, `record` | what it remembers, each table with its owner, and the changes since the last batch |
-//! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | what happens to each of these |
+//! | `machine` | the machine's interface: events in, batches of changes and actions out |
+//! | `missed` | the elements that readers hold, and the splits that are lost with a reader |
+//! | `event`, `action`, `moment` | the machine's inputs, its outputs, and their time |
+//! | `request` | the routing of requests; roles, numbers, remembered answers |
+//! | `outcome` | the result of a request |
+//! | `state` | the state of the service; the file of each concern adds its procedures |
+//! | `tables`, `record` | the stored records, each table with its owner, and the changes since the last
+//! batch |
+//! | `dataset`, `iteration`, `client`, `task`, `removal`, `worker` | the procedures of each kind of record
+//! |
 //! | `splits` | the books of an iteration's splits |
-//! | `caching` | the cross-trainer cache: what it asks of a job |
-//! | `order` | readers in order: what a task may be dealt, and who reads what came free |
-//! | `coordination` | coordinated reads: which task takes part in which rounds |
-//! | `addresses`, `sharding` | the fixed list of workers, and what static sharding makes of it |
-//! | `target` | which tasks a reader reads, and what is its alone |
-//! | `liveness` | which workers live: heartbeats, reports, and the dispatcher's own absence |
-//! | `sweep` | what happens because time passes |
-//! | `collect` | what goes because nobody uses it |
-//! | `paces`, `measures`, `autoscale` | how fast tasks and clients go, and how many workers that asks for |
+//! | `caching` | the cross-trainer cache and its conditions for a job |
+//! | `order` | ordered jobs: the splits that a task may get, and the tasks that read released splits |
+//! | `coordination` | coordinated reads: the rounds in which each task takes part |
+//! | `addresses`, `sharding` | the fixed list of workers, and static sharding by that list |
+//! | `target` | the tasks that a reader reads, and the tasks that only one process can read |
+//! | `liveness` | the living workers: heartbeats, reports, and pauses of the dispatcher itself |
+//! | `sweep` | the work that falls due as time passes |
+//! | `collect` | the collection of unused records |
+//! | `paces`, `measures`, `autoscale` | the speed of tasks and clients, and the number of workers that the
+//! speed asks for |
+//! | `drain` | the graceful shutdown of a worker |
 //! | `shutdown`, `closing` | the end of the service |
-//! | `failure` | how a task ends before its data does |
-//! | `quota` | how much one process may have, and those of role `read` together |
+//! | `failure` | the reasons for which a task ends before its data does |
+//! | `quota` | the limits of one process, and the common limits of all processes of role `read` |
 //! | `status`, `report` | a snapshot for people |
 //! | `config` | limits and timeouts |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -1,4 +1,4 @@
-//! The time of the dispatcher, which its caller tells.
+//! The time of the dispatcher, which its caller passes in.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Jobs whose readers take elements in the order of their splits: which splits a task may be dealt, and who
-//! reads what comes free.
+//! Ordered jobs, whose readers take elements in the order of their splits. Decides which splits a task may
+//! get, and which tasks read splits that become free.
 //!
-//! A reader in order waits for the earliest split that is missing, so nobody may have it after later ones:
-//! neither in a lease nor in a pipeline nor in a buffer.
+//! A reader in order waits for the earliest missing split. A task therefore never holds an earlier split
+//! after a later one, neither in a lease nor in its pipeline or buffer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::record::{TaskPhase, TaskRecord};
@@ -13,30 +13,32 @@ use crate::error::Error;
 use crate::id::{IterationId, TaskId};
 use crate::job::{JobParameters, Policy};
 
-/// Splits of one lease, for readers in order. They keep few elements until an earlier one comes, so with
-/// longer leases one worker after the other would work.
+/// Maximum number of splits of one lease for readers in order. Readers in order buffer few elements while
+/// they wait for an earlier element, so longer leases would make the workers take turns.
 const LEASE_MAX: u64 = 8;
 
-/// C2.7: whether a job can be read in order.
+/// Checks that a job can be read in order (C2.7).
 pub(super) fn check_order(parameters: &JobParameters) -> Result<(), Error> {
     let is_shared = parameters.num_consumers.is_some() || parameters.cross_trainer_cache;
     if !parameters.in_order || (parameters.policy == Policy::Dynamic && !is_shared) {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "in_order needs the sharding policy `dynamic`, without consumers and without the cross-trainer cache: elsewhere nobody deals \
-         splits out in an order that readers could keep (the policy is `{}`)",
+        "in_order needs the sharding policy `dynamic`, without consumers and without the cross-trainer \
+        cache: other jobs lease \
+         splits in no order that readers could restore (the policy is `{}`)",
         parameters.policy
     )))
 }
 
 impl ServiceState {
-    /// C6.9: starts tasks for free splits that every running task has passed.
+    /// Starts tasks for free splits that every running task has passed (C6.9).
     pub(super) fn catch_up(&mut self, id: IterationId) {
         if !self.tables.is_in_order(id) {
             return;
         }
-        // What a running task gives back it may not have wanted at all: its end says so.
+        // A running task may have returned splits because its pipeline does not want them. Only the end of
+        // the task shows the reason.
         let is_undecided = |task: TaskId| {
             let task = self.tables.tasks.get(&task);
             task.is_some_and(|task| task.stopped_early || self.tables.reads_on(task))
@@ -71,7 +73,7 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// Returns the splits that a task may be dealt next (C5.9), and how many at most.
+    /// Returns the splits that a task may be given next, and their maximum number (C5.9).
     pub(super) fn dealing_to(&self, id: TaskId) -> (Dealing, u64) {
         let task = self.tasks.get(&id);
         let Some(task) = task.filter(|task| self.is_in_order(task.iteration)) else {
@@ -84,8 +86,8 @@ impl Tables {
         (dealing, LEASE_MAX)
     }
 
-    /// Returns whether the readers of an iteration take elements in the order of its splits. Several sources
-    /// have no common order.
+    /// Returns whether the readers of an iteration take elements in the order of its splits. Several
+    /// sources have no common order.
     fn is_in_order(&self, id: IterationId) -> bool {
         let row = self.iterations.get(&id);
         let job = row.and_then(|row| self.catalog.find_job(&row.job));
@@ -94,7 +96,7 @@ impl Tables {
             && ledger.is_some_and(|ledger: &Ledger| ledger.has_source(0) && !ledger.has_source(1))
     }
 
-    /// Returns whether a task will ask for more splits, as far as its worker goes.
+    /// Returns whether a task may ask for more splits: the task is running, and its worker does not drain.
     fn reads_on(&self, task: &TaskRecord) -> bool {
         task.phase == TaskPhase::Running && !self.workers.is_draining(task.worker)
     }

@@ -1,16 +1,15 @@
-//! The outcome of a request, between the part of the dispatcher that carries it out and the part that
-//! answers.
+//! The outcome of a request, which the part that carries requests out returns to the part that answers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::Reply;
 use super::record::Answer;
 
-/// The outcome of a request that is carried out.
+/// The outcome of a request that was carried out.
 pub(super) enum Outcome {
-    /// Answered and, if the request is numbered, remembered.
+    /// An answer that is sent and, if the request is numbered, remembered.
     Answer(Answer),
-    /// Answered with something that is read, not changed.
+    /// An answer that only reads the state, and is never remembered.
     Reply(Reply),
-    /// The answer comes later.
+    /// An answer that follows later.
     Later,
 }

@@ -1,8 +1,8 @@
-//! The paces that tasks and clients reported last, what holds tasks up, and the number of workers that
-//! follows.
+//! The paces that tasks and clients reported last, the bottlenecks of tasks, and the estimated number of
+//! workers.
 //!
-//! Nothing here survives a restart: every process repeats its report with its next heartbeat. Knows no
-//! record.
+//! The paces do not survive a restart, because every process repeats its report with its next heartbeat.
+//! This file uses no records.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -22,16 +22,17 @@ pub(super) struct Paces {
     clients: BTreeMap<ClientId, Reported>,
     links: BTreeMap<WorkerId, LinkCounts>,
     bottlenecks: BTreeMap<TaskId, String>,
-    /// The splits that each task starts in 1000 s, as its worker said with its latest lease.
+    /// The number of splits that each task starts in 1000 s, reported with the latest lease request of its
+    /// worker.
     splits: BTreeMap<TaskId, u64>,
 }
 
-/// One report, and the rate since the report before it.
+/// The latest report of one task or client, and the rate since the previous report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reported {
     pace: Pace,
     at: Moment,
-    /// Elements per second between the last two reports.
+    /// The elements per second between the last two reports.
     rate: f64,
 }
 
@@ -65,7 +66,7 @@ impl Paces {
         self.links.insert(worker, links);
     }
 
-    /// Notes what holds a task up. A name that is too long is cut.
+    /// Notes the bottleneck of a task: the stage that holds it up. A name that is too long is cut off.
     pub(super) fn note_bottleneck(&mut self, task: TaskId, mut name: String) {
         name.truncate(name.floor_char_boundary(BOTTLENECK_BYTES_MAX));
         self.bottlenecks.insert(task, name);
@@ -89,13 +90,13 @@ impl Paces {
         self.links.retain(|worker, _| has_worker(worker));
     }
 
-    /// Returns the latest pace of a task, and the elements per second that it produces.
+    /// Returns the latest pace of a task, and the elements that the task produces in a second.
     pub(super) fn of_task(&self, task: TaskId) -> Option<(Pace, f64)> {
         let reported = self.tasks.get(&task)?;
         Some((reported.pace, reported.rate))
     }
 
-    /// Returns the latest pace of a client, and the elements per second that its user takes.
+    /// Returns the latest pace of a client, and the elements that its user takes in a second.
     pub(super) fn of_client(&self, client: ClientId) -> Option<(Pace, f64)> {
         let reported = self.clients.get(&client)?;
         Some((reported.pace, reported.rate))
@@ -106,18 +107,18 @@ impl Paces {
         self.links.get(&worker).copied()
     }
 
-    /// Returns what holds a task up, as its worker reported (C11.4).
+    /// Returns the bottleneck of a task, as its worker reported (C11.4).
     pub(super) fn bottleneck_of(&self, task: TaskId) -> Option<String> {
         self.bottlenecks.get(&task).cloned()
     }
 
-    /// Returns the splits that a task starts in 1000 s; `None` before its first lease.
+    /// Returns the number of splits that a task starts in 1000 s; `None` before its first report.
     pub(super) fn splits_of(&self, task: TaskId) -> Option<u64> {
         self.splits.get(&task).copied()
     }
 
-    /// Returns how many workers an iteration with these running tasks and these clients wants, without limits
-    /// (C11.2).
+    /// Returns the number of workers that an iteration with these running tasks and these clients wants,
+    /// without limits (C11.2).
     pub(super) fn workers_for(
         &self,
         tasks: impl Iterator<Item = TaskId>,

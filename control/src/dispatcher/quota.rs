@@ -1,7 +1,7 @@
-//! Limits of one process, and of all processes of role `read` together (C15).
+//! The quotas of each process, and of all processes of role `read` together (C15).
 //!
-//! Many people have a `read` key, and one of them must not keep the others out. A refusal hits the process
-//! that asks for too much, never those that have something already.
+//! Many people have a `read` key, and one of these people must not lock out the others. A refusal affects
+//! the process that asks for too much, and never takes a granted record away from another process.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -13,25 +13,28 @@ use crate::error::Error;
 use crate::id::{IterationId, SessionId};
 
 impl ServiceState {
-    /// C15.2: whether a process may create another job. Its own jobs that nobody reads make room for it.
+    /// Checks that a process may create another job. At the limit, the oldest job of the process without
+    /// iterations makes room (C15.2).
     pub(super) fn check_jobs(&mut self, owner: QuotaOwner) -> Result<(), Error> {
         let limit = self.config.jobs_per_process_max;
         if self.tables.catalog.jobs_of(owner.session).len() >= limit && !self.forget_idle_job(owner.session) {
             return Err(Error::exhausted(format!(
-                "this process reads {limit} jobs that it created, as many as one may: finish some"
+                "this process reads {limit} jobs that it created, the most for one process: finish some"
             )));
         }
         let all = (self.tables.catalog.job_count(), self.config.jobs_max);
         check_share("jobs", all, self.tables.catalog.jobs_of_read(), owner.is_read)
     }
 
-    /// C15.1: whether a process may begin another iteration. Those that nobody reads make room for it.
+    /// Checks that a process may begin another iteration. At the limit, the oldest unread iteration of the
+    /// process makes room (C15.1).
     pub(super) fn check_iterations(&mut self, owner: QuotaOwner) -> Result<(), Error> {
         let limit = self.config.iterations_open_per_process_max;
         let own = |other: QuotaOwner| other.session == owner.session;
         if self.tables.open_count(own) >= limit && !self.forget_unread_iteration(own) {
             return Err(Error::exhausted(format!(
-                "this process began {limit} iterations that are not finished, as many as one may: read some to their end, or \
+                "this process began {limit} iterations that are not finished, the most for one process: \
+                read some to their end, or \
                  close their readers"
             )));
         }
@@ -52,7 +55,7 @@ impl ServiceState {
         let limit = self.config.clients_per_process_max;
         if self.tables.clients.count_of_session(session) >= limit {
             return Err(Error::exhausted(format!(
-                "this process has {limit} clients, as many as one may: close some of its readers"
+                "this process has {limit} clients, the most for one process: close some of its readers"
             )));
         }
         let all = (self.tables.clients.len(), self.config.clients_max);
@@ -65,8 +68,8 @@ impl ServiceState {
         check_share("processes", all, self.tables.sessions.of_read(), is_read)
     }
 
-    /// Forgets an iteration without clients of the process that has most of them, the one that it began
-    /// first. Returns whether there was one.
+    /// Forgets an unread iteration: the oldest unread iteration of the process that has the most unread
+    /// iterations. Returns false if every iteration is read.
     fn forget_unread_iteration(&mut self, is_meant: impl Fn(QuotaOwner) -> bool) -> bool {
         let mut unread: BTreeMap<SessionId, Vec<IterationId>> = BTreeMap::new();
         let tables = &self.tables;
@@ -85,7 +88,7 @@ impl ServiceState {
         true
     }
 
-    /// Forgets the process' oldest job without iterations. Returns whether there was one.
+    /// Forgets the process's oldest job without iterations. Returns false if every job has an iteration.
     fn forget_idle_job(&mut self, session: SessionId) -> bool {
         let mut jobs = self.tables.catalog.jobs_of(session).into_iter();
         let Some(idle) = jobs.find(|job| !self.tables.iterations.has_any_of(*job)) else {
@@ -108,8 +111,8 @@ fn share(limit: usize) -> usize {
     limit.div_ceil(2)
 }
 
-/// C15.3: whether there is room for one more, for a process of role `read` within the half that all of these
-/// may have.
+/// Checks that a table has room for one more record. A process of role `read` must also find room within
+/// the half that all such processes may have (C15.3).
 fn check_share(
     name: &str,
     (count, limit): (usize, usize),
@@ -124,7 +127,8 @@ fn check_share(
     let share = share(limit);
     if is_read && of_read >= share {
         return Err(Error::exhausted(format!(
-            "processes of role `read` have {share} {name} at this dispatcher, as many as they may have together: try again later"
+            "processes of role `read` have {share} {name} at this dispatcher, the most for all of them \
+            together: try again later"
         )));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The records of the dispatcher. They are its state itself, and no log of its history.
+//! The records of the dispatcher: its whole current state, without a history of changes.
 //!
 //! Fields are numbered and never renumbered, so that a later version reads the records of an earlier one.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -20,28 +20,28 @@ use crate::planner::{DatasetFacts, SplitPlan};
 use crate::split::SplitRange;
 use crate::whereabouts::Whereabouts;
 
-/// The dispatcher's own record: which ids come next.
+/// The dispatcher's own record, which holds the next id of each kind.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct MetaRecord {
-    /// This life of the state.
+    /// The boot id: the name of this life of the dispatcher's state (C1.8).
     #[n(0)]
     pub boot: BootId,
-    /// Next automatic dataset id.
+    /// The next automatic id of a dataset.
     #[n(1)]
     pub next_dataset: u64,
-    /// Next job.
+    /// The next id of a job.
     #[n(2)]
     pub next_job: JobId,
-    /// Next iteration.
+    /// The next id of an iteration.
     #[n(3)]
     pub next_iteration: IterationId,
-    /// Next client.
+    /// The next id of a client.
     #[n(4)]
     pub next_client: ClientId,
-    /// Next task.
+    /// The next id of a task.
     #[n(5)]
     pub next_task: TaskId,
-    /// Next worker incarnation.
+    /// The next id of a worker's incarnation.
     #[n(6)]
     pub next_worker: WorkerId,
 }
@@ -49,17 +49,17 @@ pub struct MetaRecord {
 /// A registered dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DatasetRecord {
-    /// The id.
+    /// The id of the dataset.
     #[n(0)]
     pub id: DatasetId,
-    /// The definition, opaque here.
+    /// The definition, as bytes that the dispatcher cannot read.
     #[n(1)]
     pub definition: ByteVec,
     /// The planner's facts of the dataset.
     #[n(2)]
     pub facts: DatasetFacts,
-    /// The process that registered it and has its automatic id; `None`: the id was chosen, for others to know
-    /// (C2.5).
+    /// The session that registered the dataset under an automatic id. `None` if the process chose the id,
+    /// so that other processes can know it (C2.5).
     #[n(3)]
     pub owner: Option<SessionId>,
 }
@@ -67,16 +67,16 @@ pub struct DatasetRecord {
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobRecord {
-    /// The id.
+    /// The id of the job.
     #[n(0)]
     pub id: JobId,
-    /// The name, unique.
+    /// The unique name of the job.
     #[n(1)]
     pub name: String,
     /// The parameters of the job, its dataset among them.
     #[n(2)]
     pub parameters: JobParameters,
-    /// The process that created it, in whose quota it counts.
+    /// The process that created the job, in whose quota the job counts.
     #[n(3)]
     pub owner: Option<QuotaOwner>,
 }
@@ -85,13 +85,13 @@ pub struct JobRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Phase {
-    /// The splits are being planned; it has no tasks yet.
+    /// The splits of the iteration are being planned, and no task exists yet.
     #[n(0)]
     Planning,
     /// The iteration has tasks, or waits for workers.
     #[n(1)]
     Running,
-    /// Everything was produced and delivered, or reported lost.
+    /// Every split was produced and delivered, or reported lost.
     #[n(2)]
     Finished,
     /// The iteration was forgotten because it had no readers. A reader that opens it again begins a new one.
@@ -99,57 +99,58 @@ pub enum Phase {
     Collected,
 }
 
-/// One pass of a job.
+/// One iteration: one pass of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct IterationRecord {
-    /// The id.
+    /// The id of the iteration.
     #[n(0)]
     pub id: IterationId,
     /// The job of the iteration.
     #[n(1)]
     pub job: JobId,
-    /// The number of the pass.
+    /// The number of the iteration within its job.
     #[n(2)]
     pub repetition: u64,
     /// The progress of the iteration.
     #[n(3)]
     pub phase: Phase,
-    /// The number of times that new tasks were started for splits that came free after the others had
+    /// The number of times that new tasks were started for free splits after all earlier tasks had
     /// finished.
     #[n(4)]
     pub round: u32,
-    /// Lost splits by name, as many as the limit allows.
+    /// The lost splits by name, up to the limit of named ranges.
     #[n(5)]
     pub lost: Vec<SplitRange>,
-    /// Lost splits.
+    /// The number of lost splits.
     #[n(6)]
     pub splits_lost: u64,
-    /// Splits delivered; filled in when the iteration ends and its ledger goes.
+    /// The number of delivered splits, filled in when the iteration ends and its ledger is deleted.
     #[n(7)]
     pub splits_done: u64,
-    /// Addresses of workers that were lost while they had tasks of it: the last few.
+    /// The addresses of the last few workers that were lost while they had tasks of the iteration.
     #[n(8)]
     pub workers_lost: Vec<String>,
-    /// Whether a client was ever released.
+    /// True if a client of the iteration was ever released.
     #[n(9)]
     pub was_read: bool,
-    /// Tasks that failed: the first few, so that later clients are told.
+    /// The first few failed tasks, so that later clients are told of the failures.
     #[cbor(n(10), default)]
     pub failures: Vec<TaskFailure>,
-    /// The next lease when the current round began.
+    /// The number of the next lease at the time when the current round began.
     #[cbor(n(11), default)]
     pub round_lease: u64,
-    /// Into how many shares static sharding divides it, one for each worker of the fixed list; 0: it is not
-    /// divided.
+    /// The number of shares into which static sharding divides the iteration, one for each worker of the
+    /// fixed list. 0 without static sharding.
     #[cbor(n(12), default)]
     pub shares: u64,
-    /// The consumers of a coordinated read that have begun it, still there or not.
+    /// The consumers that have ever joined the coordinated read, including consumers that are gone.
     #[cbor(n(13), default)]
     pub consumers: BTreeSet<u32>,
-    /// Processes whose readers have gone, and with them what only they could read: the last ones.
+    /// The last processes whose readers have all gone, so that the tasks which only they could read were
+    /// deleted (C14.5).
     #[cbor(n(14), default)]
     pub left: Vec<u64>,
-    /// The process that began it, in whose quota it counts.
+    /// The process that began the iteration, in whose quota the iteration counts.
     #[n(15)]
     pub owner: Option<QuotaOwner>,
 }
@@ -157,10 +158,11 @@ pub struct IterationRecord {
 /// A process in whose quota a record counts (C15.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct QuotaOwner {
-    /// The session.
+    /// The session of the process.
     #[n(0)]
     pub session: SessionId,
-    /// Whether the owner's role is `read`, whose processes together may have half of everything.
+    /// True if the owner's role is `read`. All processes of role `read` together may use half of each
+    /// limit.
     #[n(1)]
     pub is_read: bool,
 }
@@ -168,25 +170,27 @@ pub struct QuotaOwner {
 /// A reader's lease on an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ClientRecord {
-    /// The id.
+    /// The id of the client.
     #[n(0)]
     pub id: ClientId,
-    /// The process that owns it.
+    /// The session of the process that owns the client.
     #[n(1)]
     pub session: SessionId,
     /// The iteration that the client reads.
     #[n(2)]
     pub iteration: IterationId,
-    /// The number of the consumer, in coordinated reads.
+    /// The number of the consumer; `None` outside of coordinated reads.
     #[n(3)]
     pub consumer: Option<u32>,
     /// The host and process of the reader.
     #[cbor(n(4), default)]
     pub whereabouts: Whereabouts,
-    /// The first task that the client does not read, once it was told that it has everything.
+    /// The first task that the client does not read, set when the client was told that its part of the
+    /// iteration is finished.
     #[n(5)]
     pub reads_before: Option<TaskId>,
-    /// Splits of which it has everything, but elements of them were not handed over yet (C5.8).
+    /// The splits that the client has received completely, but whose elements it has not all handed over
+    /// (C5.8).
     #[cbor(n(6), default)]
     pub in_hand: Holding,
 }
@@ -194,66 +198,69 @@ pub struct ClientRecord {
 /// The progress of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum TaskPhase {
-    /// The task produces, or may.
+    /// The task produces elements, or may still do so.
     #[n(0)]
     Running,
-    /// The task has produced its last element, and clients may still be receiving.
+    /// The task has produced its last element, and clients may still receive elements.
     #[n(1)]
     Finished,
     /// The task cannot continue, for the given reason.
     #[n(2)]
     Failed(#[n(0)] String),
-    /// The task is finished, and every client has what it wanted of it.
+    /// The task is finished, and every client has received the elements that it wanted.
     #[n(3)]
     Settled,
 }
 
-/// One worker's share of an iteration.
+/// A task: one worker's share of an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct TaskRecord {
-    /// The id.
+    /// The id of the task.
     #[n(0)]
     pub id: TaskId,
     /// The iteration of the task.
     #[n(1)]
     pub iteration: IterationId,
-    /// On which worker.
+    /// The worker that runs the task.
     #[n(2)]
     pub worker: WorkerId,
     /// The progress of the task.
     #[n(3)]
     pub phase: TaskPhase,
-    /// Clients that have received its end.
+    /// The clients that have received the task's end.
     #[n(4)]
     pub drained: BTreeSet<ClientId>,
-    /// The pipeline ended before its splits did: it wants none of those that it gave back.
+    /// True if the pipeline ended before its splits did, so that the task does not want its returned splits
+    /// back.
     #[n(5)]
     pub stopped_early: bool,
-    /// In which round of its iteration it was started.
+    /// The round of the iteration in which the task was started.
     #[n(6)]
     pub round: u32,
-    /// From which round of a coordinated read on it takes part; `None`: not settled yet. 0 outside of
-    /// coordinated reads.
+    /// The first round of a coordinated read in which the task takes part. `None` until the round is known.
+    /// 0 outside of coordinated reads.
     #[n(7)]
     pub start_round: Option<u64>,
-    /// While that is not settled: the first round in which each consumer can take it in.
+    /// The first round in which each consumer can read the task, while the task's first round is not known.
     #[cbor(n(8), default)]
     pub ready: BTreeMap<u32, u64>,
-    /// The worker was drained before it had read to the end: others go on where it stopped.
+    /// True if the task stopped before the end of its splits because its worker was drained. Other tasks
+    /// continue at its position.
     #[cbor(n(9), default)]
     pub cut_short: bool,
-    /// Whether the task was started in an ordered iteration, for splits that came free while others read
-    /// later ones (C6.9).
+    /// True if the task was started in an ordered iteration to read splits that became free while other
+    /// tasks had passed them (C6.9).
     #[cbor(n(10), default)]
     pub catches_up: bool,
-    /// Clients that are gone, of which the worker has not said yet what they took with them (C6.7).
+    /// The clients that are gone while the worker has not yet reported the splits that each of them held
+    /// (C6.7).
     #[cbor(n(11), default)]
     pub releasing: BTreeSet<ClientId>,
-    /// The worker has said that all is delivered.
+    /// True if the worker has reported that all elements are delivered.
     #[cbor(n(12), default)]
     pub delivered: bool,
-    /// The worker, which drains, was told to stop it, since no client read it (C10.4). What it had begun is
-    /// gone.
+    /// True if the draining worker was ordered to stop the task because no client read it (C10.4). The
+    /// elements of the splits that the task had begun are gone.
     #[cbor(n(13), default)]
     pub stopped: bool,
 }
@@ -261,32 +268,32 @@ pub struct TaskRecord {
 /// One incarnation of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct WorkerRecord {
-    /// The id.
+    /// The id of the incarnation.
     #[n(0)]
     pub id: WorkerId,
-    /// The session.
+    /// The session of the worker.
     #[n(1)]
     pub session: SessionId,
-    /// The address of its data plane, for clients.
+    /// The address of the worker's data plane, for clients.
     #[n(2)]
     pub address: String,
-    /// The labels.
+    /// The labels of the worker.
     #[n(3)]
     pub tags: Vec<String>,
-    /// The key its tickets are minted with.
+    /// The key with which the dispatcher signs tickets for the worker's tasks.
     #[n(4)]
     pub ticket_key: HiddenKey,
-    /// The program's version.
+    /// The version of the worker's program.
     #[n(5)]
     pub version: String,
-    /// Why it is dead, if it is.
+    /// The reason of the worker's death; `None` while the worker lives.
     #[n(6)]
     pub dead: Option<RemovalReason>,
-    /// The place in the fixed list of workers, else its number in the order of registration. Inherited by a
-    /// restarted worker at the same address.
+    /// The worker's place in the fixed list of workers, or else its number in the order of registration. A
+    /// restarted worker at the same address inherits the number.
     #[n(7)]
     pub index: u64,
-    /// Whether the worker is about to leave and takes no more tasks.
+    /// True if the worker is about to leave and takes no more tasks.
     #[cbor(n(8), default)]
     pub draining: bool,
     /// The host and process of the worker.
@@ -297,7 +304,7 @@ pub struct WorkerRecord {
     pub local_socket: Option<String>,
 }
 
-/// A ticket key at rest. `Debug` hides it.
+/// A stored ticket key, which `Debug` hides.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct HiddenKey(#[n(0)] pub ByteArray<32>);
@@ -308,101 +315,100 @@ impl std::fmt::Debug for HiddenKey {
     }
 }
 
-/// A task that was removed, until all clients have said what they have seen of it.
+/// A task that was removed, until all clients have reported the splits that they have seen of the task.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct RemovalRecord {
-    /// The task.
+    /// The removed task.
     #[n(0)]
     pub task: TaskId,
-    /// The iteration.
+    /// The iteration of the task.
     #[n(1)]
     pub iteration: IterationId,
-    /// The worker's address.
+    /// The address of the task's worker.
     #[n(2)]
     pub worker_address: String,
-    /// Why.
+    /// The reason for the removal.
     #[n(3)]
     pub reason: RemovalReason,
-    /// Clients that have not yet answered.
+    /// The clients that have not yet acknowledged the removal.
     #[n(4)]
     pub awaiting: BTreeSet<ClientId>,
     /// The leases that the task held.
     #[n(5)]
     pub holding: Holding,
-    /// Whether the task had several clients. A split that one of them takes for whole may then miss elements
-    /// that another dropped when it heard of the removal.
+    /// True if the task had several clients. A split that one client considers complete may then lack
+    /// elements that another client dropped after the removal.
     #[cbor(n(6), default)]
     pub shared: bool,
-    /// In coordinated reads: the most groups that a client which has answered may hand over.
+    /// The most groups that any acknowledging client may hand over, in coordinated reads.
     #[cbor(n(7), default)]
     pub released: u64,
-    /// In coordinated reads: clients that were told of the removal and have not said that they know the
-    /// verdict on it.
+    /// The clients that were told of the removal and have not confirmed the verdict, in coordinated reads.
     #[cbor(n(8), default)]
     pub untold: BTreeSet<ClientId>,
-    /// The verdict stands: all have answered.
+    /// True if the verdict is final, because all clients have acknowledged the removal.
     #[cbor(n(9), default)]
     pub concluded: bool,
-    /// In coordinated reads: the first round that the task was in.
+    /// The first round in which the task took part, in coordinated reads.
     #[cbor(n(10), default)]
     pub start_round: u64,
-    /// The clients that read it.
+    /// The clients that read the task.
     #[cbor(n(11), default)]
     pub readers: BTreeSet<ClientId>,
 }
 
-/// The requests of a process that are remembered.
+/// The remembered requests of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SessionRecord {
     /// The session of the process.
     #[n(0)]
     pub id: SessionId,
-    /// Requests below this are never carried out again.
+    /// The request number below which no request is ever carried out again.
     #[n(1)]
     pub floor: RequestNumber,
-    /// Answers that may be asked for again.
+    /// The remembered answers, which the process may ask for again.
     #[n(2)]
     pub answers: BTreeMap<RequestNumber, Answer>,
-    /// Whether the process' role is `read`.
+    /// True if the role of the process is `read`.
     #[cbor(n(3), default)]
     pub is_read: bool,
 }
 
-/// The answer to a numbered request, as remembered.
+/// The remembered answer to a numbered request.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Answer {
-    /// Nothing more to say.
+    /// Success without a further result.
     #[n(0)]
     Done,
-    /// A dataset.
+    /// The id of a dataset.
     #[n(1)]
     Dataset(#[n(0)] DatasetId),
-    /// A job.
+    /// The id of a job.
     #[n(2)]
     Job(#[n(0)] JobId),
-    /// A client.
+    /// The id of a client.
     #[n(3)]
     Client(#[n(0)] ClientId),
-    /// Splits; their payloads are in the plan.
+    /// A lease of splits, whose payloads are in the plan.
     #[n(4)]
     Splits {
         /// The iteration whose plan has the payloads.
         #[n(0)]
         iteration: IterationId,
-        /// The splits, in runs of consecutive ones.
+        /// The leased splits, in runs of consecutive splits.
         #[n(1)]
         runs: Vec<Run>,
-        /// Whether the pass has no more.
+        /// True if the pass over the source had no more splits for the task.
         #[n(2)]
         end: bool,
-        /// The pass that was being dealt out.
+        /// The number of the pass over the source from which splits were leased.
         #[cbor(n(3), default)]
         current: u64,
-        /// Whether the lease was as long as one may be, so that another may follow.
+        /// True if the lease had the maximum length, so that the task may ask for another lease.
         #[cbor(n(4), default)]
         more: bool,
     },
-    /// A refusal.
+    /// The error by which the request was refused.
     #[n(5)]
     Refused(#[n(0)] Error),
 }
@@ -412,32 +418,33 @@ pub enum Answer {
 pub enum Key {
     /// The only [`MetaRecord`].
     Meta,
-    /// A dataset.
+    /// The key of a dataset.
     Dataset(DatasetId),
-    /// A job.
+    /// The key of a job.
     Job(JobId),
-    /// An iteration.
+    /// The key of an iteration.
     Iteration(IterationId),
-    /// An iteration's split plan.
+    /// The key of an iteration's split plan.
     Plan(IterationId),
-    /// An iteration's ledger.
+    /// The key of an iteration's ledger.
     Ledger(IterationId),
-    /// A client.
+    /// The key of a client.
     Client(ClientId),
-    /// A task.
+    /// The key of a task.
     Task(TaskId),
-    /// A task's leases.
+    /// The key of a task's leases.
     Holding(TaskId),
-    /// A removal.
+    /// The key of a removal.
     Removal(TaskId),
-    /// A worker.
+    /// The key of a worker.
     Worker(WorkerId),
-    /// A session.
+    /// The key of a session.
     Session(SessionId),
 }
 
 impl Key {
-    /// The key as bytes: a table's number, then the id, so that a table's records lie together in order.
+    /// Returns the key as bytes: a table's number, then the id. The records of a table are therefore
+    /// adjacent and ordered by id.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (table, id) = match self {
             Key::Meta => (0, None),
@@ -459,7 +466,7 @@ impl Key {
     }
 }
 
-/// A record, whichever.
+/// A record of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Record {
     /// See [`MetaRecord`].
@@ -522,7 +529,7 @@ impl Record {
         }
     }
 
-    /// The record as bytes (CBOR, numbered fields).
+    /// Returns the record as bytes (CBOR, numbered fields).
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         minicbor::encode(self, &mut bytes)
@@ -530,31 +537,32 @@ impl Record {
         bytes
     }
 
-    /// The record in these bytes.
+    /// Decodes a record from bytes.
     ///
     /// # Errors
-    /// They hold no record that this version knows.
+    /// The bytes hold no record that this version knows.
     pub fn from_bytes(bytes: &[u8]) -> Result<Record, RecordError> {
         minicbor::decode(bytes).map_err(|error| RecordError(error.to_string()))
     }
 }
 
-/// A stored record cannot be read. The store's fault, or a later version wrote it.
+/// The error of a stored record that cannot be read. The store is damaged, or a later version wrote the
+/// record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored record cannot be read: {0}")]
 pub struct RecordError(String);
 
-/// A change to what is remembered.
+/// A change to the stored records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The record is new, or differs.
+    /// Stores a new or changed record.
     Put(Record),
-    /// The record is gone.
+    /// Deletes the record with this key.
     Delete(Key),
 }
 
 impl Change {
-    /// The key of the record.
+    /// Returns the key of the changed record.
     pub fn key(&self) -> Key {
         match self {
             Change::Put(record) => record.key(),

@@ -1,4 +1,4 @@
-//! Removals: a task is gone, and what it held is sorted into delivered, lost, and to be read again.
+//! Removals: when a task is gone, its held splits are sorted into delivered, lost and free splits.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -13,14 +13,15 @@ use crate::id::{ClientId, SessionId, TaskId};
 use crate::split::Seen;
 
 impl ServiceState {
-    /// C6.1: takes a task away from a worker that is gone, and asks its readers what they have of it.
+    /// Removes a task of a worker that is gone, and asks the task's readers which splits they have seen
+    /// (C6.1).
     pub(super) fn remove_task(&mut self, id: TaskId, reason: RemovalReason) {
         let Some(task) = self.tables.tasks.remove(id) else {
             return;
         };
         let mut holding = self.tables.books.end_task(id).unwrap_or_default();
         if !task.releasing.is_empty() {
-            // C6.7: nobody says any more what the worker sent to them in the meantime.
+            // No process can report any more which elements the worker sent to the released clients (C6.7).
             holding.mark_all_seen();
         }
         let worker_address = self.tables.workers.address_of(task.worker);
@@ -33,8 +34,8 @@ impl ServiceState {
         };
         let readers = self.tables.readers(&task);
         let shared = readers.len() > 1;
-        // Who has received its end has nothing to say of it, if its worker gave back what it had not begun
-        // before it went.
+        // A client that has received the task's end need not acknowledge, provided that the worker gave
+        // back the splits that it had not begun.
         let is_told = |client: &ClientId| task.phase != TaskPhase::Running && task.drained.contains(client);
         let awaiting = readers.iter().copied();
         let awaiting: BTreeSet<ClientId> = awaiting.filter(|client| !is_told(client)).collect();
@@ -84,7 +85,7 @@ impl ServiceState {
             .get(&task)
             .is_none_or(|removal| removal.iteration != iteration)
         {
-            // Sorted out already.
+            // The removal is completed already.
             return Ok(());
         }
         self.tables.splits_done(session, client, task, &seen.complete)?;
@@ -93,7 +94,8 @@ impl ServiceState {
             for range in &seen.partial {
                 removal.holding.mark_seen(*range);
             }
-            // C9.5: as often as it says so, it has handed over no more than this.
+            // A consumer that repeats its acknowledgement has not handed over more groups than it reports
+            // here (C9.5).
             removal.released = removal.released.max(seen.released);
             removal.awaiting.remove(&client);
         }
@@ -101,7 +103,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// C6.3: who has not answered in time counts as having seen everything.
+    /// Completes a removal that was not acknowledged in time: the silent clients count as having seen a
+    /// part of every split (C6.3).
     pub(super) fn expire_removal(&mut self, task: TaskId) {
         if let Some(removal) = self.tables.removals.get_mut(&task) {
             removal.awaiting.clear();
@@ -110,8 +113,8 @@ impl ServiceState {
         self.review_removal(task);
     }
 
-    /// Once everybody has answered: what nobody saw is read again, what somebody saw a part of is lost
-    /// (C6.4).
+    /// Completes a removal once every client has acknowledged it. Splits that no client saw become free,
+    /// and splits that a client saw in part are lost (C6.4).
     pub(super) fn review_removal(&mut self, task: TaskId) {
         if self
             .tables
@@ -133,7 +136,7 @@ impl ServiceState {
         self.review_iteration(iteration);
     }
 
-    /// C4.3: ends a reader that never came back.
+    /// Ends a client that was silent for too long (C4.3).
     pub(super) fn lapse_client(&mut self, client: ClientId) {
         self.push_client(client, ClientPush::Lapsed);
         self.end_client(client);

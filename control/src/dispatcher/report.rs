@@ -1,4 +1,4 @@
-//! The status: the machine's state in words and numbers, cut to a readable size.
+//! The construction of the status: the machine's state in words and numbers, cut to a readable size.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::record::{IterationRecord, Phase, TaskPhase};
@@ -10,10 +10,10 @@ use super::status::{
 };
 use crate::id::{ClientId, TaskId};
 
-/// Entries of each list.
+/// Maximum number of entries of each list in the status.
 const LIST_MAX: usize = 1000;
 
-/// A snapshot of everything.
+/// Returns a snapshot of the whole dispatcher.
 pub(super) fn status(state: &ServiceState) -> Status {
     let running = state
         .tables
@@ -50,7 +50,7 @@ pub(super) fn status(state: &ServiceState) -> Status {
             .map(|row| iteration_status(state, row))
             .collect(),
         workers_wanted: state.paces.workers_wanted(&state.tables),
-        // The shell around the machine counts them.
+        // The shell around the machine counts the refusals.
         refusals: Refusals::default(),
         counts: Counts {
             workers: state.tables.workers.living_count() as u64,
@@ -128,7 +128,7 @@ fn iteration_status(state: &ServiceState, row: &IterationRecord) -> IterationSta
     }
 }
 
-/// Returns the consumers that a coordinated read waits for.
+/// Returns the missing consumers of a running coordinated read.
 fn missing_among(state: &ServiceState, row: &IterationRecord) -> Vec<u32> {
     if row.phase != Phase::Running {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Requests: who may ask, what was answered before, and who carries it out.
+//! Requests: the roles that may send them, the remembered answers, and the procedures that carry them out.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use super::task::Ended;
 use crate::error::Error;
 use crate::id::{RequestNumber, SessionId};
 
-/// Tokens that may wait for one answer: a process that asks more often than that has given up on the earlier
-/// ones.
+/// Maximum number of tokens that wait for one answer. A process that repeats a request more often has given
+/// up on its earlier attempts.
 const WAITERS_MAX: usize = 8;
 
 impl Dispatcher {
@@ -33,7 +33,7 @@ impl Dispatcher {
         } = incoming;
         if !request.permitted_to(role) {
             let name = request.name();
-            // C1.4
+            // Roles may send only their own requests (C1.4).
             let error = Error::denied(format!("a peer of role `{role}` may not {name}"));
             return self.reply(token, Err(error));
         }
@@ -60,8 +60,8 @@ impl Dispatcher {
         }
     }
 
-    /// C1.5: decides whether a numbered request is carried out, waits with its twin, or is answered from
-    /// memory.
+    /// Decides what happens with a numbered request: the dispatcher carries the request out, lets it wait
+    /// with its repetition, or answers it from memory (C1.5).
     fn admit(
         &mut self,
         token: ReplyToken,
@@ -93,20 +93,23 @@ impl Dispatcher {
         let floor = record.floor;
         if let Some(tokens) = self.under_way.get_mut(&(session, number)) {
             if tokens.len() >= WAITERS_MAX {
-                return Err(Error::exhausted("this request waits too many times over"));
+                return Err(Error::exhausted(
+                    "this request is in progress and was repeated too often: wait for its answer",
+                ));
             }
             tokens.push(token);
             return Ok(None);
         }
         if number < floor {
             return Err(Error::invalid(format!(
-                "request {number} of this process was answered and its answer forgotten, as the process said it had it"
+                "request {number} of this process was answered and its answer forgotten, because the \
+                 process had confirmed it"
             )));
         }
         if number.0 - floor.0 >= REQUESTS_OPEN_MAX {
             return Err(Error::exhausted(format!(
-                "request {number} of this process comes too early: {floor} is not settled, and {REQUESTS_OPEN_MAX} from there \
-                 on may be open"
+                "request {number} of this process comes too early: request {floor} is unsettled, and at \
+                 most {REQUESTS_OPEN_MAX} requests from there on may be open"
             )));
         }
         Ok(Some(number))
@@ -139,7 +142,8 @@ impl Dispatcher {
         match self.perform(owner, Some(number), request) {
             Ok(Outcome::Answer(answer)) => self.answer(session, number, answer),
             Ok(Outcome::Reply(reply)) => {
-                // No numbered request is answered like this; were one, it would go unremembered.
+                // No numbered request has an answer of this kind. If one had, its answer would not be
+                // remembered.
                 self.under_way.remove(&(session, number));
                 self.reply(token, Ok(reply));
             }
@@ -148,10 +152,11 @@ impl Dispatcher {
         }
     }
 
-    /// Answers a numbered request, to everybody who waits for it, and remembers the answer.
+    /// Answers a numbered request to every caller that waits for the answer, and remembers the answer.
     pub(super) fn answer(&mut self, session: SessionId, number: RequestNumber, answer: Answer) {
         let tokens = self.under_way.remove(&(session, number)).unwrap_or_default();
-        // Settled meanwhile: the process does not want the answer any more.
+        // An answer below the floor is not remembered, because the process has declared that it does not
+        // need the answer.
         let open = self
             .state
             .tables
@@ -243,7 +248,7 @@ impl Dispatcher {
 }
 
 impl ServiceState {
-    /// An answer as it is sent.
+    /// Returns a remembered answer in the form in which it is sent.
     fn present(&self, answer: &Answer) -> Result<Reply, Error> {
         match answer {
             Answer::Done => Ok(Reply::Done),

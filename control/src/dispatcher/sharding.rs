@@ -1,7 +1,8 @@
-//! Static sharding: which number a worker has, which datasets can be divided, and which shares of an
-//! iteration are nobody's.
+//! Static sharding: the workers' numbers, the datasets that can be divided, and the shares of an iteration
+//! without a task.
 //!
-//! Refuses to know how a dataset is divided: the worker does that, told its number and how many there are.
+//! This file does not know how a dataset is divided. The worker divides the dataset by its own number and
+//! the number of workers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -13,8 +14,8 @@ use crate::error::Error;
 use crate::id::{IterationId, WorkerId};
 use crate::job::Policy;
 
-/// Checks that a policy can read a dataset, by the fixed list of workers and the place of the division
-/// (C8.2).
+/// Checks that a policy can read a dataset, given the fixed list of workers and the dataset's files and
+/// shard hint (C8.2).
 pub(super) fn check_sharding(
     policy: Policy,
     dataset: &DatasetRecord,
@@ -44,14 +45,14 @@ pub(super) fn check_sharding(
     }
 }
 
-/// Into how many shares a new iteration of a job is divided; 0: it is not.
+/// Returns the number of shares into which a new iteration of a job is divided, or 0 if it is not divided.
 pub(super) fn shares_under(policy: Policy, list: &WorkerAddresses) -> u64 {
     if policy.is_static() { list.len() } else { 0 }
 }
 
 impl Tables {
-    /// Returns whether an iteration has work for a worker. A divided iteration has only that worker's share
-    /// for it, and only while no task has had that share (C8.3).
+    /// Returns whether an iteration has work for a worker. A divided iteration has only the share of the
+    /// worker's number, and only while no task has that share (C8.3).
     pub(super) fn is_wanted(&self, iteration: IterationId, worker: WorkerId) -> bool {
         let shares = self.shares_of(iteration);
         if shares == 0 {
@@ -61,14 +62,14 @@ impl Tables {
         index.is_some_and(|index| index < shares && !self.shares_in_hand(iteration).contains(&index))
     }
 
-    /// Returns whether no task has some share of an iteration (C8.4).
+    /// Returns whether a share of an iteration has no task (C8.4).
     pub(super) fn misses_shares(&self, iteration: IterationId) -> bool {
-        // Each task has a share of its own.
+        // Each task has a share of its own, so a lower number of tasks means a missing share.
         self.tasks.count_of(iteration) < usize::try_from(self.shares_of(iteration)).unwrap_or(usize::MAX)
     }
 
-    /// The addresses of workers that had a share of an iteration for a client and went, where no other has
-    /// taken it over.
+    /// Returns the addresses of the lost workers whose shares of an iteration no other worker has taken
+    /// over. Only workers that the client may read are listed.
     pub(super) fn lost_shares(&self, client: &ClientRecord) -> Vec<String> {
         let iteration = client.iteration;
         let Some(row) = self.iterations.get(&iteration) else {
@@ -93,7 +94,7 @@ impl Tables {
         row.map_or(0, |row| row.shares)
     }
 
-    /// The shares of an iteration that a task has, settled or not.
+    /// Returns the shares of an iteration that have a task, settled or not.
     pub(super) fn shares_in_hand(&self, iteration: IterationId) -> BTreeSet<u64> {
         let workers = self
             .tasks

@@ -1,7 +1,7 @@
-//! The end of the service: all processes are told, nothing new begins, and the dispatcher ends when all have
-//! left, or when it has waited long enough.
+//! The shutdown of the service: all processes are told, and nothing new begins. The dispatcher ends when
+//! all processes have left, or after its quiet period.
 //!
-//! Nothing of the end is stored (C12.4): a dispatcher that starts on the same records serves them as before.
+//! The shutdown is not stored (C12.4): a dispatcher that starts on the same records serves them as before.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{ClientPush, WorkerPush};
@@ -15,7 +15,8 @@ use crate::error::Error;
 use crate::id::{ClientId, SessionId};
 
 impl Dispatcher {
-    /// C12.1, C12.2: the first who asks is named to everybody.
+    /// Begins the shutdown, and tells every process who asked for the shutdown. A later request changes
+    /// nothing: the first process that asked is named (C12.1, C12.2).
     pub(super) fn shut_down(&mut self, mut by: String) -> Result<(), Error> {
         if self.closing.is_some() {
             return Ok(());
@@ -40,7 +41,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// C12.2: what begins something is refused from then on.
+    /// Refuses a request that begins something new, once the shutdown has begun (C12.2).
     pub(super) fn refuse_new(&self, request: &Request) -> Result<(), Error> {
         let begins = match request {
             Request::RegisterDataset { .. }
@@ -77,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// Attaches a client, and tells it if the service ends.
+    /// Attaches a client, and tells the client if the service is shutting down.
     pub(super) fn attach(&mut self, session: SessionId, client: ClientId) -> Result<(), Error> {
         self.state.attach(session, client)?;
         if let Some(Closing { by, .. }) = &self.closing {
@@ -87,13 +88,13 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// When a service that ends does not wait any longer.
+    /// Returns the end of the quiet period of a shutdown; `None` without a shutdown.
     pub(super) fn closes_at(&self) -> Option<Moment> {
         self.closing.as_ref().map(|closing| closing.until)
     }
 
-    /// Returns the process that has ended the service, once nobody is left to be waited for (C12.3). The
-    /// caller then stops the dispatcher.
+    /// Returns the name of the process that asked for the shutdown, once all workers and clients have left
+    /// or the quiet period is over (C12.3). The caller then stops the dispatcher.
     pub fn closed_by(&self) -> Option<&str> {
         let Closing { by, until } = self.closing.as_ref()?;
         let is_deserted =

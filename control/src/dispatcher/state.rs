@@ -1,7 +1,8 @@
-//! The state of the service, and what is to be done because of it.
+//! The state of the service, and the actions that follow from its changes.
 //!
-//! The files of each concern add their procedures to it. A procedure changes tables and says what the shell
-//! is to do; it knows nothing of requests' numbers, answers or roles.
+//! The files of each concern add their procedures to [`ServiceState`]. A procedure changes tables and
+//! records the actions for the shell. Procedures know nothing of request numbers, remembered answers or
+//! roles.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{Action, ClientPush, WorkerPush};
@@ -12,7 +13,7 @@ use super::tables::Tables;
 use crate::id::{BootId, ClientId, IterationId, SessionId, WorkerId};
 use crate::pace::Measures;
 
-/// The knowledge of the dispatcher, and the actions that follow from it.
+/// The state of the service, and the actions that follow from its changes.
 #[derive(Debug)]
 pub(super) struct ServiceState {
     pub(super) config: DispatcherConfig,
@@ -35,7 +36,7 @@ impl ServiceState {
         }
     }
 
-    /// Returns the name of this life of the state.
+    /// Returns the boot id: the name of this life of the state.
     pub(super) fn boot(&self) -> BootId {
         self.tables.meta().boot
     }

@@ -1,4 +1,4 @@
-//! A snapshot of everything the dispatcher knows, for people and tests.
+//! A snapshot of the whole dispatcher, for people and tests.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -9,27 +9,27 @@ use crate::job::JobParameters;
 use crate::links::LinkCounts;
 use crate::split::SplitRange;
 
-/// The dispatcher at one instant. Lists are in the order of ids, cut at 1000 entries each; the counts are
-/// complete.
+/// The state of the dispatcher at one instant. Lists are ordered by id and cut at 1000 entries each; the
+/// counts are complete.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Status {
-    /// This life of its state.
+    /// The boot id: the name of this life of the dispatcher's state.
     #[n(0)]
     pub boot: BootId,
-    /// Workers, dead ones included until they are forgotten.
+    /// The workers, including dead workers until they are forgotten.
     #[n(1)]
     pub workers: Vec<WorkerStatus>,
-    /// Datasets.
+    /// The registered datasets.
     #[n(2)]
     pub datasets: Vec<DatasetStatus>,
-    /// Jobs.
+    /// The existing jobs.
     #[n(3)]
     pub jobs: Vec<JobStatus>,
-    /// Iterations: those that run first.
+    /// The iterations, with the running iterations first.
     #[n(4)]
     pub iterations: Vec<IterationStatus>,
-    /// The number of workers that would keep all readers busy, within limits; `None` until tasks and clients
-    /// have reported their pace.
+    /// The number of workers that would keep all readers busy, within limits. `None` until tasks and
+    /// clients have reported their pace.
     #[cbor(n(6), default)]
     pub workers_wanted: Option<u64>,
     /// The numbers of workers, datasets, jobs, iterations, clients and tasks.
@@ -43,28 +43,30 @@ pub struct Status {
 /// The numbers of connections and requests that a dispatcher has refused since it started, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Refusals {
-    /// Handshakes that were turned away because too many were under way, in all or with their address.
+    /// The number of handshakes refused because too many were in progress, in total or from one address.
     #[n(0)]
     pub handshakes_busy: u64,
-    /// Handshakes that failed: a wrong key, role or version, or a peer that went away.
+    /// The number of failed handshakes: a wrong key, role or version, or a peer that disconnected.
     #[n(1)]
     pub handshakes_failed: u64,
-    /// Handshakes that did not end in time.
+    /// The number of handshakes that did not end in time.
     #[n(2)]
     pub handshakes_timed_out: u64,
-    /// Connections beyond the limits for all, for one process or for the role `read`.
+    /// The number of connections beyond the limits for all processes, for one process, or for the role
+    /// `read`.
     #[n(3)]
     pub connections_over_quota: u64,
-    /// Connections under the session of another process, or with too many sessions.
+    /// The number of connections refused because their session belongs to another process, or their
+    /// certificate has too many sessions.
     #[n(4)]
     pub sessions: u64,
-    /// Requests that the process's role does not permit.
+    /// The number of requests that the process's role does not permit.
     #[n(5)]
     pub requests_denied: u64,
-    /// Requests beyond a quota or a limit of the service.
+    /// The number of requests beyond a quota or a limit of the service.
     #[n(6)]
     pub requests_over_quota: u64,
-    /// Requests that waited because their process made too many in a second.
+    /// The number of requests that were delayed because their process made too many requests in a second.
     #[n(7)]
     pub requests_delayed: u64,
 }
@@ -72,51 +74,51 @@ pub struct Refusals {
 /// The number of records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Counts {
-    /// Living workers.
+    /// The number of living workers.
     #[n(0)]
     pub workers: u64,
-    /// Datasets.
+    /// The number of datasets.
     #[n(1)]
     pub datasets: u64,
-    /// Jobs.
+    /// The number of jobs.
     #[n(2)]
     pub jobs: u64,
-    /// Iterations.
+    /// The number of iterations.
     #[n(3)]
     pub iterations: u64,
-    /// Clients.
+    /// The number of clients.
     #[n(4)]
     pub clients: u64,
-    /// Tasks of iterations that are not over.
+    /// The number of tasks of iterations that are not over.
     #[n(5)]
     pub tasks: u64,
 }
 
-/// A worker.
+/// The status of one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct WorkerStatus {
-    /// The incarnation.
+    /// The id of the worker's incarnation.
     #[n(0)]
     pub id: WorkerId,
-    /// The data plane's address.
+    /// The address of the worker's data plane.
     #[n(1)]
     pub address: String,
-    /// The labels.
+    /// The labels of the worker.
     #[n(2)]
     pub tags: Vec<String>,
-    /// The program's version.
+    /// The version of the worker's program.
     #[n(3)]
     pub version: String,
-    /// Why it is dead; `None` if it lives.
+    /// The reason of the worker's death; `None` while the worker lives.
     #[n(4)]
     pub dead: Option<String>,
-    /// Since it last said that it lives, in milliseconds.
+    /// The time since the worker's last heartbeat, in milliseconds.
     #[n(5)]
     pub silent_ms: u64,
-    /// The tasks.
+    /// The number of the worker's tasks.
     #[n(6)]
     pub tasks: u64,
-    /// Whether the worker is about to leave and takes no more tasks.
+    /// True if the worker is about to leave and takes no more tasks.
     #[cbor(n(7), default)]
     pub draining: bool,
     /// The kinds of links between the worker and its readers, from its last report.
@@ -124,27 +126,27 @@ pub struct WorkerStatus {
     pub links: Option<LinkCounts>,
 }
 
-/// A dataset.
+/// The status of one dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct DatasetStatus {
-    /// The id.
+    /// The id of the dataset.
     #[n(0)]
     pub id: DatasetId,
     /// The number of elements, in words.
     #[n(1)]
     pub cardinality: String,
-    /// Bytes of its definition.
+    /// The bytes of the dataset's definition.
     #[n(2)]
     pub definition_bytes: u64,
 }
 
-/// A job.
+/// The status of one job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobStatus {
-    /// The id.
+    /// The id of the job.
     #[n(0)]
     pub id: JobId,
-    /// The name.
+    /// The name of the job.
     #[n(1)]
     pub name: String,
     /// The parameters of the job, its dataset among them.
@@ -152,125 +154,127 @@ pub struct JobStatus {
     pub parameters: JobParameters,
 }
 
-/// An iteration.
+/// The status of one iteration.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct IterationStatus {
-    /// The id.
+    /// The id of the iteration.
     #[n(0)]
     pub id: IterationId,
-    /// The job.
+    /// The job of the iteration.
     #[n(1)]
     pub job: JobId,
-    /// The number of the pass.
+    /// The number of the iteration within its job.
     #[n(2)]
     pub repetition: u64,
     /// The progress of the iteration.
     #[n(3)]
     pub phase: Phase,
-    /// Whether the iteration runs and no worker is there for it, or for one of its shares.
+    /// True if the iteration is running, but lacks workers for its clients or for one of its shares.
     #[n(4)]
     pub waiting_for_workers: bool,
-    /// The clients.
+    /// The clients of the iteration.
     #[n(5)]
     pub clients: Vec<ClientStatus>,
-    /// The tasks.
+    /// The tasks of the iteration.
     #[n(6)]
     pub tasks: Vec<TaskStatus>,
-    /// Removed tasks of which clients have not yet said what they have seen.
+    /// The number of removed tasks that some clients have not yet acknowledged.
     #[n(7)]
     pub removals: u64,
-    /// Splits to be dealt out, source by source; empty unless it runs under DYNAMIC.
+    /// The splits that are still to be leased, source by source; empty unless the iteration runs under
+    /// DYNAMIC.
     #[n(8)]
     pub sources: Vec<SourceStatus>,
-    /// Splits held by tasks and removals.
+    /// The number of splits held by tasks and removals.
     #[n(9)]
     pub splits_leased: u64,
-    /// Splits delivered.
+    /// The number of delivered splits.
     #[n(10)]
     pub splits_done: u64,
-    /// Splits lost.
+    /// The number of lost splits.
     #[n(11)]
     pub splits_lost: u64,
-    /// The lost ones by name, as far as they are named.
+    /// The lost splits by name, up to the limit of named ranges.
     #[n(12)]
     pub lost: Vec<SplitRange>,
-    /// Consumers of a coordinated read that it waits for: they have not come, are gone, or are silent.
+    /// The missing consumers of a coordinated read, which have not joined, are gone, or are silent.
     #[cbor(n(13), default)]
     pub missing_consumers: Vec<u32>,
-    /// The number of workers that would keep its readers busy, without limits.
+    /// The number of workers that would keep the iteration's readers busy, without limits.
     #[cbor(n(14), default)]
     pub workers_wanted: Option<u64>,
 }
 
-/// A client.
+/// The status of one client.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct ClientStatus {
-    /// The id.
+    /// The id of the client.
     #[n(0)]
     pub id: ClientId,
-    /// Since its process last said that it lives, in milliseconds.
+    /// The time since the last heartbeat that named the client, in milliseconds.
     #[n(1)]
     pub silent_ms: u64,
-    /// The number in coordinated reads.
+    /// The number of the consumer; `None` outside of coordinated reads.
     #[n(2)]
     pub consumer: Option<u32>,
-    /// Elements that its user was given.
+    /// The number of elements that the client has handed to its user.
     #[n(3)]
     pub elements: u64,
-    /// The elements that the client has taken per second, lately.
+    /// The recent rate at which the client takes elements, per second.
     #[n(4)]
     pub elements_per_s: f64,
-    /// The time that its user takes for an element without waiting, in nanoseconds, if it is known.
+    /// The time that the client's user takes for an element without waiting, in nanoseconds, if known.
     #[n(5)]
     pub element_ns: Option<u64>,
 }
 
-/// A task.
+/// The status of one task.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct TaskStatus {
-    /// The id.
+    /// The id of the task.
     #[n(0)]
     pub id: TaskId,
-    /// The worker's incarnation.
+    /// The incarnation of the task's worker.
     #[n(1)]
     pub worker: WorkerId,
-    /// The worker's address.
+    /// The address of the task's worker.
     #[n(2)]
     pub worker_address: String,
     /// The progress of the task, in words.
     #[n(3)]
     pub phase: String,
-    /// Splits it holds.
+    /// The number of splits that the task holds.
     #[n(4)]
     pub splits_leased: u64,
-    /// Elements that it has produced.
+    /// The number of elements that the task has produced.
     #[cbor(n(5), default)]
     pub elements: u64,
-    /// The elements that the task has produced per second, lately.
+    /// The recent rate at which the task produces elements, per second.
     #[cbor(n(6), default)]
     pub elements_per_s: f64,
-    /// The time that the task takes for an element without waiting for its readers, in nanoseconds, if it is
+    /// The time that the task takes for an element without waiting for its readers, in nanoseconds, if
     /// known.
     #[cbor(n(7), default)]
     pub element_ns: Option<u64>,
-    /// The stage of its pipeline that holds it up, or `consumer`: its readers; if that is known.
+    /// The stage of the task's pipeline that holds the task up, if known. `consumer` means that the readers
+    /// hold it up.
     #[n(8)]
     pub bottleneck: Option<String>,
 }
 
-/// A source of an iteration.
+/// The status of one source of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SourceStatus {
-    /// The pass that is dealt out.
+    /// The number of the current pass over the source.
     #[n(0)]
     pub repetition: u64,
-    /// Splits not yet dealt out, or to be dealt out again.
+    /// The number of splits that are not yet leased in this pass, or are free again.
     #[n(1)]
     pub remaining: u64,
-    /// Splits delivered, over all passes.
+    /// The number of splits delivered, over all passes.
     #[n(2)]
     pub done: u64,
-    /// Splits lost, over all passes.
+    /// The number of splits lost, over all passes.
     #[n(3)]
     pub lost: u64,
 }

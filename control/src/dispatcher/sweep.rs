@@ -9,7 +9,7 @@ use super::state::ServiceState;
 use crate::id::ClientId;
 
 impl Dispatcher {
-    /// C7.6: excuses everybody for the time in which this machine itself was not run, or was run late.
+    /// Excuses all processes for the time in which this machine did not run, or ran late (C7.6).
     pub(super) fn forgive_own_silence(&mut self) {
         let (now, interval) = (self.state.now, self.state.config.sweep_interval);
         let late = now.saturating_sub(self.awake_at + interval);
@@ -56,7 +56,7 @@ impl Dispatcher {
         self.state.collect_unused();
     }
 
-    /// C1.10
+    /// Forgets processes that were silent for the client timeout (C1.10).
     fn forget_sessions(&mut self) {
         let timeout = self.state.config.client_timeout;
         let silent = self.state.tables.sessions.seen.overdue(self.state.now, timeout);
@@ -70,7 +70,7 @@ impl Dispatcher {
 }
 
 impl ServiceState {
-    /// C7.7
+    /// Forgets workers that have been dead for the worker timeout (C7.7).
     fn forget_workers(&mut self) {
         let workers = &self.tables.workers;
         for id in workers.died.overdue(self.now, self.config.worker_timeout) {
@@ -89,8 +89,8 @@ impl ServiceState {
         }
     }
 
-    /// C7.5: a client that lost all workers that it may read, and no other came, or the worker of a share
-    /// (C8.4).
+    /// Tells clients which workers are lost. A client is told after the grace if it lost all workers that
+    /// it may read, or the worker of a share (C7.5, C8.4).
     fn tell_stranded(&mut self) {
         for iteration in self.tables.iterations.running() {
             for client in self.tables.clients.of(iteration) {

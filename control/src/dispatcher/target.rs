@@ -1,7 +1,7 @@
-//! The tasks that a reader reads: those of the workers that its job's `target_workers` admits.
+//! The target workers of a reader: the workers whose tasks the reader reads.
 //!
-//! This file owns the end of a reader that leaves tasks aside, and the fate of the tasks that only that
-//! reader could read.
+//! This file also ends a reader that has finished its own tasks while it skips other tasks. The file also
+//! deletes the tasks that only readers of one process could read, once those readers are gone.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{ClientPush, StopReason, WorkerPush};
@@ -14,12 +14,12 @@ use crate::id::{ClientId, IterationId, JobId, TaskId, WorkerId};
 use crate::job::{JobParameters, TargetWorkers};
 use crate::whereabouts::Whereabouts;
 
-/// Processes whose readers have left an iteration for good, as many as it remembers: more trainers with
-/// workers of their own do not share a job.
+/// Maximum number of processes that an iteration remembers after their last readers left. No job is shared
+/// by more trainers with workers of their own.
 const LEFT_MAX: usize = 1024;
 
 impl ServiceState {
-    /// C14.2: ends the readers that leave tasks aside and have everything of theirs.
+    /// Ends the readers that skip some tasks and have received everything of their own tasks (C14.2).
     pub(super) fn end_readers(&mut self, id: IterationId) {
         let Some(parameters) = self.tables.parameters_of(id) else {
             return;
@@ -45,7 +45,8 @@ impl ServiceState {
         }
     }
 
-    /// C14.5: the last reader of its process has gone. What only readers there could read goes with it.
+    /// Deletes the tasks that only one process could read, after the last reader of that process has gone
+    /// (C14.5).
     pub(super) fn leave_private_tasks(&mut self, client: &ClientRecord) {
         let (id, Some(process)) = (client.iteration, client.whereabouts.process) else {
             return;
@@ -85,8 +86,8 @@ impl ServiceState {
         }
     }
 
-    /// Settles a task that nobody will read any more: what it held is lost, since a reader that is gone may
-    /// have seen of it.
+    /// Settles a task that no client will read any more. The held splits of the task are lost, because a
+    /// client that is gone may have seen some of their elements.
     fn delete_task(&mut self, id: TaskId) {
         let Some(row) = self.tables.tasks.get_mut(&id) else {
             return;
@@ -113,13 +114,13 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// C14.1: whether this client reads what this worker has of its iteration.
+    /// Returns whether this client reads the tasks of this worker (C14.1).
     pub(super) fn admits(&self, client: &ClientRecord, worker: WorkerId) -> bool {
         match (self.parameters_of(client.iteration), self.workers.get(&worker)) {
             (Some(parameters), Some(worker)) => {
                 parameters.admits(&client.whereabouts, &worker.whereabouts, &worker.tags)
             }
-            // Nobody can say, so it may have.
+            // Without the job or the worker the answer is unknown, so the client counts as a reader.
             (None, _) | (_, None) => true,
         }
     }
@@ -129,7 +130,7 @@ impl Tables {
         client.reads_before.is_none_or(|end| task < end) && self.admits(client, worker)
     }
 
-    /// The clients that read a task, in the order of their ids.
+    /// Returns the clients that read a task, in the order of their ids.
     pub(super) fn readers(&self, task: &TaskRecord) -> Vec<ClientId> {
         let clients = self.clients.rows_of(task.iteration);
         clients
@@ -138,8 +139,8 @@ impl Tables {
             .collect()
     }
 
-    /// C14.3: whether somebody would read a new task of this iteration on this worker; while it has no
-    /// clients, whether everybody would.
+    /// Returns whether a client would read a new task of this iteration on this worker. While the iteration
+    /// has no clients, returns whether every client would (C14.3).
     pub(super) fn would_be_read(&self, iteration: IterationId, worker: WorkerId) -> bool {
         if !self.clients.has_any_of(iteration) {
             let worker = self.workers.get(&worker);
@@ -152,7 +153,7 @@ impl Tables {
         clients.any(|client| client.reads_before.is_none() && self.admits(client, worker))
     }
 
-    /// C14.3: whether every client leaves this task aside, and it has never had anything to lose by it.
+    /// Returns whether no client reads this running task, and the task holds no splits (C14.3).
     pub(super) fn is_idle_task(&self, task: &TaskRecord) -> bool {
         task.phase == TaskPhase::Running
             && self.books.holding(task.id).is_some_and(Holding::is_empty)
@@ -160,7 +161,8 @@ impl Tables {
             && self.readers(task).is_empty()
     }
 
-    /// Returns whether a client leaves some of these tasks aside and has all of the others, at least one.
+    /// Returns whether a client skips some of these tasks and has received everything of its own tasks, of
+    /// which it has at least one.
     fn has_all_of_its(&self, client: &ClientRecord, tasks: &[TaskId]) -> bool {
         let rows = || tasks.iter().filter_map(|task| self.tasks.get(task));
         let mut own = rows()
@@ -180,14 +182,14 @@ impl Tables {
             && self.lost_shares(client).is_empty()
     }
 
-    /// Splits of an iteration that are free and that somebody wants.
+    /// Returns the number of free splits of an iteration that a task may still read.
     pub(super) fn splits_free(&self, id: IterationId) -> u64 {
         let wants_no_more = |task: TaskId| self.tasks.stopped_early(task);
         let ledger = self.books.ledger(id);
         ledger.map_or(0, |ledger: &Ledger| ledger.wanted(wants_no_more))
     }
 
-    /// C14.4: a reader of its process's workers must have one there.
+    /// Checks that a reader with target workers `local` has a living worker in its own process (C14.4).
     pub(super) fn check_target(&self, job: JobId, reader: &Whereabouts) -> Result<(), Error> {
         let parameters = &self.catalog.job(job)?.parameters;
         if parameters.target_workers != TargetWorkers::Local {
@@ -201,14 +203,16 @@ impl Tables {
         Err(parameters.without_local_worker())
     }
 
-    /// C14.5: an iteration that the readers of this process have left is not read there again.
+    /// Checks that this process has not left the iteration: the readers of a process that left cannot open
+    /// it again (C14.5).
     pub(super) fn check_not_left(&self, id: IterationId, reader: &Whereabouts) -> Result<(), Error> {
         let row = self.iterations.get(&id);
         let left = row.filter(|row| reader.process.is_some_and(|process| row.left.contains(&process)));
         left.map_or(Ok(()), |row| {
             Err(Error::precondition(format!(
-                "pass {} of job {} was read in this process before, and its tasks on the workers of this process, which nobody \
-                 else may read, have been deleted with their reader: read another pass, or a job of another name",
+                "pass {} of job {} was read in this process before, and its tasks on the workers of this \
+                process were deleted when \
+                 the last reader left: read another pass, or use another job name",
                 row.repetition, row.job
             )))
         })
@@ -222,7 +226,7 @@ impl Tables {
         !self.workers.living().any(|worker| self.admits(client, worker))
     }
 
-    /// C7.5: the workers without which a client that read of them cannot go on.
+    /// Returns the lost workers without which a client cannot continue (C7.5).
     pub(super) fn missing_workers(&self, client: &ClientRecord) -> Vec<String> {
         let Some(row) = self.iterations.get(&client.iteration) else {
             return Vec::new();

@@ -1,4 +1,5 @@
-//! Tasks: one worker's share of an iteration, from its start until its readers have everything.
+//! Tasks: each is one worker's share of an iteration, from its start until its readers have received
+//! everything.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,21 +20,21 @@ use crate::job::Policy;
 use crate::planner::SplitPlan;
 use crate::split::{LeaseRange, SplitPace};
 
-/// Failures that an iteration remembers. With at most 16 KiB each they fit a push.
+/// Maximum number of failures that an iteration remembers. At 16 KiB each, all of them fit in one push.
 const FAILURES_MAX: usize = 16;
 
 /// The way in which a task ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
-    /// Whether it read its splits to the end.
+    /// True if the task read its splits to the end.
     pub(super) exhausted: bool,
-    /// The worker is being drained, and it read only what it had begun.
+    /// True if the task stopped early because its worker drains: it read only the splits that it had begun.
     pub(super) cut_short: bool,
 }
 
 impl ServiceState {
     pub(super) fn create_task(&mut self, iteration: IterationId, worker: WorkerId, start_round: Option<u64>) {
-        // C10.1
+        // A draining worker is given no further task (C10.1).
         if !self.tables.is_wanted(iteration, worker) || self.tables.workers.is_draining(worker) {
             return;
         }
@@ -66,7 +67,7 @@ impl ServiceState {
         }
     }
 
-    /// C5.1 to C5.4.
+    /// Leases splits to a task (C5.1 to C5.4).
     pub(super) fn lease_splits(
         &mut self,
         session: SessionId,
@@ -81,7 +82,8 @@ impl ServiceState {
         let sharers = self.tables.tasks.count_of(iteration).max(1) as u64;
         let (paces, tables) = (&mut self.paces, &self.tables);
         let all_paces = pace.map(|pace| paces.note_split_pace(task, iteration, pace, tables));
-        // Seconds that are dealt out to others would keep a task idle that has not begun.
+        // A task with a known pace must not take the splits of a task that has not begun. Further leases
+        // are offered only after every task of the iteration has reported its pace.
         let is_paced = paces.has_all_of(iteration, tables);
         let terms = LeaseTerms {
             want,
@@ -105,7 +107,7 @@ impl ServiceState {
         }))
     }
 
-    /// C5.5.
+    /// Takes back splits that a task has not started (C5.5).
     pub(super) fn return_splits(
         &mut self,
         session: SessionId,
@@ -128,12 +130,12 @@ impl ServiceState {
         how: Ended,
     ) -> Result<(), Error> {
         match self.tables.own_task(session, id).map(|task| task.iteration) {
-            // C9.7
+            // A task of a coordinated read whose data ends has failed (C9.7).
             Ok(iteration) if self.tables.is_coordinated(iteration) => {
                 return self.fail_task(session, id, END_OF_DATA.to_owned());
             }
             Ok(_) => {}
-            // It ended with its iteration: the report came late, or twice.
+            // The task ended with its iteration: the report arrived late, or twice.
             Err(_) if !self.tables.tasks.contains(&id) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -189,14 +191,15 @@ impl ServiceState {
         for client in self.tables.readers(&task) {
             self.push_client(client, push.clone());
         }
-        // C6.6: another worker would fail at the same element.
+        // The held splits are lost, because another worker would fail at the same element (C6.6).
         let held = self.tables.books.take_all_held(id);
         self.lose_splits(task.iteration, &held, &worker_address);
         self.review_iteration(task.iteration);
         Ok(())
     }
 
-    /// C6.6: the worker of a failed task is gone, and will not tell its readers any more.
+    /// Ends a failed task whose worker is gone, because the worker can no longer report the failure to its
+    /// readers (C6.6).
     pub(super) fn end_failed_task(&mut self, id: TaskId) {
         let Some(task) = self.tables.tasks.get(&id) else {
             return;
@@ -208,7 +211,7 @@ impl ServiceState {
         self.review_iteration(iteration);
     }
 
-    /// Looks whether every reader has everything of a finished task (C3.3).
+    /// Settles a finished task if every reader has received all of its elements (C3.3).
     pub(super) fn review_task(&mut self, id: TaskId) {
         let Some(task) = self.tables.tasks.get(&id) else {
             return;
@@ -222,14 +225,14 @@ impl ServiceState {
         if task.phase == TaskPhase::Finished {
             let clients = self.tables.readers(task);
             let have_all = clients.iter().all(|client| task.drained.contains(client));
-            // Without readers, what it has buffered waits for the next one. A reader says itself what its
-            // user is not done with.
+            // Without readers, the buffered elements of the task wait for the next reader. A reader itself
+            // reports the splits that its user is not done with.
             let is_known = self.tables.books.holding(id).is_none_or(Holding::is_empty);
             let is_over = match task.delivered {
                 true => have_all || is_known,
                 false => have_all && !clients.is_empty(),
             };
-            // C6.7
+            // A task is settled only after its worker has answered for every client that is gone (C6.7).
             if is_over && task.releasing.is_empty() {
                 return self.settle_task(id);
             }
@@ -248,7 +251,7 @@ impl ServiceState {
         let (iteration, worker, cut_short) = (task.iteration, task.worker, task.cut_short);
         let held = self.tables.books.end_task(id);
         let held = held.map(|mut holding| holding.take_all()).unwrap_or_default();
-        // C5.5: a task that stopped early has given back what it had not started.
+        // A task that stopped early has already given back the splits that it had not started (C5.5).
         self.tables.books.done(iteration, &held);
         debug_assert!(
             self.tables
@@ -312,7 +315,7 @@ impl Tables {
         Ok(Outcome::Reply(Reply::Task(Box::new(def))))
     }
 
-    /// Refuses splits to a task that has finished, and a request for none.
+    /// Refuses splits to a task that has finished, and refuses a request for zero splits.
     fn check_lease(&self, task: TaskId, want: u32) -> Result<(), Error> {
         if self
             .tasks
@@ -329,7 +332,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Returns whether readers may still hear of a task from its worker.
+    /// Returns whether readers may still receive elements or the failure of a task from its worker.
     pub(super) fn is_served(&self, task: &TaskRecord) -> bool {
         match task.phase {
             TaskPhase::Running | TaskPhase::Finished => !task.stopped,
@@ -341,11 +344,11 @@ impl Tables {
         }
     }
 
-    /// The task, if it exists and is this living worker's.
+    /// Returns the task if it exists, is assigned to this living worker, and its iteration is running.
     pub(super) fn own_task(&self, session: SessionId, task: TaskId) -> Result<&TaskRecord, Error> {
         let worker = self.workers.living_of(session)?;
         let row = self.tasks.get(&task).filter(|row| row.worker == worker);
         row.filter(|row| self.iterations.is_running(row.iteration))
-            .ok_or_else(|| Error::aborted(format!("task {task} is not this worker's, or no longer: stop it")))
+            .ok_or_else(|| Error::aborted(format!("task {task} is not assigned to this worker: stop it")))
     }
 }

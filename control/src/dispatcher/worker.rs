@@ -1,4 +1,4 @@
-//! Workers: incarnations come, say that they live, and go.
+//! Workers: how incarnations register, send heartbeats, and leave.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{Action, ClientPush, Reply, StopReason, WorkerPush};
@@ -24,12 +24,12 @@ impl ServiceState {
         if let Some(id) = self.tables.workers.of_session(session) {
             return self.welcome_back(id, &registration);
         }
-        // Refused before anything changes.
+        // A registration is refused before any table changes.
         let index = self
             .tables
             .workers
             .place_of(&registration.address, &self.config.worker_addresses)?;
-        // C7.2: a new process at a known address means that the old one is dead.
+        // A new session at a known address means that the earlier incarnation is dead (C7.2).
         let previous = self.tables.workers.at_address(&registration.address);
         let living = self.tables.workers.living_count();
         if previous.is_none() && living >= self.config.workers_max {
@@ -66,7 +66,7 @@ impl ServiceState {
         };
         self.tables.workers.insert(record, self.now);
         self.assign(id);
-        // C3.2
+        // A worker that registers later gets a task of every running iteration (C3.2).
         for iteration in self.tables.iterations.running() {
             let start_round = self.tables.late_start(iteration);
             self.create_task(iteration, id, start_round);
@@ -91,7 +91,8 @@ impl ServiceState {
                     let limits = SilenceLimits::of(&self.config);
                     self.tables.workers.liveness.note_heartbeat(id, self.now, limits);
                 }
-                // C7.4: only if it was given up. One that is not known has not registered yet.
+                // Only a worker that was given up is disconnected. A worker without a record has not
+                // registered yet (C7.4).
                 Err(error) if self.tables.workers.of_session(session).is_some() => {
                     let reason = error.message;
                     self.act(Action::Disconnect { session, reason });
@@ -113,13 +114,13 @@ impl ServiceState {
         }
     }
 
-    /// Takes note that a process' connection has ended.
+    /// Handles the end of a process's connection.
     pub(super) fn handle_departure(&mut self, session: SessionId, departure: Departure) {
         let Ok(id) = self.tables.workers.living_of(session) else {
             return;
         };
         match departure {
-            // It has dropped its tasks, and this session does not come back.
+            // The worker has dropped its tasks, and this session does not come back.
             Departure::Goodbye => self.end_worker(id, RemovalReason::WorkerSilent),
             Departure::Reset => {
                 self.tables.workers.liveness.note_probed(id, true, self.now);
@@ -129,7 +130,7 @@ impl ServiceState {
         }
     }
 
-    /// Takes note that a reader has lost its link to a worker that it reads (C7.8).
+    /// Handles a reader's report that it has lost its link to a worker (C7.8).
     pub(super) fn suspect(
         &mut self,
         session: SessionId,
@@ -145,7 +146,7 @@ impl ServiceState {
         Ok(())
     }
 
-    /// Has the shell ask whether anything listens at a worker's address.
+    /// Asks the shell to check whether a process listens at a worker's address.
     pub(super) fn probe_worker(&mut self, id: WorkerId) {
         if let Some(row) = self.tables.workers.get(&id) {
             let address = row.address.clone();
@@ -153,7 +154,7 @@ impl ServiceState {
         }
     }
 
-    /// A worker is gone, with everything it had that its readers do not have yet.
+    /// Ends a worker that is gone, together with its tasks that are not settled.
     pub(super) fn end_worker(&mut self, id: WorkerId, reason: RemovalReason) {
         let Some(session) = self.tables.workers.end(id, reason, self.now) else {
             return;
@@ -170,7 +171,7 @@ impl ServiceState {
                 session,
                 reason: format!("this worker was given up: {reason}"),
             }),
-            // It is still owed an answer, and closes the connection itself.
+            // The worker still waits for an answer, and closes the connection itself.
             RemovalReason::WorkerLeft => {}
         }
     }
@@ -188,7 +189,7 @@ impl ServiceState {
         }
         if !row.keeps_place(&self.config.worker_addresses) {
             return Err(Error::aborted(format!(
-                "this dispatcher's fixed list of workers is another one now: worker {} must register again",
+                "this dispatcher's fixed list of workers has changed: worker {} must register again",
                 row.address
             )));
         }
@@ -197,12 +198,13 @@ impl ServiceState {
         Ok(Outcome::Reply(Reply::Worker(id)))
     }
 
-    /// C7.3: tells a worker all of its tasks.
+    /// Sends a worker its assignment: the list of all its tasks (C7.3).
     fn assign(&mut self, id: WorkerId) {
         let mine = self.tables.tasks.on(id).into_iter();
         let mine = mine.filter_map(|task| self.tables.tasks.get(&task));
         let mine = mine.filter(|task| matches!(task.phase, TaskPhase::Running | TaskPhase::Finished));
-        // C10.4: begun again, such a task would settle what it had begun before.
+        // A stopped task must not begin again, because it would settle the splits that it had begun before
+        // (C10.4).
         let (stopped, kept): (Vec<_>, Vec<_>) = mine.partition(|task| task.stopped);
         let stopped: Vec<TaskId> = stopped.iter().map(|task| task.id).collect();
         let tasks = kept.iter().map(|task| task.id).collect();
@@ -216,7 +218,7 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// Forgets a dead worker, unless settled tasks of iterations that still run name it.
+    /// Forgets a dead worker, unless settled tasks of running iterations name it.
     pub(super) fn forget_worker(&mut self, id: WorkerId) {
         if self.tasks.count_on(id) == 0 {
             self.workers.forget(id);
@@ -225,7 +227,7 @@ impl Tables {
 }
 
 impl WorkerRegistration {
-    /// Checks the registration against the limits that hold for every worker.
+    /// Checks the registration against the limits for every worker.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(1..=WORKER_ADDRESS_BYTES_MAX).contains(&self.address.len()) {
             return Err(Error::invalid(format!(

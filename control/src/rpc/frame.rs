@@ -1,23 +1,23 @@
-//! The frames of messages, and the limits of their sizes (C1.2, C1.3).
+//! The framing of messages, and the limits of their sizes (C1.2, C1.3).
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use quinn::{ReadExactError, ReadToEndError, RecvStream, SendStream};
 
-/// Bytes of a small request, and of a message from a client on the long-lived stream.
+/// Maximum bytes of a small request, and of a client's message on the long-lived stream.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 << 10;
-/// Bytes that a request may have beyond the definition it carries.
+/// Maximum bytes of a large request beyond the definition that it carries.
 pub(crate) const LARGE_EXTRA_BYTES_MAX: usize = 64 << 10;
-/// Bytes of an answer: a definition or a listing of millions of files.
+/// Maximum bytes of an answer: a definition, or a listing of millions of files.
 pub(crate) const ANSWER_BYTES_MAX: usize = 128 << 20;
-/// Bytes of a message from the dispatcher on the long-lived stream.
+/// Maximum bytes of a dispatcher's message on the long-lived stream.
 pub(crate) const PUSH_BYTES_MAX: usize = 16 << 20;
 
-/// The first byte of a request: how many bytes may follow.
+/// The size class of a request, which is its first byte and limits the bytes that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SizeClass {
     Small,
-    /// A dataset's definition: from those who may register one.
+    /// A request with a dataset's definition, from a role that may register datasets.
     Large,
 }
 
@@ -38,31 +38,32 @@ impl SizeClass {
     }
 }
 
-/// Why no message could be exchanged.
+/// The reason for which a message could not be exchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
-    /// The connection or the stream is gone: the peer's or the network's fault.
+    /// The connection or the stream is lost, by a fault of the peer or the network.
     #[error("the connection was lost: {0}")]
     Lost(String),
-    /// The peer says more than is allowed.
-    #[error("a message of {found_bytes} bytes is longer than the {limit_bytes} allowed")]
+    /// The message of the peer is longer than the limit.
+    #[error("a message of {found_bytes} bytes is longer than the limit of {limit_bytes} bytes")]
     TooLong { found_bytes: usize, limit_bytes: usize },
-    /// The peer says what cannot be understood.
+    /// The message of the peer cannot be decoded.
     #[error("a message cannot be read: {0}")]
     Malformed(String),
 }
 
-/// A message's bytes.
+/// Encodes a message as CBOR.
 pub(crate) fn encode<T: Encode<()>>(message: &T) -> Vec<u8> {
     minicbor::to_vec(message).expect("a vector takes all bytes, and no message refuses to be encoded")
 }
 
-/// The message in these bytes.
+/// Decodes a message from CBOR.
 pub(crate) fn decode<T: for<'b> Decode<'b, ()>>(bytes: &[u8]) -> Result<T, FrameError> {
     minicbor::decode(bytes).map_err(|error| FrameError::Malformed(error.to_string()))
 }
 
-/// Writes a message with its length before it, unless it is longer than the peer would read. Not cancel-safe.
+/// Writes a message, preceded by its length. Refuses a message that is longer than the peer would read. Not
+/// cancel-safe.
 pub(crate) async fn write<T: Encode<()>>(stream: &mut SendStream, message: &T) -> Result<(), FrameError> {
     let mut framed = vec![0; 4];
     minicbor::encode(message, &mut framed)
@@ -82,7 +83,8 @@ pub(crate) async fn write<T: Encode<()>>(stream: &mut SendStream, message: &T) -
         .map_err(|error| FrameError::Lost(error.to_string()))
 }
 
-/// Reads a message with its length before it; the length is checked before memory is taken. Not cancel-safe.
+/// Reads a message that is preceded by its length, and checks the length before it allocates memory. Not
+/// cancel-safe.
 pub(crate) async fn read<T: for<'b> Decode<'b, ()>>(
     stream: &mut RecvStream,
     limit_bytes: usize,
@@ -101,17 +103,17 @@ pub(crate) async fn read<T: for<'b> Decode<'b, ()>>(
     decode(&bytes)
 }
 
-/// Reads exactly so many bytes. Not cancel-safe.
+/// Fills `bytes` completely from a stream. Not cancel-safe.
 pub(crate) async fn read_exact(stream: &mut RecvStream, bytes: &mut [u8]) -> Result<(), FrameError> {
     stream.read_exact(bytes).await.map_err(|error| match error {
         ReadExactError::FinishedEarly(found) => {
-            FrameError::Malformed(format!("it ends after {found} of {} bytes", bytes.len()))
+            FrameError::Malformed(format!("the message ends after {found} of {} bytes", bytes.len()))
         }
         ReadExactError::ReadError(error) => FrameError::Lost(error.to_string()),
     })
 }
 
-/// Reads what remains of a stream. Not cancel-safe.
+/// Reads the rest of a stream, up to a limit. Not cancel-safe.
 pub(crate) async fn read_rest(stream: &mut RecvStream, limit_bytes: usize) -> Result<Vec<u8>, FrameError> {
     stream
         .read_to_end(limit_bytes)

@@ -1,12 +1,14 @@
-//! The control protocol over QUIC: messages, the dispatcher's server, and the processes that talk to it.
+//! The control protocol over QUIC: its messages, the dispatcher's server, and the processes that connect to
+//! the server.
 //!
-//! | module | what it owns |
+//! | module | contents |
 //! |---|---|
-//! | `wire` | messages as they travel, apart from what they mean; conversions check them |
-//! | `frame` | where a message begins and ends, and how large it may be |
-//! | `server` | the shell around the dispatcher: connections, the loop, the store |
-//! | `session` | a process' relation with the dispatcher, across reconnections |
-//! | `client` | what a trainer asks for, and what its iterations are told |
+//! | `wire` | the wire types of messages, separate from the domain's types; the conversions check every
+//! field |
+//! | `frame` | the boundaries of messages, and the limits of their sizes |
+//! | `server` | the shell around the dispatcher: connections, the event loop, the store |
+//! | `session` | a process's relation with the dispatcher, across reconnections |
+//! | `client` | a trainer's requests, and the messages that its iterations receive |
 
 pub(crate) mod client;
 mod frame;
@@ -19,7 +21,7 @@ pub use server::{AuditLog, Server, ServerConfig, ServerStopper, StartError};
 pub use session::{Contact, Numbers, SessionConfig};
 pub use wire::ALPN;
 
-/// A connection of the control plane is lost after this many idle timeouts of its endpoint. Closed ports and
-/// heartbeats tell earlier that the other side is gone, and an overloaded process must not spend its time on
-/// new handshakes.
+/// The number of idle timeouts of the endpoint after which a connection of the control plane is lost.
+/// Closed ports and heartbeats show earlier that the peer is gone. An overloaded process must not spend its
+/// time on new handshakes.
 const IDLE_TIMEOUTS: u32 = 6;

@@ -1,23 +1,24 @@
-//! Keeps nothing beyond the process: a dispatcher that restarts has lost its records.
+//! The store in memory. Records in memory end with the process.
 
 use std::collections::BTreeMap;
 
 use super::{Store, StoreError};
 use crate::dispatcher::{Change, Key, Record};
 
-/// Records in memory. `forgetful` by default: nobody reads them back, so that they are not even kept.
+/// A store in memory. The default store keeps no records at all, because no process reads them back.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     kept: Option<BTreeMap<Key, Record>>,
 }
 
 impl MemoryStore {
-    /// A store for a dispatcher that is not expected back: it keeps nothing.
+    /// Returns a store that keeps no records, for a dispatcher that will not be restarted.
     pub fn new() -> MemoryStore {
         MemoryStore::default()
     }
 
-    /// A store that can be loaded from, as long as the process lives.
+    /// Returns a store that keeps its records for the life of the process, so that they can be loaded
+    /// again.
     pub fn keeping() -> MemoryStore {
         MemoryStore {
             kept: Some(BTreeMap::new()),

@@ -1,4 +1,5 @@
-//! The store of the dispatcher's records: changes go in, all or none, and at a start everything comes out.
+//! The store of the dispatcher's records. A commit writes a group of changes, all or none; a start loads
+//! all records.
 
 mod disk;
 mod memory;
@@ -10,34 +11,35 @@ pub use memory::MemoryStore;
 
 use crate::dispatcher::{Change, Record};
 
-/// Keeps records. One dispatcher at a time owns it.
+/// A store of records, owned by one dispatcher at a time.
 pub trait Store: Send {
-    /// Everything that is kept, in any order.
+    /// Returns all stored records, in any order.
     ///
     /// # Errors
-    /// The store cannot be read, or what it holds cannot.
+    /// The store or a stored record cannot be read.
     fn load(&mut self) -> Result<Vec<Record>, StoreError>;
 
-    /// Keeps all of these changes, in order, or none. When it returns they survive whatever the store
-    /// survives. May block.
+    /// Stores all of these changes, in order, or none of them. Once the call returns, the changes are as
+    /// durable as the store. May block.
     ///
     /// # Errors
-    /// [`StoreError::Full`]: there is no room for them; the same changes, and later ones, may be given again.
-    /// [`StoreError::Failed`]: they are not kept. The dispatcher then stops: what it has decided must not
-    /// become known.
+    /// [`StoreError::Full`]: the store has no space for the changes. The caller may commit them again,
+    /// together with later changes.
+    /// [`StoreError::Failed`]: the changes are not stored. The dispatcher then stops, because its decisions
+    /// must not become known.
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 
-    /// Returns whether the store keeps nothing, so that it needs no changes.
+    /// Returns whether the store keeps no records, so that it needs no changes.
     fn is_volatile(&self) -> bool;
 }
 
-/// A store does not keep what it was given. The machine's fault, not the caller's.
+/// The error of a store that could not keep or read records; a fault of the machine, not of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// There is no room. Passes when somebody makes some.
+    /// The store has no space left, until a person frees some.
     #[error("the store is full: {0}")]
     Full(String),
-    /// Anything else.
+    /// Any other failure of the store.
     #[error("the dispatcher's store failed: {0}")]
     Failed(String),
 }

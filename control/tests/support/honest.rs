@@ -1,4 +1,4 @@
-//! A process that does as it should, beside others that do not.
+//! An honest process, which is served beside hostile processes.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -9,7 +9,7 @@ use millstream_link::Role;
 
 use super::{Cluster, Worker, told, within};
 
-/// A process that does as it should, and its worker.
+/// An honest process and its worker.
 pub(crate) struct Honest {
     pub(crate) client: Client,
     _worker: Worker,
@@ -28,7 +28,7 @@ impl Honest {
         honest
     }
 
-    /// Registers a dataset, makes a job of it, opens it, is told of a task and goes.
+    /// Registers a dataset, creates a job, opens an iteration, receives a task, and leaves.
     pub(crate) async fn is_served(&self) {
         let id = DatasetId::new("honest").unwrap();
         let registered = self
@@ -47,7 +47,7 @@ impl Honest {
         iteration.release().await.unwrap();
     }
 
-    /// Is served again and again while this goes on, and once more after it.
+    /// Is served repeatedly while an attack runs, and once more after the attack.
     pub(crate) async fn meanwhile<T>(&self, attack: impl Future<Output = T>) -> T {
         let is_over = Cell::new(false);
         let attack = async {
@@ -70,18 +70,18 @@ impl Honest {
         self.client.status().await.unwrap().counts
     }
 
-    /// The task that its worker has.
+    /// Returns the task of the honest process's worker.
     pub(crate) async fn task(&self) -> u64 {
         self.client.status().await.unwrap().iterations[0].tasks[0].id.0
     }
 
-    /// The job that it reads.
+    /// Returns the job that the honest process reads.
     pub(crate) async fn job(&self) -> u64 {
         self.client.status().await.unwrap().jobs[0].id.0
     }
 }
 
-/// Counts of a dispatcher that served only the honest process.
+/// The counts of a dispatcher that has served only the honest process.
 pub(crate) const HONEST: Counts = Counts {
     workers: 1,
     datasets: 1,

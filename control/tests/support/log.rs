@@ -1,12 +1,12 @@
-//! Capture of one thread's log lines. Refuses to know what the lines mean.
+//! The capture of one thread's log lines, without an interpretation of the lines.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The warnings of this thread, for as long as its guard is kept: of everything that a runtime of one thread
-/// runs.
+/// The warnings of this thread, captured for as long as the guard lives. A single-threaded runtime logs all
+/// its warnings on this thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 

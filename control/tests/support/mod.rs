@@ -18,7 +18,7 @@ use millstream_control::{
 };
 use millstream_link::{ClusterKey, Credentials, Endpoint, EndpointConfig, HostPort, Role, TicketKey};
 
-/// Ten times what any test takes.
+/// The deadline of a test, ten times the duration of the longest test.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -27,7 +27,7 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
         .unwrap_or_else(|_| panic!("watchdog: {what} never happened"))
 }
 
-/// Understands definitions of the form `splits` or `files a b c`.
+/// A planner for definitions of the form `splits` or `files a b c`.
 pub(crate) struct WordPlanner;
 
 impl Planner for WordPlanner {
@@ -107,12 +107,12 @@ impl Cluster {
         self.key.role_key(role).credentials()
     }
 
-    /// A dispatcher with short limits.
+    /// Starts a dispatcher with short limits.
     pub(crate) fn dispatcher(&self, bind: Option<SocketAddr>, store: Box<dyn Store>) -> Server {
         self.start(bind, store, |_| {})
     }
 
-    /// A dispatcher with short limits, and these.
+    /// Starts a dispatcher with short limits and further settings.
     pub(crate) fn configured(&self, configure: impl FnOnce(&mut ServerConfig)) -> Server {
         self.start(None, Box::new(MemoryStore::new()), configure)
     }
@@ -171,7 +171,7 @@ impl Cluster {
         within("connecting", connecting).await
     }
 
-    /// A worker that runs what it is told, in the test's hands.
+    /// Starts a worker whose tasks the test runs.
     pub(crate) async fn worker(&self, name: &str, address: SocketAddr) -> Worker {
         self.configured_worker(name, address, |_| {}).await
     }
@@ -233,21 +233,21 @@ impl Worker {
         def
     }
 
-    /// Reads the source to its end, as a producer's thread does.
+    /// Reads the source to its end, like the thread of a producer.
     pub(crate) async fn read_all(&self, task: TaskId) -> Vec<Split> {
         let feed = self.agent.splits(task).unwrap();
         let read = tokio::task::spawn_blocking(move || take(feed, usize::MAX).1);
         within("reading splits", read).await.unwrap()
     }
 
-    /// Starts so many splits, and holds the rest.
+    /// Starts `count` splits, and holds the rest.
     pub(crate) async fn read_some(&self, task: TaskId, count: usize) -> (SplitFeed, Vec<Split>) {
         let feed = self.agent.splits(task).unwrap();
         let read = tokio::task::spawn_blocking(move || take(feed, count));
         within("reading splits", read).await.unwrap()
     }
 
-    /// The process dies: nothing is said.
+    /// Kills the process without a goodbye message.
     pub(crate) fn die(self) {
         self.endpoint.close("");
         drop(self.agent);
@@ -264,7 +264,7 @@ fn take(mut feed: SplitFeed, count: usize) -> (SplitFeed, Vec<Split>) {
     (feed, splits)
 }
 
-/// Registers a dataset, makes a job of it and opens it.
+/// Registers a dataset, creates a job, and opens an iteration.
 pub(crate) async fn open(client: &Client, definition: &str, policy: Policy) -> IterationHandle {
     open_job(client, definition, policy).await.1
 }

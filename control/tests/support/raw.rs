@@ -1,5 +1,5 @@
-//! A process that speaks the protocol by hand, so that it can break it. Refuses to know what the dispatcher
-//! makes of that.
+//! A process that sends hand-written messages, so that it can break the protocol. This file does not
+//! interpret the dispatcher's behaviour.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use quinn::{Connection, RecvStream, SendStream};
 
 use super::{Cluster, within};
 
-/// A message, or a part of one.
+/// A message, or a part of a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Null,
@@ -63,7 +63,7 @@ impl From<()> for Value {
     }
 }
 
-/// A list of whatever can be a [`Value`].
+/// Builds a list of values that convert to [`Value`].
 macro_rules! list {
     ($($value:expr),* $(,)?) => {
         $crate::support::raw::Value::List(vec![$($crate::support::raw::Value::from($value)),*])
@@ -71,14 +71,14 @@ macro_rules! list {
 }
 pub(crate) use list;
 
-/// The bytes of a small request; number 0 stands for none.
+/// Returns the bytes of a small request; number 0 stands for a request without a number.
 pub(crate) fn request(number: u64, settled_below: u64, request: Value) -> Vec<u8> {
     let number = if number == 0 { Value::Null } else { number.into() };
     let envelope = list![number, settled_below, request];
     [vec![1], minicbor::to_vec(envelope).unwrap()].concat()
 }
 
-/// A message for the long-lived stream.
+/// Returns the bytes of a message for the long-lived stream.
 pub(crate) fn framed(message: &Value) -> Vec<u8> {
     let bytes = minicbor::to_vec(message).unwrap();
     [&u32::try_from(bytes.len()).unwrap().to_le_bytes()[..], &bytes].concat()
@@ -94,7 +94,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Connects, and says nothing yet.
+    /// Connects without sending a message.
     pub(crate) async fn silent(cluster: &Cluster, role: Role, address: SocketAddr) -> Raw {
         let endpoint = cluster.endpoint(role);
         let connecting = endpoint.connect(address, Role::Dispatcher, ALPN, Duration::from_secs(10));
@@ -109,7 +109,7 @@ impl Raw {
         }
     }
 
-    /// Connects, says hello and is welcomed.
+    /// Connects, sends a hello and receives the welcome.
     pub(crate) async fn greeted(cluster: &Cluster, role: Role, address: SocketAddr, session: u64) -> Raw {
         let mut raw = Raw::silent(cluster, role, address).await;
         raw.send.write_all(&framed(&list![2, session])).await.unwrap();
@@ -124,11 +124,11 @@ impl Raw {
         raw
     }
 
-    /// The answer to these bytes: the id in it, if it has one.
+    /// Returns the answer to these bytes: the id in the answer, if it has one.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Result<Option<u64>, Error> {
         let exchange = async {
             let (mut send, mut recv) = self.connection.open_bi().await.unwrap();
-            // The dispatcher may refuse before it has read everything.
+            // The dispatcher may refuse the request before it has read all bytes.
             send.write_all(bytes).await.ok();
             send.finish().ok();
             recv.read_to_end(1 << 20).await.unwrap()
@@ -136,13 +136,13 @@ impl Raw {
         answer(&within("an answer", exchange).await)
     }
 
-    /// The answer to a request under a number of its own; those before it are settled.
+    /// Sends a request with the next number, with all earlier numbers settled, and returns its answer.
     pub(crate) async fn ask(&self, message: Value) -> Result<Option<u64>, Error> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.send(&request(number, number, message)).await
     }
 
-    /// The reason of the connection's end.
+    /// Returns the reason with which the connection was closed.
     pub(crate) async fn closed(&self) -> String {
         within("being disconnected", self.connection.closed())
             .await

@@ -1,5 +1,6 @@
-//! The consumers of one task of a coordinated read, each over a network of its own that delays, reorders and
-//! breaks: whatever one of them may hand over, all others have.
+//! Simulates the consumers of one task of a coordinated read. Each consumer has a network of its own that
+//! delays and reorders messages and breaks links. An element that one consumer may hand over must have
+//! reached all consumers.
 
 use std::num::NonZeroU32;
 
@@ -25,7 +26,8 @@ impl Consumers {
 
     fn step(&mut self, consumer: usize, step: &Step) {
         match step {
-            // One producer fills all queues: here a group more or less at a time makes no difference.
+            // One producer fills all queues. The exact number of groups that it adds at a time does not
+            // matter here.
             Step::Produce(..) => self.worlds.iter_mut().for_each(|world| world.step(step)),
             Step::End | Step::EndSplit => {}
             Step::Grant
@@ -41,7 +43,7 @@ impl Consumers {
         self.check();
     }
 
-    /// Releases acknowledged groups, as a worker's buffer and sessions do.
+    /// Releases acknowledged groups, like the buffer and the sessions of a worker.
     fn release(&mut self) {
         for (consumer, world) in (0..).zip(&self.worlds) {
             self.release.acknowledge(consumer, world.worker.acknowledged());
@@ -58,12 +60,12 @@ impl Consumers {
             let released = world.client.released();
             assert!(
                 released <= everywhere,
-                "consumer {consumer} may hand over {released} groups, {everywhere} are everywhere"
+                "consumer {consumer} may hand over {released} groups, but only {everywhere} have reached all consumers"
             );
         }
     }
 
-    /// Lets all that can happen happen, without faults.
+    /// Exchanges all messages and packs without faults, for a fixed number of rounds.
     fn run_out(&mut self) {
         for _ in 0..1000 {
             for world in &mut self.worlds {
@@ -76,8 +78,7 @@ impl Consumers {
 }
 
 proptest! {
-    /// D7.3, D7.4: and in the end everything that was produced is released, with nobody reading on to make it
-    /// so.
+    /// D7.3, D7.4: in the end every produced group is released, even if no consumer reads on.
     #[test]
     fn what_one_consumer_may_hand_over_all_have(
         count in 1u32..5,

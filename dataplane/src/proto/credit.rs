@@ -1,39 +1,43 @@
-//! The credit account of one subscription: what a client has granted and what a worker may still send.
+//! The credit account of one subscription: the credits that a client granted and the elements that a worker
+//! may still send.
 //!
-//! All counts are cumulative since the subscription, as MAX_STREAM_DATA is in QUIC: a repeated or overtaken
-//! message changes nothing, and the two ends need no common clock. Refuses to know elements, bytes and time.
+//! All counts are cumulative since the subscription, like MAX_STREAM_DATA in QUIC. Therefore a repeated or
+//! overtaken message changes nothing, and the two ends need no common clock. The account does not know
+//! elements, bytes or time.
 //!
-//! Both ends keep `limit` (granted in all), `yielded` (given back in all) and a count of elements (sent by
-//! the worker, received by the client). A credit is outstanding while it is granted, not given back and its
-//! element not received.
+//! Both ends keep `limit` (the credits granted in total) and `yielded` (the credits given back in total). The
+//! worker also counts the elements that it sent, and the client the elements that it received. A credit is
+//! outstanding after it is granted, until it is given back or its element is received.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use thiserror::Error;
 
-/// The violation of credits by a peer.
+/// The error for a peer that violates the rules of credits.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum CreditError {
-    /// The worker sent more than it was granted.
-    #[error("peer sent {sent} elements although only {limit} were granted and {yielded} of those given back")]
+    /// The worker sent more elements than the client granted.
+    #[error(
+        "expected at most {limit} elements less {yielded} credits given back, found {sent} elements sent by the peer"
+    )]
     Overspent {
-        /// Elements sent in all.
+        /// The number of elements sent in total.
         sent: u64,
-        /// Credits granted in all.
+        /// The number of credits granted in total.
         limit: u64,
-        /// Credits given back in all.
+        /// The number of credits given back in total.
         yielded: u64,
     },
-    /// The worker gave back more than it held.
-    #[error("peer gave back {yielded} credits although only {held} were not spent")]
+    /// The worker gave back more credits than it held.
+    #[error("expected the peer to give back at most {held} unspent credits, found {yielded}")]
     OverYielded {
-        /// Credits given back in all.
+        /// The number of credits given back in total.
         yielded: u64,
-        /// Credits granted and not spent, in all.
+        /// The number of credits granted and not spent.
         held: u64,
     },
 }
 
-/// The client's end: grants, and sees elements come back.
+/// The client's end of the account, which grants credits and counts the elements that arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Issuer {
     limit: u64,
@@ -42,7 +46,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// An account that stands at `received` elements, with nothing granted beyond them (D6.1).
+    /// Makes an account with `received` elements received and no credit granted beyond them (D6.1).
     pub fn resumed_at(received: u64) -> Self {
         Self {
             limit: received,
@@ -51,19 +55,20 @@ impl Issuer {
         }
     }
 
-    /// Grants `credits` more and returns the limit to tell the worker.
+    /// Grants `credits` more and returns the new limit, which the client sends to the worker.
     pub fn grant(&mut self, credits: u64) -> u64 {
         self.limit = self.limit.saturating_add(credits);
         self.check_invariants();
         self.limit
     }
 
-    /// One behind the last element that the worker can have sent: what was granted and not given back.
+    /// Returns the number of credits granted and not given back. The worker cannot have sent an element at or
+    /// after this position.
     pub fn reach(&self) -> u64 {
         self.limit - self.yielded
     }
 
-    /// Books `elements` that arrived, in whatever order.
+    /// Books `elements` that arrived, in any order.
     pub fn receive(&mut self, elements: u64) -> Result<(), CreditError> {
         let sent = self.received.saturating_add(elements);
         if sent.saturating_add(self.yielded) > self.limit {
@@ -78,7 +83,8 @@ impl Issuer {
         Ok(())
     }
 
-    /// Books the worker's cumulative count of credits given back and returns how many are new.
+    /// Books the worker's cumulative count of credits given back. Returns how many of these credits were not
+    /// booked before.
     pub fn take_back(&mut self, yielded_total: u64) -> Result<u64, CreditError> {
         let held = self.limit - self.received;
         if yielded_total > held {
@@ -93,24 +99,24 @@ impl Issuer {
         Ok(fresh)
     }
 
-    /// Credits granted whose element has not arrived and that were not given back.
+    /// Returns the number of credits granted and not given back whose element has not arrived.
     pub fn outstanding(&self) -> u64 {
         self.limit - self.yielded - self.received
     }
 
-    /// Elements that arrived.
+    /// Returns the number of elements that arrived.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Debug builds stop at an account that gave out less than came back.
+    /// Panics in debug builds if the elements received and the credits given back exceed the credits granted.
     pub(super) fn check_invariants(&self) {
         let came_back = self.yielded.checked_add(self.received);
         debug_assert!(came_back.is_some_and(|back| back <= self.limit), "{self:?}");
     }
 }
 
-/// The worker's end: spends what was granted.
+/// The worker's end of the account, which spends granted credits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Holder {
     limit: u64,
@@ -119,7 +125,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// An account that stands at `sent` elements, with nothing granted beyond them (D6.1).
+    /// Makes an account with `sent` elements sent and no credit granted beyond them (D6.1).
     pub fn resumed_at(sent: u64) -> Self {
         Self {
             limit: sent,
@@ -128,7 +134,7 @@ impl Holder {
         }
     }
 
-    /// Books a cumulative limit; a smaller one than is known is old news. Returns how many credits are new.
+    /// Raises the cumulative limit and ignores a limit that is not higher. Returns the number of new credits.
     pub fn raise_to(&mut self, limit: u64) -> u64 {
         let fresh = limit.saturating_sub(self.limit);
         self.limit += fresh;
@@ -136,36 +142,37 @@ impl Holder {
         fresh
     }
 
-    /// Credits that may be spent now. None when more was spent than granted: a mistake here never becomes an
+    /// Returns the number of credits that the worker may spend now. The number is 0, not a wrapped
+    /// difference, if more credits were spent than granted. Thus an error in the count never becomes an
     /// unlimited right to send.
     pub fn available(&self) -> u64 {
         self.limit.saturating_sub(self.yielded).saturating_sub(self.sent)
     }
 
-    /// Spends `elements` credits. The caller checked [`Holder::available`].
+    /// Spends `elements` credits. The caller must have checked [`Holder::available`].
     pub fn spend(&mut self, elements: u64) {
         debug_assert!(
             elements <= self.available(),
-            "spent {elements} of {}",
+            "spent {elements} credits, but only {} were available",
             self.available()
         );
         self.sent += elements;
         self.check_invariants();
     }
 
-    /// Gives back every credit held and returns the cumulative count to tell the client (D4.3).
+    /// Gives back every held credit and returns the cumulative count for the client (D4.3).
     pub fn yield_all(&mut self) -> u64 {
         self.yielded += self.available();
         self.check_invariants();
         self.yielded
     }
 
-    /// Elements sent in all.
+    /// Returns the number of elements sent in total.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Debug builds stop at an account that spent or gave back more than it held.
+    /// Panics in debug builds if the credits spent and given back exceed the credits granted.
     pub(super) fn check_invariants(&self) {
         let gone = self.yielded.checked_add(self.sent);
         debug_assert!(gone.is_some_and(|gone| gone <= self.limit), "{self:?}");
@@ -178,7 +185,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    /// D4.1: also where nothing asserts.
+    /// D4.1: an overspent account has no credit to spend, even in builds without assertions.
     #[test]
     fn an_overspent_account_has_nothing_to_spend() {
         let overspent = Holder {
@@ -217,8 +224,8 @@ mod tests {
     }
 
     proptest! {
-        /// D4.1, D4.3: the oracle moves single credits between three piles; the account must agree with it
-        /// whatever is delayed or repeated, and nothing is ever created or lost.
+        /// D4.1, D4.3: the oracle moves single credits between three piles. The account must agree with the
+        /// oracle however messages are delayed or repeated, and credits are neither created nor lost.
         #[test]
         fn credits_are_neither_made_nor_lost(steps in steps()) {
             let (mut issuer, mut holder) = (Issuer::default(), Holder::default());
@@ -253,7 +260,7 @@ mod tests {
             }
         }
 
-        /// D4.2: whatever a peer claims, the client's account never goes below zero.
+        /// D4.2: the client's account never goes below zero, whatever counts the worker sends.
         #[test]
         fn a_lying_worker_is_an_error(limit in 0u64..50, claims in proptest::collection::vec((any::<bool>(), any::<u64>()), 0..20)) {
             let mut issuer = Issuer::default();

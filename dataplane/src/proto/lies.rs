@@ -1,4 +1,5 @@
-//! The client's half against a worker that says anything: each lie is an error, or can still become true.
+//! Tests the client's half against a worker that sends arbitrary messages. The client must return an error
+//! for each false statement that cannot become true later.
 
 use proptest::prelude::*;
 
@@ -11,19 +12,20 @@ const TASK: TaskId = TaskId(7);
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// The client grants credits of so many bytes.
+    /// The client grants this number of credits, each for an element of this number of bytes.
     Grant(u64, u64),
-    /// The peer reads valid messages.
+    /// The client's user reads all arrivals.
     Read,
     /// The link breaks.
     Cut,
-    /// The worker announces elements from here on, so many, in a region of so many bytes.
+    /// The worker announces a pack: the number of its first element, the number of elements, and the bytes of
+    /// the region.
     Pack(u64, u64, u64),
-    /// The peer sends a message.
+    /// The worker sends a message.
     Say(ToClient),
 }
 
-/// Draws a number for a lie: a plausible one, or one at the edge of the range.
+/// Draws a number for a false statement: a plausible number, or a number at the end of the range.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![6 => 0u64..24, 1 => any::<u64>(), 1 => u64::MAX - 3..=u64::MAX]
 }
@@ -68,8 +70,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// D2.3, D4.4, D5.4, D7.3: no panic, no more memory than was granted, nothing is waited for that cannot
-    /// come, nothing is released that is not here.
+    /// D2.3, D4.4, D5.4, D7.3: the client never panics and never admits more bytes than it granted. The
+    /// client waits only for elements that can still arrive, and releases only groups that arrived.
     #[test]
     fn a_workers_word_is_checked_or_harmless(is_coordinated: bool, steps in steps()) {
         let mut half = if is_coordinated { ReceiveHalf::coordinated(TASK) } else { ReceiveHalf::new(TASK) };
@@ -85,7 +87,7 @@ proptest! {
                 }
                 Step::Read => {
                     has_ended |= std::iter::from_fn(|| half.poll()).any(|arrival| is_end(&arrival));
-                    prop_assert!(!has_ended || half.held() == 0, "the end came before elements");
+                    prop_assert!(!has_ended || half.held() == 0, "the end arrived before elements that precede it");
                     Ok(0)
                 }
                 Step::Cut => Ok(half.handle_link_lost()),
@@ -100,7 +102,7 @@ proptest! {
             prop_assert!(!is_coordinated || half.released() <= half.contiguous());
             half.check_invariants();
             if outcome.is_err() {
-                // The link is closed with it.
+                // The client closes the link after an error.
                 return Ok(());
             }
         }
@@ -110,7 +112,7 @@ proptest! {
                 half.handle_pack(gap(&half), 1, ()).unwrap();
             }
             has_ended |= std::iter::from_fn(|| half.poll()).any(|arrival| is_end(&arrival));
-            prop_assert!(has_ended, "credits do not reach to the end that was announced");
+            prop_assert!(has_ended, "the credits do not reach to the announced end");
         }
     }
 }
@@ -119,7 +121,7 @@ fn is_end(arrival: &Arrival<()>) -> bool {
     matches!(arrival, Arrival::End | Arrival::Failed(_))
 }
 
-/// D2.3, D4.4: what the worker needs is not what it was granted.
+/// D2.3, D4.4: the size that the worker says it needs does not raise the size that the client granted.
 #[test]
 fn a_pack_is_checked_against_its_grant() {
     let mut half = ReceiveHalf::<()>::new(TASK);
@@ -142,7 +144,7 @@ fn a_pack_is_checked_against_its_grant() {
         assert_eq!(
             half.acknowledge().element_bytes,
             4096,
-            "nothing larger was reserved"
+            "the client acknowledged a larger element size than it granted"
         );
     }
     half.admit(0, 1, 4096).unwrap();
@@ -204,7 +206,8 @@ fn a_consumer_owes_an_acknowledgement_of_whatever_arrived() {
     assert!(!half.owes_acknowledgement());
 }
 
-/// D5.1, D6.3: a worker that names a split after the end leaves an end that the next link tells again.
+/// D5.1, D6.3: a worker that announces a split after the end cannot hide the end. The next link announces the
+/// end again.
 #[test]
 fn a_split_after_the_end_hides_no_end() {
     let mut half = ReceiveHalf::<()>::new(TASK);

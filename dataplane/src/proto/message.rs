@@ -1,21 +1,23 @@
 //! The messages of a session and their encoding.
 //!
-//! Owns the vocabulary that two ends of a link share and its bounds. Refuses to know what a message causes.
+//! The module owns the message types that both ends of a link share, and their limits. The effects of a
+//! message are defined elsewhere.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 use thiserror::Error;
 
-/// The version of this protocol, agreed in `Hello` (D1.1).
+/// The version of this protocol, which both sides compare in `Hello` (D1.1).
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Longest encoded message, in bytes (D2.1). A specification of 64 components fits several times over.
+/// Maximum length of an encoded message, in bytes (D2.1). The limit is several times the size of a
+/// specification with 64 components.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 
-/// Longest error text kept of a task, in bytes; the rest is cut. Long enough for a traceback.
+/// Maximum length of a task's error text, in bytes. Longer texts are cut; the limit has room for a traceback.
 pub const ERROR_TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// A task's identifier, as the control plane numbers it.
+/// The identifier of a task, assigned by the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct TaskId(#[n(0)] pub u64);
@@ -29,16 +31,16 @@ impl std::fmt::Display for TaskId {
 /// A message from a client to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum ToWorker {
-    /// First message of a link.
+    /// The first message of a link.
     #[n(0)]
     Hello(#[n(0)] Hello),
-    /// Asks for a task's elements, presenting the dispatcher's ticket for it.
+    /// Asks for a task's elements and presents the dispatcher's ticket for the task.
     #[n(1)]
     Subscribe(#[n(0)] Subscribe),
-    /// Raises the number of elements the worker may send.
+    /// Raises the number of elements that the worker may send.
     #[n(2)]
     Grant(#[n(0)] Grant),
-    /// Ends a subscription; what was sent and not received is given up.
+    /// Ends a subscription. Elements that were sent but not received are given up.
     #[n(3)]
     Cancel(#[n(0)] Cancel),
 }
@@ -46,28 +48,28 @@ pub enum ToWorker {
 /// A message from a worker to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum ToClient {
-    /// First message of a link.
+    /// The first message of a link.
     #[n(0)]
     Hello(#[n(0)] Hello),
-    /// The subscription stands.
+    /// The worker accepts the subscription.
     #[n(1)]
     Accepted(#[n(0)] Accepted),
-    /// The subscription does not stand.
+    /// The worker refuses the subscription.
     #[n(2)]
     Refused(#[n(0)] Refused),
-    /// Credits given back unused.
+    /// The worker gives back credits that it did not use.
     #[n(3)]
     Yielded(#[n(0)] Yielded),
-    /// An element is ready that no credit held is worth.
+    /// An element is ready, but every credit that the worker holds is too small for the element.
     #[n(4)]
     Need(#[n(0)] Need),
-    /// A split's last element was sent.
+    /// The worker has sent the last element of a split.
     #[n(5)]
     SplitDone(#[n(0)] SplitDone),
-    /// The task failed after the elements sent.
+    /// The task failed after the elements that were sent before.
     #[n(6)]
     TaskError(#[n(0)] TaskError),
-    /// The task ended after the elements sent.
+    /// The task ended after the elements that were sent before.
     #[n(7)]
     EndOfTask(#[n(0)] EndOfTask),
     /// Groups of a coordinated read have reached every consumer.
@@ -75,19 +77,19 @@ pub enum ToClient {
     Released(#[n(0)] Released),
 }
 
-/// Opens a link in either direction (D1.1).
+/// The message that opens a link, in either direction (D1.1).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Hello {
-    /// Protocol version spoken.
+    /// The protocol version of the sender.
     #[n(0)]
     pub version: u32,
-    /// Optional abilities, one bit each; unknown bits are ignored.
+    /// Optional features of the sender, one bit each. The receiver ignores bits that it does not know.
     #[n(1)]
     pub features: u64,
 }
 
 impl Hello {
-    /// The greeting of this build.
+    /// Returns the hello message of this build.
     pub fn current() -> Self {
         Self {
             version: PROTOCOL_VERSION,
@@ -95,10 +97,10 @@ impl Hello {
         }
     }
 
-    /// Checks that the peer who greets speaks this version (D1.1).
+    /// Checks that the peer uses this version of the protocol (D1.1).
     ///
     /// # Errors
-    /// It speaks another; the error names both.
+    /// Returns [`MessageError::Version`], which names both versions, if the peer uses another version.
     pub fn check(&self) -> Result<(), MessageError> {
         if self.version == PROTOCOL_VERSION {
             return Ok(());
@@ -108,171 +110,176 @@ impl Hello {
     }
 }
 
-/// Asks for a task's elements (D3.1).
+/// The message that asks for a task's elements (D3.1).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Subscribe {
-    /// The task wanted.
+    /// The requested task.
     #[n(0)]
     pub task: TaskId,
-    /// The dispatcher's proof that this client may read it.
+    /// The dispatcher's proof that this client may read the task.
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub ticket: Vec<u8>,
-    /// Elements of this subscription that the client already has; sending resumes behind them (D6.1).
+    /// The number of elements of this subscription that the client already has. The worker resumes sending
+    /// after the elements that the client has (D6.1).
     #[n(2)]
     pub resume_from: u64,
-    /// `SplitDone` messages of this subscription that the client already has.
+    /// The number of `SplitDone` messages of this subscription that the client already has.
     #[n(3)]
     pub splits_from: u64,
-    /// The name of the trainer, where the task is read through the cross-trainer cache, and only there
-    /// (D8.1).
+    /// The name of the trainer if the task is read through the cross-trainer cache, else `None` (D8.1).
     #[n(4)]
     pub trainer_id: Option<String>,
-    /// The number of times that this client had asked for this task before. Answers to these may arrive later
-    /// (D3.4).
+    /// The number of earlier requests of this client for this task. The answers to the earlier requests may
+    /// arrive later than the answer to this request (D3.4).
     #[n(5)]
     #[cbor(default)]
     pub asked_before: u64,
 }
 
-/// Raises the cumulative limit of a subscription (D4.1).
+/// The message that raises the cumulative limit of a subscription (D4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Grant {
-    /// The task granted to.
+    /// The task whose credits are granted.
     #[n(0)]
     pub task: TaskId,
-    /// Elements the worker may have sent in all, yielded credits included.
+    /// The total number of elements that the worker may have sent, including credits that the worker gave
+    /// back.
     #[n(1)]
     pub limit: u64,
-    /// Largest element a credit is worth from now on, in bytes; never shrinks.
+    /// The largest element that a credit pays for from now on, in bytes. The value never shrinks.
     #[n(2)]
     pub element_bytes: u64,
-    /// Elements received without a gap; the worker forgets them (D6.2).
+    /// The number of elements that the client received without a gap. The worker drops its copies of the
+    /// received elements (D6.2).
     #[n(3)]
     pub received: u64,
-    /// `SplitDone` messages received; the worker forgets them (D6.2).
+    /// The number of `SplitDone` messages that the client received. The worker drops its copies of the
+    /// received messages (D6.2).
     #[n(4)]
     pub splits: u64,
-    /// Elements of those received that wait to be handed over, if the client says so (D4.6).
+    /// The number of received elements that still wait for the client's user. `None` if the client does not
+    /// report the number (D4.6).
     #[n(5)]
     pub waiting: Option<u64>,
-    /// Elements of the subscription that the client's user is done with, from the first on (D5.6). A client
-    /// that does not say counts as done with all that it received.
+    /// The number of elements, from the first one on, that the client's user has finished with (D5.6). If
+    /// absent, all received elements count as finished.
     #[n(6)]
     pub handed: Option<u64>,
 }
 
-/// Ends a subscription.
+/// The message that ends a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Cancel {
-    /// The task no longer wanted.
+    /// The task that the client no longer wants.
     #[n(0)]
     pub task: TaskId,
-    /// The client has received everything of it: what its user is not done with, the dispatcher hears from
-    /// the client (D5.6).
+    /// True if the client has received everything of the task. The client then reports the elements that its
+    /// user has not finished with to the dispatcher by itself (D5.6).
     #[cbor(n(1), default)]
     pub has_all: bool,
 }
 
-/// Confirms a subscription.
+/// The message that confirms a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Accepted {
-    /// The task subscribed to.
+    /// The task that the client subscribed to.
     #[n(0)]
     pub task: TaskId,
-    /// The specification of its elements, encoded by the element crate.
+    /// The specification of the task's elements, in the encoding of the element crate.
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub spec: Vec<u8>,
-    /// The bytes of one element, as far as they are known.
+    /// The size of one element in bytes, as far as the worker knows it.
     #[n(2)]
     pub element_bytes: u64,
 }
 
-/// Why a subscription does not stand.
+/// The reason for which a worker refuses a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum RefusalCode {
-    /// The worker has no such task (never had, or no longer).
+    /// The worker does not know the task: it never had the task, or removed the task.
     #[n(0)]
     UnknownTask,
-    /// The ticket is not one that this worker's key made for this task.
+    /// The ticket was not made for this task with this worker's key.
     #[n(1)]
     BadTicket,
-    /// `resume_from` names elements that are no longer kept, or were never sent.
+    /// The elements at `resume_from` are no longer kept, or were never sent.
     #[n(2)]
     CannotResume,
-    /// The worker serves as many subscriptions as it may.
+    /// The worker already serves the maximum number of subscriptions.
     #[n(3)]
     TooMany,
-    /// A trainer is to be named where, and only where, the task is read through the cross-trainer cache
-    /// (D8.1).
+    /// The request names a trainer although the task is not read through the cross-trainer cache, or lacks
+    /// the name although it is (D8.1).
     #[n(4)]
     WrongReader,
 }
 
-/// Denies a subscription.
+/// The message that refuses a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Refused {
-    /// The task asked for.
+    /// The task that the client asked for.
     #[n(0)]
     pub task: TaskId,
-    /// The reason, for programs.
+    /// The reason for the refusal, for programs.
     #[n(1)]
     pub code: RefusalCode,
-    /// The reason, for people.
+    /// The reason for the refusal, for people.
     #[n(2)]
     pub message: String,
 }
 
-/// Gives credits back (D4.3).
+/// The message that gives credits back (D4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Yielded {
-    /// The task that had nothing ready.
+    /// The task that had no element ready.
     #[n(0)]
     pub task: TaskId,
-    /// Credits given back in all, since the subscription.
+    /// The total number of credits given back since the subscription began.
     #[n(1)]
     pub total: u64,
 }
 
-/// Says that an element waits for a credit (D4.4). Credits still held are given back with it.
+/// The message that announces an element for which the worker needs a credit (D4.4). The message also gives
+/// back the credits that the worker still holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Need {
     /// The task that has an element ready.
     #[n(0)]
     pub task: TaskId,
-    /// The size of that element.
+    /// The size of the ready element, in bytes.
     #[n(1)]
     pub bytes: u64,
-    /// Credits given back in all, since the subscription.
+    /// The total number of credits given back since the subscription began.
     #[n(2)]
     pub yielded: u64,
 }
 
-/// Says that a split has no further elements (D5.2).
+/// The message that a split has no further elements (D5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct SplitDone {
-    /// The task it was leased to.
+    /// The task that leased the split.
     #[n(0)]
     pub task: TaskId,
-    /// The lease that ends.
+    /// The number of the lease that ends.
     #[n(1)]
     pub lease: u64,
-    /// The number of the attempt at the split.
+    /// The attempt number of the split.
     #[n(2)]
     pub attempt: u32,
-    /// Elements sent to this client when the split ended.
+    /// The number of elements sent to this client before the split ended.
     #[n(3)]
     pub upto: u64,
 }
 
-/// The blame and place of a task's failure (D5.3).
+/// The message that a task failed: the number of elements before the failure, and the party to blame (D5.3).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct TaskError {
     /// The task that failed.
     #[n(0)]
     pub task: TaskId,
-    /// Elements sent to this client before the failure.
+    /// The number of elements sent to this client before the failure.
     #[n(1)]
     pub sent: u64,
     /// The failure.
@@ -280,26 +287,26 @@ pub struct TaskError {
     pub failure: Failure,
 }
 
-/// Why a task stopped producing.
+/// The reason for which a task stopped producing elements.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Failure {
-    /// The party to blame: `user_function`, `data`, `resource`, `caller`, `internal`; or
-    /// `failed_precondition`.
+    /// The code that names the party to blame: `user_function`, `data`, `resource`, `caller` or `internal`;
+    /// or the code `failed_precondition`.
     #[n(0)]
     pub code: String,
-    /// The message about the fault.
+    /// The error message.
     #[n(1)]
     pub message: String,
-    /// The place of the fault: file, offset, key; empty when unknown.
+    /// The file, offset or key at which the task failed. Empty if the place is unknown.
     #[n(2)]
     pub origin: String,
-    /// The traceback of a user function; empty when there is none.
+    /// The traceback of the user function, or an empty text if there is no traceback.
     #[n(3)]
     pub traceback: String,
 }
 
 impl Failure {
-    /// A failure whose texts are cut to [`ERROR_TEXT_BYTES_MAX`].
+    /// Makes a failure and cuts each text to [`ERROR_TEXT_BYTES_MAX`] bytes.
     pub fn new(code: &str, message: &str, origin: &str, traceback: &str) -> Self {
         let cut = |text: &str| text[..text.floor_char_boundary(ERROR_TEXT_BYTES_MAX)].to_owned();
         Self {
@@ -324,56 +331,56 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// The end of a task (D5.1).
+/// The message that a task ended (D5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct EndOfTask {
     /// The task that ended.
     #[n(0)]
     pub task: TaskId,
-    /// Elements sent to this client in all.
+    /// The total number of elements sent to this client.
     #[n(1)]
     pub sent: u64,
 }
 
-/// Says that groups of a coordinated read may be handed over (D7.3).
+/// The message that clients may hand over groups of a coordinated read (D7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Released {
-    /// The task they are of.
+    /// The task whose groups are released.
     #[n(0)]
     pub task: TaskId,
-    /// The number of its first groups that every consumer has.
+    /// The number of first groups of the task that every consumer has received.
     #[n(1)]
     pub groups: u64,
 }
 
-/// A message that its receiver cannot read; always the sender's fault.
+/// The error for a message that its receiver cannot read. The sender is always at fault.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum MessageError {
-    /// The message is longer than any may be.
-    #[error("message of {bytes} bytes is longer than the {MESSAGE_BYTES_MAX} allowed")]
+    /// The message exceeds [`MESSAGE_BYTES_MAX`].
+    #[error("expected a message of at most {MESSAGE_BYTES_MAX} bytes, found {bytes} bytes")]
     TooLong {
-        /// The length announced.
+        /// The announced length, in bytes.
         bytes: usize,
     },
-    /// The peer greets in another version.
-    #[error("hello in version {version} of the protocol, but this side speaks version {PROTOCOL_VERSION}")]
+    /// The peer's hello message has another protocol version.
+    #[error("expected a hello message in protocol version {PROTOCOL_VERSION}, found version {version}")]
     Version {
-        /// The version it speaks.
+        /// The protocol version of the peer.
         version: u32,
     },
-    /// The bytes are no message of the version spoken.
-    #[error("message cannot be decoded: {0}")]
+    /// The bytes are not a valid message of this protocol version.
+    #[error("invalid message: {0}")]
     Malformed(String),
 }
 
-/// Encodes a message. Fails only on one longer than [`MESSAGE_BYTES_MAX`].
+/// Encodes a message. Returns an error only if the encoded message exceeds [`MESSAGE_BYTES_MAX`].
 pub fn encode<M: Encode<()>>(message: &M) -> Result<Vec<u8>, MessageError> {
     let bytes = minicbor::to_vec(message).map_err(|error| MessageError::Malformed(error.to_string()))?;
     check_length(bytes.len())?;
     Ok(bytes)
 }
 
-/// Decodes a message (D1.2). Unknown fields are skipped; any other surprise is an error, never a panic.
+/// Decodes a message (D1.2). Skips unknown fields. Any other unexpected byte is an error, never a panic.
 pub fn decode<'b, M: Decode<'b, ()>>(bytes: &'b [u8]) -> Result<M, MessageError> {
     check_length(bytes.len())?;
     let malformed = |error: String| MessageError::Malformed(error);
@@ -381,11 +388,13 @@ pub fn decode<'b, M: Decode<'b, ()>>(bytes: &'b [u8]) -> Result<M, MessageError>
     let message = decoder.decode().map_err(|error| malformed(error.to_string()))?;
     match bytes.len() - decoder.position() {
         0 => Ok(message),
-        left => Err(malformed(format!("{left} bytes follow its end"))),
+        left => Err(malformed(format!(
+            "expected the end of the message, found {left} more bytes"
+        ))),
     }
 }
 
-/// Checks an announced length before anything is allocated for it (D2.1).
+/// Checks an announced length before memory is allocated for the message (D2.1).
 pub fn check_length(bytes: usize) -> Result<(), MessageError> {
     if bytes > MESSAGE_BYTES_MAX {
         Err(MessageError::TooLong { bytes })
@@ -399,7 +408,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// D1.2: a newer peer's extra field is skipped.
+    /// D1.2: a receiver skips an unknown field that a newer peer sent.
     #[test]
     fn unknown_fields_are_skipped() {
         #[derive(Encode)]

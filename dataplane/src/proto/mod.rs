@@ -1,11 +1,11 @@
-//! The protocol, without I/O: what is said, what may be sent, what must be kept. `PROTOCOL.md` has the rules
-//! by number.
+//! The data plane's protocol without I/O: which messages exist, what a side may send, and what a side must
+//! keep. `PROTOCOL.md` lists the rules by number.
 //!
-//! - [`message`]: the vocabulary and its encoding
-//! - [`credit`]: the account of one subscription, both ends
-//! - [`send`]: the worker's half of a subscription
-//! - [`receive`]: the client's half
-//! - [`release`]: which groups of a coordinated read every consumer has
+//! - [`message`] defines the messages and their encoding.
+//! - [`credit`] keeps the credit account of one subscription, at both ends.
+//! - [`send`] is the worker's half of a subscription.
+//! - [`receive`] is the client's half of a subscription.
+//! - [`release`] computes which groups of a coordinated read have reached every consumer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod credit;

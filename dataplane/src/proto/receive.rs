@@ -1,8 +1,8 @@
-//! The client's half of a subscription: grants, the order of what arrives, and when it counts.
+//! The client's half of a subscription, which grants credits, orders arrivals, and counts them.
 //!
-//! Packs and messages travel on streams that are not ordered among each other. This half puts packs back in
-//! order (D2.4) and holds what a message says until the elements it counts are there (D5.4). Refuses to know
-//! links, time, and what a pack's body is (`B`).
+//! Packs and messages travel on streams that are not ordered among each other. The client's half puts packs
+//! back in order (D2.4). A message is held until the elements that the message counts have arrived (D5.4).
+//! Links, time and the type of a pack's body (`B`) are unknown to this module.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,85 +12,88 @@ use thiserror::Error;
 use super::credit::{CreditError, Issuer};
 use super::message::{Failure, Grant, Released, SplitDone, Subscribe, TaskId, ToClient};
 
-/// Elements start at multiples of this in a pack's region, in bytes.
+/// The alignment of elements in a pack's region, in bytes.
 const STRIDE_BYTES: u64 = 64;
 
-/// Splits that may end without an element having arrived since; beyond it the worker misbehaves.
+/// Maximum number of messages that wait for elements. A worker that sends more violates the protocol.
 const WAITING_MAX: usize = 1 << 16;
 
-/// Splits after which an acknowledgement is due even if no element is granted.
+/// The number of received splits after which an acknowledgement is due, even if the client grants nothing.
 const SPLITS_PER_ACKNOWLEDGEMENT: u64 = 64;
 
-/// Bytes after which it is due as well, as granted for: an eighth of what a worker keeps unacknowledged, so
-/// that a reader that pauses holds up no worker's memory.
+/// The number of received bytes, counted at the granted size of elements, after which an acknowledgement is
+/// due. The limit is an eighth of the unacknowledged bytes that a worker keeps. Therefore a paused reader
+/// does not hold up the worker's memory.
 const BYTES_PER_ACKNOWLEDGEMENT: u64 = 8 << 20;
 
-/// An arrival that the reader sees, in the order in which it happened at the worker.
+/// An arrival that the reader sees, in the order in which the worker produced it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrival<B> {
-    /// Elements, in order.
+    /// Elements of the subscription, in order.
     Pack {
         /// The number of elements.
         elements: u64,
         /// The elements.
         body: B,
     },
-    /// A split all of whose elements arrived before.
+    /// The end of a split, all of whose elements arrived before.
     SplitDone {
-        /// The lease that ended.
+        /// The number of the lease that ended.
         lease: u64,
-        /// The number of the attempt at the split.
+        /// The attempt number of the split.
         attempt: u32,
     },
     /// The task has no further elements.
     End,
-    /// The task failed behind the elements that arrived.
+    /// The task failed after the elements that arrived.
     Failed(Failure),
 }
 
-/// The violation of the protocol by a worker. The link is closed with it.
+/// The error for a worker that violates the protocol. The client closes the link with this error.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum ReceiveError {
-    /// Credits were overspent or made up.
+    /// The worker spent or gave back more credits than the client granted.
     #[error(transparent)]
     Credit(#[from] CreditError),
-    /// A pack is larger than the credits it takes are worth.
+    /// A pack is larger than its credits pay for.
     #[error(
-        "peer announced {region_bytes} bytes for {elements} elements although a credit is worth {element_bytes} bytes"
+        "expected at most {element_bytes} bytes for each of {elements} elements, found a pack of {region_bytes} bytes"
     )]
     Oversized {
-        /// Bytes announced.
+        /// The announced size of the pack, in bytes.
         region_bytes: u64,
-        /// Elements announced.
+        /// The announced number of elements.
         elements: u64,
-        /// The bytes that a credit is worth.
+        /// The maximum size of an element that a credit pays for, in bytes.
         element_bytes: u64,
     },
-    /// A pack without elements, or one that repeats elements.
-    #[error("peer sent elements {first} to {end} although {expected} are already there")]
+    /// A pack has no elements, or repeats elements that arrived before.
+    #[error("expected elements from number {expected} on, found a pack of elements {first} to {end}")]
     Repeated {
-        /// First element of the pack.
+        /// The number of the pack's first element.
         first: u64,
-        /// One behind its last.
+        /// The number after the pack's last element.
         end: u64,
-        /// Elements already there.
+        /// The number of elements that arrived before.
         expected: u64,
     },
-    /// A pack of elements that no credit was granted for, whatever their number.
-    #[error("peer sent elements {first} and {elements} more although credits reach to {reach} only")]
+    /// A pack contains an element beyond the last credit, whatever the number of outstanding credits.
+    #[error(
+        "expected elements below number {reach} only, found a pack of {elements} elements from number {first} on"
+    )]
     Ungranted {
-        /// First element of the pack.
+        /// The number of the pack's first element.
         first: u64,
-        /// Elements in it.
+        /// The number of elements in the pack.
         elements: u64,
-        /// One behind the last element that was granted and not given back.
+        /// The number after the last element that was granted and not given back.
         reach: u64,
     },
-    /// A count that goes backwards or beyond what was granted, elements behind the end, or more waiting
-    /// messages than any correct worker sends.
-    #[error("peer's cumulative counts contradict each other at {count}")]
+    /// A count goes backwards or exceeds the granted credits, elements follow the end, or more messages wait
+    /// than a correct worker sends.
+    #[error("invalid cumulative count {count}: it contradicts earlier counts of the peer")]
     Contradiction {
-        /// The offending count.
+        /// The invalid count.
         count: u64,
     },
 }
@@ -99,34 +102,35 @@ pub enum ReceiveError {
 #[derive(Debug)]
 pub struct ReceiveHalf<B> {
     task: TaskId,
-    /// The number of times that the subscription was asked for.
+    /// The number of subscribe messages sent so far.
     asked: u64,
     credit: Issuer,
-    /// The bytes that a credit would have to be worth, as far as the worker said.
+    /// The bytes that a credit must pay for, according to the worker's latest reports.
     wanted_bytes: u64,
-    /// The bytes that the granted credits are worth; never shrinks.
+    /// The bytes that a granted credit pays for. The number never shrinks.
     granted_bytes: u64,
-    /// Elements seen by `poll`.
+    /// The number of elements that `poll` has returned.
     next: u64,
-    /// Elements that arrived without a gap; those above `next` are in `ready`.
+    /// The number of elements that arrived without a gap. The elements that `poll` has not returned are in
+    /// `ready`.
     contiguous: u64,
     early: BTreeMap<u64, (u64, B)>,
     ready: VecDeque<(u64, B)>,
-    /// Messages that wait for the elements they count, oldest first.
+    /// The messages that wait for the elements that they count, oldest first.
     waiting: VecDeque<(u64, Arrival<B>)>,
     splits: u64,
-    /// The elements and splits that the worker knows to have arrived; never more than did.
+    /// The number of elements that the client has acknowledged, at most the number that arrived.
     acknowledged: u64,
     splits_acknowledged: u64,
     parked: bool,
-    /// The count at which the task ended or failed.
+    /// The count of elements at which the task ended or failed.
     ended_at: Option<u64>,
-    /// Groups that every consumer has; none where the task is not read in coordination.
+    /// The number of groups that every consumer has, or `None` if the task is not read in coordination.
     released: Option<u64>,
 }
 
 impl<B> ReceiveHalf<B> {
-    /// A subscription at its beginning.
+    /// Makes a subscription with no elements received.
     pub fn new(task: TaskId) -> Self {
         Self {
             task,
@@ -148,7 +152,7 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// Makes the half of one consumer of a coordinated read, whose worker hears of every arrival at once
+    /// Makes the half of one consumer of a coordinated read. The consumer acknowledges every arrival at once
     /// (D7.4).
     pub fn coordinated(task: TaskId) -> Self {
         Self {
@@ -157,8 +161,8 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// The message that opens the subscription on a link, at its beginning or behind what is already here
-    /// (D6.1).
+    /// Returns the message that opens the subscription on a link. The message asks for the elements after
+    /// those that already arrived (D6.1).
     pub fn subscribe(&mut self, ticket: Vec<u8>) -> Subscribe {
         let asked_before = self.asked;
         self.asked += 1;
@@ -172,7 +176,7 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// Grants `credits` more, each worth `element_bytes` at least.
+    /// Grants `credits` more, each for an element of at least `element_bytes`.
     pub fn grant(&mut self, credits: u64, element_bytes: u64) -> Grant {
         self.granted_bytes = self.granted_bytes.max(element_bytes);
         self.credit.grant(credits);
@@ -180,8 +184,8 @@ impl<B> ReceiveHalf<B> {
         self.acknowledge()
     }
 
-    /// The present limit and acknowledgement, for when nothing is granted. The caller that hands elements
-    /// over adds how many wait for that (D4.6).
+    /// Returns the present limit and acknowledgement, for a client that grants nothing. The caller adds how
+    /// many elements wait to be handed over (D4.6).
     pub fn acknowledge(&mut self) -> Grant {
         (self.acknowledged, self.splits_acknowledged) = (self.contiguous, self.splits);
         Grant {
@@ -195,8 +199,9 @@ impl<B> ReceiveHalf<B> {
         }
     }
 
-    /// Returns whether so much arrived that the worker should hear of it at once (D6.5), which all others may
-    /// wait for (D7.4).
+    /// Returns whether enough arrived that the client must acknowledge at once (D6.5). A consumer of a
+    /// coordinated read acknowledges every arrival, because all consumers may wait for the acknowledgement
+    /// (D7.4).
     pub fn owes_acknowledgement(&self) -> bool {
         if self.released.is_some() {
             return self.is_unacknowledged();
@@ -206,13 +211,14 @@ impl<B> ReceiveHalf<B> {
             || unacknowledged.saturating_mul(self.granted_bytes) >= BYTES_PER_ACKNOWLEDGEMENT
     }
 
-    /// Returns whether anything arrived that the worker does not know of: it should hear of it soon (D6.5).
+    /// Returns whether anything arrived that the client has not acknowledged. The client should acknowledge
+    /// soon (D6.5).
     pub fn is_unacknowledged(&self) -> bool {
         self.contiguous > self.acknowledged || self.splits > self.splits_acknowledged
     }
 
-    /// Books a pack whose header arrived, before memory is taken for it (D2.3). A pack that fails changes
-    /// nothing.
+    /// Books a pack whose header arrived, before memory is allocated for the pack (D2.3). An invalid pack
+    /// changes nothing.
     pub fn admit(&mut self, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError> {
         let reach = self.credit.reach();
         let Some(end) = first.checked_add(elements).filter(|end| *end <= reach) else {
@@ -246,7 +252,7 @@ impl<B> ReceiveHalf<B> {
         Ok(())
     }
 
-    /// Takes an admitted pack.
+    /// Takes the elements of a pack that [`Self::admit`] booked.
     pub fn handle_pack(&mut self, first: u64, elements: u64, body: B) -> Result<(), ReceiveError> {
         let end = first.saturating_add(elements);
         let repeated = ReceiveError::Repeated {
@@ -280,7 +286,7 @@ impl<B> ReceiveHalf<B> {
         Ok(())
     }
 
-    /// Takes a message about this task. Returns the number of credits it gave back.
+    /// Handles a message about this task. Returns the number of credits that the message gave back.
     pub fn handle(&mut self, message: ToClient) -> Result<u64, ReceiveError> {
         match message {
             ToClient::Yielded(yielded) => {
@@ -322,15 +328,17 @@ impl<B> ReceiveHalf<B> {
         Some(Arrival::Pack { elements, body })
     }
 
-    /// Writes off what was on its way when the link broke and returns how many credits that frees (D6.3).
+    /// Writes off the elements that were in flight when the link broke. Returns the number of credits that
+    /// become free (D6.3).
     pub fn handle_link_lost(&mut self) -> u64 {
         let before = self.credit.outstanding() + self.credit.received();
         self.early.clear();
         let contiguous = self.contiguous;
         self.credit = Issuer::resumed_at(contiguous);
         self.parked = false;
-        // An end that overtook elements is told again after them, and they need credits until then. It need
-        // not stand last: a worker that breaks the protocol names splits after it.
+        // An end that overtook elements is dropped here, because the worker sends the end again after the
+        // elements. Until then the elements need credits. The end need not be the last waiting message: a
+        // worker that breaks the protocol may have announced splits after it.
         let overtook = |(count, arrival): &(u64, Arrival<B>)| {
             *count > contiguous && matches!(arrival, Arrival::End | Arrival::Failed(_))
         };
@@ -338,53 +346,55 @@ impl<B> ReceiveHalf<B> {
             self.waiting.remove(place);
             self.ended_at = None;
         }
-        // The next subscription says what is here.
+        // The next subscribe message states what has arrived, so all arrivals count as acknowledged.
         (self.acknowledged, self.splits_acknowledged) = (contiguous, self.splits);
         self.check_invariants();
         before - contiguous
     }
 
-    /// Credits granted whose elements have not arrived and that were not given back.
+    /// Returns the number of credits granted and not given back whose elements have not arrived.
     pub fn outstanding(&self) -> u64 {
         self.credit.outstanding()
     }
 
-    /// Elements that arrived, in whatever order, and were not yet seen by `poll`.
+    /// Returns the number of elements that arrived, in any order, and that `poll` has not returned.
     pub fn held(&self) -> u64 {
         self.credit.received() - self.next
     }
 
-    /// Elements that arrived without a gap.
+    /// Returns the number of elements that arrived without a gap.
     pub fn contiguous(&self) -> u64 {
         self.contiguous
     }
 
-    /// Elements that may be handed over: in coordinated reads those that every consumer has (D7.3), else all.
+    /// Returns how many elements the client may hand over. In coordinated reads, the client may hand over the
+    /// elements that every consumer has (D7.3), otherwise all elements.
     pub fn released(&self) -> u64 {
         self.released.unwrap_or(u64::MAX)
     }
 
-    /// Returns whether the worker said that nothing is ready and has not said otherwise since.
+    /// Returns whether the worker yielded its credits and has not announced an element since.
     pub fn is_parked(&self) -> bool {
         self.parked
     }
 
-    /// Returns whether the worker said that nothing follows; what arrived before may still wait in `poll`.
+    /// Returns whether the worker announced the end of the task. Earlier arrivals may still wait for `poll`.
     pub fn is_ended(&self) -> bool {
         self.ended_at.is_some()
     }
 
-    /// Returns the bytes that a further credit of this task must be worth, as far as they are known.
+    /// Returns the bytes that a further credit of this task must pay for, as far as the client knows.
     pub fn element_bytes(&self) -> u64 {
         self.wanted_bytes.max(self.granted_bytes)
     }
 
-    /// Returns the bytes that each granted credit is worth: no larger element may arrive.
+    /// Returns the bytes that each granted credit pays for. No larger element may arrive.
     pub fn granted_bytes(&self) -> u64 {
         self.granted_bytes
     }
 
-    /// Behind the end nothing is given back (D5.1): the elements up to it might need those credits.
+    /// Books credits that the worker gave back. After the end no credit may be given back, because the
+    /// elements before the end might need those credits (D5.1).
     fn take_back(&mut self, yielded: u64) -> Result<u64, ReceiveError> {
         if self.ended_at.is_some() {
             return Err(ReceiveError::Contradiction { count: yielded });
@@ -392,8 +402,8 @@ impl<B> ReceiveHalf<B> {
         Ok(self.credit.take_back(yielded)?)
     }
 
-    /// Notes the groups that every consumer has. This consumer has them too, and hears of them only where
-    /// there are others.
+    /// Notes the groups that every consumer has. Returns an error if this consumer lacks one of the groups,
+    /// or if the read is not coordinated.
     fn release(&mut self, groups: u64) -> Result<u64, ReceiveError> {
         match &mut self.released {
             Some(released) if groups <= self.contiguous => {
@@ -418,7 +428,8 @@ impl<B> ReceiveHalf<B> {
         Ok(0)
     }
 
-    /// A count can be waited for only if credits reach to it (D5.4): another would be waited for without end.
+    /// Keeps an arrival until `count` elements have been polled. Returns an error if the credits do not reach
+    /// to the count, because the client would wait forever (D5.4).
     fn wait_for(&mut self, count: u64, arrival: Arrival<B>) -> Result<(), ReceiveError> {
         let backwards = self.waiting.back().is_some_and(|(last, _)| *last > count);
         if backwards || count > self.credit.reach() || self.waiting.len() >= WAITING_MAX {
@@ -429,7 +440,7 @@ impl<B> ReceiveHalf<B> {
         Ok(())
     }
 
-    /// Debug builds stop at counts that contradict each other.
+    /// Panics in debug builds if the counts contradict each other.
     pub(crate) fn check_invariants(&self) {
         self.credit.check_invariants();
         debug_assert!(self.next <= self.contiguous && self.contiguous <= self.credit.received());

@@ -1,23 +1,26 @@
-//! Groups of a coordinated read that every consumer has: only those may be handed over (D7.3).
+//! Computes which groups of a coordinated read every consumer has. Consumers may hand over an element only
+//! after every consumer has the element's group (D7.3).
 //!
-//! Element `k` of such a task goes to consumer `k mod n`; group `g` is what the consumers get as their `g`-th
-//! element. Owns the counts that consumers acknowledged. Refuses to know elements, links and clients.
+//! Element `k` of a coordinated task goes to consumer `k mod n`. Group `g` consists of the `g`-th element of
+//! each consumer. The module owns the counts that consumers acknowledged; elements, links and clients are
+//! unknown to it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::num::NonZeroU32;
 
-/// The acknowledgements of each consumer of a task, and the groups that follow from them.
+/// The acknowledgements of each consumer of a task, and the number of released groups that follows from them.
 #[derive(Debug)]
 pub struct Release {
-    /// Elements that each consumer has acknowledged, by its number.
+    /// The number of elements that each consumer has acknowledged, indexed by the consumer's number.
     acknowledged: Vec<u64>,
     groups: u64,
-    /// Consumers that have no more than the groups released: these alone hold up the next one.
+    /// The number of consumers that have only the released groups. The next group is released when this
+    /// number reaches 0.
     behind: usize,
 }
 
 impl Release {
-    /// Makes the counts of consumers that have nothing yet.
+    /// Makes the counts of `consumers` consumers that have no elements yet.
     pub fn new(consumers: NonZeroU32) -> Self {
         let count = consumers.get() as usize;
         Self {
@@ -27,16 +30,16 @@ impl Release {
         }
     }
 
-    /// Returns how many consumers there are.
+    /// Returns the number of consumers.
     pub fn consumers(&self) -> u32 {
         self.acknowledged.len() as u32
     }
 
-    /// Books that a consumer has its first `received` elements; fewer than it had is old news. True when that
-    /// releases a group.
+    /// Books that a consumer has its first `received` elements. A number below an earlier one changes
+    /// nothing. Returns whether the acknowledgement releases a group.
     ///
     /// # Panics
-    /// When there is no such consumer, as indexing does.
+    /// Panics if `consumer` is not below the number of consumers.
     pub fn acknowledge(&mut self, consumer: u32, received: u64) -> bool {
         let of_consumer = &mut self.acknowledged[consumer as usize];
         let before = std::mem::replace(of_consumer, received.max(*of_consumer));
@@ -56,12 +59,12 @@ impl Release {
         true
     }
 
-    /// Groups that every consumer has.
+    /// Returns the number of groups that every consumer has.
     pub fn groups(&self) -> u64 {
         self.groups
     }
 
-    /// One behind the last element of the task up to which all consumers but `consumer` have theirs.
+    /// Returns the lowest position in the task at which another consumer than `consumer` lacks an element.
     pub fn reach_of_others(&self, consumer: u32) -> u64 {
         let others = (0u32..)
             .zip(&self.acknowledged)
@@ -70,7 +73,7 @@ impl Release {
         next.min().unwrap_or(u64::MAX)
     }
 
-    /// Returns the position of a consumer's element in the task.
+    /// Returns the position in the task of a consumer's element.
     pub fn position(&self, consumer: u32, element: u64) -> u64 {
         let row = element.saturating_mul(self.acknowledged.len() as u64);
         row.saturating_add(u64::from(consumer))
@@ -83,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// D7.3: the model looks at every element of every group.
+        /// D7.3: the model checks every element of every group.
         #[test]
         fn what_is_released_is_what_everybody_has(
             consumers in 1u32..6,
@@ -102,7 +105,7 @@ mod tests {
                 for asked in 0..consumers {
                     let n = u64::from(consumers);
                     let is_there = |k: &u64| k % n == u64::from(asked) || has[(k % n) as usize] > k / n;
-                    // Where all are there, as far as anybody can have one.
+                    // The search covers all positions that a consumer can have reached.
                     let model = (0..13 * n).find(|k| !is_there(k)).unwrap_or(u64::MAX);
                     prop_assert_eq!(release.reach_of_others(asked), model);
                 }

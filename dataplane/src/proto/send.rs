@@ -1,11 +1,12 @@
-//! The worker's half of a subscription: which elements go next, which are kept until they are acknowledged.
+//! The worker's half of a subscription, which decides which elements to send next and which to keep until
+//! they are acknowledged.
 //!
-//! Owns the order of one client's elements of one task, over as many links as it takes. Refuses to know where
-//! elements come from, what a link is, and what time it is: it is told.
+//! The module owns the order of one task's elements on their way to one client, over any number of links. The
+//! caller passes in the elements and the time. Links and the origin of elements are unknown to this module.
 //!
-//! Call order: `resume` once for each link; then, whenever something changed, `poll_next` until it asks for
-//! nothing more, answering [`Next::Fresh`] with `spend` or `starve`; `handle_timeout` when `poll_timeout` is
-//! due.
+//! The caller first calls `resume`, once for each link. After every change the caller calls `poll_next` until
+//! it returns [`Next::Nothing`], and answers [`Next::Fresh`] with `spend` or `starve`. When the time of
+//! `poll_timeout` has come, the caller calls `handle_timeout`.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::VecDeque;
@@ -19,90 +20,93 @@ use super::message::{
     EndOfTask, Failure, Grant, Need, Released, SplitDone, TaskError, TaskId, ToClient, Yielded,
 };
 
-/// Splits kept until they are acknowledged; more are not booked (D5.2).
+/// Maximum number of splits that are kept until they are acknowledged. Ends of further splits are not booked
+/// (D5.2).
 const SPLITS_MAX: usize = 4096;
 
-/// The habits of a [`SendHalf`].
+/// The limits of a [`SendHalf`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendLimits {
-    /// The time for which the task may have nothing ready before its credits go back (D4.3).
+    /// The time for which the task may have no element ready before the worker gives its credits back (D4.3).
     pub patience: Duration,
-    /// Bytes kept until they are acknowledged, after which nothing fresh is sent; one pack may go beyond
-    /// (D6.5).
+    /// Maximum bytes of sent elements kept until they are acknowledged. At the maximum no fresh pack is sent;
+    /// the last pack may exceed the maximum (D6.5).
     pub unacknowledged_bytes: u64,
 }
 
-/// Elements of one task on their way to one client, side by side in one slot.
+/// A pack of elements of one task on the way to one client, side by side in one slot.
 #[derive(Debug, Clone)]
 pub struct TaskPack {
-    /// The task they belong to.
+    /// The task that produced the elements.
     pub task: TaskId,
-    /// Elements of this subscription sent before them (D5.4).
+    /// The number of elements of this subscription sent before this pack (D5.4).
     pub first: u64,
     /// The elements.
     pub pack: Pack,
 }
 
-/// The next step that [`SendHalf::poll_next`] wants.
+/// The next step that [`SendHalf::poll_next`] asks the caller to take.
 #[derive(Debug)]
 pub enum Next {
-    /// Send this pack again: the link it went out on broke before it was acknowledged.
+    /// The caller should send this pack again. The link broke before the client acknowledged the pack.
     Resend(TaskPack),
-    /// Take up to `elements` from the task, none above `element_bytes`, and answer with `spend`, `starve` or
-    /// `handle_ending`.
+    /// The caller should take up to `elements` elements from the task, each of at most `element_bytes`. The
+    /// caller answers with `spend`, `starve` or `handle_ending`.
     Fresh {
-        /// Credits at hand; with none, only the end of the task is of interest, or that an element is ready.
+        /// The number of available credits. If it is 0, the caller only checks whether the task ended or an
+        /// element is ready.
         elements: u64,
-        /// The bytes that a credit is worth.
+        /// The maximum size of an element that a credit pays for, in bytes.
         element_bytes: u64,
     },
-    /// Tell the client, then ask again.
+    /// The caller should send this message to the client and poll again.
     Tell(ToClient),
-    /// Nothing can be done until something changes.
+    /// No step is possible until something changes.
     Nothing,
 }
 
-/// The reason why the task could not give fresh elements.
+/// The reason why the task could not provide fresh elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// Nothing is ready.
+    /// The task has no element ready.
     Empty,
-    /// The next element has this size, and no credit held is worth it.
+    /// The next element has this size, but no credit is large enough, or no credit is left.
     NoCredit {
-        /// The size, in bytes.
+        /// The size of the next element, in bytes.
         bytes: u64,
     },
 }
 
-/// A place that sending cannot resume at (D6.4); the client's fault, or it stayed away too long.
+/// The error for a client that asks to resume at elements that are no longer kept or were never sent (D6.4).
+/// Either the client violates the protocol, or it was away for too long.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
-#[error("cannot resume at element {from}: elements {kept} to {sent} are at hand")]
+#[error("cannot resume at element {from}: expected a position from {kept} to {sent}")]
 pub struct CannotResume {
-    /// The place asked for.
+    /// The requested position.
     pub from: u64,
-    /// The first element still kept.
+    /// The number of the first element that is still kept.
     pub kept: u64,
-    /// Elements sent in all.
+    /// The number of elements sent in total.
     pub sent: u64,
 }
 
-/// The client acknowledged what it was never sent.
+/// The error for a client that acknowledged elements or splits that were never sent to it.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error(
-    "peer acknowledged {received} elements and {splits} splits although only {sent} and {marked} were sent"
+    "expected an acknowledgement of at most {sent} elements and {marked} splits, found {received} and {splits}"
 )]
 pub struct FalseAcknowledgement {
-    /// Elements acknowledged.
+    /// The number of elements acknowledged.
     pub received: u64,
-    /// Splits acknowledged.
+    /// The number of splits acknowledged.
     pub splits: u64,
-    /// Elements sent.
+    /// The number of elements sent.
     pub sent: u64,
-    /// Splits told of.
+    /// The number of `SplitDone` messages sent.
     pub marked: u64,
 }
 
-/// The end of a task.
+/// The way in which a task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// The task has no further elements.
@@ -118,30 +122,31 @@ pub struct SendHalf {
     limits: SendLimits,
     credit: Holder,
     element_bytes: u64,
-    /// Sent and not acknowledged, oldest first; the first `resent` of them went out on the present link.
+    /// The packs that were sent and not acknowledged, oldest first. The first `resent` packs were sent on the
+    /// present link.
     kept: VecDeque<TaskPack>,
     resent: usize,
-    /// Bytes of `kept`, gaps between elements included.
+    /// The bytes of `kept`, including the gaps between elements.
     kept_bytes: u64,
     acknowledged: u64,
-    /// Splits told of and not acknowledged, oldest first; the first `splits_told` of them on the present
-    /// link.
+    /// The ends of splits that were not acknowledged, oldest first. The first `splits_told` ends of splits
+    /// were sent on the present link.
     splits: VecDeque<SplitDone>,
     splits_told: usize,
     splits_acknowledged: u64,
     idle_since: Option<Instant>,
-    /// Credits were given back and no element was announced since.
+    /// True if credits were given back and no element was announced since.
     parked: bool,
     ending: Option<Ending>,
     ending_told: bool,
-    /// Groups that every consumer has, and how many of them were told on the present link; 0 but in
-    /// coordinated reads.
+    /// The number of groups that every consumer has, 0 outside coordinated reads. `released_told` is the
+    /// number sent to the client on the present link.
     released: u64,
     released_told: u64,
 }
 
 impl SendHalf {
-    /// A subscription at its beginning.
+    /// Makes a subscription with no elements sent.
     pub fn new(task: TaskId, limits: SendLimits) -> Self {
         Self {
             task,
@@ -164,7 +169,8 @@ impl SendHalf {
         }
     }
 
-    /// Starts on a new link behind the `from` elements and `splits_from` splits that the client has (D6.1).
+    /// Starts on a new link after the `from` elements and `splits_from` splits that the client already has
+    /// (D6.1).
     pub fn resume(&mut self, from: u64, splits_from: u64) -> Result<(), CannotResume> {
         let sent = self.sent();
         let refusal = CannotResume {
@@ -190,7 +196,7 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Books a grant and the acknowledgement in it (D4.1, D6.2).
+    /// Books a grant and the acknowledgement in the grant (D4.1, D6.2).
     pub fn handle_grant(&mut self, grant: &Grant) -> Result<(), FalseAcknowledgement> {
         let (sent, marked) = (
             self.credit.sent(),
@@ -207,20 +213,20 @@ impl SendHalf {
         self.forget_elements(grant.received);
         self.forget_splits(grant.splits);
         self.element_bytes = self.element_bytes.max(grant.element_bytes);
-        // One that crosses a yield ends no parking: the client grants nothing more until it hears of an
-        // element (D4.4).
+        // A grant that crosses a yield does not end the parking: the client grants nothing more until the
+        // worker announces an element (D4.4).
         self.credit.raise_to(grant.limit);
         self.check_invariants();
         Ok(())
     }
 
-    /// Ends of splits that can be booked before the client acknowledges earlier ones.
+    /// Returns the number of ends of splits that can be booked before the client acknowledges earlier ends.
     pub fn split_room(&self) -> usize {
         SPLITS_MAX.saturating_sub(self.splits.len())
     }
 
-    /// Books the end of a split whose elements were all sent, to this client or to others. The caller looked
-    /// at [`SendHalf::split_room`].
+    /// Books the end of a split whose elements were all sent, to this client or to other clients. The caller
+    /// must have checked [`SendHalf::split_room`].
     pub fn handle_split_done(&mut self, lease: u64, attempt: u32) {
         self.splits.push_back(SplitDone {
             task: self.task,
@@ -231,18 +237,18 @@ impl SendHalf {
         self.check_invariants();
     }
 
-    /// Books how many groups every consumer has, this one included (D7.3).
+    /// Books the number of groups that every consumer has, including this consumer (D7.3).
     pub fn handle_released(&mut self, groups: u64) {
         self.released = self.released.max(groups);
         self.check_invariants();
     }
 
-    /// Books the task's end; nothing fresh follows.
+    /// Books the end of the task. No fresh element follows.
     pub fn handle_ending(&mut self, ending: Ending) {
         self.ending.get_or_insert(ending);
     }
 
-    /// Returns the next step.
+    /// Returns the next step that the caller should take.
     pub fn poll_next(&mut self) -> Next {
         if self.released_told < self.released {
             self.released_told = self.released;
@@ -250,7 +256,7 @@ impl SendHalf {
             return Next::Tell(ToClient::Released(Released { task, groups }));
         }
         if let Some(split) = self.splits.get(self.splits_told) {
-            // A split is told of only behind the elements it counts (D5.2).
+            // The end of a split is sent only after the elements that it counts (D5.2).
             if split.upto <= self.credit.sent() {
                 self.splits_told += 1;
                 return Next::Tell(ToClient::SplitDone(*split));
@@ -265,7 +271,8 @@ impl SendHalf {
                 return Next::Nothing;
             }
             self.ending_told = true;
-            // The client takes back what is left by itself; a yield behind the end would give it back twice.
+            // At the end of the task the client takes its unspent credits back by itself. A yield after the
+            // end would return the same credits twice.
             self.idle_since = None;
             let sent = self.sent();
             return Next::Tell(match ending {
@@ -289,7 +296,8 @@ impl SendHalf {
         }
     }
 
-    /// Books fresh elements that go out now. The caller took no more than [`Next::Fresh`] asked for.
+    /// Books fresh elements that the worker sends now. The caller must not take more elements than
+    /// [`Next::Fresh`] asked for.
     pub fn spend(&mut self, pack: Pack) -> TaskPack {
         let out = TaskPack {
             task: self.task,
@@ -305,8 +313,8 @@ impl SendHalf {
         out
     }
 
-    /// Books that the task could not give what was asked for, and says what the client must hear (D4.3,
-    /// D4.4).
+    /// Books that the task could not provide the requested elements. Returns the message to send to the
+    /// client, if any (D4.3, D4.4).
     pub fn starve(&mut self, shortage: Shortage, now: Instant) -> Option<ToClient> {
         match shortage {
             Shortage::Empty => {
@@ -319,12 +327,12 @@ impl SendHalf {
         }
     }
 
-    /// When `handle_timeout` is due.
+    /// Returns the time at which `handle_timeout` is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.idle_since.map(|since| since + self.limits.patience)
     }
 
-    /// Gives the credits back when the patience is over (D4.3).
+    /// Gives the credits back if the patience has expired (D4.3).
     pub fn handle_timeout(&mut self, now: Instant) -> Option<ToClient> {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return None;
@@ -340,19 +348,19 @@ impl SendHalf {
         }))
     }
 
-    /// Elements of the subscription sent at least once.
+    /// Returns the number of elements of the subscription sent at least once.
     pub fn sent(&self) -> u64 {
         self.kept
             .back()
             .map_or(self.acknowledged, |last| last.first + last.pack.len() as u64)
     }
 
-    /// Elements that the client has acknowledged, from the first on.
+    /// Returns the number of elements that the client has acknowledged, from the first element on.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Credits that are not spent.
+    /// Returns the number of credits that are not spent.
     pub fn unspent(&self) -> u64 {
         self.credit.available()
     }
@@ -365,8 +373,12 @@ impl SendHalf {
             return Next::Nothing;
         }
         let count = waiting.pack.fitting(elements as usize, self.element_bytes);
-        // Each of them was once worth a credit, and the worth of credits never shrinks.
-        debug_assert!(count > 0, "an element grew while it was kept");
+        // Each kept element was once sent under a credit that paid for it, and the bytes that a credit pays
+        // for never shrink.
+        debug_assert!(
+            count > 0,
+            "a kept element is larger than the credit that paid for it"
+        );
         let count = count.max(1);
         let first = waiting.first;
         let pack = waiting.pack.split_to(count);
@@ -425,7 +437,8 @@ impl SendHalf {
         }
     }
 
-    /// Debug builds stop at a queue that contradicts its counts; this crate's tests also walk it.
+    /// Panics in debug builds if the queue contradicts its counts. In this crate's tests the method also
+    /// walks the whole queue.
     pub(crate) fn check_invariants(&self) {
         self.credit.check_invariants();
         debug_assert!(self.resent <= self.kept.len() && self.splits_told <= self.splits.len());
@@ -436,7 +449,10 @@ impl SendHalf {
         if cfg!(test) {
             let mut next = self.acknowledged;
             for pack in &self.kept {
-                assert!(pack.first == next && !pack.pack.is_empty(), "a gap at {next}");
+                assert!(
+                    pack.first == next && !pack.pack.is_empty(),
+                    "the kept packs have a gap at element {next}"
+                );
                 next += pack.pack.len() as u64;
             }
             assert_eq!(next, self.sent());
@@ -453,7 +469,8 @@ impl SendHalf {
     }
 }
 
-/// Bytes of a pack, the gap behind its last element included: so that the parts of a pack add up to it.
+/// Returns the bytes of a pack, including the gap after its last element. With this gap the sizes of a pack's
+/// parts add up to the size of the pack.
 pub(crate) fn strides_bytes(pack: &Pack) -> u64 {
     pack.region().len().next_multiple_of(64) as u64
 }
@@ -465,7 +482,7 @@ mod tests {
     #[test]
     #[expect(
         clippy::disallowed_methods,
-        reason = "some instant, from which the test counts"
+        reason = "the test counts from an arbitrary instant"
     )]
     fn nothing_is_given_back_behind_the_end() {
         let (task, start) = (TaskId(1), Instant::now());
@@ -485,7 +502,10 @@ mod tests {
         })
         .unwrap();
         assert!(half.starve(Shortage::Empty, start).is_none());
-        assert!(half.poll_timeout().is_some(), "its patience runs");
+        assert!(
+            half.poll_timeout().is_some(),
+            "the timeout of the patience is not set"
+        );
         half.handle_ending(Ending::Exhausted);
         assert!(matches!(half.poll_next(), Next::Tell(ToClient::EndOfTask(_))));
         assert_eq!(half.poll_timeout(), None);

@@ -1,6 +1,6 @@
-//! Both halves of a subscription against each other, over a network that delays, reorders and breaks:
-//! whatever happens, the reader sees every element once, in order, and never more are outstanding than were
-//! granted.
+//! Simulates both halves of a subscription over a network that delays and reorders messages and breaks links.
+//! The reader must see every element once and in order. The outstanding elements must never exceed the
+//! granted credits.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::send::{Ending, Next, SendHalf, SendLimits, Shortage, TaskPack};
 const TASK: TaskId = TaskId(7);
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Elements of these sizes that begin with their number.
+/// Makes a pack of elements with these sizes. Each element begins with its number.
 fn pack(first: u64, sizes: &[u64]) -> Pack {
     let strides: Vec<usize> = sizes
         .iter()
@@ -39,27 +39,27 @@ fn numbers(pack: &Pack) -> Vec<u64> {
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// The reader grants up to its bound.
+    /// The reader grants credits up to its bound.
     Grant,
-    /// The reader says what it has.
+    /// The reader acknowledges the elements that arrived.
     Acknowledge,
-    /// The worker sends packs of at most so many elements.
+    /// The worker sends packs of at most this many elements.
     Send(u64),
-    /// Some frame in flight arrives.
+    /// A random pack in flight, or the oldest message in flight, arrives.
     Deliver(prop::sample::Index),
     /// The oldest grant in flight arrives.
     DeliverGrant,
-    /// The producer makes elements, each of so many bytes.
+    /// The producer makes this number of elements, each of this number of bytes.
     Produce(u64, u64),
-    /// The producer ends a split here.
+    /// The producer ends a split after its latest element.
     EndSplit,
-    /// The producer ends.
+    /// The producer ends the task.
     End,
-    /// The patience runs out.
+    /// The patience of the worker expires.
     Wait,
-    /// The link breaks and a new one is made.
+    /// The link breaks, and a new link replaces it.
     Cut,
-    /// The reader takes what it has.
+    /// The reader takes all elements that arrived.
     Read,
 }
 
@@ -87,10 +87,10 @@ pub(super) struct World {
     grants: VecDeque<super::message::Grant>,
     packs: Vec<TaskPack>,
     messages: VecDeque<ToClient>,
-    /// The sizes of the elements produced.
+    /// The sizes of the produced elements, in bytes.
     pub(super) produced: Vec<u64>,
     taken: usize,
-    /// Ends of splits that the worker's half has not been told.
+    /// The ends of splits that the worker's half has not booked.
     marks: VecDeque<usize>,
     splits: u64,
     splits_seen: u64,
@@ -101,7 +101,10 @@ pub(super) struct World {
 }
 
 impl World {
-    #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the simulation counts from an arbitrary instant"
+    )]
     fn new(bound: u64, unacknowledged_bytes: u64) -> Self {
         let limits = SendLimits {
             patience: PATIENCE,
@@ -126,7 +129,7 @@ impl World {
         }
     }
 
-    /// One consumer of a coordinated read.
+    /// Makes the world of one consumer of a coordinated read.
     pub(super) fn coordinated(bound: u64) -> Self {
         Self {
             client: ReceiveHalf::coordinated(TASK),
@@ -164,12 +167,12 @@ impl World {
         let outstanding = self.client.outstanding() + self.client.held();
         assert!(
             outstanding <= self.bound,
-            "{outstanding} of {} outstanding",
+            "{outstanding} elements are outstanding, expected at most {}",
             self.bound
         );
         assert!(
             self.taken as u64 <= self.read.len() as u64 + self.bound,
-            "more left the task than was granted"
+            "more elements left the task than the reader granted"
         );
         self.worker.check_invariants();
         self.client.check_invariants();
@@ -218,7 +221,7 @@ impl World {
     }
 
     fn deliver(&mut self, which: prop::sample::Index) {
-        // Messages are ordered among themselves, packs are not.
+        // Messages are ordered among each other, but packs are not.
         let choices = self.packs.len() + usize::from(!self.messages.is_empty());
         if choices == 0 {
             return;
@@ -258,7 +261,7 @@ impl World {
         }
     }
 
-    /// Says, carries and reads all there is, without faults.
+    /// Grants, sends, delivers and reads everything that is possible, without faults.
     pub(super) fn exchange(&mut self) {
         self.grant();
         if self.client.is_unacknowledged() {
@@ -274,7 +277,7 @@ impl World {
         self.read();
     }
 
-    /// Lets everything still to be done happen.
+    /// Exchanges messages and packs without faults until the reader sees the end.
     fn run_out(&mut self) {
         self.is_over = true;
         for _ in 0..10_000 {
@@ -284,7 +287,7 @@ impl World {
             }
         }
         panic!(
-            "the reader never saw the end: {:?} {:?}",
+            "the reader never received the end of the task: {:?} {:?}",
             self.worker, self.client
         );
     }
@@ -322,8 +325,8 @@ proptest! {
     }
 }
 
-/// D4.3, D4.4: the client stops granting when it hears of the yield, and the worker has used up what crossed
-/// it.
+/// D4.3, D4.4: the client stops granting when it receives the yield, and the worker has spent the credits of
+/// a grant that crossed the yield.
 #[test]
 fn a_grant_that_crosses_a_yield_blocks_nobody() {
     for is_yield_heard_first in [true, false] {

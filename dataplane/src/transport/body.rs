@@ -1,26 +1,27 @@
-//! The elements of a pack as they travel: plain, or compressed as one block.
+//! The elements of a pack as they are transferred: uncompressed, or compressed as one block.
 //!
-//! Compression runs on the worker's pool, decompression on the reader's thread at hand-over; neither runs
-//! where sockets are served. Refuses to know links and credits.
+//! The worker's pool compresses; the reader's thread decompresses when it hands elements over. Threads that
+//! serve sockets do neither. Links and credits are unknown to this module.
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use millstream_element::{AllocError, Pack, PackError, Slot, SlotAlloc};
 use thiserror::Error;
 
-/// The compression of elements on a network.
+/// The compression of elements that cross a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// LZ4 blocks, one a pack, unless a pack grows by it.
+    /// One LZ4 block for each pack, unless compression makes the pack larger.
     Lz4,
-    /// LZ4 blocks for a task on a link while that is measured to be faster, nothing otherwise.
+    /// LZ4 blocks for a task on a link while measurements show that compression is faster; otherwise no
+    /// compression.
     Auto,
 }
 
 impl Compression {
-    /// The name used on command lines and in reports.
+    /// Returns the name that command lines and reports use.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -39,57 +40,58 @@ impl std::str::FromStr for Compression {
             "lz4" => Ok(Self::Lz4),
             "auto" => Ok(Self::Auto),
             other => Err(format!(
-                "unknown compression `{other}`; known are `none`, `lz4` and `auto`"
+                "unknown compression `{other}`: expected `none`, `lz4` or `auto`"
             )),
         }
     }
 }
 
-/// Pieces of a pack that a sample is taken of, evenly spread: a pack may begin with what is unlike the rest.
+/// The number of pieces of a pack in a sample. The pieces are spread evenly, because the beginning of a pack
+/// may differ from the rest.
 const SAMPLE_PIECES: usize = 4;
 
-/// Bytes of each: LZ4 looks back no farther.
+/// The size of a sample's piece in bytes. LZ4 does not look back farther.
 const SAMPLE_PIECE_BYTES: usize = 64 << 10;
 
-/// A pack's region as one LZ4 block.
+/// The region of a pack, compressed as one LZ4 block.
 #[derive(Debug, Clone)]
 pub struct Compressed {
     /// The block.
     pub block: Slot,
 }
 
-/// Elements as they arrived.
+/// The elements of a pack as they arrived.
 #[derive(Debug, Clone)]
 pub enum Body {
-    /// Ready to be read.
+    /// Elements that can be read at once.
     Plain(Pack),
-    /// To be decompressed first.
+    /// Elements that must be decompressed first.
     Lz4 {
-        /// The block.
+        /// The LZ4 block.
         block: Slot,
-        /// Bytes the block must come to.
+        /// The exact size of the decompressed block, in bytes.
         region_bytes: usize,
-        /// Length of each element, in bytes.
+        /// The length of each element, in bytes.
         lens: Vec<u64>,
     },
 }
 
-/// Why a body cannot be opened; the peer's fault except for `Alloc`.
+/// The reason for which a body cannot be opened. The peer is at fault except for `Alloc`.
 #[derive(Debug, Error)]
 pub enum BodyError {
-    /// The block does not decompress to what was announced.
-    #[error("compressed pack cannot be restored: {0}")]
+    /// The block does not decompress to the announced size.
+    #[error("invalid compressed pack: {0}")]
     Corrupt(String),
-    /// The restored elements contradict their table.
+    /// The decompressed elements contradict the table of lengths.
     #[error(transparent)]
     Pack(#[from] PackError),
-    /// There is no memory for the restored elements.
+    /// No memory is available for the decompressed elements.
     #[error(transparent)]
     Alloc(#[from] AllocError),
 }
 
 impl Body {
-    /// Bytes of the elements and the gaps between them, as they are read.
+    /// Returns the bytes of the uncompressed elements, including the gaps between elements.
     pub fn region_bytes(&self) -> u64 {
         match self {
             Self::Plain(pack) => pack.region().len() as u64,
@@ -97,8 +99,8 @@ impl Body {
         }
     }
 
-    /// Bytes that [`Body::open`] writes once more, as
-    /// [`LinkReport::bytes_copied`](super::LinkReport::bytes_copied) counts them.
+    /// Returns the number of bytes that [`Body::open`] writes, for the count of
+    /// [`LinkReport::bytes_copied`](super::LinkReport::bytes_copied).
     pub fn copies_when_opened(&self) -> u64 {
         match self {
             Self::Plain(_) => 0,
@@ -106,7 +108,7 @@ impl Body {
         }
     }
 
-    /// The elements, decompressed into a slot of `alloc` if need be.
+    /// Returns the elements, decompressed into a slot of `alloc` if necessary.
     pub fn open(self, alloc: &dyn SlotAlloc) -> Result<Pack, BodyError> {
         match self {
             Self::Plain(pack) => Ok(pack),
@@ -119,7 +121,7 @@ impl Body {
                 let restored = decompress_into(&block, &mut slot)
                     .map_err(|error| BodyError::Corrupt(error.to_string()))?;
                 if restored != region_bytes {
-                    let message = format!("{restored} bytes instead of {region_bytes}");
+                    let message = format!("expected {region_bytes} bytes, found {restored}");
                     return Err(BodyError::Corrupt(message));
                 }
                 Ok(Pack::from_parts(slot.freeze(), &lens)?)
@@ -128,7 +130,7 @@ impl Body {
     }
 }
 
-/// Compresses a pack's region, or says that it is not worth it.
+/// Compresses a pack's region. Returns `None` if the compressed region would not be smaller.
 pub fn compress(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<Option<Compressed>, AllocError> {
     let region = pack.region();
     let mut slot = alloc.alloc(get_maximum_output_size(region.len()))?;
@@ -137,13 +139,13 @@ pub fn compress(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<Option<Compressed>
             slot.truncate(bytes);
             Ok(Some(Compressed { block: slot.freeze() }))
         }
-        // Larger than before, or larger than the bound it cannot exceed: it travels as it is.
+        // The block is not smaller than the region, so the pack is sent uncompressed.
         Ok(_) | Err(_) => Ok(None),
     }
 }
 
-/// Compresses pieces of a pack, 256 KiB at most in all, to see what that comes to: their bytes before and
-/// after.
+/// Compresses pieces of a pack, at most 256 KiB in total, to estimate the benefit. Returns the total bytes
+/// before and after compression.
 pub fn sample(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<(usize, usize), AllocError> {
     let region = pack.region();
     let mut block = alloc.alloc(get_maximum_output_size(SAMPLE_PIECE_BYTES))?;
@@ -155,7 +157,7 @@ pub fn sample(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<(usize, usize), Allo
     Ok((before, after))
 }
 
-/// All of a short region; of a long one pieces that are spread from its beginning to its end.
+/// Returns the whole of a short region, or pieces spread evenly over a long region.
 fn pieces(region: &[u8]) -> impl Iterator<Item = &[u8]> {
     let whole = region.len() <= SAMPLE_PIECES * SAMPLE_PIECE_BYTES;
     let step = if whole {
@@ -175,7 +177,7 @@ mod tests {
     use millstream_element::HeapAlloc;
     use proptest::prelude::*;
 
-    /// A pack of elements of these lengths whose bytes repeat after `period`.
+    /// Makes a pack of elements of these lengths. The bytes repeat after `period` bytes.
     fn pack(lens: &[u64], period: usize) -> Pack {
         let ends = lens
             .iter()
@@ -189,7 +191,7 @@ mod tests {
         Pack::from_parts(slot.freeze(), lens).unwrap()
     }
 
-    /// Bytes that nothing can be said shorter of.
+    /// Makes a pack of pseudo-random bytes, which cannot be compressed.
     fn noise(bytes: usize) -> Pack {
         let mut state = 88_172_645_463_325_252_u64;
         let mut slot = HeapAlloc.alloc(bytes).unwrap();
@@ -225,7 +227,7 @@ mod tests {
             let (before, after) = sample(&pack(&[bytes as u64], 16), &HeapAlloc).unwrap();
             assert!(bytes == 64 || after < before / 4, "{bytes}: {before} to {after}");
         }
-        // Half of it noise, in one stretch.
+        // The first half of the region is noise.
         let mut mixed = vec![0; 1 << 20];
         mixed[..1 << 19].copy_from_slice(noise(1 << 19).region());
         let mixed = Pack::from_parts(slot(&mixed), &[1 << 20]).unwrap();

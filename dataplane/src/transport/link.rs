@@ -1,5 +1,5 @@
-//! The one trait that every mechanism implements, and the demands of its two ends on their users. Refuses to
-//! know any mechanism.
+//! The trait that every transport implements, and the traits that both ends of a link require of their
+//! callers. No transport is named here.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,71 +21,76 @@ pub type ClientLink = dyn Transport<Out = ToWorker, In = Downstream<InPack>>;
 
 /// One end of a link between a client process and a worker.
 ///
-/// All methods return at once; the `poll_` ones wake the task of their context when they may get further. The
-/// holder of an end closes it with the reason, so that the peer hears it; dropping an end closes the link
-/// without one. What was queued may be lost either way.
+/// All methods return at once. A `poll_` method that returns `Pending` wakes the task of its context when the
+/// method can make progress.
+///
+/// The owner of an end should close the link with a reason, which the peer receives. Dropping an end closes
+/// the link without a reason. Either way, queued frames may be lost.
 pub trait Transport: Send + Debug {
     /// The messages that this end sends.
     type Out: Send;
     /// The messages that this end receives.
     type In: Send;
 
-    /// Returns whether one more frame can be queued. Ready is a promise for the next [`Transport::try_send`].
+    /// Returns whether one more frame can be queued. `Ready(Ok)` guarantees that the next
+    /// [`Transport::try_send`] has room.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>>;
 
-    /// Queues a frame. Call only after `poll_ready` said so; a frame beyond the bound is an error and is
-    /// lost.
+    /// Queues a frame. The caller must have received `Ready` from `poll_ready`; a frame beyond the limit is
+    /// lost with an error.
     fn try_send(&mut self, frame: Self::Out) -> Result<(), LinkLost>;
 
-    /// The next frame from the peer. Messages arrive in order among themselves; packs in any order.
+    /// Returns the next frame from the peer. Messages arrive in order among each other; packs arrive in any
+    /// order.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::In, LinkLost>>;
 
-    /// The next frame from the peer, if there is one, for a thread that will look again by itself: no task is
-    /// woken for what comes later, until `poll_recv` was pending or [`Transport::doze`] said where to sleep.
-    /// Only for links within a host ([`Transport::is_network`]).
+    /// Returns the next frame from the peer without waiting, or `None` if no frame has arrived. The calling
+    /// thread must look again by itself. Later frames wake no task until `poll_recv` was pending or
+    /// [`Transport::doze`] returned a place to sleep. The method is only for links within a host
+    /// ([`Transport::is_network`]).
     ///
     /// # Errors
-    /// The link is lost.
+    /// Returns an error if the link is lost.
     fn try_recv(&mut self) -> Result<Option<Self::In>, LinkLost> {
         Ok(None)
     }
 
-    /// Lets the thread that found nothing sleep until the peer has sent something.
+    /// Prepares a thread that found no frame to sleep until the peer has sent a frame.
     ///
     /// # Errors
-    /// The link is lost.
+    /// Returns an error if the link is lost.
     fn doze(&mut self) -> Result<Doze, LinkLost> {
         Ok(Doze::Nowhere)
     }
 
-    /// Ends the link and tells the peer why, if it can still be told (D1.3). Nothing can be sent behind it.
+    /// Ends the link and tells the peer the reason, if the peer can still be reached (D1.3). Nothing can be
+    /// sent after a call of this method.
     fn close(&mut self, why: &LinkLost);
 
-    /// Prepares this end of a worker for a task's elements, before the first of them: one that shares memory
-    /// with its client tells it of the task's.
+    /// Prepares a worker's end for the elements of a task, before the first element is sent. A link that
+    /// shares memory with its client announces the task's memory to the client.
     ///
-    /// # Errors
-    /// The link cannot carry the task, and is lost.
+    /// Returns an error if the link cannot carry the task. The link is then lost.
     fn attach(&mut self, _task: TaskId, _memory: &dyn TaskMemory) -> Result<(), LinkLost> {
         Ok(())
     }
 
-    /// Forgets what [`Transport::attach`] prepared: nothing more of the task follows.
+    /// Releases the preparations of [`Transport::attach`]. No element of the task may follow.
     ///
     /// # Errors
-    /// The link is lost.
+    /// Returns an error if the link is lost.
     fn detach(&mut self, _task: TaskId) -> Result<(), LinkLost> {
         Ok(())
     }
 
-    /// Returns whether payloads cross a network here, so that compressing them can pay.
+    /// Returns whether the link crosses a network, so that compression can pay off.
     fn is_network(&self) -> bool;
 
     /// Returns the properties that are in force on this link.
     fn report(&self) -> LinkReport;
 
-    /// [`LinkReport::bytes_copied`] alone, which is asked for at every step: links whose report is dear have
-    /// it apart.
+    /// Returns [`LinkReport::bytes_copied`] alone. The caller asks at every step, so links with an expensive
+    /// report override this method.
     fn bytes_copied(&self) -> u64 {
         self.report().bytes_copied
     }
@@ -94,31 +99,31 @@ pub trait Transport: Send + Debug {
 /// The way in which a thread can wait for a link.
 #[derive(Debug, Clone)]
 pub enum Doze {
-    /// Nowhere: a link of this kind wakes tasks alone.
+    /// The thread cannot sleep for this link, because the link wakes only tasks.
     Nowhere,
-    /// The thread need not wait, because something came.
+    /// The thread need not sleep, because something has arrived.
     Awake,
-    /// Here, until the link is received from again.
+    /// The thread can sleep at this doorbell until the caller next receives from the link.
     At(Doorbell),
 }
 
 /// The memory of a task's elements.
 pub trait TaskMemory {
-    /// Memory that readers of this host can map, in which elements are produced from now on. `None` where
-    /// there is none.
+    /// Returns the memory in which elements are produced from now on and which readers of this host can map.
+    /// Returns `None` if the task has no such memory.
     #[cfg(target_os = "linux")]
     fn arena(&self) -> Option<Arc<Arena>>;
 
-    /// Returns whether each element goes to several readers.
+    /// Returns whether each element is sent to several readers.
     fn is_shared(&self) -> bool;
 }
 
-/// Says whether announced elements may come in, and where they go.
+/// The decision whether announced elements may be received, and the memory for these elements.
 pub trait Admission: Send + Sync + Debug {
-    /// Books `elements` of `region_bytes` in all, that begin behind `first`, or says what is wrong with them
-    /// (D2.3).
+    /// Books `elements` of `region_bytes` in total, the first of which has number `first` in the
+    /// subscription. Returns an error if the pack violates the grants (D2.3).
     fn admit(&self, task: TaskId, first: u64, elements: u64, region_bytes: u64) -> Result<(), ReceiveError>;
 
-    /// Memory for what was admitted.
+    /// Returns the allocator of the memory for admitted elements.
     fn slot_alloc(&self) -> &dyn SlotAlloc;
 }

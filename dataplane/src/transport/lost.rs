@@ -1,42 +1,42 @@
-//! Why links end, by who is to blame. What a transport finds wrong becomes one of these, and the peer hears
-//! of it.
+//! The reasons for which links end, classified by the side at fault. A transport converts each error that it
+//! finds into a [`LinkLost`], and reports it to the peer.
 
 use thiserror::Error;
 
 use crate::proto::message::MessageError;
 use crate::proto::receive::ReceiveError;
 
-/// Why a link is no more.
+/// The reason for which a link has ended.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum LinkLost {
-    /// The peer closed it on purpose.
+    /// The peer closed the link on purpose.
     #[error("the peer closed the link: {0}")]
     Closed(String),
-    /// The peer, or the network to it, is gone.
+    /// The peer or the network to the peer failed.
     #[error("the link broke: {0}")]
     Broken(String),
-    /// The peer said what no correct peer says; the link was closed because of it.
+    /// The peer violated the protocol. This side closed the link.
     #[error("the peer broke the protocol: {0}")]
     Misbehaved(String),
-    /// The peer says that this side said what no correct peer says. Trying again would end the same way.
-    #[error("the peer says that this side broke the protocol: {0}")]
+    /// The peer reports that this side violated the protocol. A retry would fail in the same way.
+    #[error("the peer reports that this side broke the protocol: {0}")]
     Blamed(String),
-    /// The peer has as many links as it takes. There may be room later.
-    #[error("the peer takes no further link: {0}")]
+    /// The peer has the maximum number of links. A later retry may succeed.
+    #[error("the peer accepts no further link: {0}")]
     Full(String),
-    /// This side ran out of something it needs to go on.
+    /// This side lacks a resource that the link needs.
     #[error("this side cannot serve the link: {0}")]
     Resource(String),
 }
 
 impl LinkLost {
-    /// Returns the reason that the other end hears when this end closes the link (D1.3).
+    /// Returns the reason that the other end receives when this end closes the link (D1.3).
     pub(super) fn as_heard(&self) -> Self {
         match self {
             Self::Misbehaved(reason) => Self::Blamed(reason.clone()),
-            Self::Resource(_) => Self::Closed(format!("it says: {self}")),
+            Self::Resource(_) => Self::Closed(format!("error of the closing side: {self}")),
             Self::Closed(_) | Self::Broken(_) | Self::Full(_) | Self::Blamed(_) => {
-                Self::Closed("nothing more is wanted of it".into())
+                Self::Closed("the closing side no longer needs the link".into())
             }
         }
     }

@@ -1,7 +1,8 @@
-//! The link within a process: frames move through bounded channels, slots by reference.
+//! The link within a process: frames move through bounded channels, and slots move by reference. No payload
+//! is copied.
 //!
-//! Also the link of tests: [`Knobs`] cut it after a number of frames and make packs overtake each other, as
-//! streams of a network do. Refuses to copy a payload.
+//! Tests use this link too: [`Knobs`] can break the link after a number of frames. [`Knobs`] can also make
+//! packs overtake each other, like streams of a network.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -16,22 +17,23 @@ use super::{
 };
 use crate::proto::message::ToWorker;
 
-/// Frames that wait in each direction. A pack holds many elements, so a few frames keep both sides busy.
+/// Maximum number of frames that wait in each direction. A pack holds many elements, so a few frames keep
+/// both sides busy.
 const FRAMES_MAX: usize = 64;
 
-/// Faults on purpose.
+/// The faults that tests inject into a link.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Knobs {
-    /// The link breaks after so many frames from the worker.
+    /// The number of frames from the worker after which the link breaks.
     pub cut_after_frames: Option<u64>,
-    /// Packs are delivered in groups of this size, last first.
+    /// The size of the groups in which packs are delivered, the last pack of a group first.
     pub reversed_in_groups_of: usize,
 }
 
-/// Why the end that closed the link first did so, as the other one hears it.
+/// The reason given by the end that closed the link first, as the other end receives it.
 type LastWord = Arc<OnceLock<LinkLost>>;
 
-/// A link; the worker's end and the client's.
+/// Makes a link. Returns the worker's end and the client's end.
 pub fn pair(admission: Arc<dyn Admission>, knobs: Knobs) -> (Box<WorkerLink>, Box<ClientLink>) {
     let (down_sender, down) = mpsc::channel(FRAMES_MAX);
     let (up_sender, up) = mpsc::channel(FRAMES_MAX);
@@ -91,7 +93,8 @@ impl Transport for WorkerEnd {
     }
 
     fn close(&mut self, why: &LinkLost) {
-        // Before the channels close, so that a task that sees them closed finds the reason.
+        // The reason is set before the channels close, so that a task that finds a channel closed finds the
+        // reason too.
         self.last_word.get_or_init(|| why.as_heard());
         self.down.close();
         self.up.close();
@@ -132,12 +135,12 @@ impl ClientEnd {
         self.ready.extend(self.held.drain(..).rev());
     }
 
-    /// Returns the arrival that a frame brings, unless it is a pack, which is ready now or held back.
+    /// Handles a frame. Returns a message at once; a pack becomes ready or is held back for reordering.
     fn handle(&mut self, frame: Downstream<OutPack>) -> Result<Option<Downstream<InPack>>, LinkLost> {
         self.frames += 1;
         if self.knobs.cut_after_frames.is_some_and(|cut| self.frames > cut) {
             self.down.close();
-            return Err(LinkLost::Broken("cut on purpose".into()));
+            return Err(LinkLost::Broken("the test cut the link".into()));
         }
         match frame {
             Downstream::Message(message) => Ok(Some(Downstream::Message(message))),
@@ -187,7 +190,8 @@ impl Transport for ClientEnd {
             let frame = match self.down.poll_recv(cx) {
                 Poll::Ready(Some(frame)) => frame,
                 Poll::Ready(None) => return Poll::Ready(Err(gone(&self.last_word))),
-                // What is held back to be reordered is let go before the link falls silent.
+                // Packs that are held back for reordering are released before the link has nothing more to
+                // deliver.
                 Poll::Pending if self.held.is_empty() => return Poll::Pending,
                 Poll::Pending => {
                     self.release();

@@ -1,11 +1,13 @@
-//! How messages and packs cross from one process to another: one trait, one file or folder per mechanism.
+//! The transports that carry messages and packs from one process to another. All transports implement one
+//! trait, each in a file or folder of its own.
 //!
-//! - [`memory`]: within a process; a pack's slot moves, nothing is copied
-//! - [`quic`]: between hosts; the only part of this crate that names quinn
-//! - [`shm`]: between processes of one host, through memory that both have mapped
+//! - [`memory`] links two ends within a process. The slot of a pack moves without a copy.
+//! - [`quic`] links processes of different hosts. No other part of this crate names quinn.
+//! - [`shm`] links two processes of one host through memory that both processes map.
 //!
-//! A transport moves frames and bounds what it holds; it knows no credits. It asks an [`Admission`] before it
-//! takes memory for what a peer announces, so a grant exists before a byte does.
+//! A transport moves frames and limits the frames that it holds, but knows no credits. Before a transport
+//! allocates memory for a pack that a peer announces, it asks an [`Admission`]. Therefore no byte is received
+//! without a grant.
 
 pub mod body;
 mod link;
@@ -31,33 +33,33 @@ pub use report::LinkReport;
 #[cfg(target_os = "linux")]
 pub use shm::{Arena, ArenaBudget, Doorbell, PageKind};
 
-/// Bytes of one element at most: a pack's table gives its length in 32 bits (D2.2).
+/// Maximum size of an element, in bytes. A pack's table stores the length of an element in 32 bits (D2.2).
 pub const ELEMENT_BYTES_MAX: usize = u32::MAX as usize;
 
-/// A message or elements from a worker.
+/// A message or a pack of elements from a worker.
 #[derive(Debug)]
 pub enum Downstream<P> {
     /// A message.
     Message(ToClient),
-    /// Elements of one task.
+    /// A pack of elements of one task.
     Pack(P),
 }
 
-/// Elements as they leave a worker.
+/// A pack of elements that leaves a worker.
 #[derive(Debug)]
 pub struct OutPack {
-    /// The elements and their place in the subscription.
+    /// The elements and their position in the subscription.
     pub elements: TaskPack,
-    /// Their compressed form, where that is what travels.
+    /// The compressed form of the elements, or `None` if the pack is sent uncompressed.
     pub compressed: Option<Compressed>,
 }
 
-/// Elements as they reach a client.
+/// A pack of elements that reaches a client.
 #[derive(Debug)]
 pub struct InPack {
-    /// The task they belong to.
+    /// The task that produced the elements.
     pub task: TaskId,
-    /// Elements of this subscription before them.
+    /// The number of elements of this subscription before this pack.
     pub first: u64,
     /// The number of elements.
     pub elements: u64,

@@ -1,7 +1,8 @@
-//! How a thread sleeps until one of several links has something for it, or somebody in its own process.
+//! Lets a thread sleep until a link has something for the thread, or until another thread of the process
+//! wakes it.
 //!
-//! Owns the sleep. Refuses to know what is waited for: the link says what it brings. A lock of the caller's
-//! guards what the process has; under it, the caller begins to nap and is woken.
+//! The module owns the sleep only; the link provides the data that the thread waits for. A lock of the caller
+//! guards the state of the process. The caller calls [`Nap::begin`] and [`Nap::wake`] under that lock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,10 +15,11 @@ use rustix::time::Timespec;
 
 use super::Doorbell;
 
-/// Doorbells that one thread can sleep at: the kernel takes 128 futexes, one of which is its own.
+/// Maximum number of doorbells that a thread can sleep at. The kernel accepts 128 futexes, and one futex is
+/// the thread's own word.
 const DOORBELLS_MAX: usize = 127;
 
-/// The value of the own word while a thread sleeps.
+/// The value of the thread's own word while the thread sleeps.
 const NAPPING: u32 = 1;
 
 /// The place where one thread sleeps.
@@ -27,47 +29,48 @@ pub struct Nap {
 }
 
 impl Nap {
-    /// Returns whether the kernel can wait at several places: Linux can from 5.16 on, where no filter forbids
-    /// it.
+    /// Returns whether the kernel can wait at several places. Linux can from version 5.16 on, unless a filter
+    /// forbids the system call.
     pub fn is_supported() -> bool {
         static SUPPORTED: OnceLock<bool> = OnceLock::new();
         *SUPPORTED.get_or_init(|| {
             let word = AtomicU32::new(0);
             let other = waiter(&word, u64::from(NAPPING), WaitFlags::PRIVATE);
-            // It would not sleep, because the word holds something else.
+            // The call returns at once, because the word holds another value.
             let refused = futex::waitv(&[other], WaitvFlags::empty(), None, ClockId::Monotonic);
             refused == Err(Errno::AGAIN)
         })
     }
 
-    /// From now on [`Nap::wake`] is heard. Call it under the lock of what is waited for, having looked for
-    /// it.
+    /// Marks the thread as about to sleep, so that [`Nap::wake`] takes effect. The caller must hold the lock
+    /// of the awaited state and must have checked that state.
     pub fn begin(&self) {
         self.word.store(NAPPING, Ordering::Relaxed);
     }
 
-    /// There is something: call it under that lock. Costs nothing while nobody naps.
+    /// Wakes the sleeping thread. The caller must hold the lock of the awaited state. The call is cheap while
+    /// no thread sleeps.
     pub fn wake(&self) {
         if self.word.load(Ordering::Relaxed) == NAPPING && self.word.swap(0, Ordering::Relaxed) == NAPPING {
-            // An error would mean that the address is none.
+            // The only possible error is an invalid address, which cannot occur here.
             let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
         }
     }
 
-    /// Returns whether a thread naps, or is about to.
+    /// Returns whether a thread sleeps, or is about to sleep.
     #[cfg(test)]
     fn is_napping(&self) -> bool {
         self.word.load(Ordering::Relaxed) == NAPPING
     }
 
-    /// Sleeps until it is woken, a link rings one of the doorbells (127 of them at most are listened to), or
-    /// `timeout` has passed; perhaps for less.
+    /// Sleeps until another thread wakes this thread, a link rings one of the doorbells, or `timeout` has
+    /// passed. The sleep may end earlier. Only the first 127 doorbells are used.
     pub fn sleep(&self, doorbells: &[Doorbell], timeout: Duration) {
         let own = waiter(&self.word, u64::from(NAPPING), WaitFlags::PRIVATE);
         let others = doorbells.iter().take(DOORBELLS_MAX);
         let others = others.map(|bell| waiter(bell.futex(), bell.asleep(), WaitFlags::empty()));
         let waiters: smallvec::SmallVec<[Wait; 8]> = std::iter::once(own).chain(others).collect();
-        // Whatever it says, the caller looks again.
+        // The result is ignored, because the caller checks for data in any case.
         let _ = futex::waitv(
             &waiters,
             WaitvFlags::empty(),
@@ -77,7 +80,7 @@ impl Nap {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// The thread that began to nap does not after all.
+    /// Cancels the sleep that the thread began.
     pub fn give_up(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
@@ -91,7 +94,7 @@ fn waiter(word: &AtomicU32, value: u64, flags: WaitFlags) -> Wait {
     wait
 }
 
-/// The instant of the monotonic clock that comes after so much time.
+/// Returns the instant of the monotonic clock at which `timeout` has passed.
 fn in_future(timeout: Duration) -> Timespec {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let timeout = Timespec::try_from(timeout).unwrap_or(Timespec {
@@ -142,7 +145,7 @@ mod tests {
             nap.sleep(&[], WATCHDOG);
             assert!(
                 since.elapsed() < WATCHDOG,
-                "{seen} were seen, and nobody woke it for more"
+                "the thread saw {seen} increments, and no later increment woke it"
             );
         }
         waker.join().unwrap();

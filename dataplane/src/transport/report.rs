@@ -3,31 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The properties that are in force on a link, for people and for `bench-transfer`.
+/// The properties of a link that are in force now, for people and for `bench-transfer`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkReport {
-    /// `memory`, `shm` or `quic`.
+    /// The transport: `memory`, `shm` or `quic`.
     pub transport: &'static str,
-    /// Why not by a better one, for people; known to the side that chose, which is the reader.
+    /// The reason, for people, why no better transport is used. Only the reader knows the reason, because the
+    /// reader chooses the transport.
     pub not_better: Option<Arc<str>>,
-    /// Bytes of a packet's payload, where there are packets.
+    /// The payload of a packet in bytes, if the link has packets.
     pub mtu: Option<u16>,
-    /// Whether the kernel splits what is sent.
+    /// True if the kernel splits outgoing data into packets (GSO).
     pub gso: bool,
-    /// Whether the kernel joins what is received.
+    /// True if the kernel joins incoming packets (GRO).
     pub gro: bool,
-    /// The socket's receive buffer, in bytes, as the kernel reports it.
+    /// The size of the socket's receive buffer in bytes, as reported by the kernel.
     pub rcvbuf_bytes: Option<usize>,
-    /// The cipher suite.
+    /// The cipher suite of the link, if the link is encrypted.
     pub cipher: Option<String>,
-    /// Smoothed round-trip time, where there is a network.
+    /// The smoothed round-trip time, if the link crosses a network.
     pub round_trip: Option<Duration>,
-    /// Packets lost so far.
+    /// The number of packets lost so far.
     pub lost_packets: u64,
-    /// Payload bytes that this end's own code wrote once more so far: copied to another place, compressed or
-    /// decompressed. Between what a pipeline writes and what a reader views, on both ends together, this is
-    /// all that is copied.
+    /// The number of payload bytes that this end's own code copied, compressed or decompressed so far. The
+    /// sum over both ends counts every copy between the pipeline's write and the reader's view.
     pub bytes_copied: u64,
-    /// Packs that crossed so far.
+    /// The number of packs that crossed the link so far.
     pub packs: u64,
 }

@@ -1,8 +1,8 @@
-//! The choice of memory for a task's elements: the worker's own until a reader of its host wants them, from
-//! then on an arena that the reader maps too.
+//! Chooses the memory for a task's elements. A task uses the worker's own memory at first. After a reader of
+//! the same host subscribes, the task uses an arena that the reader maps too.
 //!
-//! Owns the switch, and what all arenas of a worker may take. Refuses to know readers: a session says that
-//! there is one.
+//! The module owns the switch and the budget of all arenas of a worker. Readers are unknown to it: a session
+//! reports a reader of the host.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::arena_config::{ArenaConfig, ArenaStats};
 use crate::TaskId;
 use crate::transport::{Arena, ArenaBudget, PageKind};
 
-/// The state that the arenas of a worker share.
+/// The state that all arenas of a worker share.
 #[derive(Debug)]
 pub(super) struct Arenas {
     config: ArenaConfig,
@@ -40,12 +40,13 @@ impl Arenas {
     }
 }
 
-/// Gives one task its slots.
+/// The allocator of one task's slots.
 pub(super) struct TaskAlloc {
     task: TaskId,
     heap: Arc<dyn SlotAlloc>,
     arenas: Arc<Arenas>,
-    /// Empty until a reader of the host is there; `None` where no arena could be made.
+    /// The task's arena. Empty until a reader of the host subscribes; `None` inside if no arena could be
+    /// made.
     arena: OnceLock<Option<Arc<Arena>>>,
     has_told_of_fallback: AtomicBool,
 }
@@ -61,13 +62,14 @@ impl TaskAlloc {
         }
     }
 
-    /// The task's arena, from which its slots are taken from now on; it is made when it is first asked for.
-    /// `None` where the worker shares nothing, or it could not be made: then it is not tried again.
+    /// Returns the task's arena, from which the task's slots are taken from now on. The first call makes the
+    /// arena. Returns `None` if the worker shares no memory, or if the arena could not be made; the attempt
+    /// is not repeated.
     pub(super) fn arena(&self) -> Option<Arc<Arena>> {
         self.arena.get_or_init(|| self.make()).clone()
     }
 
-    /// Gives memory that the arena has not needed since this was last called back to the system.
+    /// Returns memory to the system that the arena has not needed since the last call.
     pub(super) fn give_back_if_idle(&self) {
         if let Some(arena) = self.made() {
             arena.give_back_if_idle();
@@ -86,7 +88,7 @@ impl TaskAlloc {
         match Arena::new(config.task_bytes, config.huge_pages, &self.arenas.budget) {
             Ok(arena) => {
                 if let PageKind::SmallInstead { why } = arena.kind() {
-                    tracing::warn!(%task, why, "the task's shared memory is not of huge pages");
+                    tracing::warn!(%task, why, "the task's shared memory does not use huge pages");
                 }
                 Some(Arc::new(arena))
             }
@@ -103,8 +105,8 @@ impl TaskAlloc {
             tracing::warn!(
                 task = %self.task,
                 %why,
-                "elements are copied for readers of this host, since the task's shared memory is used up: raise \
-                 --shm-bytes-per-task or --shm-bytes, or have readers keep fewer elements"
+                "elements are copied for readers of this host, because the task's shared memory is used up: raise \
+                 --shm-bytes-per-task or --shm-bytes, or let readers keep fewer elements"
             );
         }
     }
@@ -119,7 +121,8 @@ impl SlotAlloc for TaskAlloc {
         };
         let mut slot = self.heap.alloc(size_bytes);
         if matches!(slot, Err(AllocError::Exhausted { .. })) && self.arenas.budget.held_bytes() > 0 {
-            // What arenas keep to use it again is taken from the same budget.
+            // Idle memory of the arenas is charged to the same budget, so the arenas return it before the
+            // second attempt.
             self.arenas.budget.give_back();
             slot = self.heap.alloc(size_bytes);
         }

@@ -1,23 +1,24 @@
-//! The memory that tasks may share with readers of the same host, and its statistics.
+//! Configures the memory that tasks may share with readers of the same host, and defines its statistics.
 //!
-//! This file does not know how memory is shared.
+//! The way in which memory is shared is unknown to this module.
 
 use millstream_element::Pool;
 
-/// The memory that tasks may share with readers of the same host, where the system can (Linux).
+/// The memory that tasks may share with readers of the same host, on systems that support sharing (Linux).
 #[derive(Debug, Clone)]
 pub struct ArenaConfig {
-    /// Addresses of one task's arena, in bytes; default 512 MiB, half of the memory that a worker has for
-    /// elements by default: the largest cross-trainer cache and as much on its way. Memory is taken as it is
+    /// Maximum size of one task's arena, in bytes; default 512 MiB. The default is half of a worker's default
+    /// memory for elements: the largest cross-trainer cache, and as much in flight. Memory is taken when
     /// needed, unless pages are huge.
     pub task_bytes: usize,
-    /// Memory of all arenas at most, in bytes; default 768 MiB, three quarters of that memory, so that what
-    /// readers of the host keep never takes everything from those elsewhere. 0: nothing is shared.
+    /// Maximum memory of all arenas together, in bytes; default 768 MiB, and 0 shares nothing. The default is
+    /// three quarters of a worker's default memory for elements, so that some memory remains for readers on
+    /// other hosts.
     pub all_bytes: usize,
-    /// Whether arenas are made of huge pages where the system has some set aside, each arena of `task_bytes`
-    /// at once; default no, since few systems have.
+    /// True if arenas use huge pages where the system has reserved some. Each arena then takes `task_bytes`
+    /// at once. The default is false, because few systems reserve huge pages.
     pub huge_pages: bool,
-    /// The pool of the worker's own memory, of whose budget the arenas' memory is then a part.
+    /// The pool of the worker's own memory, whose budget then includes the arenas' memory.
     pub pool: Option<Pool>,
 }
 
@@ -32,14 +33,14 @@ impl Default for ArenaConfig {
     }
 }
 
-/// The memory in the arenas of a worker, and the number of times that it was not enough.
+/// The memory in the arenas of a worker, and the number of allocations for which it did not suffice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArenaStats {
-    /// Bytes of memory of all arenas, in use or kept to be used again.
+    /// The number of bytes that all arenas hold, in use or kept for later use.
     pub held_bytes: u64,
-    /// The most that they may hold, in bytes.
+    /// Maximum number of bytes that all arenas may hold.
     pub limit_bytes: u64,
-    /// Slots that were taken from the worker's own memory, since the arena of their task had no room: what is
-    /// in them is copied for readers of the host.
+    /// The number of slots taken from the worker's own memory because the arena of their task had no room.
+    /// Elements in slots outside of the arena are copied for readers of the host.
     pub fallbacks: u64,
 }

@@ -1,7 +1,7 @@
-//! Notification of a session that its tasks have something ready: wakes it, or steps it on the calling
-//! thread.
+//! Notifies a session that one of its tasks has elements ready. The notification wakes the session, or steps
+//! the session on the calling thread.
 //!
-//! Owns the choice between the two. Refuses to know what a step does.
+//! The module owns the choice between waking and stepping. The work of a step is unknown to it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,37 +12,39 @@ use futures_util::task::AtomicWaker;
 
 use super::clock;
 
-/// The bytes of a commit that is worth a step of its own, because it takes longer to fill than to hand on.
-/// More of smaller elements come while the session wakes, and leave together.
+/// The number of committed bytes from which on a separate step pays off, because writing the bytes takes
+/// longer than sending them. Smaller elements gather while the session wakes, and are sent together.
 const STEP_BYTES: u64 = 32 << 10;
 
-/// The rest that a session has between two calls: a few times the cost of waking a thread. Small elements
-/// that come faster leave together; a producer that is back sooner hears in time what the client says.
+/// The minimum time between two steps by producers, a few times the cost of waking a thread. Small elements
+/// that arrive faster are sent together. A producer that returns sooner receives the client's messages in
+/// time.
 const REST: Duration = Duration::from_micros(100);
 
-/// When a thread that steps a session does so again.
+/// The time at which the calling thread will step the session again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Back {
-    /// Within moments: nobody need be woken by what the client says meanwhile.
+    /// The thread steps again within moments, so that messages of the client need not wake a thread
+    /// meanwhile.
     Soon,
-    /// The call goes out with the next element, which may take long.
+    /// The thread steps again with its next element, which may take long.
     WithNext,
 }
 
-/// A session that a thread can step which is not its own.
+/// A session that a thread other than its own can step.
 pub(crate) trait Seat: Send + Sync {
-    /// Does what the session can do now, without waiting. False when it is being stepped already, or cannot
-    /// be stepped from here.
+    /// Does the work that the session can do now without waiting. Returns false if another thread steps the
+    /// session, or if the session cannot be stepped from here.
     fn step_here(&self, back: Back) -> bool;
 }
 
-/// Calls a session: something of its tasks is ready.
+/// The notification of a session that one of its tasks has elements ready.
 pub(crate) struct Bell {
     waker: AtomicWaker,
-    /// Set where a step needs no network.
+    /// The session to step. Set only if a step needs no network.
     seat: OnceLock<Weak<dyn Seat>>,
     start: Instant,
-    /// When the session was last stepped, in nanoseconds since the start.
+    /// The time of the latest step, in nanoseconds since the start.
     stepped_ns: AtomicU64,
 }
 
@@ -56,13 +58,13 @@ impl Bell {
         }
     }
 
-    /// Wakes the session. Holding locks of its tasks is no matter.
+    /// Wakes the session. The caller may hold locks of the session's tasks.
     pub(crate) fn ring(&self) {
         self.waker.wake();
     }
 
-    /// Steps the session in this thread if that is likely to save a wake-up for `bytes` just committed; else
-    /// wakes it. The caller holds no lock of its tasks.
+    /// Steps the session on this thread if that probably saves a wake-up for the `bytes` just committed;
+    /// otherwise wakes the session. The caller must hold no lock of the session's tasks.
     pub(crate) fn ring_for(&self, bytes: u64) {
         let back = if self.has_rested(clock::now()) {
             Back::WithNext
@@ -75,14 +77,14 @@ impl Bell {
         }
     }
 
-    /// The producer looks whether there is room: takes the credits that have come. The caller holds no lock
-    /// of its tasks.
+    /// Steps the session for a producer that waits for room, so that arrived credits take effect. The caller
+    /// must hold no lock of the session's tasks.
     pub(crate) fn look(&self) {
         self.step_here(Back::Soon);
     }
 
-    /// The producer is going to sleep until there is room, which credits bring: takes those that have come,
-    /// and has further ones wake the session. The caller holds no lock of its tasks.
+    /// Steps the session for a producer that is about to sleep until credits make room. After this call, new
+    /// credits wake the session. The caller must hold no lock of the session's tasks.
     pub(crate) fn note_producer_sleeps(&self) {
         if !self.step_here(Back::WithNext) {
             self.ring();
@@ -96,16 +98,17 @@ impl Bell {
 
     /// Lets producers step this session.
     pub(super) fn seat(&self, seat: Weak<dyn Seat>) {
-        // Once, when the session begins.
+        // The session calls this method once, so the cell is empty.
         let _ = self.seat.set(seat);
     }
 
-    /// The session's own thread: before it looks at anything, so that a ring in between is not missed.
+    /// Registers the waker of the session's own task. The session registers before it looks for work, so that
+    /// no ring is missed.
     pub(super) fn register(&self, waker: &std::task::Waker) {
         self.waker.register(waker);
     }
 
-    /// The session was stepped, by whomever.
+    /// Records the time at which any thread stepped the session.
     pub(super) fn note_step(&self, now: Instant) {
         self.stepped_ns.store(self.since_start(now), Ordering::Relaxed);
     }
@@ -116,7 +119,7 @@ impl Bell {
     }
 
     fn since_start(&self, now: Instant) -> u64 {
-        // 500 years fit.
+        // The nanoseconds of 500 years fit 64 bits.
         now.saturating_duration_since(self.start).as_nanos() as u64
     }
 }

@@ -1,8 +1,8 @@
-//! The elements of one task that wait for a credit, bounded by count and bytes.
+//! The elements of one task that wait for a credit, limited by count and bytes.
 //!
-//! One producer fills it, the sessions of the task's clients empty it; who gets which element the task's
-//! [`TaskMode`] says. Elements can be taken the moment they are written, also out of a pack that is still
-//! being filled. Refuses to know credits and links.
+//! One producer fills the buffer, and the sessions of the task's clients empty it. The task's [`TaskMode`]
+//! decides which client gets which element. Elements can be taken once they are written, even from a pack
+//! that is still being filled. Credits and links are unknown to the buffer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,23 +29,23 @@ use super::window;
 use crate::linger::Linger;
 use crate::proto::send::Ending;
 
-/// Splits that ended and were not yet told to a client; a producer that ends one more waits.
+/// Maximum number of ended splits that no client was told of. At the maximum the producer waits.
 const MARKS_MAX: usize = 4096;
 
-/// Elements that may wait beyond [`BufferLimits::bytes`] once a client takes them without a copy: a few,
-/// whatever their size. More wait where its credits are, for as many as its rate needs.
+/// Maximum number of elements of any size that may wait beyond [`BufferLimits::bytes`] if a client takes
+/// elements without a copy.
 const LOCAL_ELEMENTS: u64 = 4;
 
-/// Bytes of those at most.
+/// Maximum bytes of the elements that may wait beyond [`BufferLimits::bytes`].
 const LOCAL_BYTES: u64 = 64 << 20;
 
-/// The elements that a task may hold ready.
+/// The limits of the elements that a task may hold ready.
 #[derive(Debug, Clone, Copy)]
 pub struct BufferLimits {
-    /// Elements at most, in coordinated reads one group excepted; default 65 536.
+    /// Maximum number of elements, except for one group of a coordinated read; default 65 536.
     pub elements: u64,
-    /// Bytes at most, one element or group excepted; default 2 MiB: some packs ahead of a fast network,
-    /// within the caches, and little to lose.
+    /// Maximum number of bytes, except for one element or group; default 2 MiB. The default is a few packs,
+    /// which keep a fast network busy and fit the caches.
     pub bytes: u64,
 }
 
@@ -58,14 +58,14 @@ impl Default for BufferLimits {
     }
 }
 
-/// A split that ended behind the task's first `position` elements.
+/// A split that ended after the task's first `position` elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// Elements of the task before the split's end.
+    /// The number of the task's elements before the end of the split.
     pub position: u64,
-    /// The split's lease.
+    /// The lease of the split.
     pub lease: u64,
-    /// The number of the attempt at the split.
+    /// The attempt number of the split.
     pub attempt: u32,
 }
 
@@ -76,19 +76,19 @@ pub enum Take {
     Elements(Pack),
     /// Nothing is ready.
     Empty,
-    /// The ready elements are for another client, whose turn it is. The client asks again when it is rung, or
-    /// at this time.
+    /// The ready elements are for another client. The client asks again after a ring, or at this time.
     NotYet(Instant),
-    /// The next element has this size; a credit is worth less, or there is none.
+    /// The next element has this size, but no credit is large enough, or no credit is left.
     NoCredit {
         /// The size, in bytes.
         bytes: u64,
     },
-    /// Everything was taken and nothing follows; unless the task failed, the ends of all splits were told.
+    /// Everything was taken and nothing follows. Unless the task failed, all ends of splits were told.
     Ended(Ending),
 }
 
-/// Sessions that a producer steps itself at most; of more, each has a thread that the producer only wakes.
+/// Maximum number of sessions that a producer steps itself. With more sessions, the producer only wakes each
+/// session's thread.
 const STEPPED_MAX: usize = 4;
 
 /// The elements of one task that wait for a credit.
@@ -105,37 +105,37 @@ pub struct TaskBuffer {
     taken_bytes: AtomicU64,
     released: AtomicU64,
     is_producer_waiting: AtomicBool,
-    /// Some client takes elements without a copy.
+    /// True if a client takes elements without a copy.
     is_local: AtomicBool,
-    /// All clients that it had have left, and none has come.
+    /// True after all clients have left, until a new client asks.
     is_deserted: AtomicBool,
-    /// The dispatcher is to hear of splits that several clients have in hand.
+    /// True if the dispatcher must be told of splits held by several clients.
     is_to_share: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Shared {
     division: Division,
-    /// Splits that clients have in hand, where each element goes to one of them.
+    /// The splits held by clients, if each element goes to one client.
     debts: Debts,
-    /// Every element so far named the splits that it comes from, so that none counts for another split.
+    /// True while every element named its splits, so that no element counts for a wrong split.
     is_traced: bool,
     marks: VecDeque<Mark>,
-    /// The ending of the producer. A producer that was stopped before has none, because nobody may take that
-    /// for the end of the data.
+    /// The ending of the producer. A producer that was stopped before its end has none, so that the stop is
+    /// not taken for the end of the data.
     ending: Option<Ending>,
-    /// Groups that must have been released before that is told.
+    /// The number of groups that must be released before the ending is told.
     groups_before_ending: u64,
     is_started: bool,
-    /// Whether the task is brought to its end though nobody wants it.
+    /// True if the task runs to its end even without clients.
     goes_on_alone: bool,
     is_stopped: bool,
-    /// The bells of sessions, with the client that each session serves.
+    /// The bells of sessions, each with the client that its session serves.
     bells: Vec<(u64, Arc<Bell>)>,
 }
 
 impl TaskBuffer {
-    /// An empty buffer. `cache` is what all tasks of the worker may keep for the cross-trainer cache.
+    /// Makes an empty buffer. `cache` limits what all tasks of the worker keep for the cross-trainer cache.
     pub(super) fn new(limits: BufferLimits, mode: TaskMode, cache: &Arc<Cache>) -> Self {
         let shared = Shared {
             division: Division::new(mode, cache),
@@ -166,18 +166,19 @@ impl TaskBuffer {
         }
     }
 
-    /// Says why a client cannot have the place that it asks for. `is_new` says that nothing is kept for it.
+    /// Checks that a client can have the place that it asks for. `is_new` is true if the client has no
+    /// subscription yet.
     pub(super) fn check_place(&self, client: u64, role: Role<'_>, is_new: bool) -> Result<(), Denied> {
         self.shared.lock().division.check_place(client, role, is_new)
     }
 
-    /// Gives a client the place that was checked before.
+    /// Gives a client the place that [`Self::check_place`] allowed.
     pub(super) fn take_place(&self, client: u64, role: Role<'_>) {
         self.shared.lock().division.take_place(client, role);
     }
 
-    /// Takes up to `elements` that wait for `client`, in order, none larger than `element_bytes`, all from
-    /// one slot. It owes them until it acknowledges them.
+    /// Takes up to `elements` that wait for `client`, in order, each of at most `element_bytes`, all from one
+    /// slot. The client owes the elements until it acknowledges them.
     pub fn take(&self, client: u64, elements: u64, element_bytes: u64) -> Take {
         let mut shared = self.shared.lock();
         if elements > 0 && (!shared.is_started || self.is_deserted.load(Ordering::Relaxed)) {
@@ -213,18 +214,19 @@ impl TaskBuffer {
             Found::Nothing => {}
         }
         match &shared.ending {
-            // An end that waits for a client which owes elements; a failure is told at once.
+            // The end waits for the ends of splits, which may wait for other clients. A failure is told at
+            // once.
             Some(Ending::Exhausted) if !shared.marks.is_empty() || shared.debts.has_missed() => Take::Empty,
-            // Each consumer of a coordinated read is to fail in the same step (D7.5).
+            // Every consumer of a coordinated read must fail in the same step (D7.5).
             Some(_) if shared.division.released() < shared.groups_before_ending => Take::Empty,
             Some(ending) => Take::Ended(ending.clone()),
             None => Take::Empty,
         }
     }
 
-    /// Returns at most `most` of the splits that ended within what was taken, if no client but `client` owes
-    /// or holds elements of them: a message to one client must not cover elements on their way to another
-    /// (D5.2), nor those that would be lost with it (D5.6).
+    /// Returns at most `most` ended splits whose elements were all taken, if no other client owes or holds
+    /// elements of them. A message to one client must not cover elements in flight to another client (D5.2).
+    /// The message must not cover elements that would be lost with another client either (D5.6).
     pub fn take_marks(&self, client: u64, most: usize) -> Vec<Mark> {
         let mut shared = self.shared.lock();
         let taken = self.taken_elements.load(Ordering::Relaxed);
@@ -250,7 +252,7 @@ impl TaskBuffer {
         due
     }
 
-    /// Books that a client's user is done with the first `handed` elements of its subscription (D5.6).
+    /// Records that a client's user has finished with the first `handed` elements of its subscription (D5.6).
     pub(crate) fn hand_over(&self, client: u64, handed: u64) {
         let mut shared = self.shared.lock();
         if shared.debts.hand_over(client, handed) && !shared.marks.is_empty() {
@@ -258,31 +260,31 @@ impl TaskBuffer {
         }
     }
 
-    /// Looks up or notes what clients have in hand, as far as it changes nothing that they wait for.
+    /// Calls `look_up` with the splits held by clients. The call must not affect what clients wait for.
     pub(super) fn with_debts<T>(&self, look_up: impl FnOnce(&mut Debts) -> T) -> T {
         look_up(&mut self.shared.lock().debts)
     }
 
-    /// Returns whether clients were found to share splits since this was asked last.
+    /// Returns whether clients were found to share splits since the last call.
     pub(crate) fn is_to_share(&self) -> bool {
         self.is_to_share.load(Ordering::Relaxed) && self.is_to_share.swap(false, Ordering::Relaxed)
     }
 
-    /// Books that the dispatcher knows of a client that has these shared splits in hand.
+    /// Records that the dispatcher knows that a client holds these shared splits.
     pub(crate) fn note_shared(&self, client: u64, leases: &[u64]) {
         let mut shared = self.shared.lock();
         shared.debts.heard_shared(client, leases);
         ring(&shared);
     }
 
-    /// Books that the dispatcher has heard of splits that are gone with a client: others may hear of the end.
+    /// Records that the dispatcher knows of splits lost with a client, so that others may be told their end.
     pub(crate) fn note_heard(&self, client: u64, leases: &[u64]) {
         let mut shared = self.shared.lock();
         shared.debts.heard(client, leases);
         ring(&shared);
     }
 
-    /// Books that a client has the first `received` elements of its subscription.
+    /// Records that a client has the first `received` elements of its subscription.
     pub(crate) fn acknowledge(&self, client: u64, received: u64) {
         let mut shared = self.shared.lock();
         let mark = shared.marks.front().map(|mark| mark.position);
@@ -292,9 +294,9 @@ impl TaskBuffer {
         }
     }
 
-    /// Forgets a client: what it did not acknowledge never will be. Once all have left, nothing is produced
-    /// until one comes (D4.5). `has_all` says that it has received everything, so that it answers itself for
-    /// what its user is not done with. True if it took splits with it that the dispatcher is to hear of.
+    /// Forgets a client and the elements that it did not acknowledge. Without clients, nothing is produced
+    /// until a client asks (D4.5). `has_all` is true if the client received everything, so that it reports
+    /// unfinished elements itself. Returns whether splits were lost of which the dispatcher must be told.
     pub(crate) fn forget(&self, client: u64, has_all: bool) -> bool {
         let mut shared = self.shared.lock();
         shared.division.forget(client);
@@ -310,23 +312,23 @@ impl TaskBuffer {
         has_missed
     }
 
-    /// Books that a client was told that something is ready, for which it will grant credits: it has its turn
-    /// as others do.
+    /// Records that a client was told of a ready element and will grant credits. The client takes its turn
+    /// like the others.
     pub(crate) fn await_credits(&self, client: u64) {
         self.shared.lock().division.wait(client);
     }
 
-    /// Asks to be rung when something is ready. Call, then take once more before waiting.
+    /// Asks for a ring when elements are ready. The caller must call [`Self::take`] again before it waits.
     pub fn ask_to_ring(&self) {
         self.wake_request.ask();
     }
 
-    /// Adds a session that is rung for a client.
+    /// Adds the bell of a session that serves a client.
     pub(crate) fn add_bell(&self, client: u64, bell: Arc<Bell>) {
         self.shared.lock().bells.push((client, bell));
     }
 
-    /// Removes it.
+    /// Removes the bell of a session.
     pub(crate) fn remove_bell(&self, bell: &Arc<Bell>) {
         self.shared
             .lock()
@@ -334,7 +336,7 @@ impl TaskBuffer {
             .retain(|(_, other)| !Arc::ptr_eq(other, bell));
     }
 
-    /// Lets the producer begin though no client has asked for an element, and go on though all have left.
+    /// Lets the producer begin without a client's request, and continue after all clients have left.
     pub fn begin(&self) {
         let mut shared = self.shared.lock();
         (shared.is_started, shared.goes_on_alone) = (true, true);
@@ -342,8 +344,8 @@ impl TaskBuffer {
         self.room.notify_all();
     }
 
-    /// Stops the producer; what waits can still be taken, and nothing is kept for those who come late. A task
-    /// that had not ended never does (D5.5).
+    /// Stops the producer. Waiting elements can still be taken, and nothing is kept for late trainers. A task
+    /// that had not ended never ends (D5.5).
     pub fn stop(&self) {
         let mut shared = self.shared.lock();
         shared.is_stopped = true;
@@ -351,12 +353,13 @@ impl TaskBuffer {
         self.room.notify_all();
     }
 
-    /// Groups that every consumer has, and may therefore hand over (D7.3); 0 but in coordinated reads.
+    /// Returns the number of groups that every consumer has, and may hand over (D7.3). The number is 0
+    /// outside coordinated reads.
     pub fn released(&self) -> u64 {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Elements that left the buffer so far.
+    /// Returns the number of elements that left the buffer so far.
     pub fn taken_elements(&self) -> u64 {
         self.taken_elements.load(Ordering::Acquire)
     }
@@ -367,19 +370,19 @@ impl TaskBuffer {
         shared.ending.is_some() && shared.division.is_drained()
     }
 
-    /// The producer's side: how the task's elements are divided.
+    /// Returns the way in which the task's elements are divided. For the producer.
     pub(super) fn mode(&self) -> TaskMode {
         self.mode
     }
 
-    /// The producer's side: what its packs are held to.
+    /// Returns the limits of the producer's packs. For the producer.
     pub(super) fn pack_limits(&self) -> PackLimits {
         let is_local = self.is_local.load(Ordering::Relaxed);
         self.shared.lock().division.pack_limits(is_local)
     }
 
-    /// The producer's side: opens a further pack, which closes the one before it on its lane. Has no effect
-    /// once the task was stopped.
+    /// Opens a further pack, which closes the pack before it on its lane. Has no effect after the task was
+    /// stopped. For the producer.
     pub(super) fn push_pack(&self, lane: usize, pack: Arc<OpenPack>) {
         let mut shared = self.shared.lock();
         if !shared.is_stopped {
@@ -387,8 +390,8 @@ impl TaskBuffer {
         }
     }
 
-    /// The producer's side: a split ended. Waits while very many ends are untold; has no effect once the task
-    /// was stopped, and none where clients are not told of ends (D8.5).
+    /// Records that a split ended. Blocks while 4096 ends are untold. Has no effect after the task was
+    /// stopped, or if clients are not told of ends (D8.5). For the producer.
     pub(super) fn push_mark(&self, mark: Mark) {
         if self.mode == TaskMode::Cached {
             return;
@@ -400,8 +403,8 @@ impl TaskBuffer {
         }
     }
 
-    /// The producer's side: nothing follows the elements written. Returns what the task's clients hear of it,
-    /// if nothing did before. Has no other effect once the task was stopped.
+    /// Records that nothing follows the written elements. Returns the ending that clients receive, unless the
+    /// task had ended or was stopped before. For the producer.
     pub(super) fn end(&self, ending: Ending, written_elements: u64) -> Ending {
         let ending = match (self.mode, ending) {
             (TaskMode::Coordinated { .. }, Ending::Exhausted) => Ending::Failed(end_of_data()),
@@ -418,8 +421,8 @@ impl TaskBuffer {
         ending
     }
 
-    /// The producer's side: so many bytes were committed. Its thread holds no lock of the buffer's, since it
-    /// may step sessions.
+    /// Notifies sessions of `bytes` committed bytes. The caller must hold no lock of the buffer, because the
+    /// call may step sessions. For the producer.
     pub(super) fn committed(&self, bytes: u64) {
         if !self.wake_request.take() {
             return;
@@ -430,7 +433,8 @@ impl TaskBuffer {
         }
     }
 
-    /// The sessions that the producer may step, where they are few: that first whose client's turn it is.
+    /// Returns the sessions that the producer may step, in the order of their clients' turns. Returns `None`
+    /// if the sessions are too many.
     fn stepped(&self) -> Option<SmallVec<[Arc<Bell>; STEPPED_MAX]>> {
         let mut shared = self.shared.lock();
         let Shared { bells, division, .. } = &mut *shared;
@@ -443,13 +447,13 @@ impl TaskBuffer {
         Some(bells.iter().map(|(_, bell)| bell.clone()).collect())
     }
 
-    /// The producer's side: waits until a client wants elements. False once the task was stopped.
+    /// Blocks until a client wants elements. Returns false after the task was stopped. For the producer.
     pub(super) fn wait_started(&self) -> bool {
         self.wait(&mut self.shared.lock(), |shared| shared.is_started)
     }
 
-    /// The producer's side: whether `written` elements and bytes leave room for more, without waiting. A
-    /// group is completed whatever room it takes: consumers hand over nothing of one that is not.
+    /// Returns whether `written` elements and bytes leave room for more, without blocking. A group is always
+    /// completed, because consumers hand over only complete groups. For the producer.
     pub(super) fn has_room(&self, written_elements: u64, written_bytes: u64) -> bool {
         !written_elements.is_multiple_of(self.lanes)
             || !self.is_deserted.load(Ordering::Acquire)
@@ -459,7 +463,7 @@ impl TaskBuffer {
                 )
     }
 
-    /// Returns whether one more may wait behind these.
+    /// Returns whether one more element may wait in addition to `elements` waiting elements.
     fn has_room_for(&self, elements: u64, bytes: u64) -> bool {
         let limits = self.limits;
         let is_local =
@@ -467,12 +471,12 @@ impl TaskBuffer {
         elements < limits.elements && (bytes < limits.bytes || is_local)
     }
 
-    /// A client takes elements without a copy: more of them may wait, whatever their size.
+    /// Records that a client takes elements without a copy, so that more elements may wait.
     pub(super) fn note_local(&self) {
         self.is_local.store(true, Ordering::Relaxed);
     }
 
-    /// The producer's side: waits until there is room. False once the task was stopped.
+    /// Blocks until the buffer has room. Returns false after the task was stopped. For the producer.
     pub(super) fn wait_room(&self, written_elements: u64, written_bytes: u64, linger: &mut Linger) -> bool {
         let since = clock::now();
         let has_room = || self.has_room(written_elements, written_bytes);
@@ -486,7 +490,7 @@ impl TaskBuffer {
         found
     }
 
-    /// The producer's side: waits for something that nobody announces. False once the task was stopped.
+    /// Blocks for a moment, for an unannounced condition. Returns false after a stop. For the producer.
     pub(super) fn wait_a_moment(&self, moment: Duration) -> bool {
         let mut shared = self.shared.lock();
         self.is_producer_waiting.store(true, Ordering::Relaxed);
@@ -497,15 +501,15 @@ impl TaskBuffer {
         !shared.is_stopped
     }
 
-    /// The producer's side: whether a client asked for a first element.
+    /// Returns whether a client asked for a first element. For the producer.
     pub(super) fn is_started(&self) -> bool {
         self.shared.lock().is_started
     }
 
-    /// Returns whether the producer waits for a client to begin, for room or for memory.
+    /// Returns whether the producer waits for a first client, for room or for memory.
     #[cfg(test)]
     pub(super) fn is_producer_waiting(&self) -> bool {
-        // The producer sleeps once the lock it took before is free.
+        // While this lock is held, the producer sleeps or has not begun to wait.
         let _asleep = self.shared.lock();
         self.is_producer_waiting.load(Ordering::Relaxed)
     }
@@ -534,8 +538,8 @@ impl TaskBuffer {
         self.taken_bytes.fetch_add(fresh_bytes, Ordering::Release);
         let first = self.taken_elements.fetch_add(fresh_elements, Ordering::Release);
         shared.division.took(client, first, fresh_elements);
-        // A client without credits could not see the end; this may have been the last element before it.
-        // Others may have been put off until this client had its turn.
+        // A client without credits could not see the end, and this element may have been the last before it.
+        // Other clients may have waited for this client's turn.
         if shared.ending.is_some() || shared.division.is_left_to_others(client) {
             ring(&shared);
         }
@@ -543,8 +547,7 @@ impl TaskBuffer {
         self.wake_producer();
     }
 
-    /// Wakes the producer. Its condition changes only under the lock that it sleeps under, so no wake-up is
-    /// missed.
+    /// Wakes the producer. Its condition changes only under its lock, so no wake-up is missed.
     fn wake_producer(&self) {
         if self.is_producer_waiting.load(Ordering::Relaxed) {
             self.room.notify_all();
@@ -553,10 +556,10 @@ impl TaskBuffer {
 }
 
 impl Shared {
-    /// Takes out at most `most` ends that a client may be told, of splits that ended before `reach`.
+    /// Takes out at most `most` ends of splits before `reach` that a client may be told.
     fn take_due(&mut self, client: u64, reach: u64, most: usize) -> Vec<Mark> {
-        // With two clients, one is done with its part some time. Of more, two that pause would keep the
-        // others waiting.
+        // With two clients, each finishes its part some time. With more, two paused clients would hold up the
+        // others.
         let has_ended = self.ending.is_some() && self.division.is_drained();
         let is_pressed = self.bells.len() > 2 && (has_ended || self.marks.len() > MARKS_MAX / 2);
         let debts = &mut self.debts;
@@ -573,14 +576,14 @@ impl Shared {
     }
 }
 
-/// Steps the sessions for so long that there is room. False if there is none yet.
+/// Steps the sessions until the buffer has room, for at most `limit`. Returns false if it has no room then.
 fn look(since: Instant, limit: Duration, bells: &[Arc<Bell>], has_room: impl Fn() -> bool) -> bool {
     while !bells.is_empty() && clock::now() - since < limit {
         bells.iter().for_each(|bell| bell.look());
         if has_room() {
             return true;
         }
-        // Where there are more threads than cores, what is waited for may need this one.
+        // If threads outnumber cores, the awaited thread may need this core.
         std::thread::yield_now();
     }
     false

@@ -1,18 +1,20 @@
-//! The memory that all tasks of a worker may keep together for the cross-trainer cache, and its statistics.
+//! Limits the memory that all tasks of a worker keep together for the cross-trainer cache, and counts its
+//! use.
 //!
-//! This file owns the limits and the counts. It does not know elements: a task says how much it keeps.
+//! The module owns the limits and the counts. Elements are unknown to it: each task reports how much it
+//! keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The memory that a worker may keep for trainers that come late.
+/// The limits of the memory that a worker keeps for late trainers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Bytes of elements that one task keeps; default 256 MiB, a quarter of a worker's default memory for
-    /// elements, so that two caches leave as much as they take.
+    /// Maximum bytes of elements that one task keeps; default 256 MiB. The default is a quarter of a worker's
+    /// default memory for elements, so that two caches leave half of that memory free.
     pub task_bytes: u64,
-    /// Bytes of elements that all tasks keep together, each an equal part of them at most; default 512 MiB,
-    /// half of that memory, so that caches never starve what is on its way.
+    /// Maximum bytes of elements that all tasks keep together; default 512 MiB. Each task may keep an equal
+    /// part. The default is half of a worker's memory, so that caches never starve elements in flight.
     pub all_bytes: u64,
 }
 
@@ -25,16 +27,16 @@ impl Default for CacheLimits {
     }
 }
 
-/// The statistics of a worker's caches so far, and their content now.
+/// The statistics of a worker's caches so far, and their present size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Tasks with a cache.
+    /// The number of tasks with a cache.
     pub tasks: u64,
-    /// Elements that a trainer was given and another had before.
+    /// The number of elements handed to a trainer that another trainer had before.
     pub hits: u64,
-    /// Elements that a trainer was the first to have.
+    /// The number of elements handed to a trainer that no trainer had before.
     pub misses: u64,
-    /// Bytes of elements kept, the gaps between them included.
+    /// The number of bytes kept, including the gaps between elements.
     pub bytes: u64,
 }
 
@@ -48,11 +50,11 @@ pub(super) struct Cache {
     bytes: AtomicU64,
 }
 
-/// One task's part of it; given back when dropped.
+/// One task's part of the cache, which is released on drop.
 #[derive(Debug)]
 pub(super) struct CacheShare {
     cache: Arc<Cache>,
-    /// Bytes of this task among `cache.bytes`.
+    /// The number of bytes in `cache.bytes` that belong to this task.
     bytes: u64,
 }
 
@@ -77,7 +79,8 @@ impl Cache {
     }
 }
 
-// Relaxed throughout: the counts bound and describe; elements are handed over under their task's lock.
+// The atomics are relaxed throughout: the counts limit and describe, and elements are handed over under their
+// task's lock.
 impl CacheShare {
     pub(super) fn new(cache: &Arc<Cache>) -> Self {
         cache.tasks.fetch_add(1, Ordering::Relaxed);
@@ -87,19 +90,20 @@ impl CacheShare {
         }
     }
 
-    /// Bytes that the task may keep now. Fewer once others begin: it then keeps less when it next takes an
-    /// element in.
+    /// Returns the number of bytes that the task may keep now. The number shrinks when other tasks begin; the
+    /// task then keeps less from its next new element on.
     pub(super) fn capacity_bytes(&self) -> u64 {
         let limits = self.cache.limits;
         let tasks = self.cache.tasks.load(Ordering::Relaxed).max(1);
         limits.task_bytes.min(limits.all_bytes / tasks)
     }
 
-    /// A trainer was given `elements`, of which nobody had `misses` before; the task keeps `bytes` now.
+    /// Records that a trainer was given `elements`, of which no trainer had `misses` before, and that the
+    /// task keeps `bytes` now.
     pub(super) fn note(&mut self, elements: u64, misses: u64, bytes: u64) {
         self.cache.hits.fetch_add(elements - misses, Ordering::Relaxed);
         self.cache.misses.fetch_add(misses, Ordering::Relaxed);
-        // Wraps when it keeps less than before, and so comes out right.
+        // The difference wraps around if the task keeps less than before, and the sum is still correct.
         self.cache
             .bytes
             .fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The pool that compresses packs, so that no thread that serves sockets does.
+//! The thread pool that compresses packs, so that threads that serve sockets need not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::proto::message::TaskId;
 use crate::proto::send::TaskPack;
 use crate::transport::{OutPack, body};
 
-/// Packs that wait for a thread; each session has only a few under way.
+/// Maximum number of packs that wait for a thread. Each session has only a few packs under compression.
 const JOBS_MAX: usize = 1024;
 
-/// One pack to compress, and where it goes.
+/// A pack to compress, and the session that gets the result.
 pub(super) struct Job {
     pub(super) elements: TaskPack,
     pub(super) purpose: Purpose,
@@ -27,25 +27,26 @@ pub(super) struct Job {
     pub(super) bell: Arc<Bell>,
 }
 
-/// The purpose of compressing a pack.
+/// The purpose for which a pack is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To travel.
+    /// The compressed pack will be sent.
     Send,
-    /// To see what it comes to; it has left already.
+    /// Only the size of the compressed pack is of interest. The pack itself was sent already.
     Sample,
 }
 
-/// The result of a job. A sample is missing where there was no memory for it.
+/// The result of a job. The sample is `None` if no memory was available.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// The pack as it travels.
+    /// The pack in the form in which it is sent.
     Compressed { out: OutPack, sample: Option<Sample> },
-    /// The result that compressing would have.
+    /// The measured result of compressing the pack.
     Sampled { task: TaskId, sample: Option<Sample> },
 }
 
-/// Threads that compress; they end with the pool, which waits for no more than the packs they are at.
+/// The threads that compress packs. The threads end when the pool is dropped, after the packs that they are
+/// compressing.
 #[derive(Debug)]
 pub(super) struct CompressPool {
     jobs: Option<Sender<Job>>,
@@ -72,7 +73,7 @@ impl CompressPool {
         })
     }
 
-    /// Queues a pack; gives it back when the queue is full.
+    /// Queues a pack for compression, or returns it as an error if the queue is full.
     pub(super) fn submit(&self, job: Job) -> Result<(), TaskPack> {
         match &self.jobs {
             Some(jobs) => jobs.try_send(job).map_err(|error| error.into_inner().elements),
@@ -83,11 +84,11 @@ impl CompressPool {
 
 impl Drop for CompressPool {
     fn drop(&mut self) {
-        // Relaxed: a thread that misses it compresses one pack too many.
+        // Relaxed suffices: a thread that misses the flag compresses one pack too many.
         self.is_closed.store(true, Ordering::Relaxed);
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A panic there was reported by the panic hook already.
+            // The panic hook has already reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -96,18 +97,18 @@ impl Drop for CompressPool {
 fn run(queue: &Receiver<Job>, alloc: &dyn SlotAlloc, is_closed: &AtomicBool) {
     while let Ok(job) = queue.recv() {
         if is_closed.load(Ordering::Relaxed) {
-            // The sessions that wanted it ended before the pool.
+            // The sessions that submitted the job ended before the pool.
             continue;
         }
         let (done, bell) = (job.done.clone(), job.bell.clone());
-        // The session may have ended meanwhile.
+        // The session may have ended meanwhile, so the result may have no receiver.
         let _ = done.send(work(job, alloc));
         bell.ring();
     }
 }
 
-/// Without memory for the compressed form the plain one travels, and whatever happens the session gets its
-/// pack back: it counts those under way. The panic hook has reported a panic.
+/// Performs a job. Without memory for the compressed form, the pack is sent plain. The session always gets
+/// its pack back, even after a panic, because it counts the packs under compression.
 fn work(job: Job, alloc: &dyn SlotAlloc) -> Done {
     let (begun, pack) = (Instant::now(), &job.elements.pack);
     let sample = |(plain_bytes, compressed_bytes): (usize, usize)| Sample {
@@ -151,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Does what it is told at each allocation, and says when it is asked.
+    /// An allocator that follows an order at each allocation, and announces each request.
     #[derive(Debug)]
     struct Told {
         asked: std_mpsc::Sender<()>,
@@ -228,7 +229,7 @@ mod tests {
             bench.orders.send(order).unwrap();
             bench.submit(first as u64, Purpose::Send);
             let Some(Done::Compressed { out, sample }) = bench.results.blocking_recv() else {
-                panic!("something else than the pack");
+                panic!("the pool returned no pack");
             };
             assert_eq!(out.elements.first, first as u64);
             assert_eq!(out.compressed.is_some(), is_compressed);
@@ -244,7 +245,7 @@ mod tests {
             bench.orders.send(order).unwrap();
             bench.submit(first as u64, Purpose::Sample);
             let Some(Done::Sampled { task, sample }) = bench.results.blocking_recv() else {
-                panic!("something else than the sample");
+                panic!("the pool returned no sample");
             };
             assert_eq!(task, TaskId(1));
             let sizes = sample.map(|sample| (sample.plain_bytes, sample.compressed_bytes < 4096));
@@ -265,7 +266,7 @@ mod tests {
         while !is_closed.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
-        // For the one at work alone: any other would wait for orders for ever.
+        // The order is for the pack under compression. Any other pack would wait for an order forever.
         bench.orders.send(Order::Alloc).unwrap();
         ending.join().unwrap();
         assert_eq!(bench.results.len(), 1);

@@ -1,70 +1,71 @@
-//! Splits of which each client holds elements that its user is not done with (D5.6).
+//! Records for each client the splits that it holds: splits with elements that the client's user has not
+//! finished with (D5.6).
 //!
-//! Acknowledged elements may still wait in a reader that is killed, so an acknowledgement does not end a
-//! split. Owns leases alone; refuses to know positions in the task, which `owed` keeps.
+//! An acknowledged element may still wait in a reader that is killed, so an acknowledgement does not end a
+//! split. The module owns leases only. Positions in the task are unknown to it; `owed` keeps them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_element::{Pack, each_lease};
 
-/// The splits that clients have in hand, and those that went with clients which are gone. Each element that
-/// is outstanding names at most 1024.
+/// The splits held by clients, and the splits lost with clients that left. Each outstanding element names at
+/// most 1024 splits.
 #[derive(Debug, Default)]
 pub(super) struct Debts {
     clients: BTreeMap<u64, Hand>,
-    /// The splits of clients that have received everything, in case such a client goes before it says what it
-    /// had in hand.
+    /// The splits of clients that have received everything, in case a client exits before it reports its
+    /// splits.
     ended: BTreeMap<u64, BTreeSet<u64>>,
     missed: BTreeMap<u64, Missed>,
-    /// Splits that ended while several clients had elements of them in hand, and that are to hold nobody else
-    /// up.
+    /// The splits that ended while several clients held them, and that must not hold up other clients.
     shared: BTreeMap<u64, SharedSplit>,
 }
 
-/// The answer to a client that asks whether it is told the end of a split.
+/// The answer to the question whether a client is told the end of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndTold {
     /// The client is not told now.
     NotNow,
-    /// The client is told, and so are others.
+    /// The client is told now, and other clients will be told too.
     ToOthersToo,
-    /// The client is told as the last one.
+    /// The client is told now, and is the last one.
     ToLast,
-    /// All that were to be told are gone.
+    /// No client is told, because all clients to be told have left.
     ToNobody,
 }
 
-/// A split that is told to each of the clients that have it in hand, once the dispatcher knows of them all.
+/// A split whose end is told to each client that holds it, after the dispatcher knows all holders.
 #[derive(Debug)]
 struct SharedSplit {
-    /// Clients that are to be told its end.
+    /// The clients that must still be told the end.
     untold: BTreeSet<u64>,
-    /// Clients of which the dispatcher does not know that they have it in hand.
+    /// The holders that the dispatcher does not know yet.
     unheard: BTreeSet<u64>,
-    /// Somebody is about to tell the dispatcher.
+    /// True if the dispatcher is being told of the holders.
     is_said: bool,
 }
 
-/// The splits that one client has in hand.
+/// The splits that one client holds.
 #[derive(Debug, Default)]
 struct Hand {
-    /// Elements that it was ever given.
+    /// The number of elements that the client was ever given.
     given: u64,
-    /// One behind the last element of each split, counted from the client's first element.
+    /// The position after the last element of each split, counted from the client's first element.
     upto: BTreeMap<u64, u64>,
 }
 
-/// The splits that went with a client, until the dispatcher has heard of them.
+/// The splits lost with a client, until the dispatcher knows of them.
 #[derive(Debug, Default)]
 struct Missed {
     leases: BTreeSet<u64>,
-    /// Somebody is about to tell the dispatcher.
+    /// True if the dispatcher is being told of the splits.
     is_told: bool,
 }
 
 impl Debts {
-    /// A client is given these elements. True if each of them names the splits that it comes from.
+    /// Records that a client is given these elements. Returns whether each element names the splits that it
+    /// comes from.
     pub(super) fn give(&mut self, client: u64, pack: &Pack) -> bool {
         let hand = self.clients.entry(client).or_default();
         let (mut are_all_traced, mut last) = (true, None);
@@ -73,7 +74,8 @@ impl Debts {
             let (given, mut is_traced) = (hand.given, false);
             each_lease(&slot, |lease| {
                 is_traced = true;
-                // Most elements come from the split of the one before.
+                // Most elements come from the same split as the element before, so the map is updated only
+                // when the split changes.
                 match last.filter(|(latest, _)| *latest == lease) {
                     Some(_) => last = Some((lease, given)),
                     None => {
@@ -89,7 +91,8 @@ impl Debts {
         are_all_traced
     }
 
-    /// A client's user is done with its first `handed` elements. True if that frees a split.
+    /// Records that a client's user has finished with the first `handed` elements. Returns whether the client
+    /// no longer holds some split.
     pub(super) fn hand_over(&mut self, client: u64, handed: u64) -> bool {
         let Some(hand) = self.clients.get_mut(&client) else {
             return false;
@@ -99,10 +102,10 @@ impl Debts {
         hand.upto.len() < before
     }
 
-    /// Says whether a client is told the end of a split now, and books that it is.
+    /// Decides whether a client is told the end of a split now, and records the decision.
     ///
-    /// A split that several clients have in hand waits until one has. `is_pressed` says that it is to wait no
-    /// longer: then the dispatcher hears who has it, and after that each of them is told (D5.6).
+    /// The end of a split waits while other clients hold the split. With `is_pressed` it must not wait
+    /// longer: the dispatcher is told of all holders, and afterwards each holder is told the end (D5.6).
     pub(super) fn tell_end(&mut self, client: u64, lease: u64, is_pressed: bool) -> EndTold {
         if self.is_missed(lease) {
             return EndTold::NotNow;
@@ -134,7 +137,7 @@ impl Debts {
         }
     }
 
-    /// Notes which clients have a split in hand, if several have.
+    /// Records the clients that hold a split, if several clients hold it.
     fn share(&mut self, lease: u64) {
         let holders = self.clients.iter();
         let holders = holders.filter(|(_, hand)| hand.upto.contains_key(&lease));
@@ -149,12 +152,12 @@ impl Debts {
         }
     }
 
-    /// Returns whether [`Debts::take_shared`] has something.
+    /// Returns whether [`Debts::take_shared`] would return anything.
     pub(super) fn has_unsaid(&self) -> bool {
         self.shared.values().any(|shared| !shared.is_said)
     }
 
-    /// Returns the shared splits that nobody has begun to tell the dispatcher, by client.
+    /// Returns the shared splits that the dispatcher has not been told of, by client.
     pub(super) fn take_shared(&mut self) -> Vec<(u64, Vec<u64>)> {
         let mut unsaid: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for (lease, shared) in self.shared.iter_mut().filter(|(_, shared)| !shared.is_said) {
@@ -166,7 +169,7 @@ impl Debts {
         unsaid.into_iter().collect()
     }
 
-    /// Notes that the dispatcher knows of a client that has these shared splits in hand.
+    /// Records that the dispatcher knows that a client holds these shared splits.
     pub(super) fn heard_shared(&mut self, client: u64, leases: &[u64]) {
         for lease in leases {
             if let Some(shared) = self.shared.get_mut(lease) {
@@ -175,31 +178,30 @@ impl Debts {
         }
     }
 
-    /// Notes that a client is told nothing more.
+    /// Records that a client is told nothing more.
     pub(super) fn leave(&mut self, client: u64) {
         for shared in self.shared.values_mut() {
             shared.untold.remove(&client);
         }
     }
 
-    /// Returns whether another client has elements of this split in hand.
+    /// Returns whether another client holds this split.
     fn have_others(&self, client: u64, lease: u64) -> bool {
         let mut others = self.clients.iter().filter(|(other, _)| **other != client);
         others.any(|(_, hand)| hand.upto.contains_key(&lease))
     }
 
-    /// Returns whether a client that is gone had elements of this split, and the dispatcher does not know it
-    /// yet.
+    /// Returns whether a client that left held this split, and the dispatcher does not know that yet.
     fn is_missed(&self, lease: u64) -> bool {
         self.missed.values().any(|missed| missed.leases.contains(&lease))
     }
 
-    /// Returns whether the dispatcher has to be told something.
+    /// Returns whether splits were lost that the dispatcher does not know of.
     pub(super) fn has_missed(&self) -> bool {
         !self.missed.is_empty()
     }
 
-    /// A client has all that it will ever get, and answers for what its user is not done with.
+    /// Records that a client has received everything, and reports its unfinished elements itself.
     pub(super) fn end(&mut self, client: u64) {
         let hand = self.clients.remove(&client).filter(|hand| !hand.upto.is_empty());
         if let Some(hand) = hand {
@@ -207,7 +209,8 @@ impl Debts {
         }
     }
 
-    /// The dispatcher has ended a client. Returns what it does not know of that client's hand.
+    /// Records that the dispatcher has ended a client. Returns the client's splits that the dispatcher may
+    /// not know.
     pub(super) fn release(&mut self, client: u64) -> Vec<u64> {
         self.miss(client);
         if let Some(leases) = self.ended.remove(&client) {
@@ -222,7 +225,7 @@ impl Debts {
         }
     }
 
-    /// A client is gone with what it had in hand. True if that was anything.
+    /// Records that a client left with the splits that it held. Returns whether it held any.
     pub(super) fn miss(&mut self, client: u64) -> bool {
         let Some(hand) = self.clients.remove(&client).filter(|hand| !hand.upto.is_empty()) else {
             return false;
@@ -233,7 +236,7 @@ impl Debts {
         true
     }
 
-    /// Takes the splits that nobody has begun to tell the dispatcher of, by client.
+    /// Takes the lost splits that the dispatcher has not been told of, by client.
     pub(super) fn take_untold(&mut self) -> Vec<(u64, Vec<u64>)> {
         let untold = self.missed.iter_mut().filter(|(_, missed)| !missed.is_told);
         let untold = untold.map(|(client, missed)| {
@@ -243,7 +246,7 @@ impl Debts {
         untold.collect()
     }
 
-    /// The dispatcher has heard that a client is gone with these splits.
+    /// Records that the dispatcher knows that these splits were lost with a client.
     pub(super) fn heard(&mut self, client: u64, leases: &[u64]) {
         if let Some(missed) = self.missed.get_mut(&client) {
             leases.iter().for_each(|lease| {
@@ -261,7 +264,7 @@ mod tests {
     use super::*;
 
     impl Debts {
-        /// A client is given one element of these splits.
+        /// Gives a client one element of these splits.
         fn take(&mut self, client: u64, leases: &[u64]) {
             let hand = self.clients.entry(client).or_default();
             hand.given += 1;
@@ -285,7 +288,8 @@ mod tests {
         assert!(debts.have_others(1, 8) && !debts.have_others(2, 8));
     }
 
-    /// D5.6: told to one of the two alone, it would be done while the other can still lose it.
+    /// D5.6: if only one of the two holders were told, the split would be done while the other holder could
+    /// still lose it.
     #[test]
     fn shared_splits_are_told_to_every_holder() {
         let mut debts = Debts::default();
@@ -301,7 +305,11 @@ mod tests {
         assert_eq!(debts.take_shared(), [(1, vec![7]), (2, vec![7])]);
         assert_eq!(debts.take_shared(), []);
         debts.heard_shared(1, &[7]);
-        assert_eq!(debts.tell_end(1, 7, true), EndTold::NotNow, "2 is not known");
+        assert_eq!(
+            debts.tell_end(1, 7, true),
+            EndTold::NotNow,
+            "the dispatcher does not know client 2"
+        );
         debts.heard_shared(2, &[7]);
         assert_eq!(debts.tell_end(3, 7, true), EndTold::NotNow);
         assert_eq!(debts.tell_end(1, 7, true), EndTold::ToOthersToo);
@@ -323,7 +331,11 @@ mod tests {
         }
         debts.leave(1);
         assert!(debts.miss(1));
-        assert_eq!(debts.tell_end(2, 7, true), EndTold::NotNow, "it is missed");
+        assert_eq!(
+            debts.tell_end(2, 7, true),
+            EndTold::NotNow,
+            "the split counts as missed"
+        );
         assert_eq!(debts.take_untold(), [(1, vec![7])]);
         debts.heard(1, &[7]);
         debts.leave(2);
@@ -351,6 +363,10 @@ mod tests {
         debts.take(1, &[7]);
         debts.end(1);
         assert!(!debts.miss(1) && !debts.has_missed() && !debts.have_others(2, 7));
-        assert_eq!(debts.release(1), [7], "it was ended before it could say so");
+        assert_eq!(
+            debts.release(1),
+            [7],
+            "the client was ended before it reported the split"
+        );
     }
 }

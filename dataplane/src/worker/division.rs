@@ -1,7 +1,8 @@
-//! How a task's elements are divided among its clients: the one place that tells the kinds of tasks apart.
+//! Divides a task's elements among its clients. No other module distinguishes the kinds of tasks.
 //!
-//! Owns who is given which elements and what follows from acknowledgements. Asked once a pack, under the lock
-//! of the task's buffer. Refuses to know bounds, waits and ends.
+//! The module decides which client gets which elements, and what follows from acknowledgements. Callers use
+//! the module once for each pack, under the lock of the task's buffer. Limits, waits and endings are unknown
+//! to it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,14 +20,14 @@ use super::turns::{Turn, Turns};
 use super::window::Window;
 use crate::proto::message::RefusalCode;
 
-/// The elements that wait, as their clients are to have them.
+/// The waiting elements of a task, arranged for its clients.
 #[derive(Debug)]
 pub(super) enum Division {
     FirstCome {
         queue: Queue,
         owed: Owed,
         turns: Turns,
-        /// Elements taken of the packs in the queue.
+        /// The number of elements taken from the packs in the queue.
         taken: u64,
     },
     Coordinated(Groups),
@@ -37,7 +38,7 @@ pub(super) enum Division {
 }
 
 impl Division {
-    /// The division that a mode asks for; `cache` is what all tasks of the worker may keep.
+    /// Makes the division of a mode. `cache` limits what all tasks of the worker keep.
     pub(super) fn new(mode: TaskMode, cache: &Arc<Cache>) -> Self {
         match mode {
             TaskMode::FirstCome => Self::FirstCome {
@@ -54,7 +55,7 @@ impl Division {
         }
     }
 
-    /// Adds a pack to the lane whose earlier packs are complete.
+    /// Adds a pack to a lane whose earlier packs are complete.
     pub(super) fn push(&mut self, lane: usize, pack: Arc<OpenPack>) {
         match self {
             Self::FirstCome { queue, .. } => queue.push_back(pack),
@@ -63,8 +64,8 @@ impl Division {
         }
     }
 
-    /// Says how many elements a client may take that has credits for `elements`, where others wait for some
-    /// too (D4.7). The clock is read only then.
+    /// Returns how many elements a client with `elements` credits may take now, considering other clients
+    /// that wait (D4.7). Reads the clock only if other clients wait.
     pub(super) fn turn(&mut self, client: u64, elements: u64, now: impl FnOnce() -> Instant) -> Turn {
         match self {
             Self::FirstCome {
@@ -77,14 +78,14 @@ impl Division {
         }
     }
 
-    /// Books that a client wants elements and there are none that it can have now.
+    /// Records that a client wants elements, but none are available for it now.
     pub(super) fn wait(&mut self, client: u64) {
         if let Self::FirstCome { turns, .. } = self {
             turns.wait(client);
         }
     }
 
-    /// Returns whether elements are left that another client than `client` waits for.
+    /// Returns whether elements remain for which a client other than `client` waits.
     pub(super) fn is_left_to_others(&self, client: u64) -> bool {
         match self {
             Self::FirstCome {
@@ -94,7 +95,7 @@ impl Division {
         }
     }
 
-    /// Orders clients: those first whose turn comes first.
+    /// Returns a client's rank. Clients with lower ranks are served first.
     pub(super) fn rank(&self, client: u64) -> (bool, u64) {
         match self {
             Self::FirstCome { turns, .. } => turns.rank(client),
@@ -102,8 +103,8 @@ impl Division {
         }
     }
 
-    /// Up to `elements` that wait for a client, in order, none larger than `element_bytes`, all from one
-    /// slot. `has_ended` says that nothing more is written.
+    /// Takes up to `elements` that wait for a client, in order, each of at most `element_bytes`, all from one
+    /// slot. `has_ended` is true if nothing more will be written.
     pub(super) fn take(&mut self, client: u64, elements: u64, element_bytes: u64, has_ended: bool) -> Found {
         match self {
             Self::FirstCome { queue, taken, .. } => {
@@ -125,7 +126,7 @@ impl Division {
         }
     }
 
-    /// Returns whether everything was taken.
+    /// Returns whether all elements were taken.
     pub(super) fn is_drained(&self) -> bool {
         let is_taken = |queue: &Queue| queue.iter().all(|pack| pack.next_len().is_none());
         match self {
@@ -135,7 +136,8 @@ impl Division {
         }
     }
 
-    /// Says why a client cannot have the place that it asks for. `is_new` says that nothing is kept for it.
+    /// Checks that a client can have the place that it asks for. `is_new` is true if the client has no
+    /// subscription yet.
     pub(super) fn check_place(&self, client: u64, role: Role<'_>, is_new: bool) -> Result<(), Denied> {
         match (self, role.consumer) {
             (Self::Coordinated(groups), consumer) => groups.check_place(client, consumer, is_new)?,
@@ -143,7 +145,9 @@ impl Division {
             (Self::FirstCome { .. } | Self::Cached { .. }, Some(consumer)) => {
                 return Err(Denied {
                     code: RefusalCode::BadTicket,
-                    message: format!("the ticket is for consumer {consumer} of a task that has none"),
+                    message: format!(
+                        "the ticket names consumer {consumer}, but the task is not read in coordination"
+                    ),
                 });
             }
         }
@@ -159,12 +163,12 @@ impl Division {
             )),
             (Self::FirstCome { .. } | Self::Coordinated(_), None) => Ok(()),
             (Self::FirstCome { .. } | Self::Coordinated(_), Some(trainer)) => Err(wrong(format!(
-                "the task is not read through the cross-trainer cache: there is no place for trainer {trainer:?}"
+                "the task is not read through the cross-trainer cache: subscribe without the trainer_id {trainer:?}"
             ))),
         }
     }
 
-    /// Gives a client the place that was checked before.
+    /// Gives a client the place that [`Self::check_place`] allowed.
     pub(super) fn take_place(&mut self, client: u64, role: Role<'_>) {
         match (self, role) {
             (
@@ -186,7 +190,7 @@ impl Division {
         }
     }
 
-    /// A client took `elements`; `before` had been taken by all.
+    /// Records that a client took `elements`, after all clients together had taken `before` elements.
     pub(super) fn took(&mut self, client: u64, before: u64, elements: u64) {
         match self {
             Self::FirstCome { owed, turns, .. } => {
@@ -198,13 +202,13 @@ impl Division {
         }
     }
 
-    /// Books that a client has the first `received` elements of its subscription. True if that concerns
-    /// others: of the splits that ended the first does so at `mark`.
+    /// Records that a client has the first `received` elements of its subscription. Returns whether other
+    /// clients must be notified. `mark` is the position of the first ended split.
     pub(super) fn acknowledge(&mut self, client: u64, received: u64, mark: Option<u64>) -> bool {
         match self {
             Self::FirstCome { owed, .. } => {
                 let passed = owed.acknowledge(client, received);
-                // Others may now be told of a split that this client owed elements of.
+                // Other clients may now be told the end of a split of which this client owed elements.
                 !passed.is_empty() && mark.is_some_and(|mark| passed.start < mark)
             }
             Self::Coordinated(groups) => groups.acknowledge(client, received),
@@ -212,8 +216,8 @@ impl Division {
         }
     }
 
-    /// Forgets a client: what it did not acknowledge never will be. In coordinated reads the others wait for
-    /// it all the same: its place is nobody else's.
+    /// Forgets a client and the elements that it did not acknowledge. In coordinated reads, the other
+    /// consumers still wait for the client, because its place is kept.
     pub(super) fn forget(&mut self, client: u64) {
         match self {
             Self::FirstCome { owed, turns, .. } => {
@@ -225,8 +229,8 @@ impl Division {
         }
     }
 
-    /// One behind the elements of which `client` was sent its own and all others have acknowledged theirs;
-    /// `taken` were taken by all.
+    /// Returns the position up to which `client` was sent its elements and all other clients have
+    /// acknowledged theirs. All clients together have taken `taken` elements.
     pub(super) fn reach(&self, client: u64, taken: u64) -> u64 {
         match self {
             Self::FirstCome { owed, .. } => taken.min(owed.first_of_others(client)),
@@ -235,7 +239,7 @@ impl Division {
         }
     }
 
-    /// Groups that every consumer has; none where there are no groups.
+    /// Returns the number of groups that every consumer has, or 0 without groups.
     pub(super) fn released(&self) -> u64 {
         match self {
             Self::FirstCome { .. } | Self::Cached { .. } => 0,
@@ -243,8 +247,8 @@ impl Division {
         }
     }
 
-    /// Groups among the first `elements` that all consumers must have before they hear how the task ended
-    /// (D7.5).
+    /// Returns the number of groups in the first `elements` that all consumers must have before they are told
+    /// the ending (D7.5).
     pub(super) fn groups_in(&self, elements: u64) -> u64 {
         match self {
             Self::FirstCome { .. } | Self::Cached { .. } => 0,
@@ -252,8 +256,8 @@ impl Division {
         }
     }
 
-    /// Returns the limits of packs. Kept packs are a small part of the cache, whose memory is freed pack by
-    /// pack.
+    /// Returns the limits of packs. With a cache, a pack is a small part of the cache, because memory is
+    /// freed by whole packs.
     pub(super) fn pack_limits(&self, is_local: bool) -> PackLimits {
         match self {
             Self::FirstCome { .. } | Self::Coordinated(_) => PackLimits {
@@ -273,7 +277,7 @@ impl Division {
         }
     }
 
-    /// The task was stopped: what is kept for those who come late is given up.
+    /// Stops the division: drops the elements that are kept for late trainers.
     pub(super) fn stop(&mut self) {
         match self {
             Self::FirstCome { .. } | Self::Coordinated(_) => {}

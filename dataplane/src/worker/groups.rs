@@ -1,7 +1,7 @@
-//! The elements of a task that is read in coordination: a queue for each consumer, and which groups all of
-//! them have.
+//! The elements of a task that is read in coordination: a queue for each consumer, and the groups that all
+//! consumers have.
 //!
-//! Owns the consumers' places. Refuses to know tickets' seals, links and time.
+//! The module owns the places of consumers. The validity of tickets, links and time are unknown to it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -14,8 +14,8 @@ use super::queue::Queue;
 use crate::proto::message::{Failure, RefusalCode};
 use crate::proto::release::Release;
 
-/// Returns the failure that consumers hear of a task whose pipeline came to its end: they read in step for
-/// ever, or not at all (D7.5).
+/// Returns the failure that consumers receive when the pipeline of their task ends. A coordinated read must
+/// never end (D7.5).
 pub(super) fn end_of_data() -> Failure {
     let message = "end of data in a coordinated read, which needs an infinite dataset: repeat it";
     Failure::new("failed_precondition", message, "", "")
@@ -63,7 +63,7 @@ impl Groups {
         self.places.iter().map(|place| &place.queue)
     }
 
-    /// D7.2.
+    /// Checks that a client may read as a consumer (D7.2).
     pub(super) fn check_place(&self, client: u64, consumer: Option<u32>, is_new: bool) -> Result<(), Denied> {
         let bad = |message: String| Denied {
             code: RefusalCode::BadTicket,
@@ -72,12 +72,12 @@ impl Groups {
         let count = self.places.len();
         let Some(consumer) = consumer else {
             return Err(bad(format!(
-                "the ticket names none of the task's {count} consumers"
+                "expected a ticket for one of the task's {count} consumers, found a ticket without a consumer"
             )));
         };
         let Some(place) = self.places.get(consumer as usize) else {
             return Err(bad(format!(
-                "the ticket is for consumer {consumer}, the task has {count}"
+                "expected a ticket for one of the task's {count} consumers, found consumer {consumer}"
             )));
         };
         let gone = |message: String| Denied {
@@ -86,10 +86,10 @@ impl Groups {
         };
         match place.client {
             Some(other) if other != client => Err(gone(format!(
-                "consumer {consumer} has begun as another client: a restarted consumer needs a new repetition"
+                "consumer {consumer} is already read by another client: a restarted consumer needs a new iteration"
             ))),
             Some(_) if is_new && place.taken > 0 => Err(gone(format!(
-                "consumer {consumer} stayed away for too long after {} elements and was forgotten",
+                "consumer {consumer} was without a link for too long after {} elements and was forgotten",
                 place.taken
             ))),
             Some(_) | None => Ok(()),
@@ -110,7 +110,7 @@ impl Groups {
         }
     }
 
-    /// True when that releases a group.
+    /// Records the acknowledgement of a client. Returns whether it releases a group.
     pub(super) fn acknowledge(&mut self, client: u64, received: u64) -> bool {
         let consumer = self.consumers.get(&client);
         consumer.is_some_and(|consumer| self.release.acknowledge(*consumer, received))

@@ -1,24 +1,28 @@
-//! The serving side: tasks produce into buffers, sessions carry from there to clients.
+//! The serving side of a worker: tasks produce elements into buffers, and sessions carry the elements to
+//! clients.
 //!
-//! - [`buffer`]: the elements of one task that wait for a credit
-//! - [`producer`]: the end of it that a pipeline writes to
-//! - `mode`: the ways of dividing them among clients; `place`: the place that a client asks for
-//! - `division`: which client gets which of them; `groups`: in coordinated reads; `queue`: packs whose
-//!   elements wait
-//! - `pack_limits`: the limits of packs
-//! - [`ArenaConfig`]: what they may share with readers of the host; `alloc`: where a task's elements are
-//!   written
-//! - `window`: in a cross-trainer cache; `cache`: what all of those may keep
-//! - `owed`: who took which elements and has not acknowledged them
-//! - `turns`: whose turn it is where several clients wait for elements
-//! - `task`: a task and its subscriptions
-//! - [`server`]: all tasks of a worker; `server_state`: what its sessions share; `server_config`: its limits
-//! - `session`: one link, served; `bell`: how it hears of elements; `wake_request`: that it wants to
-//! - `clock`: what time it is for them
-//! - `travel`: how its packs travel; `auto`: whether compressed, where that is not said
-//! - `compress`: the pool that compresses packs
+//! - [`buffer`] holds the elements of one task that wait for a credit.
+//! - [`producer`] is the end of a buffer to which a pipeline writes.
+//! - `mode` lists the ways to divide a task's elements among clients; `place` is the place that a client asks
+//!   for.
+//! - `division` decides which client gets which elements; `groups` decides for coordinated reads; `queue`
+//!   holds packs with waiting elements.
+//! - `pack_limits` defines the limits of packs.
+//! - [`ArenaConfig`] is the memory that tasks may share with readers of the host; `alloc` chooses the memory
+//!   for a task's elements.
+//! - `window` is the window of a cross-trainer cache; `cache` limits the memory of all windows together.
+//! - `owed` records the elements that clients took and have not acknowledged.
+//! - `turns` decides which client is served first if several clients wait for elements.
+//! - `task` is a task and its subscriptions.
+//! - [`server`] owns all tasks of a worker; `server_state` is the state that sessions share; `server_config`
+//!   defines the limits.
+//! - `session` serves one link; `bell` notifies it of elements; `wake_request` is its request for a
+//!   notification.
+//! - `clock` is the time of sessions.
+//! - `travel` chooses the form in which packs are sent; `auto` decides whether compression pays off.
+//! - `compress` is the thread pool that compresses packs.
 //!
-//! Written against the transport trait: nothing here names a mechanism.
+//! The code uses the transport trait and names no transport.
 
 #[cfg(target_os = "linux")]
 mod alloc;

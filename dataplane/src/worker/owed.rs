@@ -1,31 +1,34 @@
-//! Elements of a task that clients have taken and not acknowledged.
+//! Records the elements of a task that clients took and have not acknowledged.
 //!
-//! A split is done only when all its elements have reached somebody, and its clients acknowledge each for
-//! themselves: a split's end that one client reports must not stand for elements that are still on their way
-//! to another. Owns the positions alone; refuses to know elements and splits.
+//! A split is done only after all its elements have reached clients, and each client acknowledges only its
+//! own elements. Therefore the end of a split that one client reports must not count for elements that are in
+//! flight to another client.
+//!
+//! The module owns the positions only. Elements and splits are unknown to it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// The elements that the clients of a task took and have not acknowledged. There are at most as many ranges
-/// as its clients keep packs.
+/// The elements that the clients of a task took and have not acknowledged. The number of ranges is at most
+/// the number of packs that the clients keep.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     clients: BTreeMap<u64, Share>,
 }
 
-/// One client's.
+/// The unacknowledged elements of one client.
 #[derive(Debug, Default)]
 struct Share {
-    /// Positions in the task, ascending; neighbours are joined, so that an only client has one range.
+    /// The positions in the task, ascending. Adjacent ranges are joined, so that an only client has one
+    /// range.
     ranges: VecDeque<Range<u64>>,
-    /// Elements it acknowledged since its subscription.
+    /// The number of elements that the client acknowledged since its subscription.
     acknowledged: u64,
 }
 
 impl Owed {
-    /// A client took the elements at these positions, which lie behind all that were taken before.
+    /// Records that a client took the elements at these positions, which follow all positions taken before.
     pub(super) fn take(&mut self, client: u64, positions: Range<u64>) {
         let ranges = &mut self.clients.entry(client).or_default().ranges;
         match ranges.back_mut() {
@@ -35,8 +38,8 @@ impl Owed {
         self.check_invariants();
     }
 
-    /// A client acknowledged the first `received` elements of its subscription. Returns the positions that
-    /// are no longer the first that it owes.
+    /// Records that a client acknowledged the first `received` elements of its subscription. Returns the
+    /// range from the client's first owed position before to the first owed position after.
     pub(super) fn acknowledge(&mut self, client: u64, received: u64) -> Range<u64> {
         let Some(share) = self.clients.get_mut(&client) else {
             return 0..0;
@@ -58,12 +61,13 @@ impl Owed {
         before..after
     }
 
-    /// A client's subscription is no more.
+    /// Forgets a client whose subscription ended.
     pub(super) fn forget(&mut self, client: u64) {
         self.clients.remove(&client);
     }
 
-    /// The first position that a client other than `client` owes; the greatest of all when none owes any.
+    /// Returns the first position that a client other than `client` owes, or `u64::MAX` if no other client
+    /// owes a position.
     pub(super) fn first_of_others(&self, client: u64) -> u64 {
         let others = self.clients.iter().filter(|(other, _)| **other != client);
         others.map(|(_, share)| share.first()).min().unwrap_or(u64::MAX)

@@ -1,18 +1,19 @@
 //! The limits of a task's packs.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Bytes of a pack that gathers small elements. Figures in benches/README.md: smaller costs a packet's
-/// overhead more often, larger leaves the cache.
+/// The size at which a pack of small elements is complete, in bytes. Smaller packs cost more overhead for
+/// packets, and larger packs exceed the cache. benches/README.md has the measurements.
 pub(super) const PACK_BYTES: usize = 256 * 1024;
 
 /// The limits of the packs that a producer writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PackLimits {
-    /// Bytes of a pack that gathers small elements.
+    /// The size at which a pack of small elements is complete, in bytes.
     pub(super) pack_bytes: usize,
-    /// Whether a few larger elements may be gathered too: only clients keep packs, and they take them without
-    /// a copy.
+    /// True if a pack may also gather a few larger elements, because only clients that do not copy keep
+    /// packs.
     pub(super) may_be_large: bool,
-    /// Bytes that the cross-trainer cache keeps, which is also the limit of one element.
+    /// The number of bytes that the cross-trainer cache keeps, which is also the maximum size of an element.
+    /// `None` without a cache.
     pub(super) cache_bytes: Option<u64>,
 }

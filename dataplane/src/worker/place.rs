@@ -1,4 +1,4 @@
-//! The place that a client asks for in a task, and the refusal of it.
+//! Defines the place that a client asks for in a task, and the refusal of a place.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::proto::message::RefusalCode;
@@ -6,13 +6,13 @@ use crate::proto::message::RefusalCode;
 /// The consumer and the trainer as which a client reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Role<'a> {
-    /// The consumer that its ticket names.
+    /// The number of the consumer in the client's ticket.
     pub(super) consumer: Option<u32>,
-    /// The trainer that the client names itself.
+    /// The name of the trainer in the client's request.
     pub(super) trainer: Option<&'a str>,
 }
 
-/// The reason why a client cannot subscribe.
+/// The reason for which a client cannot subscribe.
 #[derive(Debug)]
 pub(super) struct Denied {
     pub(super) code: RefusalCode,

@@ -1,6 +1,7 @@
-//! The end of a task's buffer that a pipeline writes to, from its own thread.
+//! The end of a task's buffer to which a pipeline writes, on the pipeline's own thread.
 //!
-//! Owns the packs in the making and the wait for room. Refuses to know what is computed.
+//! The producer owns the packs that are being written, and the wait for room. The computation of elements is
+//! unknown to it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,65 +16,66 @@ use crate::linger::Linger;
 use crate::proto::send::Ending;
 use crate::transport::ELEMENT_BYTES_MAX;
 
-/// Elements of a pack at most.
+/// Maximum number of elements of a pack.
 pub const PACK_ELEMENTS: usize = 8192;
 
-/// Elements of a pack that gathers larger ones, which it does where clients take them without a copy and each
-/// is written within
+/// Maximum number of elements of a pack of larger elements. Packs of larger elements are written if clients
+/// take elements without a copy and each element is written within [`QUICK`]. For such elements, handing over
+/// packs of one element would take longer than writing the packs.
 /// [`QUICK`]: then handing over packs of one would take longer than writing them.
 const FEW_ELEMENTS: usize = 4;
 
-/// Bytes of such a pack at most: what waits within the caches at any time, and what a client that keeps one
-/// of them keeps.
+/// Maximum bytes of a pack of larger elements. The limit keeps waiting elements within the caches. A client
+/// that keeps one element of a pack keeps the whole pack in memory.
 const FEW_BYTES: usize = 4 << 20;
 
-/// The time that an element of such a pack may take to write: ten times the cost of handing one over.
+/// Maximum time to write an element of such a pack: ten times the cost of handing over a pack.
 const QUICK: Duration = Duration::from_micros(10);
 
-/// The time for which the producer waits for memory: longer than clients that lost their link may keep
-/// theirs.
+/// The time for which the producer waits for memory. The producer waits longer than a client without a link
+/// may keep its elements.
 const MEMORY_WAIT: Duration = Duration::from_secs(120);
 
-/// The time between two requests for memory meanwhile; a slot that comes back is not announced.
+/// The time between two attempts to allocate memory. The return of a slot is not announced.
 const MEMORY_LOOK: Duration = Duration::from_millis(2);
 
-/// The task was stopped, by its dispatcher or with its worker.
+/// The error of a task that was stopped, by the dispatcher or with its worker.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error("the task was stopped")]
 pub struct Stopped;
 
-/// Why nothing was written.
+/// The reason for which nothing was written.
 #[derive(Debug, Error)]
 pub enum ProduceError<E> {
-    /// The elements do not fit what is left of the pack; a new one of `needed_bytes` at least will do.
+    /// The element does not fit the rest of the pack. A new pack of at least `needed_bytes` would fit it.
     #[error("the pack is full")]
     Full {
-        /// The bytes of the element.
+        /// The size of the element, in bytes.
         needed_bytes: usize,
     },
-    /// The element is larger than any can be.
+    /// The element exceeds the maximum size of elements.
     #[error(
-        "an element takes {element_bytes} bytes, it can have {ELEMENT_BYTES_MAX} at most; make smaller batches"
+        "expected an element of at most {ELEMENT_BYTES_MAX} bytes, found {element_bytes} bytes; make smaller batches"
     )]
     TooLarge {
-        /// The bytes of the element.
+        /// The size of the element, in bytes.
         element_bytes: usize,
     },
-    /// The element is larger than the cross-trainer cache that is to keep it (D8.4).
+    /// The element is larger than the cross-trainer cache of its task (D8.4).
     #[error(
-        "an element takes {stride_bytes} bytes, more than the {cache_bytes} that the cross-trainer cache of a task has: \
-         give the workers more (cross_trainer_cache_bytes), or make smaller batches"
+        "an element takes {stride_bytes} bytes, but the cross-trainer cache of a task has only {cache_bytes} bytes: \
+         raise cross_trainer_cache_bytes on the workers, or make smaller batches"
     )]
     LargerThanCache {
-        /// The bytes of the element with the gap after it.
+        /// The size of the element including the gap after it, in bytes.
         stride_bytes: usize,
-        /// The bytes of the cache.
+        /// The size of the cache, in bytes.
         cache_bytes: u64,
     },
     /// The task was stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// There is no memory for a pack, nor was there any for two minutes.
+    /// No memory for a pack was available, for two minutes if the memory was only used up.
     #[error(transparent)]
     Alloc(#[from] AllocError),
     /// The element could not be computed.
@@ -81,29 +83,29 @@ pub enum ProduceError<E> {
     Compute(E),
 }
 
-/// Writes a task's elements.
+/// The writing end of a task's buffer.
 #[derive(Debug)]
 pub struct Producer {
     buffer: Arc<TaskBuffer>,
     alloc: Arc<dyn SlotAlloc>,
     layout: Arc<Layout>,
-    /// The bytes of an element, where all have the same size.
+    /// The size of a typical element in bytes if the specification is static, else 0.
     typical_bytes: usize,
-    /// Packs in the making, which take elements in turn: one for each consumer of a coordinated read, else
-    /// one.
+    /// The packs that are being written, which take elements in turn: one for each consumer of a coordinated
+    /// read, otherwise one.
     lanes: Vec<PackLane>,
     written_elements: u64,
     written_bytes: u64,
-    /// The last elements took no longer than [`QUICK`] each.
+    /// True if the last elements took at most [`QUICK`] each.
     is_quick: bool,
     linger: Linger,
 }
 
-/// A pack in the making.
+/// A pack that is being written.
 #[derive(Debug, Default)]
 struct PackLane {
     writer: Option<PackWriter>,
-    /// The bytes of its next element, when it did not fit.
+    /// The size of the next element in bytes, if it did not fit the pack.
     needed_bytes: usize,
 }
 
@@ -124,12 +126,12 @@ impl Producer {
         }
     }
 
-    /// The layout of the task's elements.
+    /// Returns the layout of the task's elements.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// Waits until a client asked for a first element. Blocks the thread.
+    /// Blocks until a client asks for a first element.
     pub fn wait_started(&self) -> Result<(), Stopped> {
         if self.buffer.wait_started() {
             Ok(())
@@ -138,17 +140,18 @@ impl Producer {
         }
     }
 
-    /// Returns whether a client asked for a first element. For producers that have no thread to wait in.
+    /// Returns whether a client asked for a first element, for producers without a thread that can block.
     pub fn is_started(&self) -> bool {
         self.buffer.is_started()
     }
 
-    /// Returns whether the buffer takes one more element now. For producers that have no thread to wait in.
+    /// Returns whether the buffer has room for one more element, for producers without a thread that can
+    /// block.
     pub fn has_room(&self) -> bool {
         self.buffer.has_room(self.written_elements, self.written_bytes)
     }
 
-    /// Waits until the buffer takes one more element. Blocks the thread.
+    /// Blocks until the buffer has room for one more element.
     pub fn wait_room(&mut self) -> Result<(), Stopped> {
         if self.has_room() {
             return Ok(());
@@ -161,19 +164,20 @@ impl Producer {
         }
     }
 
-    /// Returns whether the task was stopped, for a producer that computes long before it writes.
+    /// Returns whether the task was stopped, for a producer that computes for a long time before it writes.
     pub fn is_stopped(&self) -> bool {
         self.buffer.is_stopped()
     }
 
-    /// The most elements that one [`Producer::write`] may commit: one where the next is another consumer's.
+    /// Returns the maximum number of elements that one [`Producer::write`] may commit. The maximum is one if
+    /// the next element is for another consumer.
     pub fn run_elements_max(&self) -> usize {
         if self.lanes.len() == 1 { usize::MAX } else { 1 }
     }
 
-    /// Runs `write` on the pack in the making, and again on a new one if the element does not fit. What
-    /// `write` commits, [`Producer::run_elements_max`] at most, can leave at once. Blocks the thread while
-    /// the allocator is used up.
+    /// Runs `write` on the present pack, and again on a new pack if the element does not fit. `write` may
+    /// commit at most [`Producer::run_elements_max`] elements, which can be sent at once. Blocks while no
+    /// memory is available.
     pub fn write<E>(
         &mut self,
         mut write: impl FnMut(&mut PackWriter, &Layout) -> Result<(), ProduceError<E>>,
@@ -195,7 +199,7 @@ impl Producer {
             let (elements, bytes) = (writer.len() as u64 - before.0, strides_bytes(writer) - before.1);
             debug_assert!(
                 elements <= run_max,
-                "{elements} elements went to one consumer in a row"
+                "one consumer got {elements} consecutive elements"
             );
             self.written_elements += elements;
             self.written_bytes += bytes;
@@ -213,8 +217,8 @@ impl Producer {
                     if is_fresh && is_enough {
                         return Err(ProduceError::Full { needed_bytes });
                     }
-                    // Provenance makes elements of a static specification larger than their least; the next
-                    // are alike.
+                    // The origins of elements make them larger than the minimum of a static specification.
+                    // The following elements have a similar size.
                     if layout.is_static() {
                         self.typical_bytes = self.typical_bytes.max(needed_bytes);
                     }
@@ -224,8 +228,8 @@ impl Producer {
         }
     }
 
-    /// Says that a split has no further elements. Blocks the thread while 4096 such ends wait to be told.
-    /// Nobody is told where the task is read through the cross-trainer cache (D8.5).
+    /// Records that a split has no further elements. Blocks while 4096 ends of splits are untold. If the task
+    /// is read through the cross-trainer cache, clients are not told of ends (D8.5).
     pub fn split_done(&self, lease: u64, attempt: u32) {
         self.buffer.push_mark(Mark {
             position: self.written_elements,
@@ -234,18 +238,18 @@ impl Producer {
         });
     }
 
-    /// Says that nothing follows. Returns what the task's clients hear: a coordinated read that is exhausted
-    /// has failed (D7.5), and so has one through the cross-trainer cache (D8.4).
+    /// Ends the task. Returns the ending that the task's clients receive. The end of a coordinated read is a
+    /// failure (D7.5), and so is the end of a read through the cross-trainer cache (D8.4).
     pub fn finish(self, ending: Ending) -> Ending {
         self.buffer.end(ending, self.written_elements)
     }
 
-    /// Elements written so far.
+    /// Returns the number of elements written so far.
     pub fn written_elements(&self) -> u64 {
         self.written_elements
     }
 
-    /// The lane of the next element.
+    /// Returns the lane of the next element.
     fn turn(&self) -> usize {
         match self.lanes.len() {
             1 => 0,
@@ -253,7 +257,7 @@ impl Producer {
         }
     }
 
-    /// Opens the next pack of a lane, large enough for the element that did not fit the last one.
+    /// Opens the next pack of a lane, large enough for the element that did not fit the last pack.
     fn open<E>(&mut self, turn: usize) -> Result<(), ProduceError<E>> {
         let needed_bytes = std::mem::take(&mut self.lanes[turn].needed_bytes);
         let element_bytes = self.typical_bytes.max(needed_bytes);
@@ -269,7 +273,7 @@ impl Producer {
         }
         let capacity = capacity_bytes(stride_bytes, limits, self.lanes.len(), self.is_quick);
         let elements_max = (capacity / element_bytes.max(64)).clamp(1, PACK_ELEMENTS);
-        // The pack before is complete; its slot is free as soon as its readers are done.
+        // The last pack is complete, so the slot is freed when the readers of the pack are done.
         self.lanes[turn].writer = None;
         let mut waiting_since = None;
         let (writer, open) = loop {
@@ -295,8 +299,8 @@ impl Producer {
     }
 }
 
-/// Bytes of a pack whose elements take `stride_bytes` each. One that fills most of a pack gets a slot of its
-/// own, which is freed as soon as it was read.
+/// Returns the size in bytes of a pack whose elements take `stride_bytes` each. An element that fills most of
+/// a pack gets a slot of its own, which is freed as soon as the element was read.
 fn capacity_bytes(stride_bytes: usize, limits: PackLimits, lanes: usize, is_quick: bool) -> usize {
     let pack_bytes = (limits.pack_bytes / lanes).next_multiple_of(64);
     if stride_bytes * 2 <= pack_bytes {
@@ -307,12 +311,12 @@ fn capacity_bytes(stride_bytes: usize, limits: PackLimits, lanes: usize, is_quic
     stride_bytes * few.clamp(1, FEW_ELEMENTS)
 }
 
-/// Bytes written, the gap behind the last element included.
+/// Returns the number of bytes written, including the gap after the last element.
 fn strides_bytes(writer: &PackWriter) -> u64 {
     writer.committed_bytes().next_multiple_of(64) as u64
 }
 
-/// Returns the bytes of every element of a static specification; 0 for others.
+/// Returns the size in bytes of every element of a static specification, or 0 for other specifications.
 pub(super) fn typical_element_bytes(layout: &Layout) -> usize {
     if layout.is_static() {
         layout.element_bytes(&[], 0).unwrap_or_default()
@@ -323,9 +327,13 @@ pub(super) fn typical_element_bytes(layout: &Layout) -> usize {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        let failure =
-            crate::proto::message::Failure::new("internal", "the task's producer went away", "", "");
-        // Has no effect behind `finish`.
+        let failure = crate::proto::message::Failure::new(
+            "internal",
+            "the task's producer was dropped before its end",
+            "",
+            "",
+        );
+        // The call has no effect after `finish`.
         self.buffer.end(Ending::Failed(failure), self.written_elements);
     }
 }

@@ -1,4 +1,4 @@
-//! A queue of packs whose elements wait for clients. Knows no client.
+//! A queue of packs whose elements wait for clients. Clients are unknown to the queue.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::VecDeque;
@@ -8,20 +8,20 @@ use millstream_element::{OpenPack, Pack};
 
 use crate::proto::send::strides_bytes;
 
-/// Packs whose elements wait, in order. Only the last pack may still be written to.
+/// Packs with waiting elements, in order. Only the last pack may still be written.
 pub(super) type Queue = VecDeque<Arc<OpenPack>>;
 
-/// The answer to a client that asks for elements.
+/// The result of a client's request for elements.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Elements. The fresh ones, which no client had before, stand last; their bytes include the gaps after
-    /// them.
+    /// Elements for the client. The fresh elements, which no client had before, are the last of the pack. The
+    /// number of fresh bytes includes the gaps after the elements.
     Elements {
         pack: Pack,
         fresh_elements: u64,
         fresh_bytes: u64,
     },
-    /// The next element has this size, and the client has no credit that is worth as much.
+    /// The next element has this size, but no credit of the client is large enough.
     NoCredit { bytes: u64 },
     /// No element waits for the client.
     Nothing,
@@ -29,19 +29,19 @@ pub(super) enum Found {
     NoPlace,
 }
 
-/// Packs that are searched for ready elements, at most.
+/// Maximum number of packs in which ready elements are counted.
 const PACKS_LOOKED_AT: usize = 64;
 
-/// Counts the elements that wait in a queue, of whose packs `taken` elements were taken; at most those of
-/// some packs.
+/// Returns the number of waiting elements in the first packs of a queue. `taken` is the number of elements
+/// already taken from the packs in the queue.
 pub(super) fn ready_in(queue: &Queue, taken: u64) -> u64 {
     let packs = queue.iter().take(PACKS_LOOKED_AT);
     let finished: u64 = packs.map(|pack| pack.finished() as u64).sum();
     finished.saturating_sub(taken)
 }
 
-/// Takes waiting elements from the front of a queue. `taken` counts the elements that were taken of the packs
-/// in it.
+/// Takes waiting elements from the front of a queue. `taken` is the number of elements already taken from the
+/// packs in the queue.
 pub(super) fn take_first(
     queue: &mut Queue,
     taken: &mut u64,
@@ -50,8 +50,8 @@ pub(super) fn take_first(
     has_ended: bool,
 ) -> Found {
     while let Some(front) = queue.front() {
-        // Looked at first: an element that is finished in between is no reason to say that a credit is worth
-        // less.
+        // The length is read before the elements are taken. Otherwise an element that is finished in between
+        // would look like one for which a credit is too small.
         if let Some(bytes) = front.next_len() {
             let Some(pack) = front.take(elements as usize, element_bytes) else {
                 return Found::NoCredit { bytes };
@@ -59,13 +59,13 @@ pub(super) fn take_first(
             *taken += pack.len() as u64;
             return Found::Elements {
                 fresh_elements: pack.len() as u64,
-                // With the gap behind the last element, as the producer counts: what is left must come to
-                // nothing in the end.
+                // The bytes include the gap after the last element, like the producer's count, so that the
+                // remaining bytes end at zero.
                 fresh_bytes: strides_bytes(&pack),
                 pack,
             };
         }
-        // Only the last pack can still be written to.
+        // Only the last pack can still be written.
         if queue.len() == 1 && !has_ended {
             break;
         }

@@ -1,6 +1,7 @@
-//! All tasks of a worker, and who may read them.
+//! All tasks of a worker, and the admission of clients to the tasks.
 //!
-//! Owns the table of tasks and the key that tickets are checked with. Refuses to know how links come about.
+//! The server owns the table of tasks and the key with which tickets are checked. The creation of links is
+//! unknown to it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,74 +34,75 @@ use crate::transport::{Compression, ELEMENT_BYTES_MAX, LinkReport, WorkerLink};
 
 pub use super::session::SessionEnd;
 
-/// Why a task is not served. The caller's mistake, but for `TooMany`.
+/// The reason for which a task is not served. The caller is at fault, except for `TooMany`.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AddTaskError {
-    /// The task is there already.
-    #[error("task {task} is served already")]
+    /// The server already serves the task.
+    #[error("task {task} is already served")]
     Served {
-        /// The task.
+        /// The id of the task.
         task: TaskId,
     },
-    /// The server is full.
-    #[error("task {task} finds no place: this worker serves {tasks_max} tasks, as many as it may")]
+    /// The server has the maximum number of tasks.
+    #[error("task {task} cannot be added: this worker already serves {tasks_max} tasks, its maximum")]
     TooMany {
-        /// The task.
+        /// The id of the task.
         task: TaskId,
         /// The limit, [`ServerConfig::tasks_max`].
         tasks_max: usize,
     },
-    /// The elements are too large to be sent.
+    /// The elements of the task are too large to be sent.
     #[error(
-        "an element of task {task} takes {element_bytes} bytes, it can have {ELEMENT_BYTES_MAX} at most; make smaller \
+        "expected elements of task {task} of at most {ELEMENT_BYTES_MAX} bytes, found {element_bytes} bytes; make smaller \
          batches"
     )]
     ElementTooLarge {
         /// The task.
         task: TaskId,
-        /// The bytes of each of its elements.
+        /// The size of each element of the task, in bytes.
         element_bytes: usize,
     },
-    /// The elements are too large for any memory.
+    /// The elements of the task are too large for any memory.
     #[error("task {task}: {source}")]
     Shape {
         /// The task.
         task: TaskId,
-        /// The fault of its specification.
+        /// The fault of the task's specification.
         source: ShapeError,
     },
 }
 
-/// Splits of which a client that is gone had elements that its user was not done with (D5.6).
+/// The splits that were lost with a client of a task: the client's user had not finished with elements of
+/// these splits (D5.6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissedSplits {
-    /// The task that they were leased to.
+    /// The task to which the splits were leased.
     pub task: TaskId,
-    /// The client.
+    /// The number of the client.
     pub client: u64,
-    /// Their leases, ascending.
+    /// The leases of the splits, ascending.
     pub leases: Vec<u64>,
 }
 
-/// Splits that ended while a client and others had elements of them in hand (D5.6).
+/// The splits that a client of a task holds together with other clients, and that have ended (D5.6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedSplits {
-    /// The task that they were leased to.
+    /// The task to which the splits were leased.
     pub task: TaskId,
-    /// The client.
+    /// The number of the client.
     pub client: u64,
-    /// Their leases, ascending.
+    /// The leases of the splits, ascending.
     pub leases: Vec<u64>,
 }
 
-/// The data plane of a worker. Cheap to clone; all clones are the same server.
+/// The data plane of a worker. Clones are cheap and share the same server.
 #[derive(Debug, Clone)]
 pub struct Server {
     inner: Arc<ServerState>,
 }
 
 impl Server {
-    /// A server without tasks. Fails when a thread cannot be started.
+    /// Makes a server without tasks. Returns an error if a thread cannot be started.
     pub fn new(config: ServerConfig, key: TicketKey, alloc: &Arc<dyn SlotAlloc>) -> std::io::Result<Self> {
         let compress = CompressPool::start(config.compress_threads, alloc)?;
         let (tasks, counters, links) = (RwLock::default(), ServerCounters::default(), Mutex::default());
@@ -121,17 +123,17 @@ impl Server {
         })
     }
 
-    /// The most tasks that it serves at a time.
+    /// Returns the maximum number of tasks that the server serves at a time.
     pub fn tasks_max(&self) -> usize {
         self.inner.config.tasks_max
     }
 
-    /// Adds a task with elements of `spec`, divided among its clients as `mode` says. They are produced into
-    /// slots of `alloc`, or of the task's arena once it has one ([`Server::arena`]).
+    /// Adds a task with elements of `spec`, divided among its clients according to `mode`. Elements are
+    /// produced into slots of `alloc`, or of the task's arena after its creation ([`Server::arena`]).
     ///
     /// # Errors
-    /// [`AddTaskError`]: the task is there already, there are too many, or an element of it is larger than
-    /// any can be.
+    /// Returns an [`AddTaskError`] if the task exists, if the server has too many tasks, or if an element
+    /// exceeds the maximum size.
     pub fn add_task(
         &self,
         id: TaskId,
@@ -170,43 +172,45 @@ impl Server {
         Ok(Producer::new(buffer, alloc, layout))
     }
 
-    /// Has a task's packs travel like this over networks, whatever [`ServerConfig::compression`] says. To be
-    /// said before its clients subscribe, and once; a task that is not there is left alone.
+    /// Sets the compression of a task's packs on networks, which overrides [`ServerConfig::compression`]. The
+    /// caller must set it once, before the task's clients subscribe. Has no effect for an unknown task.
     pub fn compress_task(&self, id: TaskId, compression: Compression) {
         if let Some(task) = self.inner.tasks.read().get(&id) {
-            // A second word on it would come too late.
+            // A second setting is ignored, because clients may have subscribed already.
             let _ = task.compression.set(compression);
         }
     }
 
-    /// The arena of a task, made now if it had none; its elements are written there from now on, for readers
-    /// of the host to see without a copy. `None` for an unknown task, and where nothing can be shared, which
-    /// was logged.
+    /// Returns the arena of a task, which the first call makes. From then on, elements are written to the
+    /// arena, where readers of the host see them without a copy. Returns `None` for an unknown task, or if no
+    /// memory can be shared, which is logged.
     #[cfg(target_os = "linux")]
     pub fn arena(&self, id: TaskId) -> Option<Arc<Arena>> {
         let task = self.inner.tasks.read().get(&id).cloned()?;
         task.alloc.arena()
     }
 
-    /// Removes a task and stops its producer. Its clients hear nothing of that here, since it is no end of
-    /// the data (D5.5); what it had produced still reaches those that are connected.
+    /// Removes a task and stops its producer. The task's clients are not told, because the removal is not the
+    /// end of the data (D5.5). Elements already produced still reach connected clients.
     pub fn remove_task(&self, id: TaskId) {
         if let Some(task) = self.inner.tasks.write().remove(&id) {
             task.buffer.stop();
         }
     }
 
-    /// Lets a task begin though no client has asked for an element of it: one whose sources have nothing for
-    /// it any more says so itself, and its clients hear of its end.
+    /// Lets a task begin without a request of a client. A task whose sources are exhausted then ends, and its
+    /// clients receive the end.
     pub fn begin_task(&self, id: TaskId) {
         if let Some(task) = self.inner.tasks.read().get(&id) {
             task.buffer.begin();
         }
     }
 
-    /// Returns whether a task produced its last element, all of them left its buffer, and the end has reached
-    /// its clients: each has cancelled, or stayed away for so long that it is forgotten, with everything that
-    /// it was sent acknowledged. True for an unknown task.
+    /// Returns whether a task is settled: its last element was produced and taken, and its clients have
+    /// received the end. A client has received the end if it cancelled. A client that stayed away for too
+    /// long counts if it had acknowledged everything.
+    ///
+    /// Returns true for an unknown task.
     pub fn is_settled(&self, id: TaskId) -> bool {
         let task = self.inner.tasks.read().get(&id).cloned();
         task.is_none_or(|task| {
@@ -215,9 +219,9 @@ impl Server {
         })
     }
 
-    /// Forgets clients that lost their link longer than `resume_within` ago, and frees what was kept for
-    /// them; gives back to the system what arenas have not needed since the last time. The owner of the
-    /// server calls it every few seconds.
+    /// Forgets clients that lost their link more than `resume_within` ago, and frees the elements kept for
+    /// these clients. Returns idle memory of arenas to the system. The owner of the server calls the method
+    /// every few seconds.
     pub fn forget_absent(&self) {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let now = clock::now();
@@ -234,13 +238,13 @@ impl Server {
         }
     }
 
-    /// Waits until [`Server::take_missed`] or [`Server::take_shared`] may have something. Cancel-safe.
+    /// Waits until [`Server::take_missed`] or [`Server::take_shared`] may return splits. Cancel-safe.
     pub async fn has_missed(&self) {
         self.inner.missed.notified().await;
     }
 
-    /// Takes the splits that clients took with them when they went, each once. The caller tells the
-    /// dispatcher, and then [`Server::note_heard`].
+    /// Takes the splits that were lost with clients. Each split is returned once for each client. The caller
+    /// tells the dispatcher, and then calls [`Server::note_heard`].
     pub fn take_missed(&self) -> Vec<MissedSplits> {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let missed = tasks.iter().flat_map(|task| {
@@ -254,8 +258,9 @@ impl Server {
         missed.collect()
     }
 
-    /// Returns the splits that several clients have in hand and that hold others up, each once for each of
-    /// these clients: the caller tells the dispatcher, and then [`Server::note_shared`].
+    /// Takes the ended splits that several clients hold and that hold up other clients. Each split is
+    /// returned once for each holder. The caller tells the dispatcher, and then calls
+    /// [`Server::note_shared`].
     pub fn take_shared(&self) -> Vec<SharedSplits> {
         let tasks: Vec<Arc<Task>> = self.inner.tasks.read().values().cloned().collect();
         let shared = tasks.iter().flat_map(|task| {
@@ -269,23 +274,24 @@ impl Server {
         shared.collect()
     }
 
-    /// Books that the dispatcher knows of a client that has these splits in hand. Their ends are told once it
-    /// knows of all of these clients.
+    /// Records that the dispatcher knows that a client holds these splits. The holders are told the ends of
+    /// the splits after the dispatcher knows all holders.
     pub fn note_shared(&self, shared: &SharedSplits) {
         if let Some(task) = self.inner.tasks.read().get(&shared.task) {
             task.buffer.note_shared(shared.client, &shared.leases);
         }
     }
 
-    /// Books that the dispatcher knows of these splits. The task's end waits for that.
+    /// Records that the dispatcher knows of these lost splits. The end of the task waits for this call.
     pub fn note_heard(&self, missed: &MissedSplits) {
         if let Some(task) = self.inner.tasks.read().get(&missed.task) {
             task.buffer.note_heard(missed.client, &missed.leases);
         }
     }
 
-    /// Serves a client of a task no more, whatever ticket it has: the dispatcher has ended it. Returns what
-    /// it took with it, as far as the dispatcher may not know it; nothing for an unknown task.
+    /// Stops serving a client of a task, whatever ticket it presents, because the dispatcher has ended the
+    /// client. Returns the client's splits that the dispatcher may not know. For an unknown task, returns no
+    /// splits.
     pub fn release(&self, task: TaskId, client: u64) -> MissedSplits {
         let known = self.inner.tasks.read().get(&task).cloned();
         let leases = known.map_or_else(Vec::new, |task| task.release(client));
@@ -302,8 +308,8 @@ impl Server {
         self.inner.cache.stats()
     }
 
-    /// Returns the memory in the arenas of all tasks and the number of times that it was not enough; nothing
-    /// where the system has no arenas.
+    /// Returns the memory in the arenas of all tasks and the number of allocations for which it did not
+    /// suffice. Returns zeroes on systems without arenas.
     pub fn arenas(&self) -> ArenaStats {
         #[cfg(target_os = "linux")]
         return self.inner.arenas.stats();
@@ -311,13 +317,13 @@ impl Server {
         ArenaStats::default()
     }
 
-    /// Returns the properties of the links being served, a moment ago.
+    /// Returns the latest report of each link that is being served.
     pub fn links(&self) -> Vec<LinkReport> {
         self.inner.links.lock().values().cloned().collect()
     }
 
-    /// Serves a link until it ends. Not cancel-safe in the sense that dropping the future closes the link;
-    /// subscriptions stay for the client to resume.
+    /// Serves a link until it ends. Dropping the future closes the link, so the call is not cancel-safe.
+    /// Subscriptions stay, and the client can resume them.
     pub async fn serve(&self, link: Box<WorkerLink>) -> SessionEnd {
         let number = self.inner.counters.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         session::serve(link, self.inner.clone(), number).await

@@ -1,4 +1,4 @@
-//! The limits and habits of a worker's data plane, with their defaults.
+//! The settings of a worker's data plane, with their defaults.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,33 +12,33 @@ use crate::transport::Compression;
 /// A callback that receives the number of elements that just left a task's buffer.
 pub type OnTaken = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// The limits and habits of a [`Server`](super::Server).
+/// The settings of a [`Server`](super::Server).
 #[derive(Clone)]
 pub struct ServerConfig {
-    /// The time for which a task may have nothing ready before it gives its credits back. Default 50 ms, so
-    /// that a stuck task holds up a reader with one credit for no longer.
+    /// The time for which a task may have no element ready before it gives its credits back. The default is
+    /// 50 ms, so that a blocked task holds up a reader with a single credit only briefly.
     pub patience: Duration,
-    /// The time for which a client that lost its link may stay away and still resume. Default 60 s.
+    /// The time for which a client without a link can still resume. The default is 60 s.
     pub resume_within: Duration,
-    /// Bytes sent to one client of a task that it has not acknowledged, after which it is sent nothing fresh;
-    /// default 64 MiB, four times what 25 Gbit/s carry in 5 ms, so that no client takes the memory of all
-    /// tasks.
+    /// Maximum bytes sent to a client of a task that the client has not acknowledged. At the maximum, the
+    /// client is sent nothing fresh. The default is 64 MiB, so that no client takes the memory of all tasks.
+    /// The amount is four times what 25 Gbit/s carry in 5 ms.
     pub unacknowledged_bytes: u64,
-    /// The elements that each task may hold ready.
+    /// The limits of the elements that each task may hold ready.
     pub buffer: BufferLimits,
-    /// The elements that tasks may keep for the trainers of a cross-trainer cache.
+    /// The limits of the elements that tasks keep for the trainers of a cross-trainer cache.
     pub cache: CacheLimits,
     /// The memory that tasks may share with readers of the same host.
     pub arenas: ArenaConfig,
-    /// Tasks served at a time; default 4096.
+    /// Maximum number of tasks served at a time; default 4096.
     pub tasks_max: usize,
-    /// Subscriptions on one link; default 1024.
+    /// Maximum number of subscriptions on one link; default 1024.
     pub subscriptions_per_link_max: usize,
-    /// Compression on networks, of tasks that do not say otherwise; default AUTO.
+    /// The compression on networks of tasks without a setting of their own; default AUTO.
     pub compression: Compression,
-    /// Threads that compress; default 1.
+    /// The number of threads that compress packs; default 1.
     pub compress_threads: usize,
-    /// Is told of elements that leave the buffers; for gauges.
+    /// The callback that is called when elements leave the buffers, for gauges.
     pub on_taken: Option<OnTaken>,
 }
 

@@ -1,7 +1,7 @@
-//! The state of a worker's data plane that all of its sessions share: the tasks, and the key that tickets are
-//! checked with.
+//! The state of a worker's data plane that all its sessions share: the tasks, and the key with which tickets
+//! are checked.
 //!
-//! Owns the admission of clients to tasks. Knows no session.
+//! The module owns the admission of clients to tasks. Sessions are unknown to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,30 +23,31 @@ use crate::proto::message::{RefusalCode, Subscribe, TaskId};
 use crate::proto::send::SendLimits;
 use crate::transport::LinkReport;
 
-/// Totals of a server since its start.
+/// The totals of a server since its start.
 #[derive(Debug, Default)]
 pub struct ServerCounters {
-    /// Elements that left the buffers.
+    /// The number of elements that left the buffers.
     pub elements: AtomicU64,
-    /// Bytes of them.
+    /// The number of bytes of the elements that left the buffers.
     pub bytes: AtomicU64,
-    /// Packs they travelled in.
+    /// The number of packs in which elements left the buffers.
     pub packs: AtomicU64,
-    /// Payload bytes that this end copied for all links, as [`LinkReport::bytes_copied`] counts them.
+    /// The number of payload bytes that this end copied for all links, as counted by
+    /// [`LinkReport::bytes_copied`].
     pub bytes_copied: AtomicU64,
-    /// Sessions served in all.
+    /// The number of sessions served in total.
     pub sessions: AtomicU64,
 }
 
-/// The tasks of a worker, and the means to serve them.
+/// The tasks of a worker, and the resources that serve them.
 #[derive(Debug)]
 pub(super) struct ServerState {
     pub(super) config: ServerConfig,
     pub(super) key: TicketKey,
     pub(super) tasks: RwLock<BTreeMap<TaskId, Arc<Task>>>,
     pub(super) counters: ServerCounters,
-    /// Notified when a client left with splits, and when several clients have a split in hand that holds
-    /// others up.
+    /// Notified when a client left with splits, and when several clients hold a split that holds up other
+    /// clients.
     pub(super) missed: Notify,
     pub(super) cache: Arc<Cache>,
     #[cfg(target_os = "linux")]
@@ -72,7 +73,7 @@ impl ServerState {
         let claims = self.key.verify(&ticket).map_err(|error| bad(error.to_string()))?;
         if claims.task != subscribe.task.0 {
             return Err(bad(format!(
-                "the ticket is for task {}, not for task {}",
+                "expected a ticket for task {1}, found a ticket for task {0}",
                 claims.task, subscribe.task
             )));
         }

@@ -1,7 +1,7 @@
-//! One link, served: messages in, elements out, until it ends.
+//! A session serves one link: it receives messages and sends elements until the link ends.
 //!
-//! Joins the pure halves of the link's subscriptions with its transport and its clock. Stepped once a pack,
-//! never once an element.
+//! The session joins the pure halves of the link's subscriptions with the link's transport and the clock. The
+//! session takes a step for each pack, never for each element.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -24,21 +24,21 @@ use crate::proto::message::{Accepted, Grant, Hello, Refused, Subscribe, TaskId, 
 use crate::proto::send::{Next, Shortage, TaskPack};
 use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
 
-/// Steps of a session between two reports on its link.
+/// The number of steps of a session between two reports about its link.
 const STEPS_PER_REPORT: u64 = 64;
 
-/// Frames that wait for room on the link before the session stops listening: each thing that a client asks
-/// for is answered, and who does not read its answers asks no more.
+/// Maximum number of frames that wait for room on the link before the session stops receiving. Each request
+/// is answered, so a client that does not read answers cannot make further requests.
 const OUTBOX_MAX: usize = 256;
 
-/// The time for which a client's message may wait while producers step the session, which hear it at each
-/// step.
+/// The longest time for which a client's message waits while producers step the session. Producers receive
+/// messages at each step.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// The end of a session.
+/// The result of a session that ended.
 #[derive(Debug, Clone)]
 pub struct SessionEnd {
-    /// Why the link is no more.
+    /// The reason for the end of the link.
     pub lost: LinkLost,
 }
 
@@ -48,36 +48,38 @@ struct Session {
     link: Box<WorkerLink>,
     is_greeted: bool,
     subscribed: BTreeMap<TaskId, Attached>,
-    /// The subscription with which the next round begins, so that no task is always served last.
+    /// The index of the subscription that is served first in the next round, so that no task is always served
+    /// last.
     turn: usize,
     outbox: VecDeque<Downstream<OutPack>>,
     bell: Arc<Bell>,
     travel: Travel,
-    /// The copied bytes of the link and the pool that are in the server's count already.
+    /// The number of copied bytes that the server's counter already includes.
     copied_bytes: u64,
     steps: u64,
     timer: Pin<Box<Sleep>>,
-    /// For when the timer is set.
+    /// The time for which the timer is set.
     alarm: Option<Instant>,
     /// The waker of the task that serves the link.
     waker: Option<Waker>,
-    /// Why the link is no more, which a thread found that is not the session's own.
+    /// The reason for the end of the link, if another thread than the session's own found it.
     lost: Option<LinkLost>,
-    /// The last step found that each task has credits and no elements, so that what matters next is an
-    /// element.
+    /// True if the last step found that each task lacks elements but not credits, so that the next event of
+    /// interest is an element.
     is_hungry: bool,
-    /// A producer stepped the session without asking to be woken by what the client says.
+    /// True if a producer stepped the session without registering for the client's next message.
     is_stepped: bool,
-    /// For when that is looked after: while a producer steps the session, its own task does so at intervals.
+    /// The timer of the next check for messages. While producers step the session, its own task checks at
+    /// intervals.
     look_again: Pin<Box<Sleep>>,
     is_watched: bool,
-    /// The producer that stepped the session last may be long in doing so again.
+    /// True if the producer that stepped the session last may take long until its next step.
     is_producer_away: bool,
-    /// When to ask again for elements that are other clients' turn.
+    /// The time at which the session asks again for elements that are another client's turn.
     turn_due: Option<Instant>,
 }
 
-/// The state of a served session, which its own thread and threads of producers step.
+/// The state of a served session, which its own thread and the threads of producers step.
 #[derive(Default)]
 struct Chair {
     session: Mutex<Option<Session>>,
@@ -92,7 +94,7 @@ impl Seat for Chair {
     }
 }
 
-/// Takes the session from its chair in the end, so that it is dropped in its own thread.
+/// Drops the session on its own thread, by taking it from its chair.
 struct Serving(Arc<Chair>);
 
 impl Drop for Serving {
@@ -132,7 +134,7 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<ServerState>, numbe
         is_producer_away: false,
         turn_due: None,
     });
-    let gone = || LinkLost::Closed("it is served no longer".into());
+    let gone = || LinkLost::Closed("the worker no longer serves the link".into());
     let lost = poll_fn(|cx| match serving.0.session.lock().as_mut() {
         Some(session) => session.poll(cx),
         None => Poll::Ready(gone()),
@@ -145,7 +147,7 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<ServerState>, numbe
 }
 
 impl Session {
-    /// Does what can be done now; ready only when the link is lost.
+    /// Does all work that is possible now. Becomes ready only when the link is lost.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<LinkLost> {
         if let Some(lost) = self.lost.take() {
             return Poll::Ready(lost);
@@ -181,8 +183,8 @@ impl Session {
         }
     }
 
-    /// Looks again in a while, as long as producers step the session. Whether it is time or not: it is looked
-    /// at now.
+    /// Schedules a check for messages, as long as producers step the session. The present step checks in any
+    /// case.
     fn watch(&mut self, cx: &mut Context<'_>) {
         if self.is_watched && self.look_again.as_mut().poll(cx).is_ready() {
             self.is_watched = false;
@@ -193,8 +195,8 @@ impl Session {
         }
     }
 
-    /// Does what can be done now, in a producer's thread: it saves waking the session's own for each element.
-    /// What needs that thread wakes it: a link that is lost, a timer that is to be set.
+    /// Does all work that is possible now on a producer's thread, which saves waking the session's own thread
+    /// for each element. Wakes the session's own thread if the link is lost, or if a timer must be set.
     fn step_here(&mut self, back: Back) -> bool {
         let Some(waker) = self.waker.clone() else {
             return false;
@@ -217,7 +219,7 @@ impl Session {
         true
     }
 
-    /// Adds what was copied since the last time to the server's count.
+    /// Adds the bytes copied since the last call to the server's counter.
     fn count_copies(&mut self) {
         let copied_bytes = self.link.bytes_copied() + self.travel.compressed_bytes();
         let fresh = copied_bytes.saturating_sub(std::mem::replace(&mut self.copied_bytes, copied_bytes));
@@ -227,11 +229,11 @@ impl Session {
         }
     }
 
-    /// Receives and sends until neither gets further, and counts what was copied.
+    /// Receives and sends until neither can continue, and counts the copied bytes.
     fn exchange(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         let exchanged = if self.is_watched && !self.is_producer_away {
-            // Producers hear what the client says. Woken by it too, this thread would take the core of one of
-            // the two.
+            // The producers' steps receive the client's messages. A wake-up for a message would make this
+            // thread compete for a core with the producer or the client.
             self.receive_and_send(cx, |session, _| session.receive_what_came())
         } else {
             self.receive_and_send(cx, Self::receive)
@@ -241,7 +243,7 @@ impl Session {
     }
 
     /// Exchanges messages on a producer's thread. The client's next message wakes the session's own thread,
-    /// unless the producer is back before that matters.
+    /// unless the producer steps again soon enough.
     fn exchange_here(&mut self, cx: &mut Context<'_>, back: Back) -> Result<(), LinkLost> {
         let mut exchanged = self.receive_and_send(cx, |session, _| session.receive_what_came());
         let is_back_in_time = back == Back::Soon || self.is_hungry;
@@ -269,7 +271,7 @@ impl Session {
             receive(self, cx)?;
             let was_full = self.is_outbox_full();
             self.send(cx)?;
-            // Once there is room again, nobody else looks for what was not received.
+            // After the outbox has room again, nothing else would receive the messages that were left.
             if !was_full || self.is_outbox_full() {
                 return Ok(());
             }
@@ -317,7 +319,9 @@ impl Session {
 
     fn handle(&mut self, message: ToWorker, now: Instant) -> Result<(), LinkLost> {
         if !self.is_greeted && !matches!(message, ToWorker::Hello(_)) {
-            return Err(LinkLost::Misbehaved("it spoke before it said hello".into()));
+            return Err(LinkLost::Misbehaved(
+                "expected a hello as the first message, found another message".into(),
+            ));
         }
         match message {
             ToWorker::Hello(hello) => {
@@ -338,7 +342,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has nothing to do with a task any more.
+    /// Ends the session's part in a task. Returns the subscription, if the session had one.
     fn leave(&mut self, task: TaskId) -> Result<Option<Attached>, LinkLost> {
         let Some(subscribed) = self.subscribed.remove(&task) else {
             return Ok(None);
@@ -349,8 +353,8 @@ impl Session {
         Ok(Some(subscribed))
     }
 
-    /// Books a grant. It may cross the end of its subscription; on a link that was superseded it counts from
-    /// a beginning that is past, and has no effect (D3.4).
+    /// Records a grant. A grant that arrives after the end of its subscription has no effect. A grant on a
+    /// superseded link has no effect either, because its counts refer to an earlier beginning (D3.4).
     fn grant(&mut self, grant: &Grant, now: Instant) -> Result<(), LinkLost> {
         let Some(subscribed) = self.subscribed.get(&grant.task) else {
             return Ok(());
@@ -377,7 +381,7 @@ impl Session {
     fn subscribe(&mut self, subscribe: &Subscribe, now: Instant) -> Result<(), LinkLost> {
         if self.subscribed.len() >= self.server.config.subscriptions_per_link_max {
             return Err(LinkLost::Misbehaved(
-                "it subscribed to more than a link may carry".into(),
+                "expected at most the configured number of subscriptions on a link, found more".into(),
             ));
         }
         let reply = match self.server.attach(subscribe, self.number, now) {
@@ -408,7 +412,8 @@ impl Session {
         Ok(())
     }
 
-    /// Fills the outbox with one round of what the tasks have. False when they have nothing.
+    /// Fills the outbox with one round over all subscribed tasks. Returns false if no task had anything to
+    /// send.
     fn gather(&mut self) -> Result<bool, LinkLost> {
         let count = self.subscribed.len();
         let start = self.turn.checked_rem(count).unwrap_or_default();
@@ -429,7 +434,7 @@ impl Session {
         Ok(!self.outbox.is_empty())
     }
 
-    /// Takes what one task has next. False when its client came back on another link.
+    /// Queues the next frame of one task. Returns false if the task's client has moved to another link.
     fn step(&mut self, task: TaskId) -> bool {
         let Some(subscribed) = self.subscribed.get(&task) else {
             return true;
@@ -448,7 +453,8 @@ impl Session {
         true
     }
 
-    /// True if the task has nothing, and its client has credits for what comes next.
+    /// Queues the next frame of one task. Returns true if the task has no element although its client has
+    /// credits.
     fn take_next(&mut self, task: &Arc<Task>, client: u64, state: &mut Subscription) -> bool {
         loop {
             match state.half.poll_next() {
@@ -485,7 +491,8 @@ impl Session {
         }
     }
 
-    /// Moves ends of splits that this client is to be told of to its half. False when there are none.
+    /// Moves the ends of splits that this client may be told to the client's half. Returns false if no end is
+    /// due.
     fn book_marks(&self, task: &Task, client: u64, state: &mut Subscription) -> bool {
         let marks = task.buffer.take_marks(client, state.half.split_room());
         for mark in &marks {
@@ -497,8 +504,8 @@ impl Session {
         !marks.is_empty()
     }
 
-    /// Books that the task has nothing for a client with so many credits. True if it is elements that it
-    /// lacks.
+    /// Records that the task has no element for a client with `elements` credits. Returns true if elements
+    /// are lacking, not credits.
     fn starve(
         &mut self,
         task: &Task,
@@ -526,7 +533,8 @@ impl Session {
         is_hungry
     }
 
-    /// Takes from the buffer; when it is empty, asks to be rung and looks again, so that nothing is missed.
+    /// Takes elements from the buffer. If none is ready, asks for a ring and tries again, so that no element
+    /// is missed.
     fn take(&self, task: &Task, client: u64, elements: u64, element_bytes: u64) -> Take {
         let mut taken = task.buffer.take(client, elements, element_bytes);
         if matches!(taken, Take::Empty | Take::NotYet(_)) {

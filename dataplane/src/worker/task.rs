@@ -1,6 +1,6 @@
-//! A task as a worker serves it: its buffer, and where each of its clients stands.
+//! A task as a worker serves it: the buffer of its elements, and the state of each client's subscription.
 //!
-//! A subscription outlives the link it was made on, so that a client that reconnects misses nothing.
+//! A subscription outlives its link, so that a client that reconnects misses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,32 +20,33 @@ use crate::proto::send::{SendHalf, SendLimits};
 use crate::transport::Arena;
 use crate::transport::{Compression, TaskMemory};
 
-/// Clients of one task at most, those that lost their link included: as many as a coordinated read may have
-/// consumers.
+/// Maximum number of clients of one task, including clients without a link. The maximum equals the number of
+/// consumers that a coordinated read may have.
 const SUBSCRIPTIONS_MAX: usize = 4096;
 
-/// Clients that the dispatcher has ended and a task remembers. A ticket is given to a living client only, so
-/// the lowest go first.
+/// Maximum number of clients ended by the dispatcher that a task remembers. Tickets are issued to live
+/// clients only, so the lowest numbers are forgotten first.
 const RELEASED_MAX: usize = 4096;
 
-/// A task as it is served.
+/// A task that the worker serves.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) id: TaskId,
-    /// The specification of its elements, encoded.
+    /// The encoded specification of the task's elements.
     pub(super) spec: Vec<u8>,
     pub(super) element_bytes: u64,
     pub(super) buffer: Arc<TaskBuffer>,
-    /// The compression of its packs on networks; empty for the server's setting.
+    /// The compression of the task's packs on networks. Empty if the server's setting applies.
     pub(super) compression: OnceLock<Compression>,
-    /// The memory in which its elements are written.
+    /// The allocator of the memory in which the task's elements are written.
     #[cfg(target_os = "linux")]
     pub(super) alloc: Arc<TaskAlloc>,
     subscriptions: Mutex<BTreeMap<u64, Arc<Mutex<Subscription>>>>,
-    /// A client was forgotten before it acknowledged all that it was sent. Read and written under the lock
-    /// above.
+    /// True if a client was forgotten before it acknowledged all elements sent to it. Read and written under
+    /// the lock of `subscriptions`.
     has_given_up: AtomicBool,
-    /// Clients that the dispatcher has ended: they are served no more. The latest, at most [`RELEASED_MAX`].
+    /// The clients that the dispatcher has ended and that are no longer served, at most [`RELEASED_MAX`] of
+    /// the latest.
     released: Mutex<BTreeSet<u64>>,
 }
 
@@ -53,9 +54,9 @@ pub(super) struct Task {
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) half: SendHalf,
-    /// The session that serves it; a later link of the same client takes it over.
+    /// The session that serves the subscription. A later link of the same client replaces the session.
     pub(super) session: Option<u64>,
-    /// The number of times that the client had asked for it before its latest request.
+    /// The number of the client's requests before its latest request.
     asked_before: u64,
     detached_at: Option<Instant>,
 }
@@ -72,7 +73,7 @@ pub(super) struct Attached {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SubscriptionLimits {
     pub(super) send: SendLimits,
-    /// The time for which a client that lost its link may stay away and still resume.
+    /// The time for which a client without a link can still resume.
     pub(super) resume_within: Duration,
 }
 
@@ -109,8 +110,8 @@ impl Task {
         }
     }
 
-    /// Attaches a session to the client's subscription, new or resumed. A client that is refused leaves
-    /// nothing behind.
+    /// Attaches a session to the client's new or resumed subscription. A refused client leaves no state
+    /// behind.
     pub(super) fn attach(
         &self,
         attach: Attach<'_>,
@@ -130,7 +131,10 @@ impl Task {
         let mut subscriptions = self.subscriptions.lock();
         let known = subscriptions.get(&attach.client).cloned();
         if known.is_none() && subscriptions.len() >= SUBSCRIPTIONS_MAX {
-            let message = format!("task {} has {SUBSCRIPTIONS_MAX} clients already", self.id);
+            let message = format!(
+                "task {} already has {SUBSCRIPTIONS_MAX} clients, the maximum",
+                self.id
+            );
             return Err(Denied {
                 code: RefusalCode::TooMany,
                 message,
@@ -147,11 +151,12 @@ impl Task {
             }))
         });
         let mut state = subscription.lock();
-        // Links are not ordered among each other: the client no longer listens on the one that this came on.
+        // Links are not ordered among each other. The client no longer receives on the link of this older
+        // request.
         if attach.asked_before < state.asked_before {
             return Err(Denied {
                 code: RefusalCode::CannotResume,
-                message: format!("task {}: the client has asked for it again since", self.id),
+                message: format!("task {}: the client has sent a later request", self.id),
             });
         }
         let resumed = state.half.resume(attach.resume_from, attach.splits_from);
@@ -159,7 +164,7 @@ impl Task {
             let mut message = format!("task {}: {error}", self.id);
             if is_new {
                 let within = limits.resume_within;
-                message += &format!("; a client that stays away longer than {within:?} is forgotten");
+                message += &format!("; a client without a link for longer than {within:?} is forgotten");
             }
             Denied {
                 code: RefusalCode::CannotResume,
@@ -176,8 +181,8 @@ impl Task {
         Ok(subscription)
     }
 
-    /// Returns whether everything was produced and taken, and each client has said that it wants no more: it
-    /// does so when the end has reached it. Where one was given up, nobody knows here whether everything was
+    /// Returns whether everything was produced and taken, and each client has cancelled, which it does after
+    /// it received the end. Returns false if a client was given up, because its elements may not have been
     /// delivered.
     pub(super) fn is_settled(&self) -> bool {
         let subscriptions = self.subscriptions.lock();
@@ -187,8 +192,8 @@ impl Task {
             && !self.buffer.with_debts(|debts| debts.has_missed())
     }
 
-    /// Forgets a client that wants no more (D3.3), unless a later link than that of `session` has taken it
-    /// over (D3.4). True if it took splits with it.
+    /// Forgets a client that cancelled (D3.3), unless a later session than `session` serves the client
+    /// (D3.4). Returns whether splits were lost with the client.
     pub(super) fn forget(&self, client: u64, session: u64, has_all: bool) -> bool {
         let mut subscriptions = self.subscriptions.lock();
         let state = subscriptions.get(&client);
@@ -199,7 +204,8 @@ impl Task {
         self.buffer.forget(client, has_all)
     }
 
-    /// Forgets a client that the dispatcher has ended, for good. Returns the splits that it took with it.
+    /// Forgets a client that the dispatcher has ended, and never serves it again. Returns the splits that
+    /// were lost with the client.
     pub(super) fn release(&self, client: u64) -> Vec<u64> {
         let mut released = self.released.lock();
         released.insert(client);
@@ -214,8 +220,8 @@ impl Task {
         self.buffer.with_debts(|debts| debts.release(client))
     }
 
-    /// Forgets the clients that lost their link longer than `resume_within` ago, and frees what was kept for
-    /// them. True if one took splits with it.
+    /// Forgets the clients that lost their link more than `resume_within` ago, and frees the elements kept
+    /// for these clients. Returns whether splits were lost with any client.
     pub(super) fn forget_absent(&self, resume_within: Duration, now: Instant) -> bool {
         let mut has_missed = false;
         self.subscriptions.lock().retain(|client, subscription| {
@@ -236,7 +242,8 @@ impl Task {
 }
 
 impl Subscription {
-    /// Leaves the subscription for a later link, unless one has taken it over already.
+    /// Detaches a session, so that a later link can resume. Has no effect if another session serves the
+    /// subscription already.
     pub(super) fn detach(&mut self, session: u64, now: Instant) {
         if self.session == Some(session) {
             self.session = None;

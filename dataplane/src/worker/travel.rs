@@ -1,5 +1,5 @@
-//! The compression of the packs of one session: none, or by the pool that compresses; under AUTO the faster
-//! of the two.
+//! Compresses the packs of one session, in the compression pool, or leaves them plain. With AUTO the faster
+//! form is used.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::proto::message::{Grant, TaskId};
 use crate::proto::send::{SendHalf, TaskPack};
 use crate::transport::{Compression, OutPack};
 
-/// Packs of one session that are being compressed.
+/// Maximum number of packs of one session under compression.
 const COMPRESSING_MAX: usize = 8;
 
-/// The part of a session between its tasks and its link.
+/// The part of a session between its tasks and its link, which compresses packs.
 #[derive(Debug)]
 pub(super) struct Travel {
     server: Arc<ServerState>,
     bell: Arc<Bell>,
-    /// Elsewhere nothing is compressed (D2.6).
+    /// True if the link crosses a network. On other links nothing is compressed (D2.6).
     is_network: bool,
     tasks: BTreeMap<TaskId, Habit>,
     done: mpsc::UnboundedReceiver<Done>,
     say_done: mpsc::UnboundedSender<Done>,
     compressing: usize,
-    /// Bytes that packs came to when they were compressed.
+    /// The total size of compressed packs, in bytes.
     compressed_bytes: u64,
     round_trip: Option<Duration>,
 }
@@ -45,8 +45,8 @@ enum Habit {
 
 impl Travel {
     pub(super) fn new(server: Arc<ServerState>, bell: Arc<Bell>, is_network: bool) -> Self {
-        // Bounded by COMPRESSING_MAX, since a session stops taking while so many are under way, and one
-        // sample a task.
+        // The channel needs no limit of its own: a session stops taking packs at COMPRESSING_MAX packs, and
+        // has at most one sample for each task.
         let (say_done, done) = mpsc::unbounded_channel();
         Self {
             server,
@@ -61,7 +61,7 @@ impl Travel {
         }
     }
 
-    /// Begins with a task, as it or the server says.
+    /// Begins with a task, with the compression of the task or of the server.
     pub(super) fn subscribe(&mut self, task: &Task, now: Instant) {
         let config = &self.server.config;
         let habit = match task.compression.get().unwrap_or(&config.compression) {
@@ -83,19 +83,19 @@ impl Travel {
         self.tasks.remove(&task);
     }
 
-    /// Notes what a round trip on the link takes now.
+    /// Records the present round-trip time of the link.
     pub(super) fn note_round_trip(&mut self, round_trip: Option<Duration>) {
         self.round_trip = round_trip;
     }
 
-    /// Notes that a task has nothing although there are credits for it.
+    /// Records that a task has no element although its client has credits.
     pub(super) fn note_starved(&mut self, task: TaskId, now: Instant) {
         if let Some(auto) = self.auto(task) {
             auto.note_starved(now);
         }
     }
 
-    /// Notes a grant, which `half` has booked.
+    /// Records a grant that `half` has booked.
     pub(super) fn note_grant(&mut self, grant: &Grant, half: &SendHalf, now: Instant) {
         let round_trip = self.round_trip;
         if let Some(auto) = self.auto(grant.task) {
@@ -109,7 +109,8 @@ impl Travel {
         }
     }
 
-    /// Bytes that compressing wrote for this session: a copy, as far as it goes.
+    /// Returns the number of bytes that compression wrote for this session. Bytes written by compression
+    /// count as copied bytes.
     pub(super) fn compressed_bytes(&self) -> u64 {
         self.compressed_bytes
     }
@@ -119,7 +120,7 @@ impl Travel {
         self.compressing < COMPRESSING_MAX
     }
 
-    /// Sends a pack on its way; gives it back if it is to go out now.
+    /// Submits a pack for compression, or returns the pack if it should be sent at once.
     pub(super) fn dispatch(&mut self, elements: TaskPack, now: Instant) -> Option<OutPack> {
         let plan = match self.tasks.get_mut(&elements.task) {
             None => Plan::Plain,
@@ -144,7 +145,7 @@ impl Travel {
                     self.compressing += 1;
                     return None;
                 }
-                // The queue is full; so it goes out sooner.
+                // The compression queue is full, so the pack is sent plain.
                 Err(elements) => elements,
             },
         };
@@ -154,7 +155,7 @@ impl Travel {
         })
     }
 
-    /// The next pack that comes from the pool, if one does.
+    /// Returns the next pack from the compression pool, if any.
     pub(super) fn next_compressed(&mut self) -> Option<OutPack> {
         while let Ok(done) = self.done.try_recv() {
             match done {

@@ -1,49 +1,52 @@
-//! The order in which clients that wait for one task's elements are served.
+//! Decides the order in which clients that wait for one task's elements are served.
 //!
-//! Elements are scarce when a client has credits and finds nothing. Then the client that has had the fewest
-//! goes first, and leaves to each other that waits its share of what is ready. Where nobody waits, each
-//! client takes whatever is ready. Owns counts alone; refuses to know elements, credits and sessions. Pure:
-//! the caller says what time it is.
+//! Elements are scarce when a client with credits finds none. While elements are scarce, the client that has
+//! had the fewest elements is served first. It leaves the other waiting clients their share of the ready
+//! elements. If no client waits, each client takes all ready elements.
+//!
+//! The module owns counts only; elements, credits and sessions are unknown to it. The module is pure: the
+//! caller passes in the time.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The time for which others wait for the client whose turn it is. A running session comes within a fraction
-/// of it. A session whose link or process is stuck holds the others up once, and has its turn again when it
-/// asks.
+/// The time for which other clients wait for the client whose turn it is. A running session responds within a
+/// fraction of the time. A blocked session holds the others up once, and has a turn again after it asks.
 const TURN_PATIENCE: Duration = Duration::from_millis(20);
 
-/// The permission of a client that asks for elements.
+/// The answer to a client that asks for elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Take at most so many.
+    /// The client may take at most this number of elements.
     Take(u64),
-    /// Leave what is ready to another client, and ask again when that has taken it, or at this time.
+    /// The client must leave the ready elements to another client. The client asks again after the other
+    /// client took elements, or at this time.
     Wait(Instant),
 }
 
-/// The clients of a task, and how many elements each has had.
+/// The clients of a task, and the number of elements that each has had.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     clients: BTreeMap<u64, Standing>,
-    /// The count of the client that was served last, before it was: a client that begins to wait counts from
-    /// there, since nobody owes it what others took while it wanted nothing.
+    /// The count of the client that was served last, before it was served. A client that begins to wait
+    /// counts from this number, because it has no claim to elements that others took before.
     served_at: u64,
 }
 
 #[derive(Debug, Default)]
 struct Standing {
-    /// Elements it has had, and those that went to others while it wanted none.
+    /// The number of elements that the client has had, including elements that others took while the client
+    /// did not wait.
     had: u64,
-    /// Whether the client wants elements and has found none since it last took any.
+    /// True if the client wants elements and has found none since it last took elements.
     is_waiting: bool,
-    /// When another client was first put off for its sake.
+    /// The time at which another client first had to wait for this client.
     called_at: Option<Instant>,
 }
 
 impl Turns {
-    /// Adds a client, unless it is known.
+    /// Adds a client, if it is not known yet.
     pub(super) fn add(&mut self, client: u64) {
         self.clients.entry(client).or_default();
     }
@@ -62,7 +65,7 @@ impl Turns {
                 .any(|(other, standing)| *other != client && standing.is_waiting)
     }
 
-    /// Says what a client may do that has `wanted` credits, while `ready` elements wait.
+    /// Returns what a client with `wanted` credits may do while `ready` elements wait.
     pub(super) fn turn(&mut self, client: u64, wanted: u64, ready: u64, now: Instant) -> Turn {
         while self.is_contended(client) {
             let own = self.count_of(client);
@@ -90,7 +93,7 @@ impl Turns {
         Turn::Take(wanted)
     }
 
-    /// Books that a client wants elements and there are none for it now.
+    /// Records that a client wants elements, but none are available for it now.
     pub(super) fn wait(&mut self, client: u64) {
         if self.clients.len() < 2 {
             return;
@@ -101,7 +104,7 @@ impl Turns {
         }
     }
 
-    /// Books that a client took elements.
+    /// Records that a client took elements.
     pub(super) fn took(&mut self, client: u64, elements: u64) {
         if self.clients.len() < 2 {
             return;
@@ -117,7 +120,7 @@ impl Turns {
         }
     }
 
-    /// Orders clients: those first whose turn comes first.
+    /// Returns a client's rank. Clients with lower ranks are served first.
     pub(super) fn rank(&self, client: u64) -> (bool, u64) {
         let standing = self.clients.get(&client);
         let is_waiting = standing.is_some_and(|standing| standing.is_waiting);
@@ -140,7 +143,7 @@ mod tests {
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "some instant, from which the test counts"
+        reason = "the test counts from an arbitrary instant"
     )]
     fn start() -> Instant {
         Instant::now()
@@ -175,7 +178,7 @@ mod tests {
         turns.wait(1);
         let mut had = [0; 2];
         for _ in 0..10 {
-            // Client 0 always asks first.
+            // Client 0 always asks before client 1.
             for client in [0, 1] {
                 if turns.turn(client, 100, 1, now) == Turn::Take(1) {
                     turns.took(client, 1);
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(turns.turn(0, 9, 1, later), Turn::Take(9));
         turns.took(0, 1);
         assert_eq!(turns.turn(0, 9, 1, later), Turn::Take(9));
-        // It asks again, and is owed nothing of what others had meanwhile.
+        // Client 1 asks again, and has no claim to elements that client 0 took meanwhile.
         turns.wait(1);
         turns.took(0, 1);
         turns.wait(0);
@@ -214,15 +217,15 @@ mod tests {
         turns.wait(0);
         turns.wait(1);
         let Turn::Take(share) = turns.turn(1, 10_000, 2, now) else {
-            panic!("the client that had fewer goes first")
+            panic!("the client that had fewer elements must be served first")
         };
         assert!(share <= 11, "{share}");
     }
 
     proptest! {
-        /// Clients come in any order when elements are ready, and always want more: no client is ahead of
-        /// another by more than what was ready at once. None waits while an element is ready and no other
-        /// client is before it.
+        /// Clients ask in any order when elements are ready, and always want more. No client gets more
+        /// elements than another by more than the number that were ready at once. No client waits while an
+        /// element is ready and no other client is before it.
         #[test]
         fn waiting_clients_get_even_shares(
             clients in 2u64..6,
@@ -234,7 +237,7 @@ mod tests {
             for (mut ready, order) in rounds {
                 let most = ready;
                 let order = order.iter().map(|index| index.index(clients as usize) as u64);
-                // In the end each is called until nothing is left.
+                // In the end, every client asks until no element is left.
                 for client in order.chain((0..clients).cycle().take(clients as usize * 40)) {
                     if ready == 0 {
                         break;
@@ -247,7 +250,7 @@ mod tests {
                         ready -= taken;
                     }
                 }
-                prop_assert_eq!(ready, 0, "an element is left");
+                prop_assert_eq!(ready, 0, "an element was not taken by any client");
                 let (least, greatest) = (had.iter().min().unwrap(), had.iter().max().unwrap());
                 prop_assert!(greatest - least <= most + 1, "{:?}", had);
             }

@@ -1,39 +1,39 @@
-//! The request of sessions to be woken for the next element of a task, which its producer looks at after each
-//! commit.
+//! The request of a session to be woken for the next element of a task. The producer checks the request after
+//! each commit.
 //!
-//! Owns the order of the two looks: a session makes a request and then looks for an element again. A producer
-//! commits and then looks for a request, so one of the two sees the other. Refuses to know how a session is
-//! woken.
+//! The module owns the order of the two checks. A session makes a request, and then looks for an element
+//! again. A producer commits, and then looks for a request. Therefore at least one side sees the other. The
+//! way of waking a session is unknown to the module.
 
 #[cfg(feature = "loom")]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(not(feature = "loom"))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Whether a session found nothing and wants to be woken.
+/// The request of sessions that found no element and want to be woken.
 #[derive(Debug)]
 pub(super) struct WakeRequest {
     is_asked: AtomicBool,
 }
 
 impl WakeRequest {
-    /// Returns a request that nobody has made.
+    /// Makes the object without a request.
     pub(super) fn new() -> WakeRequest {
         WakeRequest {
             is_asked: AtomicBool::new(false),
         }
     }
 
-    /// Asks to be woken. The session looks for an element once more before it waits.
+    /// Requests a wake-up. The session must look for an element once more before it waits.
     pub(super) fn ask(&self) {
         self.is_asked.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Returns whether a session asked since the last call. The producer calls it after it has committed an
-    /// element.
+    /// Returns whether a session made a request since the last call. The producer calls the method after it
+    /// committed an element.
     pub(super) fn take(&self) -> bool {
-        // Pairs with the fence of `ask`: either this sees the request, or the session sees the element.
+        // Pairs with the fence in `ask`: either this load sees the request, or the session sees the element.
         fence(Ordering::SeqCst);
         self.is_asked.load(Ordering::Relaxed) && self.is_asked.swap(false, Ordering::SeqCst)
     }
@@ -49,7 +49,7 @@ mod loom_models {
 
     use super::*;
 
-    /// Elements that the producer commits.
+    /// The number of elements that the producer commits.
     const ELEMENTS: u64 = 2;
 
     /// The state that sessions and the producer of a task share.
@@ -80,7 +80,7 @@ mod loom_models {
             }
         }
 
-        /// Waits until it is woken. A wake-up that is lost ends as a deadlock, which Loom reports.
+        /// Waits for a wake-up. A lost wake-up ends as a deadlock, which Loom reports.
         fn sleep(&self) {
             let mut is_woken = self.is_woken.lock().expect("no holder panics");
             while !*is_woken {

@@ -1,12 +1,11 @@
-//! The cross-trainer cache of one task: a window over what the task produced that slides forward, and where
-//! each trainer stands in it.
+//! The cross-trainer cache of one task: a sliding window over the produced elements, and the place of each
+//! trainer in the window.
+//! The window owns the order of the elements and the places of trainers. Elements are shared, never copied: a
+//! part of a pack keeps the pack's memory, even after the window has moved on. Threads, links and other tasks
+//! are unknown to the window.
 //!
-//! Owns the order of the elements and the trainers' places. Elements are shared, never copied: a part of a
-//! pack that a trainer is given keeps the pack's memory whatever the window does. Refuses to know threads,
-//! links and other tasks.
-//!
-//! Invariant: the window keeps within its bytes. No trainer's next element lies beyond the end of the window,
-//! and trainers that have a client are never forgotten.
+//! Invariant: the window stays within its bytes. No trainer's next element is beyond the end of the window,
+//! and trainers with a client are never forgotten.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,38 +16,39 @@ use millstream_element::OpenPack;
 use super::queue::Found;
 use crate::proto::message::Failure;
 
-/// Trainers of a task that are remembered; of those without a client the longest unused is forgotten first.
-/// As many as a task may have clients, so that one without a client can always be found.
+/// Maximum number of remembered trainers of a task. The trainer without a client that was unused for longest
+/// is forgotten first.
 pub(super) const TRAINERS_MAX: usize = 1024;
 
-/// Longest id of a trainer, in bytes: as long as names are elsewhere, and room for a path.
+/// Maximum length of a trainer's id, in bytes. The limit is the same as for other names, and has room for a
+/// path.
 pub const TRAINER_ID_BYTES_MAX: usize = 256;
 
-/// Returns the failure that trainers hear of a task whose pipeline came to its end (D8.4).
+/// Returns the failure that trainers receive when the pipeline of their task ends (D8.4).
 pub(super) fn end_of_data() -> Failure {
     let message = "end of data in the cross-trainer cache, which requires an infinite dataset: repeat it";
     Failure::new("caller", message, "", "")
 }
 
-/// The window. Positions count the task's elements from 0.
+/// The window of a task's cache. Positions count the task's elements from 0.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// The packs that the task wrote, oldest first, without gaps; the last can still grow.
+    /// The packs that the task wrote, oldest first, without gaps. The last pack can still grow.
     packs: VecDeque<Stretch>,
-    /// The oldest element kept.
+    /// The position of the oldest kept element.
     start: u64,
-    /// Behind the newest element that some trainer had. What is written behind it waits for the first who
-    /// wants it, and is bounded as what waits in other tasks is.
+    /// The position after the newest element that any trainer had. Later elements wait for the first trainer
+    /// that wants them, within the limits of the task's buffer.
     end: u64,
-    /// Bytes from `start` to `end`, the gaps between elements included.
+    /// The number of bytes from `start` to `end`, including the gaps between elements.
     kept_bytes: u64,
     trainers: BTreeMap<Arc<str>, Place>,
     clients: BTreeMap<u64, Arc<str>>,
-    /// Counts uses, to tell which is the oldest.
+    /// The counter of uses, which shows which trainer was unused for longest.
     uses: u64,
 }
 
-/// A pack in its place.
+/// A pack and its position in the task.
 #[derive(Debug)]
 struct Stretch {
     first: u64,
@@ -58,26 +58,26 @@ struct Stretch {
 /// The place of a trainer in the window.
 #[derive(Debug, Default)]
 struct Place {
-    /// The next element, unless that is no longer kept.
+    /// The position of the trainer's next element, unless the element is no longer kept.
     next: u64,
     used: u64,
     clients: usize,
 }
 
 impl Window {
-    /// Returns whether a trainer may be called that; else why not.
+    /// Checks that an id is valid for a trainer. Returns the reason if not.
     pub(super) fn check_trainer(id: &str) -> Result<(), String> {
         if id.is_empty() || id.len() > TRAINER_ID_BYTES_MAX {
             let found = id.len();
             return Err(format!(
-                "a trainer_id has 1 to {TRAINER_ID_BYTES_MAX} bytes, this one has {found}"
+                "expected a trainer_id of 1 to {TRAINER_ID_BYTES_MAX} bytes, found {found} bytes"
             ));
         }
         Ok(())
     }
 
-    /// A client reads as this trainer from now on. One that is not remembered begins at the oldest element
-    /// kept (D8.2).
+    /// Makes a client read as this trainer from now on. A trainer that is not remembered begins at the oldest
+    /// kept element (D8.2).
     pub(super) fn admit(&mut self, client: u64, trainer: &str) {
         self.forget(client);
         if !self.trainers.contains_key(trainer) && self.trainers.len() >= TRAINERS_MAX {
@@ -95,7 +95,7 @@ impl Window {
         self.check_invariants();
     }
 
-    /// A client's subscription is no more; its trainer keeps its place.
+    /// Forgets a client whose subscription ended. The client's trainer keeps its place.
     pub(super) fn forget(&mut self, client: u64) {
         let trainer = self.clients.remove(&client);
         if let Some(place) = trainer.and_then(|id| self.trainers.get_mut(&id)) {
@@ -103,17 +103,17 @@ impl Window {
         }
     }
 
-    /// Adds a pack, which closes the one before.
+    /// Adds a pack, which closes the pack before it.
     pub(super) fn push(&mut self, pack: Arc<OpenPack>) {
         let first = self.packs.back().map_or(self.end, Stretch::upto);
         self.packs.push_back(Stretch { first, pack });
     }
 
-    /// Takes the client's next elements: up to `elements` of its trainer's, in order, none larger than
+    /// Takes the next elements of the client's trainer: up to `elements`, in order, each of at most
     /// `element_bytes`, all from one slot.
     ///
-    /// The first trainer that takes an element brings it into the window; the oldest leave until the window
-    /// holds at most `capacity_bytes` (D8.2, D8.3).
+    /// The first trainer that takes an element brings it into the window. After a new element, the oldest
+    /// elements leave until the window holds at most `capacity_bytes` (D8.2, D8.3).
     pub(super) fn take(
         &mut self,
         client: u64,
@@ -131,8 +131,8 @@ impl Window {
             return Found::Nothing;
         };
         let index = (next - stretch.first) as usize;
-        // Looked at first: an element that is finished in between is no reason to say that a credit is worth
-        // less.
+        // The length is read before the elements are taken. Otherwise an element that is finished in between
+        // would look like one for which a credit is too small.
         let Some(bytes) = stretch.pack.element_len(index) else {
             return Found::Nothing;
         };
@@ -157,23 +157,23 @@ impl Window {
         }
     }
 
-    /// Bytes kept, the gaps between elements included. The memory of a pack is freed with the last of its
-    /// elements.
+    /// Returns the number of bytes kept, including the gaps between elements. The memory of a pack is freed
+    /// with the last of its elements.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.kept_bytes
     }
 
-    /// Returns whether nothing was written that nobody had.
+    /// Returns whether every written element was given to some trainer.
     pub(super) fn is_at_end(&self) -> bool {
         self.packs.back().is_none_or(|last| last.upto() <= self.end)
     }
 
-    /// Keeps nothing for those who come late; what was written and nobody had stays.
+    /// Drops all elements kept for late trainers. Elements that no trainer had stay.
     pub(super) fn clear(&mut self) {
         self.shrink_to(0);
     }
 
-    /// Lets the oldest go until what is kept takes no more than this.
+    /// Drops the oldest elements until the window holds at most `capacity_bytes`.
     fn shrink_to(&mut self, capacity_bytes: u64) {
         while self.kept_bytes > capacity_bytes
             && let Some(oldest) = self.packs.front()
@@ -185,7 +185,7 @@ impl Window {
             self.kept_bytes -= oldest.stride((self.start - oldest.first) as usize);
             self.start += 1;
         }
-        // The last pack can still be written to.
+        // The last pack can still be written, so it stays.
         while self.packs.len() > 1
             && self
                 .packs
@@ -207,7 +207,7 @@ impl Window {
         }
     }
 
-    /// This crate's tests walk everything; others rely on it.
+    /// Checks the invariants. Only this crate's tests walk the whole window.
     fn check_invariants(&self) {
         debug_assert!(self.start <= self.end);
         if cfg!(test) {
@@ -221,18 +221,21 @@ impl Window {
             let clients: usize = self.trainers.values().map(|place| place.clients).sum();
             assert_eq!(clients, self.clients.len());
             let mut pairs = self.packs.iter().zip(self.packs.iter().skip(1));
-            assert!(pairs.all(|(one, other)| one.upto() == other.first), "a gap");
+            assert!(
+                pairs.all(|(one, other)| one.upto() == other.first),
+                "two packs of the window are not adjacent"
+            );
         }
     }
 }
 
 impl Stretch {
-    /// Behind the last element written.
+    /// Returns the position after the last written element.
     fn upto(&self) -> u64 {
         self.first + self.pack.finished() as u64
     }
 
-    /// Bytes of a written element and the gap behind it.
+    /// Returns the bytes of a written element, including the gap after it.
     fn stride(&self, index: usize) -> u64 {
         let bytes = self.pack.element_len(index);
         bytes.unwrap_or_default().next_multiple_of(64)

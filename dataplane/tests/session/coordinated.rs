@@ -1,4 +1,4 @@
-//! The consumers of a coordinated read, each on a link of its own.
+//! Tests the consumers of a coordinated read, each on a link of its own.
 
 use std::num::NonZeroU32;
 
@@ -13,7 +13,7 @@ fn add_coordinated_task(server: &Server, consumers: u32) -> Producer {
     add_task_as(server, TaskMode::Coordinated { consumers })
 }
 
-/// Consumer `i` is client `100 + i`.
+/// Connects consumer `i` as client `100 + i`.
 async fn consumer(server: &Server, consumer: u32, resume_from: u64) -> Client {
     let mut client = Client::greeted(server).await;
     let number = 100 + u64::from(consumer);
@@ -22,14 +22,14 @@ async fn consumer(server: &Server, consumer: u32, resume_from: u64) -> Client {
     client
 }
 
-/// Waits until so many groups are released, over one message or several.
+/// Waits until `groups` groups are released, by one message or several.
 async fn expect_released(client: &mut Client, groups: u64) {
     let mut told = 0;
     while told < groups {
         let ToClient::Released(released) = client.message().await else {
-            panic!("nothing released")
+            panic!("the worker released no group")
         };
-        assert!(released.groups > told, "said twice");
+        assert!(released.groups > told, "the worker sent the same release twice");
         told = released.groups;
     }
     assert_eq!(told, groups);
@@ -54,7 +54,8 @@ async fn what_all_consumers_acknowledged_is_released_to_each() {
     expect_released(&mut second, 1).await;
     second.grant(2, 2).await;
     expect_released(&mut first, 2).await;
-    // A client that comes back hears it again, and the acknowledgement in its subscription counts.
+    // A client that reconnects receives the release again, and the acknowledgement in its subscription
+    // counts.
     first.leave().await;
     let mut first = consumer(&server, 0, 3).await;
     expect_released(&mut first, 2).await;
@@ -78,11 +79,11 @@ async fn a_consumers_place_is_its_own() {
         (7, Some(0), RefusalCode::CannotResume),
         (101, Some(1), RefusalCode::CannotResume),
     ] {
-        // The last one asks for what it never had.
+        // Client 101 asks to resume after an element that it never had.
         let resume_from = u64::from(client == 101);
         other.subscribe_as(client, place, resume_from).await;
         let ToClient::Refused(refused) = other.message().await else {
-            panic!("{place:?} was let in")
+            panic!("the worker accepted consumer {place:?}")
         };
         assert_eq!(refused.code, code, "{}", refused.message);
     }
@@ -92,7 +93,7 @@ async fn a_consumers_place_is_its_own() {
     assert_eq!(other.elements(1).await, [1]);
 }
 
-/// D7.2: nor has a task without consumers a place for one.
+/// D7.2: a task without consumers has no place for a consumer.
 #[tokio::test]
 async fn a_consumer_is_refused_where_there_are_none() {
     let server = server(WATCHDOG);
@@ -100,7 +101,7 @@ async fn a_consumer_is_refused_where_there_are_none() {
     let mut client = Client::greeted(&server).await;
     client.subscribe_as(7, Some(0), 0).await;
     let ToClient::Refused(refused) = client.message().await else {
-        panic!("let in")
+        panic!("the worker accepted a consumer")
     };
     assert_eq!(refused.code, RefusalCode::BadTicket);
 }
@@ -123,12 +124,15 @@ async fn a_coordinated_end_fails_after_release() {
     for (client, sent) in clients.iter_mut().zip([2, 1]) {
         expect_released(client, 1).await;
         let ToClient::TaskError(error) = client.message().await else {
-            panic!("no failure")
+            panic!("the worker sent no failure")
         };
         assert_eq!(
             (error.sent, error.failure.code.as_str()),
             (sent, "failed_precondition")
         );
     }
-    assert!(!server.is_settled(crate::support::TASK), "nobody has cancelled");
+    assert!(
+        !server.is_settled(crate::support::TASK),
+        "no client has cancelled yet"
+    );
 }

@@ -1,4 +1,5 @@
-//! A worker's sessions, spoken with message by message: who is let in, what is sent, what survives a link.
+//! Tests a worker's sessions message by message: which clients are accepted, which elements are sent, and
+//! what survives the end of a link.
 
 mod coordinated;
 mod stepped;
@@ -38,7 +39,7 @@ async fn silent_or_foreign_peers_are_sent_away() {
         }))
         .await;
     let LinkLost::Misbehaved(reason) = newer.end().await else {
-        panic!("not the client's fault")
+        panic!("the worker does not blame the client")
     };
     assert!(
         reason.contains(&(PROTOCOL_VERSION + 1).to_string())
@@ -53,13 +54,13 @@ async fn a_peer_that_reads_nothing_is_not_heard() {
     let mut client = Client::greeted(&server).await;
     let mut asked = 0;
     let mut idle = 0;
-    // The session runs on this thread, whenever this task lets it; it has come to rest when nothing moves for
-    // long.
+    // The session runs on this thread when this task yields. The session counts as idle after many rounds
+    // without progress.
     while idle < 1000 {
         if client.can_speak().await {
             client.subscribe(1, 0).await;
             (asked, idle) = (asked + 1, 0);
-            assert!(asked < 2000, "the worker keeps any number of answers");
+            assert!(asked < 2000, "the worker queues answers without limit");
         }
         idle += 1;
         tokio::task::yield_now().await;
@@ -130,14 +131,14 @@ async fn exactly_the_granted_elements_are_sent() {
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(2, 0).await;
     assert_eq!(client.elements(2).await, [0, 1]);
-    // A repeated grant changes nothing: what comes next is due to the one behind it.
+    // A repeated grant changes nothing. The next element is sent because of the grant after it.
     client.grant(2, 2).await;
     client.grant(3, 2).await;
     assert_eq!(client.elements(1).await, [2]);
     client.grant(10, 3).await;
     assert_eq!(client.elements(2).await, [3, 4]);
     let ToClient::SplitDone(done) = client.message().await else {
-        panic!("no end of the split")
+        panic!("the worker did not end the split")
     };
     assert_eq!((done.lease, done.attempt, done.upto), (9, 2, 5));
     let ToClient::EndOfTask(end) = client.message().await else {
@@ -146,7 +147,7 @@ async fn exactly_the_granted_elements_are_sent() {
     assert_eq!(end.sent, 5);
     client.grant(10, 5).await;
     client.hears_nothing().await;
-    assert!(!server.is_settled(TASK), "the end may be lost on its way");
+    assert!(!server.is_settled(TASK), "the end may still be lost in flight");
     client
         .say(ToWorker::Cancel(Cancel {
             task: TASK,
@@ -157,7 +158,7 @@ async fn exactly_the_granted_elements_are_sent() {
     assert!(server.is_settled(TASK));
 }
 
-/// D5.1, D5.5: a stop is no exhaustion, nor a failure.
+/// D5.1, D5.5: a stopped task is neither exhausted nor failed.
 #[tokio::test]
 async fn a_task_that_is_stopped_tells_no_end() {
     let server = server(Duration::from_millis(50));
@@ -169,13 +170,13 @@ async fn a_task_that_is_stopped_tells_no_end() {
     server.remove_task(TASK);
     drop(producer);
     let ToClient::Yielded(yielded) = client.message().await else {
-        panic!("it kept its credits, or ended")
+        panic!("the task kept its credits, or ended")
     };
     assert_eq!(yielded.total, 6);
     client.hears_nothing().await;
 }
 
-/// D5.2: what one client reports as done must not be on its way to another.
+/// D5.2: a split that one client reports as done must have no element in flight to another client.
 #[tokio::test]
 async fn a_splits_end_waits_for_all_debtors() {
     for leaves in [false, true] {
@@ -223,7 +224,7 @@ async fn a_returning_client_gets_the_missing_elements() {
     let mut first = Client::accepted(&server, 1, 0).await;
     first.grant(6, 0).await;
     assert_eq!(first.elements(6).await, [0, 1, 2, 3, 4, 5]);
-    // It says it received four; the later link takes over while this one still stands.
+    // The first client acknowledged four elements. The later link takes over while the first link is open.
     let mut second = Client::accepted(&server, 1, 4).await;
     second.grant(9, 4).await;
     assert_eq!(second.elements(5).await, [4, 5, 6, 7, 8]);
@@ -232,7 +233,7 @@ async fn a_returning_client_gets_the_missing_elements() {
     for gone in [3, 10] {
         third.subscribe(1, gone).await;
         let ToClient::Refused(refused) = third.message().await else {
-            panic!("resumed at {gone}")
+            panic!("the worker resumed at element {gone}, which it no longer keeps")
         };
         assert_eq!(refused.code, RefusalCode::CannotResume);
     }
@@ -243,7 +244,7 @@ async fn a_returning_client_gets_the_missing_elements() {
     assert!(matches!(third.message().await, ToClient::EndOfTask(_)));
 }
 
-/// D3.4: the counts of an earlier link mean nothing on the later one.
+/// D3.4: the counts of an earlier link have no effect on a later link.
 #[tokio::test]
 async fn messages_of_superseded_links_have_no_effect() {
     let server = server(WATCHDOG);
@@ -272,7 +273,7 @@ async fn messages_of_superseded_links_have_no_effect() {
     assert_eq!(fourth.elements(2).await, [2, 3]);
 }
 
-/// D3.4: an earlier link may be heard later, for links are not ordered among each other.
+/// D3.4: a request on an earlier link may arrive later, because links are not ordered among each other.
 #[tokio::test]
 async fn a_late_old_subscription_takes_over_nothing() {
     let server = server(WATCHDOG);
@@ -287,14 +288,14 @@ async fn a_late_old_subscription_takes_over_nothing() {
     assert_eq!(second.elements(2).await, [0, 1]);
     first.subscribe(1, 0).await;
     let ToClient::Refused(refused) = first.message().await else {
-        panic!("an earlier request takes over")
+        panic!("the earlier request took over the subscription")
     };
     assert_eq!(refused.code, RefusalCode::CannotResume);
     second.grant(4, 2).await;
     assert_eq!(second.elements(2).await, [2, 3]);
 }
 
-/// D6.2, D6.4: nothing stays of a client that is refused, or that stayed away too long.
+/// D6.2, D6.4: a worker keeps no state of a client that is refused, or that was away for too long.
 #[tokio::test]
 async fn who_cannot_resume_or_stays_away_is_forgotten() {
     let server = server_with(ServerConfig {
@@ -306,7 +307,7 @@ async fn who_cannot_resume_or_stays_away_is_forgotten() {
     let mut client = Client::greeted(&server).await;
     client.subscribe(1, 9).await;
     let ToClient::Refused(refused) = client.message().await else {
-        panic!("resumed nothing")
+        panic!("the worker resumed at elements that it never sent")
     };
     assert_eq!(refused.code, RefusalCode::CannotResume);
     assert!(refused.message.contains("forgotten"), "{}", refused.message);
@@ -364,12 +365,12 @@ async fn an_idle_task_returns_credits_until_ready() {
     let mut client = Client::accepted(&server, 1, 0).await;
     client.grant(8, 0).await;
     let ToClient::Yielded(yielded) = client.message().await else {
-        panic!("nothing given back")
+        panic!("the worker gave no credits back")
     };
     assert_eq!(yielded.total, 8);
     write(&mut producer, 0..1);
     let ToClient::Need(need) = client.message().await else {
-        panic!("nothing said of the element")
+        panic!("the worker did not announce the element")
     };
     assert_eq!(need.yielded, 8);
     client.grant(9, 0).await;
@@ -391,7 +392,7 @@ async fn a_cancelled_subscription_is_forgotten() {
             has_all: false,
         }))
         .await;
-    // Where it stood is gone: it begins again, with what is left.
+    // The cancelled subscription is forgotten. The new subscription begins with the remaining elements.
     client.subscribe(1, 0).await;
     assert!(matches!(client.message().await, ToClient::Accepted(_)));
     client.grant(2, 0).await;
@@ -401,7 +402,7 @@ async fn a_cancelled_subscription_is_forgotten() {
     assert_eq!(pack, (0, vec![2, 3]));
 }
 
-/// Each element of a task goes to one of its clients.
+/// Each element of a task is sent to only one of its clients.
 #[tokio::test]
 async fn two_clients_of_a_task_share_its_elements() {
     let server = server(WATCHDOG);
@@ -421,7 +422,7 @@ async fn two_clients_of_a_task_share_its_elements() {
     }
     all.sort_unstable();
     assert_eq!(all, (0..100).collect::<Vec<_>>());
-    // Neither has a credit left: the end needs none.
+    // No client has a credit left, and the end needs no credit.
     for client in &mut clients {
         let ToClient::EndOfTask(end) = client.message().await else {
             panic!("no end")
@@ -430,7 +431,7 @@ async fn two_clients_of_a_task_share_its_elements() {
     }
 }
 
-/// D6.2: what was never sent cannot be acknowledged.
+/// D6.2: a client cannot acknowledge elements that were never sent.
 #[tokio::test]
 async fn a_false_acknowledgement_ends_the_link() {
     let server = server(WATCHDOG);

@@ -1,4 +1,4 @@
-//! Sessions that producers step: who is woken for what.
+//! Tests sessions that producers step: which threads are woken for which events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use millstream_element::{Shape, WriteError};
 
 use crate::support::{All, Client, WATCHDOG, add_task, server};
 
-/// A worker's end that counts how often its session asks to be woken by what the client says.
+/// A worker's end of a link that counts how often its session registers for the client's messages.
 #[derive(Debug)]
 struct Counting {
     link: Box<WorkerLink>,
@@ -61,7 +61,8 @@ impl Transport for Counting {
     }
 }
 
-/// Elements that are committed at once: enough for a producer to step the session, whatever the clock says.
+/// The number of elements committed at once. The number suffices for a step of the session, whatever the
+/// time.
 const RUN: u64 = 1024;
 
 fn write_run(producer: &mut Producer, first: u64) {
@@ -80,7 +81,7 @@ fn write_run(producer: &mut Producer, first: u64) {
     written.expect("a pack has room for a run");
 }
 
-/// Time stands still, so that no timer has the session look by itself.
+/// The clock is paused, so that no timer makes the session check by itself.
 #[tokio::test(start_paused = true)]
 async fn a_stepping_producer_spares_the_sessions_thread() {
     const ROUNDS: u64 = 20;
@@ -101,13 +102,16 @@ async fn a_stepping_producer_spares_the_sessions_thread() {
     client.grant(2 * RUN, 0).await;
     client.hears_nothing().await;
     let before = asked.load(Ordering::Relaxed);
-    assert!(before > 0, "an idle session is woken by what its client says");
+    assert!(
+        before > 0,
+        "the idle session must register for its client's messages"
+    );
     for round in 0..ROUNDS {
         write_run(&mut producer, round * RUN);
         let numbers = Vec::from_iter(round * RUN..(round + 1) * RUN);
         assert_eq!(client.elements(RUN as usize).await, numbers);
         client.grant((round + 3) * RUN, (round + 1) * RUN).await;
-        // The session's own task, if something woke it.
+        // Lets the session's own task run, if an event woke it.
         tokio::task::yield_now().await;
     }
     assert_eq!(asked.load(Ordering::Relaxed), before);

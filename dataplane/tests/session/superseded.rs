@@ -1,4 +1,4 @@
-//! Tests of a link whose client has come back on another link.
+//! Tests a link whose client has reconnected on another link.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ use millstream_dataplane::transport::{
 
 use crate::support::{All, Client, WATCHDOG, add_task, server, write};
 
-/// A link that counts the tasks it is prepared for.
+/// A link that counts the tasks for which it is prepared.
 #[derive(Debug)]
 struct Counted {
     link: Box<WorkerLink>,
@@ -86,7 +86,7 @@ async fn a_superseded_link_releases_the_task() {
     let mut second = Client::accepted(&server, 1, 2).await;
     second.grant(4, 2).await;
     assert_eq!(second.elements(2).await, [2, 3]);
-    // It notices when it next looks for what it could send.
+    // The session notices the other link when it next looks for elements to send.
     write(&mut producer, 4..5);
     first.hears_nothing().await;
     assert_eq!(tasks.load(Ordering::SeqCst), 0);

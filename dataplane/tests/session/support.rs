@@ -1,4 +1,4 @@
-//! A client that says what it is told to, and the worker it speaks with.
+//! A client that a test controls message by message, and its worker.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -76,12 +76,12 @@ pub(crate) fn write(producer: &mut Producer, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// A client that says what it is told to.
+/// A client that sends exactly the messages of a test.
 pub(crate) struct Client {
     link: Box<ClientLink>,
     session: JoinHandle<SessionEnd>,
     trainer_id: Option<&'static str>,
-    /// Number of elements that the session has asked for, by its own count.
+    /// The number of earlier requests that the client reports.
     pub(crate) asked_before: u64,
 }
 
@@ -92,7 +92,7 @@ impl Client {
         Self::on(link, tokio::spawn(async move { server.serve(far).await }))
     }
 
-    /// One whose link the session serves.
+    /// Makes a client whose link the given session serves.
     pub(crate) fn on(link: Box<ClientLink>, session: JoinHandle<SessionEnd>) -> Self {
         Self {
             link,
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// One that has exchanged greetings.
+    /// Makes a client that has exchanged hello messages with the worker.
     pub(crate) async fn greeted(server: &Server) -> Self {
         let mut client = Self::silent(server, Knobs::default());
         client.say(ToWorker::Hello(Hello::current())).await;
@@ -117,7 +117,7 @@ impl Client {
         self.link.try_send(message).expect("room");
     }
 
-    /// Whether the link takes a message now.
+    /// Returns whether the link accepts a message now.
     pub(crate) async fn can_speak(&mut self) -> bool {
         poll_fn(|cx| std::task::Poll::Ready(self.link.poll_ready(cx).is_ready())).await
     }
@@ -143,7 +143,7 @@ impl Client {
         self.say(ToWorker::Subscribe(subscribe)).await;
     }
 
-    /// One that reads as this trainer.
+    /// Makes a client that reads as this trainer.
     pub(crate) async fn trainer(server: &Server, client: u64, id: &'static str, resume_from: u64) -> Self {
         let mut this = Self::greeted(server).await;
         this.trainer_id = Some(id);
@@ -178,7 +178,7 @@ impl Client {
     pub(crate) async fn frame(&mut self) -> Result<Downstream<(u64, Vec<u64>)>, LinkLost> {
         let frame = tokio::time::timeout(WATCHDOG, poll_fn(|cx| self.link.poll_recv(cx)))
             .await
-            .expect("silence");
+            .expect("the worker sent no frame in time");
         Ok(match frame? {
             Downstream::Message(message) => Downstream::Message(message),
             Downstream::Pack(pack) => {
@@ -198,13 +198,13 @@ impl Client {
     pub(crate) async fn message(&mut self) -> ToClient {
         match self.frame().await.expect("the link stands") {
             Downstream::Message(message) => message,
-            Downstream::Pack(pack) => panic!("elements {pack:?} instead of a message"),
+            Downstream::Pack(pack) => panic!("expected a message, found the elements {pack:?}"),
         }
     }
 
-    /// Shows that the session has handled all that was said before and has nothing to say to it.
+    /// Checks that the session has handled all earlier messages, and has nothing to send.
     pub(crate) async fn hears_nothing(&mut self) {
-        // What an answer brought about would come before the second one.
+        // Any frame caused by the first answer would arrive before the second answer.
         for _ in 0..2 {
             let unknown = Subscribe {
                 task: TaskId(u64::MAX),
@@ -219,27 +219,27 @@ impl Client {
         }
     }
 
-    /// The next `count` elements, which come without a message between.
+    /// Receives the next `count` elements, without a message between them.
     pub(crate) async fn elements(&mut self, count: usize) -> Vec<u64> {
         let mut all = Vec::new();
         while all.len() < count {
             match self.frame().await.expect("the link stands") {
                 Downstream::Pack((_, elements)) => all.extend(elements),
-                Downstream::Message(message) => panic!("{message:?} instead of elements"),
+                Downstream::Message(message) => panic!("expected elements, found {message:?}"),
             }
         }
         all
     }
 
-    /// Drops the link; returns when the worker's side of it has ended.
+    /// Drops the link, and waits until the worker's session has ended.
     pub(crate) async fn leave(self) {
         let Self { link, session, .. } = self;
         drop(link);
         let end = tokio::time::timeout(WATCHDOG, session).await;
-        end.expect("the session goes on").expect("no panic");
+        end.expect("the session did not end").expect("no panic");
     }
 
-    /// Why the worker ended the link.
+    /// Returns the reason for which the worker ended the link.
     pub(crate) async fn end(self) -> LinkLost {
         let end = tokio::time::timeout(WATCHDOG, self.session)
             .await

@@ -1,4 +1,4 @@
-//! Trainers of a task that is read through the cross-trainer cache, each on a link of its own.
+//! Tests the trainers of a task that is read through the cross-trainer cache, each on a link of its own.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use millstream_dataplane::worker::{CacheLimits, Server, ServerConfig, TaskMode};
 
 use crate::support::{Client, WATCHDOG, add_task_as, server_with, write};
 
-/// Bytes that an element takes, the gap behind it included.
+/// The bytes of an element, including the gap after it.
 const STRIDE: u64 = 64;
 
-/// One that keeps so many elements for trainers.
+/// Makes a server whose cache keeps this number of elements.
 fn keeping(elements: u64) -> Server {
     server_with(ServerConfig {
         patience: WATCHDOG,
@@ -22,7 +22,7 @@ fn keeping(elements: u64) -> Server {
     })
 }
 
-/// D6.1, D8.3: the window has left behind what is sent again.
+/// D6.1, D8.3: elements are sent again even after the window has moved beyond them.
 #[tokio::test]
 async fn unacknowledged_elements_are_sent_again() {
     let server = keeping(2);
@@ -37,7 +37,7 @@ async fn unacknowledged_elements_are_sent_again() {
     drop(slow);
     let mut slow = Client::trainer(&server, 1, "slow", 2).await;
     slow.grant(9, 2).await;
-    // Then it goes on at the oldest kept.
+    // After the resent elements, the trainer continues at the oldest kept element.
     assert_eq!(slow.elements(7).await, [2, 3, 4, 5, 12, 13, 14]);
 }
 
@@ -70,7 +70,7 @@ async fn a_nameless_trainer_is_refused() {
     assert!(client.can_speak().await);
 }
 
-/// A task that is no more keeps nothing, though a client of it is still there.
+/// A removed task keeps no memory, even while a client of the task is connected.
 #[tokio::test]
 async fn a_removed_task_returns_its_memory() {
     let alloc = millstream_element::Pool::new(1 << 20);
@@ -88,7 +88,10 @@ async fn a_removed_task_returns_its_memory() {
     client.grant(20, 0).await;
     client.elements(20).await;
     client.grant(20, 20).await;
-    assert!(client.can_speak().await, "it has heard the acknowledgement");
+    assert!(
+        client.can_speak().await,
+        "the session has received the acknowledgement"
+    );
     let stats = server.cache();
     assert_eq!((stats.tasks, stats.misses, stats.bytes), (1, 20, 20 * STRIDE));
     server.remove_task(crate::support::TASK);
@@ -99,14 +102,17 @@ async fn a_removed_task_returns_its_memory() {
     assert_eq!(alloc.stats().in_use_bytes, 0);
 }
 
-/// The window's memory is shared with readers of the host, and is freed with the task.
+/// Readers of the host share the memory of the window, which is freed with the task.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_tasks_arena_is_used_and_returned() {
     let alloc = millstream_element::Pool::new(1 << 20);
     let server = keeping(100);
     let (task, spec) = (crate::support::TASK, crate::support::spec());
-    assert!(server.arena(task).is_none(), "no such task");
+    assert!(
+        server.arena(task).is_none(),
+        "a task that does not exist has no arena"
+    );
     let producer = server.add_task(task, TaskMode::Cached, &spec, Arc::new(alloc.clone()));
     let mut producer = producer.expect("a new task");
     let arena = server.arena(task).expect("the system has memory");

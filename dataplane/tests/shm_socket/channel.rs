@@ -1,4 +1,4 @@
-//! Tests of a link's socket: its handling of messages and of the peer's end.
+//! Tests how the socket of a link handles messages and the end of the peer.
 
 use std::os::fd::AsFd;
 
@@ -49,13 +49,17 @@ fn garbage_is_blamed_and_leaks_no_descriptor() {
         let cases: [(&[u8], usize, &str); 9] = [
             (b"", 0, "0 bytes"),
             (b"", 1, "0 bytes"),
-            (b"what?", 0, "no message"),
-            (&[hello.as_slice(), b"x"].concat(), 0, "behind a message"),
+            (b"what?", 0, "invalid message"),
+            (
+                &[hello.as_slice(), b"x"].concat(),
+                0,
+                "more bytes in the datagram",
+            ),
             (&hello, 1, "descriptors"),
             (&arena, 0, "descriptors"),
             (&arena, 4, "descriptors"),
             (&arena, 60, "descriptors"),
-            (&vec![0; DATAGRAM_BYTES_MAX + 1], 2, "more than 4096 bytes"),
+            (&vec![0; DATAGRAM_BYTES_MAX + 1], 2, "at most 4096 bytes"),
         ];
         run(async {
             let mut listener = listener();
@@ -87,7 +91,7 @@ fn ends_last_words_and_errors_are_distinct() {
         for unread in [0, 1, 3] {
             let (worker, client) = link(&mut listener).await;
             for _ in 0..unread {
-                // What the worker does not read does not hide what it said.
+                // Messages that the worker does not read must not hide the worker's own close message.
                 let said = Datagram::Close(Close::new(CloseCode::Done, "unread"));
                 assert_eq!(client.try_send(&said, &[]), Ok(true));
             }
@@ -134,7 +138,10 @@ fn readers_wait_for_a_free_descriptor() {
             let limit = no_more_descriptors();
             tokio::time::pause();
             let waited = tokio::time::timeout(WATCHDOG / 2, listener.accept()).await;
-            assert!(waited.is_err(), "accepted without a descriptor");
+            assert!(
+                waited.is_err(),
+                "the listener accepted a link without a free descriptor"
+            );
             tokio::time::resume();
             setrlimit(Resource::Nofile, limit).unwrap();
             listener.accept().await.greet(&offer(), WATCHDOG).await.unwrap();
@@ -157,10 +164,10 @@ fn want_of_descriptors_is_our_own_shortage() {
     });
 }
 
-/// Lets this process open nothing more; the limit it had.
+/// Keeps this process from opening further descriptors. Returns the earlier limit.
 fn no_more_descriptors() -> Rlimit {
     let limit = getrlimit(Resource::Nofile);
-    // The lowest free number is the one that the next would get.
+    // The duplicate has the lowest free number, which the next descriptor would get.
     let next = rustix::io::dup(std::io::stdin()).unwrap();
     let taken = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
     let now = Rlimit {
@@ -171,7 +178,7 @@ fn no_more_descriptors() -> Rlimit {
     limit
 }
 
-/// Asks whether the socket's end is seen.
+/// Returns a function that checks whether the channel sees the end of the socket.
 fn is_closed(channel: &Channel) -> impl FnMut() -> bool + '_ {
     || {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -1,4 +1,4 @@
-//! Sockets that are files: whose directory may hold them, and what is removed from it (D9.6).
+//! Tests sockets that are files: which directories may contain them, and which files are removed (D9.6).
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -56,8 +56,8 @@ fn an_open_or_invalid_directory_is_refused() {
     run(async {
         for (place, what) in [
             (&open, "chmod 700"),
-            (&link, "no directory"),
-            (&file, "no directory"),
+            (&link, "expected a directory"),
+            (&file, "expected a directory"),
             (&missing, "No such file"),
             (&long, "shorter path"),
         ] {
@@ -101,12 +101,12 @@ fn only_dead_workers_leftovers_are_swept() {
         assert!(!dead.exists() && !leftover.exists(), "{left:?}");
         assert!(
             starting.exists(),
-            "one that is about to listen was swept: {left:?}"
+            "a socket that is about to listen was removed: {left:?}"
         );
         assert_eq!(left.len(), 5, "{left:?}");
         let address = living.address().clone();
         let offer = crate::support::offer();
-        // The sweep's knock is the first to come, and says nothing.
+        // The first connection is the check of the second worker's sweep, which sends no message.
         assert!(living.accept().await.greet(&offer, WATCHDOG).await.is_err());
         let worker = async { living.accept().await.greet(&offer, WATCHDOG).await };
         let (worker, client) = tokio::join!(worker, connect(&address, WATCHDOG));

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use crate::support::{Raw, SIZES, WATCHDOG, link, listener, offer, run};
 
-/// How long one side waits for a word of the other, in paused time.
+/// The time that one side waits for a message of the other, in paused time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// D9.1, D9.3.
@@ -106,14 +106,14 @@ fn silent_peers_are_given_up() {
         drop(listener.accept().await);
         let mute = Raw::connect(listener.address());
         let incoming = listener.accept().await;
-        // Others get their links meanwhile.
+        // Other clients get their links meanwhile.
         let (worker, client) = link(&mut listener).await;
         drop(client);
         assert!(worker.recv().await.unwrap().is_none());
         tokio::time::pause();
         let greeted = incoming.greet(&offer(), PATIENCE).await;
         assert_eq!(greeted.unwrap_err(), GreetError::Silent(PATIENCE));
-        assert!(mute.hear_close().text.contains("said nothing"));
+        assert!(mute.hear_close().text.contains("expected a hello message"));
     });
 }
 
@@ -151,7 +151,7 @@ fn a_full_worker_refuses_until_a_link_ends() {
         tokio::pin!(accepting);
         let refused = tokio::select! {
             refused = third => refused.unwrap_err(),
-            _ = &mut accepting => panic!("accepted a third link of two"),
+            _ = &mut accepting => panic!("the worker accepted a third link, expected at most two"),
         };
         let ConnectError::Refused(close) = refused else {
             panic!("{refused}");
@@ -163,7 +163,7 @@ fn a_full_worker_refuses_until_a_link_ends() {
     });
 }
 
-/// Why a client gets no link whose worker answers with this message and so many descriptors.
+/// Returns the error of a client whose worker answers with this message and this number of descriptors.
 fn answered(datagram: &Datagram, fds: usize) -> ConnectError {
     run(async {
         let address: ShmAddress = listener().address().clone();

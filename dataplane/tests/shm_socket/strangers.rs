@@ -1,4 +1,4 @@
-//! Processes of other users: nothing is shared with them, and they hold nobody up.
+//! Tests processes of other users: a worker shares nothing with them, and they do not delay other clients.
 
 use millstream_dataplane::transport::shm::{CloseCode, ConnectError, Listener, PeerError, greet as connect};
 use rustix::process::{Uid, geteuid};
@@ -6,17 +6,17 @@ use rustix::thread::set_thread_res_uid;
 
 use crate::support::{Raw, WATCHDOG, link, listener, run};
 
-/// A user that this test is not.
+/// The id of a user that does not run this test.
 const STRANGER: u32 = 54_321;
 
-/// Does something as another user, or says that it cannot.
-#[expect(clippy::print_stdout, reason = "the results show what was not tried")]
+/// Calls `deed` as another user. Returns `None` if this process may not change its user.
+#[expect(clippy::print_stdout, reason = "the output must show skipped checks")]
 fn as_stranger<T: Send>(deed: impl FnOnce() -> T + Send) -> Option<T> {
     if !geteuid().is_root() {
         println!("skipped: only root can be another user");
         return None;
     }
-    // The system knows users by the thread: the rest of the process stays what it is.
+    // Linux assigns users to threads, so the other threads of the process keep their user.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let stranger = Uid::from_raw(STRANGER);
@@ -44,7 +44,7 @@ fn another_users_process_is_refused() {
         let close = stranger.hear_close();
         assert_eq!(close.code, CloseCode::OtherUser);
         assert!(close.text.contains(&STRANGER.to_string()), "{}", close.text);
-        assert!(stranger.hear().is_empty(), "it is let go of");
+        assert!(stranger.hear().is_empty(), "the worker must close the connection");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Workers and clients for the tests of the socket: well-behaved ones, and ones that say anything.
+//! Workers and clients for the tests of the socket: correct ends, and ends that send arbitrary messages.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,10 +17,10 @@ use rustix::net::{
     SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg, socket_with,
 };
 
-/// Far beyond what anything here takes.
+/// The timeout of all waits, far longer than any step of these tests takes.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// Variable that tells a test that it is alone in its process.
+/// The environment variable that tells a test that it runs alone in its process.
 const ALONE: &str = "MILLSTREAM_TEST_IS_ALONE";
 
 pub(crate) const SIZES: ControlSizes = ControlSizes {
@@ -30,7 +30,7 @@ pub(crate) const SIZES: ControlSizes = ControlSizes {
     leases: 16,
 };
 
-/// A worker that listens with the defaults.
+/// Makes a listener with the default settings.
 pub(crate) fn listener() -> Listener {
     Listener::bind(&ListenerConfig::default()).unwrap()
 }
@@ -42,7 +42,7 @@ pub(crate) fn offer() -> Offer {
     }
 }
 
-/// A link; the worker's end and the client's.
+/// Makes a link. Returns the worker's end and the client's end.
 pub(crate) async fn link(listener: &mut Listener) -> (Channel, Channel) {
     let address = listener.address().clone();
     let offer = offer();
@@ -51,7 +51,7 @@ pub(crate) async fn link(listener: &mut Listener) -> (Channel, Channel) {
     tokio::join!(worker, client)
 }
 
-/// A peer that says what it is told to.
+/// A peer that sends exactly the bytes of a test.
 pub(crate) struct Raw {
     socket: OwnedFd,
 }
@@ -75,7 +75,8 @@ impl Raw {
         Self { socket }
     }
 
-    /// A client that has greeted, and the worker's end of its link.
+    /// Connects a client that has exchanged hello messages. Returns the client, and the worker's end of its
+    /// link.
     pub(crate) async fn greeted(listener: &mut Listener) -> (Self, Channel) {
         let raw = Self::connect(listener.address());
         raw.hello(SHM_VERSION);
@@ -104,7 +105,7 @@ impl Raw {
         .unwrap();
     }
 
-    /// The bytes of the next datagram, empty at the end. Its descriptors are closed.
+    /// Receives the bytes of the next datagram, or no bytes at the end. Closes the datagram's descriptors.
     pub(crate) fn hear(&self) -> Vec<u8> {
         let mut bytes = [0; 8192];
         let mut space = [MaybeUninit::uninit(); 1024];
@@ -114,7 +115,10 @@ impl Raw {
             tv_sec: WATCHDOG.as_secs() as i64,
             tv_nsec: 0,
         };
-        assert!(poll(&mut waited, Some(&watchdog)).unwrap() > 0, "it says nothing");
+        assert!(
+            poll(&mut waited, Some(&watchdog)).unwrap() > 0,
+            "the other end sent nothing in time"
+        );
         let flags = RecvFlags::CMSG_CLOEXEC;
         let came = loop {
             match recvmsg(
@@ -123,7 +127,7 @@ impl Raw {
                 &mut control,
                 flags,
             ) {
-                // Said once where the other end closed without reading; the datagrams follow.
+                // The error is reported once if the other end closed without reading; the datagrams follow.
                 Err(rustix::io::Errno::CONNRESET) => {}
                 came => break came.unwrap().bytes,
             }
@@ -131,11 +135,11 @@ impl Raw {
         bytes[..came].to_vec()
     }
 
-    /// The reason with which the other end closes.
+    /// Returns the reason with which the other end closes the link.
     pub(crate) fn hear_close(&self) -> millstream_dataplane::transport::shm::Close {
         match Datagram::from_bytes(&self.hear(), 0) {
             Ok(Datagram::Close(close)) => close,
-            other => panic!("{other:?} instead of a reason"),
+            other => panic!("expected a close message, found {other:?}"),
         }
     }
 }
@@ -152,7 +156,8 @@ impl AsFd for Raw {
     }
 }
 
-/// Runs a test in a process of its own, since it counts what the whole process has open, or limits it.
+/// Runs a test in a process of its own, because the test counts or limits the descriptors of the whole
+/// process.
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return body();
@@ -170,7 +175,7 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     );
 }
 
-/// Runs to its end within the watchdog.
+/// Runs a future to its end, within the timeout.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -178,10 +183,10 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
         .unwrap();
     runtime
         .block_on(async { tokio::time::timeout(WATCHDOG, future).await })
-        .expect("it takes far too long")
+        .expect("the test did not end within the timeout")
 }
 
-/// Descriptors of this process.
+/// Returns the number of open descriptors of this process.
 pub(crate) fn open_fds() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

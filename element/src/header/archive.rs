@@ -1,6 +1,6 @@
-//! The wire form of a header, and its writer. Refuses to judge what it reads: that is `validate`.
+//! The wire format of a header, and its writer. Module `validate` checks the headers that are read.
 //!
-//! Archived types are flat: vectors of fixed-size records, no strings, no nesting, no shared pointers.
+//! Archived types are flat: vectors of fixed-size records, without strings, nesting or shared pointers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::mem::offset_of;
@@ -14,62 +14,64 @@ use rkyv::ser::{Allocator, Serializer, Writer};
 use rkyv::vec::{ArchivedVec, VecResolver};
 use rkyv::{Archive, Place, Serialize};
 
-/// Version of the header's wire form; any other is refused.
+/// The version of the header's wire format. Readers refuse all other versions.
 pub const HEADER_VERSION: u16 = 1;
-/// Bytes of a header's fixed part, which is the whole of it for a static spec without provenance.
+/// Size of a header's root in bytes. For a static spec without provenance, the root is the whole header.
 pub const ROOT_BYTES: usize = 40;
-/// Bytes of a whole header. The counts below cannot reach it: 64 × 24 + 1024 × 8 + 1024 × 32 + 40 = 42 536.
+/// Maximum size of a header in bytes. The limits on counts keep headers below this size: 64 × 24 + 1024 × 8 +
+/// 1024 × 32 + 40 = 42 536.
 pub const MAX_HEADER_BYTES: usize = 64 << 10;
-/// Provenance entries of one element: the largest shuffled batch whose parts are told apart.
+/// Maximum number of provenance entries of one element: the largest shuffled batch whose parts are
+/// identified.
 pub const MAX_PROVENANCE: usize = 1024;
 
-/// The part of a split that an element, or a part of it, comes from.
+/// A part of a split from which an element, or a part of an element, was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Archive, Serialize)]
 pub struct Provenance {
-    /// Lease under which the split was read.
+    /// The lease under which the split was read.
     pub lease: u64,
-    /// First position in the split, inclusive.
+    /// The first position in the split, inclusive.
     pub from: u64,
-    /// Last position in the split, exclusive.
+    /// The last position in the split, exclusive.
     pub upto: u64,
-    /// Attempt number of the lease.
+    /// The attempt number of the lease.
     pub attempt: u32,
 }
 
 /// One row of the component table of an element whose spec is not static.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Archive, Serialize)]
 pub(crate) struct ComponentEntry {
-    /// From the element's start; a multiple of 64.
+    /// The offset of the payload from the element's start, a multiple of 64.
     pub(crate) offset: u64,
-    /// Bytes of the payload.
+    /// Size of the payload in bytes.
     pub(crate) size_bytes: u64,
-    /// The number of the header's `dims` that belong to this component, after those of the components before
-    /// it.
+    /// The rank of the component: the number of its entries in the header's `dims`, which follow the entries
+    /// of the earlier components.
     pub(crate) rank: u32,
 }
 
-/// The header as it is archived.
+/// The archived form of a header.
 #[derive(Archive)]
 #[expect(
     dead_code,
-    reason = "names the archived form; `HeaderParts` is what is written"
+    reason = "only the archived form of this type is used; `HeaderParts` is written"
 )]
 pub(crate) struct Header {
-    /// [`HEADER_VERSION`].
+    /// The version, equal to [`HEADER_VERSION`].
     pub(crate) version: u16,
-    /// Bytes of the whole header, root included.
+    /// Size of the whole header in bytes, root included.
     pub(crate) header_bytes: u32,
-    /// Position of the element in its task.
+    /// The position of the element in its task.
     pub(crate) sequence: u64,
-    /// Empty for a static spec.
+    /// The component table; empty for a static spec.
     pub(crate) components: Vec<ComponentEntry>,
     /// The dimensions of all components, one after another; empty for a static spec.
     pub(crate) dims: Vec<u64>,
-    /// At most [`MAX_PROVENANCE`].
+    /// The provenance entries, at most [`MAX_PROVENANCE`].
     pub(crate) provenance: Vec<Provenance>,
 }
 
-/// A header to write, borrowing its lists. Archives as [`Header`] does.
+/// A header to be written, which borrows its lists. The archived form is that of [`Header`].
 #[derive(Debug)]
 pub(crate) struct HeaderParts<'a> {
     pub(crate) sequence: u64,
@@ -78,15 +80,16 @@ pub(crate) struct HeaderParts<'a> {
     pub(crate) provenance: &'a [Provenance],
 }
 
-/// Exact bytes of a header with these counts.
+/// Returns the exact size of a header with these counts, in bytes.
 pub(crate) const fn header_bytes(components: usize, dims: usize, provenance: usize) -> usize {
     ROOT_BYTES + components * COMPONENT_BYTES + dims * DIM_BYTES + provenance * PROVENANCE_BYTES
 }
 
-/// Writes a header into `out`, which has exactly its size ([`header_bytes`]) and starts 8-byte aligned.
+/// Writes a header into `out`, which must have exactly the header's size ([`header_bytes`]) and 8-byte
+/// alignment.
 ///
 /// # Errors
-/// [`Failure`] when the size is wrong, which is a bug of this crate.
+/// [`Failure`] if the size is wrong, which is a bug of this crate.
 #[inline]
 pub(crate) fn write_header(parts: &HeaderParts<'_>, out: &mut [u8]) -> Result<(), Failure> {
     let size = out.len();
@@ -127,7 +130,7 @@ impl<S: Fallible + Allocator + Writer + ?Sized> Serialize<S> for HeaderParts<'_>
     fn serialize(&self, serializer: &mut S) -> Result<PartsResolver, S::Error> {
         let size = header_bytes(self.components.len(), self.dims.len(), self.provenance.len());
         Ok(PartsResolver {
-            // Bounded by the counts, far below u32::MAX.
+            // The limits on counts keep the size far below u32::MAX.
             header_bytes: size as u32,
             components: ArchivedVec::serialize_from_slice(self.components, serializer)?,
             dims: ArchivedVec::serialize_from_slice(self.dims, serializer)?,
@@ -150,14 +153,15 @@ impl From<&ArchivedProvenance> for Provenance {
 const COMPONENT_BYTES: usize = 24;
 const DIM_BYTES: usize = 8;
 pub(super) const PROVENANCE_BYTES: usize = 32;
-/// The offset of the lease in a provenance entry.
+/// The offset of the lease in an archived provenance entry.
 pub(super) const LEASE_AT: usize = offset_of!(ArchivedProvenance, lease);
-/// The offset of the number of provenance entries in the root. The entries end where the root begins.
+/// The offset, in the root, of the number of provenance entries. The entries end where the root begins.
 pub(super) const PROVENANCE_COUNT_AT: usize = offset_of!(ArchivedHeader, provenance) + 4;
-/// The offset of the header's own size in the root, so that it can be read before the archive is checked.
+/// The offset, in the root, of the header's own size. The size is read before the archive is checked.
 pub(super) const HEADER_BYTES_AT: usize = 4;
 
-// The wire form, fixed: a feature of rkyv switched by another crate, or a reordered field, stops the build.
+// The assertions below fix the wire format. A feature of rkyv that another crate enables, or a reordered
+// field, stops the build.
 const _: () = {
     assert!(size_of::<ArchivedHeader>() == ROOT_BYTES && align_of::<ArchivedHeader>() == 8);
     assert!(offset_of!(ArchivedHeader, header_bytes) == HEADER_BYTES_AT);

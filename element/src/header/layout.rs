@@ -1,5 +1,5 @@
-//! The layout of an element's payloads and header: computed once a task for a static spec, else once an
-//! element. Does not touch the bytes.
+//! The layout of an element's payloads and header. A static spec has one layout for each task; other specs
+//! have one for each element. This file does not access the bytes of elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use super::archive::{ComponentEntry, MAX_PROVENANCE, header_bytes};
 use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN};
 use crate::spec::{ElementSpec, TensorSpec, items_in};
 
-/// A spec with everything that can be computed from it beforehand; one for each task, shared by its elements.
+/// A spec with everything that can be computed from the spec in advance. All elements of a task share one
+/// layout.
 #[derive(Debug)]
 pub struct Layout {
     spec: ElementSpec,
@@ -35,48 +36,49 @@ pub(crate) struct Part {
 pub struct Shape<'a> {
     /// The dimensions, at most [`MAX_RANK`](crate::MAX_RANK).
     pub dims: &'a [u64],
-    /// Bytes of all items together, for `string` and `bytes` only; ignored for others.
+    /// Total size of all items in bytes. Used for `string` and `bytes` only; ignored for other dtypes.
     pub data_bytes: u64,
 }
 
 impl<'a> Shape<'a> {
-    /// The shape of a tensor whose items have a fixed length.
+    /// Returns the shape of a tensor whose items have a fixed length.
     #[must_use]
     pub fn fixed(dims: &'a [u64]) -> Shape<'a> {
         Shape { dims, data_bytes: 0 }
     }
 
-    /// The shape of a tensor of strings that have `data_bytes` bytes together.
+    /// Returns the shape of a tensor of strings whose total size is `data_bytes` bytes.
     #[must_use]
     pub fn variable(dims: &'a [u64], data_bytes: u64) -> Shape<'a> {
         Shape { dims, data_bytes }
     }
 }
 
-/// Why an element cannot be laid out. All variants blame the caller that chose the shapes.
+/// The error for an element that cannot be laid out. All variants mean that the caller passed wrong shapes or
+/// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// The number of shapes is not that of the spec's components.
-    #[error("{given} shapes were given for an element of {wanted} components")]
+    /// The number of shapes differs from the number of the spec's components.
+    #[error("expected {wanted} shapes, one for each component, found {given}")]
     Count {
-        /// Shapes given.
+        /// The number of shapes passed by the caller.
         given: usize,
-        /// Components of the spec.
+        /// The number of components in the spec.
         wanted: usize,
     },
-    /// A shape does not keep the spec's promise.
+    /// The dtype or shape of a component does not match the spec.
     #[error("the dtype or shape of component {component} does not match its spec")]
     Refused {
-        /// Index of the component.
+        /// The index of the component.
         component: usize,
     },
-    /// The element would exceed the largest slot.
-    #[error("an element with this shape exceeds {MAX_SLOT_BYTES} bytes")]
+    /// The element would exceed the size limit of slots.
+    #[error("an element with this shape exceeds the limit of {MAX_SLOT_BYTES} bytes")]
     TooLarge,
-    /// Too many provenance entries.
+    /// The element has too many provenance entries.
     #[error("{count} provenance entries exceed the limit of {MAX_PROVENANCE}")]
     TooManyProvenance {
-        /// Entries asked for.
+        /// The requested number of entries.
         count: usize,
     },
 }
@@ -85,7 +87,7 @@ impl Layout {
     /// Computes the layout of a spec.
     ///
     /// # Errors
-    /// [`ShapeError::TooLarge`] when a static spec describes an element larger than a slot can be.
+    /// [`ShapeError::TooLarge`] if a static spec describes an element above the size limit of slots.
     pub fn new(spec: ElementSpec) -> Result<Arc<Layout>, ShapeError> {
         let fixed = if spec.is_static() {
             Some(Fixed::of(&spec)?)
@@ -95,7 +97,7 @@ impl Layout {
         Ok(Arc::new(Layout { spec, fixed }))
     }
 
-    /// The spec this layout was computed from.
+    /// Returns the spec of this layout.
     #[must_use]
     pub fn spec(&self) -> &ElementSpec {
         &self.spec
@@ -107,11 +109,11 @@ impl Layout {
         self.fixed.is_some()
     }
 
-    /// Exact bytes of an element with these shapes and this many provenance entries. `shapes` may be empty
-    /// for a static spec.
+    /// Returns the exact size in bytes of an element with these shapes and this number of provenance entries.
+    /// `shapes` may be empty for a static spec.
     ///
     /// # Errors
-    /// [`ShapeError`].
+    /// [`ShapeError`] if the shapes or the number of provenance entries are invalid.
     pub fn element_bytes(&self, shapes: &[Shape<'_>], provenance: usize) -> Result<usize, ShapeError> {
         check_provenance(provenance)?;
         if let Some(fixed) = &self.fixed {
@@ -123,13 +125,13 @@ impl Layout {
         Ok(header_at + header_bytes(shapes.len(), dims, provenance))
     }
 
-    /// The components of a static spec and where its header starts.
+    /// Returns the components of a static spec, and the offset of the header; `None` for other specs.
     #[inline]
     pub(crate) fn fixed(&self) -> Option<(&[Part], usize)> {
         self.fixed.as_ref().map(|fixed| (&*fixed.parts, fixed.header_at))
     }
 
-    /// Checks shapes given although the spec determines them.
+    /// Checks shapes that the caller passed although the spec is static. Accepts an empty list.
     pub(crate) fn check_fixed(&self, shapes: &[Shape<'_>]) -> Result<(), ShapeError> {
         if shapes.is_empty() {
             return Ok(());
@@ -145,8 +147,8 @@ impl Layout {
         }
     }
 
-    /// Lays out the components of an element whose spec is not static, telling `each` where one lies. Returns
-    /// where the header starts.
+    /// Lays out the components of an element whose spec is not static, and calls `each` for each component.
+    /// Returns the offset of the header.
     pub(crate) fn place(
         &self,
         shapes: &[Shape<'_>],
@@ -161,7 +163,7 @@ impl Layout {
             let size_bytes = payload_bytes(spec, shape).ok_or(ShapeError::TooLarge)?;
             let offset = align_up(end, SLOT_ALIGN);
             end = end_of(offset, size_bytes)?;
-            // The rank is at most 16 and the offset at most 64 GiB.
+            // The rank is at most 16, and the offset at most 64 GiB.
             each(
                 ComponentEntry {
                     offset: offset as u64,
@@ -199,7 +201,7 @@ impl Fixed {
                 .copied()
                 .flatten()
                 .collect();
-            // Bounded by the end, which `end_of` just checked.
+            // `end_of` has just checked that the size fits into usize.
             parts.push(Part {
                 offset,
                 size_bytes: size_bytes as usize,
@@ -221,7 +223,8 @@ pub(crate) fn check_provenance(count: usize) -> Result<(), ShapeError> {
     }
 }
 
-/// Rounds up to a power of two. `n` is bounded by the largest slot, so this does not overflow.
+/// Rounds up to a multiple of `align`, a power of two. Cannot overflow, because `n` is at most the size limit
+/// of slots.
 #[inline]
 pub(crate) const fn align_up(n: usize, align: usize) -> usize {
     (n + align - 1) & !(align - 1)
@@ -234,7 +237,8 @@ fn end_of(offset: usize, size_bytes: u64) -> Result<usize, ShapeError> {
     end.map(|end| end as usize).ok_or(ShapeError::TooLarge)
 }
 
-/// Bytes of one payload: items side by side, or for variable items one u64 more than items, then the data.
+/// Returns the size of one payload in bytes. Fixed-size items are stored side by side. Variable-size items
+/// have one u64 more than items, followed by the data.
 fn payload_bytes(spec: &TensorSpec, shape: &Shape<'_>) -> Option<u64> {
     let items = items_in(shape.dims.iter().copied().map(Some))?;
     match spec.dtype().item_bytes() {
@@ -246,11 +250,11 @@ fn payload_bytes(spec: &TensorSpec, shape: &Shape<'_>) -> Option<u64> {
     }
 }
 
-/// Payloads end early enough for the largest header to follow.
+/// Maximum end of the payloads, so that the largest header still fits into the slot.
 const PAYLOAD_END_MAX: usize = MAX_SLOT_BYTES - super::MAX_HEADER_BYTES;
 /// The strictest alignment in the archive.
 pub(super) const HEADER_ALIGN: usize = 8;
-// Sizes and offsets move between u64 on the wire and usize in memory.
+// Sizes and offsets are u64 in the wire format and usize in memory.
 const _: () = assert!(usize::BITS == 64);
 
 #[cfg(test)]

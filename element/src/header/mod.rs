@@ -1,12 +1,11 @@
-//! The header at the end of every element: what it says, where it lies, how it is written and how far it is
-//! believed.
+//! The header at the end of every element: its content, its position, its writer, and its validation.
 //!
-//! An element is one run of bytes: payloads, each 64-byte aligned; then the rkyv archive of the header,
-//! 8-byte aligned, its root in the last [`ROOT_BYTES`] bytes. With a static spec the header has no component
-//! table: `layout` derives it.
+//! An element is one run of bytes. The payloads come first, each 64-byte aligned. The rkyv archive of the
+//! header follows, 8-byte aligned, with its root in the last [`ROOT_BYTES`] bytes. With a static spec the
+//! header has no component table, because `layout` derives the table from the spec.
 //!
-//! - `archive`: the wire form and its writer
-//! - `layout`: where payloads and header lie, computed once a task from the spec
+//! - `archive`: the wire format and its writer
+//! - `layout`: the positions of payloads and header, computed from the spec
 //! - `validate`: the only reader
 
 mod archive;

@@ -1,8 +1,8 @@
-//! The only reader of headers. Believes nothing: for any bytes whatsoever it returns a header whose every
-//! offset lies in the element, or an error; it never panics and never reads outside the element.
+//! The only reader of headers. The reader trusts no input. For any bytes it returns an error, or a header
+//! whose offsets are all inside the element. The reader never panics, and never reads outside the element.
 //!
-//! Cost is bounded by the header, whatever the size of the tensors. What string payloads say is checked by
-//! their view.
+//! The cost is bounded by the size of the header, whatever the size of the tensors. The contents of string
+//! payloads are checked later, by their views.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use rkyv::api::low;
@@ -21,9 +21,9 @@ use crate::spec::{DIM_MAX, MAX_RANK, TensorSpec, items_in};
 /// The processes that can write the memory of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Only this process: it wrote the memory or received into it. The header is checked in place.
+    /// Only this process, which wrote the memory or received into the memory. The header is checked in place.
     Ours,
-    /// Another process, at any moment. The header is copied out first, and only the copy is checked and used.
+    /// Another process, at any time. The header is copied first, and only the copy is checked and used.
     Foreign,
 }
 
@@ -44,11 +44,11 @@ impl Origin {
 pub(crate) struct Parsed {
     pub(crate) sequence: u64,
     pub(crate) provenance: Provenances,
-    /// `None` for a static spec.
+    /// The component table; `None` for a static spec.
     pub(crate) table: Option<Box<Table>>,
 }
 
-/// One entry normally, kept without an allocation.
+/// The provenance entries of an element. A single entry, the usual case, needs no allocation.
 #[derive(Debug, Clone)]
 pub(crate) enum Provenances {
     None,
@@ -75,14 +75,14 @@ impl Provenances {
     }
 }
 
-/// The components of one element, as its header gave them.
+/// The component table of one element, read from the element's header.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Table {
     pub(crate) rows: SmallVec<[Row; 4]>,
     pub(crate) dims: SmallVec<[u64; 8]>,
 }
 
-/// One component: its bytes in the element and its dims in the table.
+/// One row of the component table: the position of the component's bytes and of its dimensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) offset: usize,
@@ -91,59 +91,59 @@ pub(crate) struct Row {
     pub(crate) rank: usize,
 }
 
-/// Why bytes are not an element of the task. All variants blame the writer of the bytes, except `Misaligned`,
-/// which blames the code that placed them.
+/// The error for bytes that are not an element of the task. All variants except `Misaligned` are faults of
+/// the writer; `Misaligned` is a fault of the code that placed the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Too short, too long, or not a multiple of 8.
-    #[error("an element cannot have {size_bytes} bytes")]
+    /// The slot is too short or too long, or its size is not a multiple of 8.
+    #[error("invalid element size of {size_bytes} bytes")]
     Length {
-        /// Bytes of the slot.
+        /// Size of the slot in bytes.
         size_bytes: usize,
     },
     /// The element does not start at a 64-byte boundary.
     #[error("an element must start at a {SLOT_ALIGN}-byte boundary")]
     Misaligned,
-    /// The header claims an impossible size.
-    #[error("the header claims {header_bytes} bytes of an element of {size_bytes}")]
+    /// The header states an impossible size.
+    #[error("the header states an invalid size of {header_bytes} bytes in an element of {size_bytes} bytes")]
     HeaderLength {
-        /// Bytes claimed.
+        /// The stated size in bytes.
         header_bytes: usize,
-        /// Bytes of the element.
+        /// Size of the element in bytes.
         size_bytes: usize,
     },
     /// The header is not a valid archive.
     #[error("the header is not a valid archive")]
     Archive,
-    /// The header has another version.
+    /// The version of the header is not supported.
     #[error(
         "the header has version {version}, this program reads {HEADER_VERSION}; run the same release on both sides"
     )]
     Version {
-        /// Version found.
+        /// The version in the header.
         version: u16,
     },
-    /// The header does not lie where the static spec puts it, or has a component table in spite of it.
+    /// For a static spec, the header is not at the offset that the spec determines, or has a component table.
     #[error("the element does not have the size that its spec determines")]
     NotStatic,
-    /// The header has another number of components than the spec.
+    /// The header and the spec have different numbers of components.
     #[error("the header lists {found} components, the spec has {wanted}")]
     Count {
-        /// Components in the header.
+        /// The number of components in the header.
         found: usize,
-        /// Components in the spec.
+        /// The number of components in the spec.
         wanted: usize,
     },
     /// The header has too many provenance entries.
     #[error("the header has {count} provenance entries, the limit is {MAX_PROVENANCE}")]
     TooManyProvenance {
-        /// Entries in the header.
+        /// The number of entries in the header.
         count: usize,
     },
-    /// A row of the component table lies.
+    /// A row of the component table is invalid.
     #[error("component {component}: {fault}")]
     Component {
-        /// Index of the component.
+        /// The index of the component.
         component: usize,
         /// The fault of the row.
         fault: ComponentFault,
@@ -153,35 +153,35 @@ pub enum HeaderError {
 /// The fault of a row of the component table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ComponentFault {
-    /// More dimensions than allowed, or than the header has.
+    /// The rank exceeds the limit, or the number of dimensions in the header.
     #[error("its rank is wrong")]
     Rank,
-    /// A dimension exceeds an `i64`, in which frameworks keep dimensions.
+    /// A dimension exceeds an `i64`, which frameworks use for dimensions.
     #[error("a dimension exceeds 2^63 - 1")]
     Dimension,
-    /// The shape does not keep the spec's promise.
+    /// The shape does not match the spec.
     #[error("its shape does not match the spec")]
     Shape,
     /// The payload does not start at a 64-byte boundary.
     #[error("its payload is not 64-byte aligned")]
     Alignment,
-    /// The payload overlaps the one before it.
+    /// The payload overlaps the payload of the previous component.
     #[error("its payload overlaps the one before it")]
     Overlap,
-    /// The payload reaches into the header or beyond.
+    /// The payload reaches into the header or beyond the element.
     #[error("its payload reaches beyond the element")]
     Bounds,
-    /// The size is not what shape and dtype need.
+    /// The size of the payload does not match its shape and dtype.
     #[error("its size does not match its shape")]
     Size,
 }
 
-/// Reads the header of the element that `bytes` are.
+/// Reads the header of the element in `bytes`.
 ///
 /// # Errors
-/// [`HeaderError`] for anything but a well-formed element of this layout.
-// Always inlined, as `parse` is: what is read goes to its place in the element at once, without a copy in
-// between.
+/// [`HeaderError`] if the bytes are not a well-formed element of this layout.
+// Always inlined, like `parse`, so that values are read directly into the element without an intermediate
+// copy.
 #[inline(always)]
 pub(crate) fn read_header(bytes: &[u8], layout: &Layout, origin: Origin) -> Result<Parsed, HeaderError> {
     let (header_at, header) = split_header(bytes)?;
@@ -200,11 +200,14 @@ pub(crate) fn read_header(bytes: &[u8], layout: &Layout, origin: Origin) -> Resu
     }
 }
 
-/// Names the splits that an element of this process came from, by lease, without its layout. Names none for
-/// bytes that are no element.
+/// Calls `name` with the lease of every split from which an element was made. Needs no layout. Calls nothing
+/// if the bytes are not an element.
 ///
-/// Reads the few fields that it needs where the wire form has them, each once: workers call it for every
-/// element that they send, and readers may share the memory.
+/// The element must be in memory that this process wrote.
+///
+/// Reads the few required fields at their offsets in the wire format, each once. The cost matters because
+/// workers call this function for every element that they send. Reading each field once is safe even if
+/// readers share the memory.
 #[inline]
 pub fn each_lease(bytes: &[u8], mut name: impl FnMut(u64)) {
     let Ok((_, header)) = split_header(bytes) else {
@@ -223,7 +226,7 @@ pub fn each_lease(bytes: &[u8], mut name: impl FnMut(u64)) {
     }
 }
 
-/// Returns the place where the header of an element begins, and its bytes.
+/// Returns the offset of an element's header, and the header's bytes.
 #[inline(always)]
 fn split_header(bytes: &[u8]) -> Result<(usize, &[u8]), HeaderError> {
     let size_bytes = bytes.len();
@@ -246,7 +249,7 @@ fn split_header(bytes: &[u8]) -> Result<(usize, &[u8]), HeaderError> {
     Ok((header_at, &bytes[header_at..]))
 }
 
-/// The header's own size as its root has it, unchecked.
+/// Returns the size that the header's root states, without any check.
 fn claimed_header_bytes(bytes: &[u8]) -> usize {
     let at = bytes.len() - ROOT_BYTES + HEADER_BYTES_AT;
     bytes[at..]
@@ -254,7 +257,7 @@ fn claimed_header_bytes(bytes: &[u8]) -> usize {
         .map_or(0, |raw| u32::from_le_bytes(*raw) as usize)
 }
 
-/// Small headers are copied to the stack.
+/// A copy of a small header on the stack.
 #[repr(align(16))]
 struct Private([u8; PRIVATE_BYTES]);
 const PRIVATE_BYTES: usize = 256;
@@ -268,7 +271,7 @@ fn parse(header: &[u8], header_at: usize, layout: &Layout) -> Result<Parsed, Hea
     }
     let header_bytes = root.header_bytes.to_native() as usize;
     if header_bytes != header.len() {
-        // The size was read before the copy was made and has changed since.
+        // The size was read before the copy was made, and has changed since.
         return Err(HeaderError::HeaderLength {
             header_bytes,
             size_bytes: header_at + header.len(),
@@ -323,7 +326,7 @@ fn read_table(root: &ArchivedHeader, header_at: usize, layout: &Layout) -> Resul
     Ok(table)
 }
 
-/// Checks one row against the room that is left for it.
+/// Checks one row of the component table. The payload must be inside `room`.
 fn read_row(
     entry: &ArchivedComponentEntry,
     spec: &TensorSpec,
@@ -356,7 +359,7 @@ fn read_row(
     let items = items_in(dims.iter().copied().map(Some)).ok_or(ComponentFault::Size)?;
     let fits = match spec.dtype().item_bytes() {
         Some(item_bytes) => items.checked_mul(item_bytes as u64) == Some(size_bytes),
-        // One offset more than items, then the data.
+        // Variable-size items have one offset more than items, followed by the data.
         None => items
             .checked_add(1)
             .and_then(|n| n.checked_mul(8))
@@ -365,7 +368,7 @@ fn read_row(
     if !fits {
         return Err(ComponentFault::Size);
     }
-    // Both lie below `room.end`, a usize.
+    // Both values are below `room.end`, which is a usize.
     Ok(Row {
         offset: offset as usize,
         size_bytes: size_bytes as usize,
@@ -381,7 +384,7 @@ mod tests {
     use crate::{Dtype, ElementSpec, HeapAlloc, SlotAlloc, SlotMut};
     use std::sync::Arc;
 
-    /// An element whose header says whatever it is told to, after `payload_bytes` of payload.
+    /// Makes an element with `payload_bytes` of payload, whose header contains the given entries.
     fn forged(payload_bytes: usize, entries: &[(u64, u64, u32)], dims: &[u64], provenance: usize) -> SlotMut {
         let components: Vec<_> = entries
             .iter()
@@ -457,7 +460,9 @@ mod tests {
             let expected: Vec<u64> = provenance.iter().map(|entry| entry.lease).collect();
             assert_eq!(named, expected);
         }
-        each_lease(&[0; 64], |lease| panic!("no element has lease {lease}"));
+        each_lease(&[0; 64], |lease| {
+            panic!("found lease {lease} in bytes that are not an element")
+        });
     }
 
     fn fault(entries: &[(u64, u64, u32)], dims: &[u64]) -> Result<(), (usize, ComponentFault)> {
@@ -521,7 +526,7 @@ mod tests {
             fault(&[good[0], (64, 32, 1)], &[64, DIM_MAX]),
             Err((1, ComponentFault::Size))
         );
-        // Without bytes whatever the other dimension is.
+        // A dimension of 0 makes the payload empty, whatever the other dimension is.
         assert_eq!(fault(&[good[0], (64, 8, 2)], &[64, DIM_MAX, 0]), Ok(()));
         assert_eq!(
             fault(&[good[0], (64, 8, 2)], &[64, DIM_MAX + 1, 0]),

@@ -1,17 +1,17 @@
-//! The ends of a pack's elements: a table of fixed capacity that one writer fills while others read its
-//! filled part. Refuses to know the bytes between.
+//! The ends of a pack's elements: a table of fixed capacity that one writer fills while other threads read
+//! the filled part. This file does not know the contents of elements.
 //!
-//! Invariant: an element starts at the next 64-byte boundary after the end of the one before it.
+//! Invariant: an element starts at the first 64-byte boundary after the end of the previous element.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::header::align_up;
 use crate::slot::SLOT_ALIGN;
 
-/// Elements of one pack: a table of 8 MiB.
+/// Maximum number of elements in one pack. The table of their ends takes 8 MiB.
 pub const MAX_PACK_ELEMENTS: usize = 1 << 20;
 
-/// The table. Ends are counted from the start of the first element ever put into it.
+/// The table of ends. Ends are counted from the start of the pack's very first element.
 #[derive(Debug)]
 pub(super) struct Ends {
     ends: Box<[AtomicU64]>,
@@ -31,17 +31,18 @@ impl Ends {
         self.ends.len()
     }
 
-    /// Adds the end of the next element; only the one writer calls this. False when the table is full.
+    /// Adds the end of the next element. Only the single writer may call this function. Returns false if the
+    /// table is full.
     #[inline]
     pub(super) fn push(&self, end: usize) -> bool {
-        // Relaxed: this thread is the only one to write the count.
+        // Relaxed: only this thread writes the count.
         let count = self.count.load(Ordering::Relaxed);
         let Some(place) = self.ends.get(count) else {
             return false;
         };
-        // Relaxed: published by the count below.
+        // Relaxed: the store to the count below publishes this value.
         place.store(end as u64, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `len`, so that a reader of the count sees the end, and the
+        // Release: pairs with the Acquire in `len`, so that a reader of the count also sees the end and the
         // committed bytes.
         self.count.store(count + 1, Ordering::Release);
         true
@@ -53,16 +54,16 @@ impl Ends {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The end of an element below `len`.
+    /// Returns the end of an element. `index` must be below `len`.
     #[inline]
     pub(super) fn end(&self, index: usize) -> usize {
-        // Relaxed: a thread that names an index below `len` has synchronised with its writer there.
+        // Relaxed: a thread with an index below `len` has synchronized with the writer in `len`.
         self.ends
             .get(index)
             .map_or(0, |end| end.load(Ordering::Relaxed) as usize)
     }
 
-    /// The start of an element, known once the one before it is there.
+    /// Returns the start of an element. The previous element must be finished.
     #[inline]
     pub(super) fn start(&self, index: usize) -> usize {
         match index.checked_sub(1) {
@@ -71,8 +72,8 @@ impl Ends {
         }
     }
 
-    /// Returns how many elements from `first` on, at most `max_elements`, have at most `max_element_bytes`
-    /// each, looking no further than `upto`.
+    /// Returns how many elements from `first` on, up to `upto`, fit the limits: at most `max_elements`
+    /// elements, each with at most `max_element_bytes` bytes.
     #[inline]
     pub(super) fn fitting(
         &self,

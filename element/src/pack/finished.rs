@@ -1,6 +1,7 @@
-//! `Pack`: finished elements side by side, ready to send, split and open. Refuses to know what they mean.
+//! `Pack`: finished elements side by side, ready to be sent, split and opened. This file does not know the
+//! contents of elements.
 //!
-//! Invariant: the region runs from the start of the first element to the end of the last, and nothing beyond.
+//! Invariant: the region starts at the start of the first element and ends at the end of the last element.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,36 +11,37 @@ use super::ends::{Ends, MAX_PACK_ELEMENTS};
 use crate::header::align_up;
 use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN, Slot};
 
-/// Finished elements side by side in one slot. Cloning and splitting share memory: two atomic increments.
+/// Finished elements side by side in one slot. Clones and parts share the memory; making one costs two atomic
+/// increments.
 #[derive(Clone)]
 pub struct Pack {
     region: Slot,
     ends: Arc<Ends>,
-    /// Index in `ends` of the first element.
+    /// The index of the first element in `ends`.
     first: usize,
     count: usize,
 }
 
-/// Why received parts are not a pack. All variants blame the sender, except `Misaligned`, which blames the
-/// receiver.
+/// The error for received parts that do not form a pack. All variants except `Misaligned` are faults of the
+/// sender; `Misaligned` is a fault of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
-    /// No element, or too many.
-    #[error("a pack has 1 to {MAX_PACK_ELEMENTS} elements, not {count}")]
+    /// The pack has no elements or too many elements.
+    #[error("expected 1 to {MAX_PACK_ELEMENTS} elements in a pack, found {count}")]
     Count {
-        /// Elements listed.
+        /// The number of listed elements.
         count: usize,
     },
-    /// An element of no bytes.
+    /// An element has a length of 0 bytes.
     #[error("element {index} of the pack has no bytes")]
     Empty {
-        /// Index of the element.
+        /// The index of the element.
         index: usize,
     },
-    /// The lengths do not add up to the region.
+    /// The lengths do not cover the region exactly.
     #[error("the elements of the pack do not cover its {region_bytes} bytes exactly")]
     Cover {
-        /// Bytes of the region.
+        /// Size of the region in bytes.
         region_bytes: usize,
     },
     /// The region does not start at a 64-byte boundary.
@@ -57,11 +59,11 @@ impl Pack {
         }
     }
 
-    /// Joins received bytes with the table of lengths that came with them. Looks at no element.
+    /// Makes a pack from received bytes and the table of lengths that was received with them. Reads no
+    /// element.
     ///
     /// # Errors
-    /// [`PackError`] when the lengths do not cover the region exactly, each element at the next 64-byte
-    /// boundary.
+    /// [`PackError`] unless the lengths cover the region exactly, with each element at a 64-byte boundary.
     pub fn from_parts(region: Slot, lens: &[u64]) -> Result<Pack, PackError> {
         let count = lens.len();
         if count == 0 || count > MAX_PACK_ELEMENTS {
@@ -77,7 +79,7 @@ impl Pack {
             if *len == 0 {
                 return Err(PackError::Empty { index });
             }
-            // The end so far is at most a slot's length, and so is the next.
+            // The current end is at most a slot's length, and so is the next end.
             let next = (align_up(end, SLOT_ALIGN) as u64).checked_add(*len);
             let next = next.filter(|next| *next <= region_bytes.min(MAX_SLOT_BYTES) as u64);
             end = next.ok_or(PackError::Cover { region_bytes })? as usize;
@@ -94,31 +96,32 @@ impl Pack {
         })
     }
 
-    /// Returns how many elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Returns whether it has been split empty.
+    /// Returns whether the pack has no elements, which happens only by splitting.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The elements' bytes and the gaps between them, contiguous: first start to last end.
+    /// Returns the bytes of all elements and the gaps between them, from the first start to the last end.
     #[must_use]
     pub fn region(&self) -> &Slot {
         &self.region
     }
 
-    /// The length of each element in bytes.
+    /// Returns the length of each element in bytes.
     pub fn lens(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         let elements = self.first..self.first + self.count;
         elements.map(|index| (self.ends.end(index) - self.ends.start(index)) as u64)
     }
 
-    /// Returns how many of the first elements, at most `max_elements`, have at most `max_element_bytes` each.
+    /// Returns how many of the first elements fit the limits: at most `max_elements` elements, each with at
+    /// most `max_element_bytes` bytes.
     #[must_use]
     pub fn fitting(&self, max_elements: usize, max_element_bytes: u64) -> usize {
         self.ends.fitting(
@@ -129,10 +132,10 @@ impl Pack {
         )
     }
 
-    /// Takes the first `n` elements out, leaving the others here; all keep sharing the memory.
+    /// Removes the first `n` elements and returns them as a pack. Both packs share the memory.
     ///
     /// # Panics
-    /// When there are fewer, as slicing does.
+    /// Panics if the pack has fewer than `n` elements.
     #[must_use]
     pub fn split_to(&mut self, n: usize) -> Pack {
         assert!(
@@ -164,7 +167,8 @@ impl Pack {
         head
     }
 
-    /// One element as a slot, sharing the memory: one atomic increment. `None` beyond the last.
+    /// Returns one element as a slot that shares the memory, at the cost of one atomic increment. Returns
+    /// `None` if the index is too large.
     #[must_use]
     pub fn element_slot(&self, index: usize) -> Option<Slot> {
         if index >= self.count {
@@ -178,7 +182,7 @@ impl Pack {
         Some(self.region.slice(start - base..end - base))
     }
 
-    /// Every element as a slot, in order.
+    /// Returns every element as a slot, in order.
     pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         (0..self.count).filter_map(|index| self.element_slot(index))
     }

@@ -1,10 +1,10 @@
-//! Packs: many elements side by side in one slot, each starting at a 64-byte boundary. They share one
-//! allocation and one reference count, and travel together.
+//! Packs: many elements side by side in one slot, each starting at a 64-byte boundary. The elements share one
+//! allocation and one reference count, and are sent together.
 //!
-//! - `ends`: where each element of a pack ends, shared by all its parts
+//! - `ends`: the end of each element of a pack, shared by all parts of the pack
 //! - `finished`: [`Pack`], finished elements that can be split and sent
-//! - `open`: [`OpenPack`], the side that takes elements while more are written
-//! - `write`: [`PackWriter`], the side that writes
+//! - `open`: [`OpenPack`], the side that takes elements while more elements are written
+//! - `write`: [`PackWriter`], the side that writes elements
 
 mod ends;
 mod finished;

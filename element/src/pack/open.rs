@@ -1,5 +1,5 @@
-//! `OpenPack`: takes finished elements out of a slot that is still being written. Refuses to wait: it returns
-//! what is there.
+//! `OpenPack`: takes finished elements out of a slot that is still being written. The functions never wait;
+//! they return the elements that are finished.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,9 +10,9 @@ use super::ends::Ends;
 use super::finished::Pack;
 use crate::slot::SlotHead;
 
-/// The taking side of a pack in the making; made by [`PackWriter::open`](super::PackWriter::open). Each
-/// element is [taken](OpenPack::take) once, in order, whichever thread takes it; a [`part`](OpenPack::part)
-/// is shared by all who ask.
+/// The taking side of a pack that is being written, returned by
+/// [`PackWriter::open`](super::PackWriter::open). Each element is [taken](OpenPack::take) once and in order,
+/// by any thread. A [`part`](OpenPack::part) can be shared by several callers.
 pub struct OpenPack {
     head: SlotHead,
     ends: Arc<Ends>,
@@ -32,8 +32,8 @@ impl OpenPack {
         &self.ends
     }
 
-    /// Takes the elements that are finished and not yet taken: at most `max_elements`, up to the first of
-    /// more than `max_element_bytes`. `None` when that is none. Never blocks.
+    /// Takes finished elements that were not taken before: at most `max_elements`, and only up to the first
+    /// element larger than `max_element_bytes`. Returns `None` if no element qualifies. Never blocks.
     #[must_use]
     pub fn take(&self, max_elements: usize, max_element_bytes: u64) -> Option<Pack> {
         let mut first = self.taken.load(Ordering::Relaxed);
@@ -45,8 +45,8 @@ impl OpenPack {
                 return None;
             }
             let upto = first + count;
-            // Relaxed: `taken` only divides the elements among takers; their bytes are published by
-            // `ends.len`.
+            // Relaxed: `taken` only divides the elements among takers. The load in `ends.len` makes their
+            // bytes visible.
             match self
                 .taken
                 .compare_exchange_weak(first, upto, Ordering::Relaxed, Ordering::Relaxed)
@@ -57,15 +57,15 @@ impl OpenPack {
         }
     }
 
-    /// Bytes of the next element to take, if it is finished.
+    /// Returns the length in bytes of the next element to take, if that element is finished.
     #[must_use]
     pub fn next_len(&self) -> Option<u64> {
         self.element_len(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Finished elements from `first` on, whether they were taken or not, for a caller that keeps account of
-    /// its own: at most `max_elements`, up to the first of more than `max_element_bytes`. `None` when that is
-    /// none. Never blocks.
+    /// Returns finished elements from `first` on, taken or not, for a caller that does its own bookkeeping.
+    /// Returns at most `max_elements`, and only up to the first element larger than `max_element_bytes`.
+    /// Returns `None` if no element qualifies. Never blocks.
     #[must_use]
     pub fn part(&self, first: usize, max_elements: usize, max_element_bytes: u64) -> Option<Pack> {
         let count = self
@@ -77,19 +77,19 @@ impl OpenPack {
         self.pack(first..first + count)
     }
 
-    /// Returns how many elements are finished; only grows.
+    /// Returns the number of finished elements, which only grows.
     #[must_use]
     pub fn finished(&self) -> usize {
         self.ends.len()
     }
 
-    /// Bytes of an element, if it is finished.
+    /// Returns the length in bytes of an element, if the element is finished.
     #[must_use]
     pub fn element_len(&self, index: usize) -> Option<u64> {
         (index < self.ends.len()).then(|| (self.ends.end(index) - self.ends.start(index)) as u64)
     }
 
-    /// Returns a pack of these elements, of which there is at least one and all are finished.
+    /// Returns a pack of these elements. The range must not be empty, and all its elements must be finished.
     fn pack(&self, elements: Range<usize>) -> Option<Pack> {
         let bytes = self.ends.start(elements.start)..self.ends.end(elements.end - 1);
         let region = self.head.slice(bytes)?;

@@ -1,5 +1,5 @@
-//! The promises of packs, checked against naive models: written elements come back, however they are taken
-//! and split. No damage to the bytes leads to a panic or to a view outside the element.
+//! Tests packs against naive models: written elements are read back unchanged, however they are taken and
+//! split. Damaged bytes never lead to a panic or to a view outside the element.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     ShapeError, Slot, SlotAlloc, TensorSpec,
 };
 
-/// A tensor as a naive model has it.
+/// A tensor in the naive model.
 #[derive(Debug, Clone)]
 struct Model {
     dtype: Dtype,
@@ -50,7 +50,7 @@ fn provenance() -> impl Strategy<Value = Vec<Provenance>> {
     prop::collection::vec(entry, 0..4)
 }
 
-/// A spec that accepts the tensors: exactly, or leaving everything open.
+/// Returns a spec that accepts the tensors. If `open` is true, the spec leaves all shapes open.
 fn spec_of(tensors: &[Model], open: bool) -> ElementSpec {
     let spec = |tensor: &Model| match open {
         true => TensorSpec::unknown_rank(tensor.dtype),
@@ -96,14 +96,15 @@ fn assert_same(element: &Element, tensors: &[Model]) {
     }
 }
 
-/// An element's bytes, alone in a slot.
+/// Copies an element's bytes to a slot of their own.
 fn alone(bytes: &[u8]) -> Slot {
     let mut slot = HeapAlloc.alloc(bytes.len()).unwrap();
     slot.copy_from_slice(bytes);
     slot.freeze()
 }
 
-/// Opens damaged bytes both ways; whatever opens must show nothing outside the slot and agree with itself.
+/// Opens damaged bytes with both origins. An element that opens must have all views inside the slot, in
+/// order.
 fn open_damaged(bytes: &[u8], layout: &Arc<Layout>) -> Result<(), TestCaseError> {
     let slot = alone(bytes);
     let ours = Element::open(slot.clone(), layout, Origin::Ours);
@@ -125,7 +126,7 @@ fn open_damaged(bytes: &[u8], layout: &Arc<Layout>) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// The elements of one written pack, each as its bytes.
+/// Writes one element and returns its bytes.
 fn written(layout: &Layout, tensors: &[Model], from: &[Provenance]) -> Vec<u8> {
     let (mut writer, open) = PackWriter::open(&HeapAlloc, 1 << 16, 1).unwrap();
     push(&mut writer, layout, tensors, 7, from);
@@ -143,7 +144,7 @@ proptest! {
     ) {
         let layout = Layout::new(spec_of(&tensors, open_spec)).unwrap();
         let pool = Pool::new(1 << 20);
-        // Dirty memory, so that anything left unwritten shows.
+        // Fills the memory first, so that unwritten bytes are detected.
         pool.alloc(1 << 16).unwrap().fill(0xa5);
         let (mut writer, open) = PackWriter::open(&pool, 1 << 16, copies).unwrap();
         for sequence in 0..copies {
@@ -188,7 +189,7 @@ proptest! {
                 let shared = open.part(taken, most, limit);
                 let pack = open.take(most, limit);
                 prop_assert_eq!(pack.as_ref().map_or(0, Pack::len), wanted);
-                // Whether they are taken or not, and the same memory.
+                // A part is the same memory as the taken pack, before and after the elements are taken.
                 for shared in [shared, open.part(taken, most, limit)] {
                     let place = |pack: &Pack| (pack.len(), pack.region().as_ptr_range());
                     prop_assert_eq!(shared.as_ref().map(place), pack.as_ref().map(place));
@@ -239,7 +240,7 @@ proptest! {
         let whole = written(&layout, &tensors, &from);
         let mut flipped = whole.clone();
         for (at, in_header, bit) in flips {
-            // Half of the damage goes to the header, where it hurts.
+            // Half of the damage goes to the header, which has the most effect.
             let floor = if in_header { whole.len().saturating_sub(160) } else { 0 };
             let at = floor + at.index(whole.len() - floor);
             flipped[at] ^= 1 << bit;

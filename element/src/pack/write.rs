@@ -1,5 +1,6 @@
-//! `PackWriter`: writes elements, one after another, straight into the slot they are sent from. Refuses to
-//! wait and to allocate per element: what does not fit is the caller's reason to open the next pack.
+//! `PackWriter`: writes elements, one after another, directly into the slot from which they are sent. The
+//! writer neither waits nor allocates for each element. If an element does not fit, the caller opens the next
+//! pack.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,83 +17,85 @@ use crate::header::{
 use crate::slot::{AllocError, SLOT_ALIGN, SlotAlloc, SlotTail};
 use crate::strings::{StringsError, data_bytes, write_strings};
 
-/// The writing side of a pack in the making. Dropping it closes the pack.
+/// The writing side of a pack. Dropping the writer closes the pack.
 pub struct PackWriter {
     tail: SlotTail,
     shared: Arc<OpenPack>,
-    /// The component table of the element in the making; reused. Empty for a static spec.
+    /// The component table of the current element, whose memory is reused; empty for a static spec.
     entries: Vec<ComponentEntry>,
     dims: Vec<u64>,
 }
 
-/// One element in the making; dropping it unfinished leaves no trace.
+/// One element that is being written. Dropping the writer before `finish` discards the element.
 #[must_use = "an element that is not finished is not sent"]
 pub struct ElementWriter<'a> {
     pack: &'a mut PackWriter,
     layout: &'a Layout,
-    /// Gap between the end of the last element and the start of this one.
+    /// The gap between the end of the last element and the start of this element.
     gap: usize,
-    /// From the element's start.
+    /// The offset of the header from the element's start.
     header_at: usize,
     provenance_max: usize,
 }
 
-/// A tensor to copy into a pack.
+/// A tensor that is copied into a pack.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorRef<'a> {
-    /// The dtype.
+    /// The dtype of the tensor.
     pub dtype: Dtype,
-    /// The dimensions.
+    /// The dimensions of the tensor.
     pub dims: &'a [u64],
-    /// The items.
+    /// The items of the tensor.
     pub data: TensorBytes<'a>,
 }
 
-/// The items of a tensor to copy.
+/// The items of a tensor that is copied.
 #[derive(Debug, Clone, Copy)]
 pub enum TensorBytes<'a> {
-    /// The payload as it is: items side by side, or offsets and data.
+    /// The payload in its stored form: items side by side, or offsets and data.
     Raw(&'a [u8]),
     /// Items of variable length.
     Strings(&'a [&'a [u8]]),
 }
 
-/// Why an element was not written. Nothing of it is left in the pack.
+/// The error for an element that was not written. The pack contains no part of the element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The pack is full: open the next one, of at least `needed_bytes`.
+    /// The pack is full. The caller must open the next pack, with at least `needed_bytes`.
     #[error(
         "the pack has {spare_bytes} bytes left and the element needs {needed_bytes}, or its table is full; open the next pack"
     )]
     Full {
-        /// Bytes the element needs.
+        /// The bytes that the element needs.
         needed_bytes: usize,
-        /// Bytes left.
+        /// The bytes that are left in the pack.
         spare_bytes: usize,
     },
-    /// The caller's shapes do not fit the spec.
+    /// The caller's shapes do not match the spec.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// The caller's data does not fit its shape.
-    #[error("component {component} was given {given_bytes} bytes, its dtype and shape need {wanted_bytes}")]
+    /// The size of the caller's data does not match its dtype and shape.
+    #[error(
+        "expected {wanted_bytes} bytes for component {component} by its dtype and shape, found {given_bytes}"
+    )]
     Size {
-        /// Index of the component.
+        /// The index of the component.
         component: usize,
-        /// Bytes given.
+        /// Size of the caller's data in bytes.
         given_bytes: usize,
-        /// Bytes of the payload.
+        /// Size of the payload in bytes.
         wanted_bytes: usize,
     },
-    /// The caller's strings do not fit their shape.
+    /// The caller's strings do not match their shape.
     #[error(transparent)]
     Strings(#[from] StringsError),
-    /// The header came out at another size than planned: a bug of this crate.
-    #[error("the header was not written as planned; please report this")]
+    /// The header's size differs from the computed size, which is a bug of this crate.
+    #[error("the header was not written with its computed size; please report this bug")]
     Bug,
 }
 
 impl WriteError {
-    /// Returns whether the next pack will take the element.
+    /// Returns whether the element would fit into the next pack.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, WriteError::Full { .. })
@@ -100,11 +103,12 @@ impl WriteError {
 }
 
 impl PackWriter {
-    /// Allocates a slot of `capacity_bytes` and a table of at most `max_elements`, and returns the two sides
-    /// of it. An element larger than the usual pack gets one of exactly its size ([`Layout::element_bytes`]).
+    /// Allocates a slot of `capacity_bytes` and a table for at most `max_elements`, and returns the writing
+    /// side and the taking side. An element larger than the usual pack needs a pack of exactly its size
+    /// ([`Layout::element_bytes`]).
     ///
     /// # Errors
-    /// [`AllocError`] of the allocator.
+    /// [`AllocError`] if the allocator fails.
     pub fn open(
         alloc: &dyn SlotAlloc,
         capacity_bytes: usize,
@@ -125,11 +129,11 @@ impl PackWriter {
         Ok((writer, shared))
     }
 
-    /// Begins an element: lays it out, with room for up to `provenance_max` provenance entries. `shapes` may
-    /// be empty for a static spec.
+    /// Begins an element: lays out its components, with room for up to `provenance_max` provenance entries.
+    /// `shapes` may be empty for a static spec.
     ///
     /// # Errors
-    /// [`WriteError::Full`] when it does not fit, [`WriteError::Shape`] when the shapes do not match the
+    /// [`WriteError::Full`] if the element does not fit; [`WriteError::Shape`] if the shapes do not match the
     /// spec.
     #[inline]
     pub fn begin<'a>(
@@ -171,10 +175,10 @@ impl PackWriter {
         })
     }
 
-    /// Copies an element in.
+    /// Copies an element into the pack.
     ///
     /// # Errors
-    /// [`WriteError`]; the pack is as before.
+    /// [`WriteError`] if the element was not written; the pack is unchanged.
     pub fn push(
         &mut self,
         layout: &Layout,
@@ -213,7 +217,7 @@ impl PackWriter {
         element.finish(sequence, provenance)
     }
 
-    /// Returns how many elements were written.
+    /// Returns the number of written elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.ends().len()
@@ -225,13 +229,13 @@ impl PackWriter {
         self.len() == 0
     }
 
-    /// Bytes written, gaps included.
+    /// Returns the number of bytes written, gaps included.
     #[must_use]
     pub fn committed_bytes(&self) -> usize {
         self.tail.committed()
     }
 
-    /// Bytes of the whole slot.
+    /// Returns the size of the whole slot in bytes.
     #[must_use]
     pub fn capacity_bytes(&self) -> usize {
         self.tail.capacity()
@@ -239,8 +243,8 @@ impl PackWriter {
 }
 
 impl ElementWriter<'_> {
-    /// The payload of one component, to be filled completely: it holds what the memory held before. Empty for
-    /// an index beyond the last.
+    /// Returns the payload of one component, which the caller must fill completely, because it contains old
+    /// data of the memory. Empty if the index is too large.
     #[inline]
     pub fn component_mut(&mut self, index: usize) -> &mut [u8] {
         let Some((offset, size_bytes)) = self.place(index) else {
@@ -250,10 +254,11 @@ impl ElementWriter<'_> {
         &mut self.pack.tail.spare()[start..start + size_bytes]
     }
 
-    /// Writes the header and publishes the element. Allocates nothing.
+    /// Writes the header and publishes the element. Allocates no memory.
     ///
     /// # Errors
-    /// [`WriteError::Shape`] for more provenance entries than [`PackWriter::begin`] was told.
+    /// [`WriteError::Shape`] if `provenance` has more entries than the `provenance_max` passed to
+    /// [`PackWriter::begin`].
     #[inline]
     pub fn finish(mut self, sequence: u64, provenance: &[Provenance]) -> Result<(), WriteError> {
         if provenance.len() > self.provenance_max {
@@ -279,7 +284,7 @@ impl ElementWriter<'_> {
         };
         write_header(&parts, &mut tail.spare()[header_start..end]).map_err(|_| WriteError::Bug)?;
         tail.commit(end);
-        // `begin` has seen room in the table, and this is its only writer.
+        // `begin` has checked that the table has room, and this is its only writer.
         if shared.ends().push(tail.committed()) {
             Ok(())
         } else {
@@ -290,7 +295,7 @@ impl ElementWriter<'_> {
     fn place(&self, index: usize) -> Option<(usize, usize)> {
         match self.layout.fixed() {
             Some((parts, _)) => parts.get(index).map(|part| (part.offset, part.size_bytes)),
-            // `place` has bounded both by the largest slot.
+            // `layout.place` has limited both values to the largest slot.
             None => self
                 .pack
                 .entries
@@ -299,7 +304,7 @@ impl ElementWriter<'_> {
         }
     }
 
-    /// Zeroes the bytes that belong to no payload, so that what the memory held before leaves with nobody.
+    /// Zeroes the bytes outside all payloads, so that old contents of the memory are never sent.
     #[inline]
     fn clear_gaps(&mut self) {
         let mut from = 0;

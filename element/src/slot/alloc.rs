@@ -1,60 +1,60 @@
-//! `SlotAlloc`, the way producers of elements are given memory, and the plain heap behind it.
-//! Refuses to know what the memory is for.
+//! `SlotAlloc`, the trait through which producers of elements get memory, and its implementation on the heap.
+//! This file does not know the use of the memory.
 
 use std::fmt::Debug;
 
 use super::region::Memory;
 use super::shared::SlotMut;
 
-/// No slot is larger than this: 64 GiB. A longer length is a lie or a mistake, and is refused before any
+/// Maximum size of a slot: 64 GiB. A larger size is an attack or a mistake, and is refused before any
 /// allocation.
 pub const MAX_SLOT_BYTES: usize = 64 << 30;
 
-/// Hands out slots. Producers are given one, so that the same code writes into heap, shared memory or pinned
-/// memory.
+/// An allocator of slots. Producers receive an allocator, so that the same code writes into heap memory,
+/// shared memory or pinned memory.
 pub trait SlotAlloc: Send + Sync + Debug {
-    /// A slot of exactly `size_bytes`: 64-byte aligned and initialised, with unspecified content. Never
-    /// blocks.
+    /// Allocates a slot of exactly `size_bytes`: 64-byte aligned and initialized, with unspecified content.
+    /// Never blocks.
     ///
     /// # Errors
-    /// [`AllocError`], which says whether waiting can help.
+    /// [`AllocError`], whose variant says whether waiting can help.
     fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError>;
 }
 
-/// Why there is no slot.
+/// The error for a slot that cannot be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
-    /// The caller asked for more than can ever be given; nothing was allocated.
+    /// The requested size exceeds the limit, so that waiting cannot help. Nothing was allocated.
     #[error(
-        "a slot of {size_bytes} bytes exceeds the limit of {limit_bytes}; raise the byte budget or send less at once"
+        "a slot of {size_bytes} bytes exceeds the limit of {limit_bytes} bytes; raise the byte budget or send smaller elements"
     )]
     TooLarge {
-        /// Bytes asked for.
+        /// The requested size in bytes.
         size_bytes: usize,
-        /// The largest slot.
+        /// The limit on the size of a slot, in bytes.
         limit_bytes: usize,
     },
-    /// The resource is used up for now: it comes back as slots are dropped.
+    /// The budget is exhausted for now. Memory becomes available when slots are dropped.
     #[error(
         "no room for a slot of {size_bytes} bytes: {in_use_bytes} of the budget of {budget_bytes} are in use"
     )]
     Exhausted {
-        /// Bytes asked for.
+        /// The requested size in bytes.
         size_bytes: usize,
-        /// Bytes held by live slots, as the pool counts them.
+        /// The bytes held by live slots, in the pool's size classes.
         in_use_bytes: usize,
-        /// The pool's budget.
+        /// The pool's budget in bytes.
         budget_bytes: usize,
     },
-    /// The system has no memory.
+    /// The system has no memory left.
     #[error("the system has no memory for a slot of {size_bytes} bytes")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// The requested size in bytes.
         size_bytes: usize,
     },
 }
 
-/// Slots straight from the heap: zeroed, unbounded in number, freed on the last drop.
+/// An allocator on the heap: its slots are zeroed, unlimited in number, and freed on the last drop.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeapAlloc;
 

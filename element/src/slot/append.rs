@@ -1,7 +1,8 @@
-//! A slot that grows: `SlotTail` writes beyond what is committed, `SlotHead` reads what is, at the same time.
+//! A slot that grows: `SlotTail` writes after the committed bytes, while `SlotHead` reads the committed
+//! bytes.
 //!
-//! Invariant: bytes below the committed length are never written again; bytes at or above it are seen by the
-//! tail alone. Refuses to know what the bytes mean.
+//! Invariant: bytes below the committed length are never written again. Only the tail accesses the bytes from
+//! the committed length on. This file does not know the meaning of the bytes.
 #![expect(
     unsafe_code,
     reason = "one region, written and read at once in disjoint ranges"
@@ -18,11 +19,11 @@ use super::shared::{Slot, SlotMut};
 /// The only writer of an append-only slot.
 pub struct SlotTail {
     shared: Arc<Growing>,
-    /// This side's copy of `shared.committed`; the two are equal between calls.
+    /// This side's copy of `shared.committed`; the two values are equal between calls.
     committed: usize,
 }
 
-/// Reads the committed prefix of an append-only slot; clones are cheap.
+/// A reader of the committed prefix of an append-only slot. Clones are cheap.
 #[derive(Clone)]
 pub struct SlotHead {
     shared: Arc<Growing>,
@@ -35,7 +36,7 @@ struct Growing {
 }
 
 impl SlotMut {
-    /// Splits into the writer and the reader of an append-only slot.
+    /// Converts the slot into the writer and the reader of an append-only slot.
     #[must_use]
     pub fn into_tail(self) -> (SlotTail, SlotHead) {
         let (region, capacity) = self.into_region();
@@ -60,13 +61,14 @@ impl SlotTail {
         )
     }
 
-    /// The bytes beyond what is committed. Initialised, but with whatever content the memory had.
+    /// Returns the bytes after the committed bytes. The bytes are initialized, but may contain old data of
+    /// the memory.
     #[inline]
     pub fn spare(&mut self) -> &mut [u8] {
         let spare_bytes = self.shared.capacity - self.committed;
-        // SAFETY: `committed <= capacity <= region.size_bytes()`, so the range lies in the region and is
-        // initialised. Heads make slots below `committed` only, and `&mut self` is the only tail, so nobody
-        // else touches it.
+        // SAFETY: `committed <= capacity <= region.size_bytes()`, so the range is inside the region and is
+        // initialized. Heads make slots only below `committed`, and `&mut self` is the only tail, so no other
+        // code accesses the range.
         unsafe {
             let start = self.shared.region.start().add(self.committed);
             std::slice::from_raw_parts_mut(start.as_ptr(), spare_bytes)
@@ -76,7 +78,7 @@ impl SlotTail {
     /// Publishes the first `n` spare bytes to the heads.
     ///
     /// # Panics
-    /// When fewer are spare.
+    /// Panics if fewer than `n` bytes are spare.
     #[inline]
     pub fn commit(&mut self, n: usize) {
         assert!(
@@ -84,18 +86,18 @@ impl SlotTail {
             "commit of {n} bytes beyond the slot's end"
         );
         self.committed += n;
-        // Release: pairs with the Acquire in `SlotHead::committed`, so that a reader of the new length sees
-        // the bytes.
+        // Release: pairs with the Acquire in `SlotHead::committed`, so that a reader of the new length also
+        // sees the bytes.
         self.shared.committed.store(self.committed, Ordering::Release);
     }
 
-    /// Bytes published so far.
+    /// Returns the number of bytes published so far.
     #[must_use]
     pub fn committed(&self) -> usize {
         self.committed
     }
 
-    /// Bytes of the whole slot.
+    /// Returns the size of the whole slot in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.capacity
@@ -103,20 +105,20 @@ impl SlotTail {
 }
 
 impl SlotHead {
-    /// Bytes published so far; only grows.
+    /// Returns the number of bytes published so far, which only grows.
     #[must_use]
     pub fn committed(&self) -> usize {
         // Acquire: pairs with the Release in `SlotTail::commit`.
         self.shared.committed.load(Ordering::Acquire)
     }
 
-    /// A shared slot of published bytes, or `None` when the range is not all published.
+    /// Returns a shared slot of published bytes; `None` if a part of the range is not published.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Option<Slot> {
         if range.start > range.end || range.end > self.committed() {
             return None;
         }
-        // SAFETY: `committed` never exceeds the region, and the tail never again writes below it.
+        // SAFETY: `committed` never exceeds the region, and the tail never writes below `committed` again.
         Some(unsafe { Slot::of_region(Arc::clone(&self.shared.region), range) })
     }
 }

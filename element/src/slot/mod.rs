@@ -1,12 +1,12 @@
-//! Slots: aligned memory that elements live in, who hands it out, and who may read or write which part of it
-//! when.
+//! Slots: the aligned memory that contains elements, its allocators, and the rules for reading and writing
+//! its parts.
 //!
-//! - `region`: the memory itself and its way back to its owner (unsafe)
+//! - `region`: the memory itself, and its return to its owner (unsafe)
 //! - `shared`: [`SlotMut`] (exclusive) and [`Slot`] (shared, read only) over a region (unsafe)
-//! - `append`: [`SlotTail`] and [`SlotHead`], a slot whose written prefix is read while the rest is written
-//!   (unsafe)
-//! - `alloc`: [`SlotAlloc`] and the plain heap
-//! - `pool`: a bounded, reusing allocator
+//! - `append`: [`SlotTail`] and [`SlotHead`], a slot whose written prefix is read while its remaining part is
+//!   written (unsafe)
+//! - `alloc`: [`SlotAlloc`], and the allocator on the heap
+//! - `pool`: a bounded allocator that reuses memory
 
 mod alloc;
 mod append;

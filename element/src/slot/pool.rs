@@ -1,8 +1,8 @@
-//! A bounded allocator that reuses memory: size classes, lock-free free lists, a byte budget.
+//! A bounded allocator that reuses memory, with size classes, lock-free free lists, and a byte budget.
 //!
-//! Invariant: live plus cached memory never exceeds the budget. Memory goes back to the system only to make
-//! room for another size class, or with the pool. Reused memory is not zeroed. Refuses to know what slots
-//! hold.
+//! Invariant: live plus cached memory never exceeds the budget. Memory returns to the system only to make
+//! room for another size class, or when the pool is dropped. Reused memory is not zeroed. This file does not
+//! know the contents of slots.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,23 +14,23 @@ use super::alloc::{AllocError, MAX_SLOT_BYTES, SlotAlloc};
 use super::region::{Memory, Reclaim};
 use super::shared::SlotMut;
 
-/// A bounded pool of slots; clones share it. Slots may outlive every clone.
+/// A bounded pool of slots. Clones share the pool, and slots may outlive every clone.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
 }
 
-/// The memory of a pool, in bytes of whole size classes. A slot is charged at most a quarter more than it
-/// asked for, and at least 4 KiB.
+/// The memory of a pool, in bytes of whole size classes. A slot counts as at most a quarter more than its
+/// requested size, and as at least 4 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStats {
     /// The limit on live plus cached memory.
     pub budget_bytes: usize,
-    /// Held by live slots.
+    /// The bytes held by live slots.
     pub in_use_bytes: usize,
     /// The highest `in_use_bytes` so far.
     pub peak_bytes: usize,
-    /// Allocated from the system, live or cached, and what others reserved.
+    /// The bytes allocated from the system, live or cached, plus the bytes reserved for other memory.
     pub held_bytes: usize,
 }
 
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Pool {
-    /// A pool that holds at most `budget_bytes` at any moment; allocates nothing yet.
+    /// Makes a pool that never holds more than `budget_bytes`. Allocates no memory yet.
     #[must_use]
     pub fn new(budget_bytes: usize) -> Pool {
         let shared = Shared {
@@ -58,8 +58,8 @@ impl Pool {
         }
     }
 
-    /// Returns the memory that the pool holds now. The figures are read one after another, so they may differ
-    /// by a moment.
+    /// Returns the memory that the pool holds now. The counters are read one after another, so they may be
+    /// inconsistent for a moment.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         PoolStats {
@@ -70,15 +70,16 @@ impl Pool {
         }
     }
 
-    /// Takes so much of the budget for memory that is not from here, such as a mapping, at the cost of cached
-    /// memory where needed. False when live slots leave too little. The taker gives it back with
+    /// Reserves part of the budget for memory from outside the pool, such as a mapping. Frees cached memory
+    /// if needed. Returns false if live slots leave too little. The caller must return the reservation with
     /// [`Pool::release`].
     #[must_use]
     pub fn reserve(&self, size_bytes: usize) -> bool {
         self.shared.make_room(size_bytes)
     }
 
-    /// Gives back what [`Pool::reserve`] took, at once or in parts; never more.
+    /// Returns a reservation of [`Pool::reserve`] to the budget, at once or in parts, but never more than was
+    /// reserved.
     pub fn release(&self, size_bytes: usize) {
         let before = self.shared.held_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
         debug_assert!(before >= size_bytes, "{size_bytes} bytes released of {before}");
@@ -86,8 +87,8 @@ impl Pool {
 }
 
 impl SlotAlloc for Pool {
-    /// Fails with [`AllocError::TooLarge`] when the slot would not fit an empty pool, so waiting cannot help.
-    /// Fails with [`AllocError::Exhausted`] when it does not fit now.
+    /// Fails with [`AllocError::TooLarge`] if the slot would not fit into an empty pool, so that waiting
+    /// cannot help. Fails with [`AllocError::Exhausted`] if the slot does not fit now.
     fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
         let shared = &self.shared;
         let limit_bytes = shared.budget_bytes.min(MAX_SLOT_BYTES);
@@ -121,7 +122,7 @@ impl SlotAlloc for Pool {
 }
 
 impl Shared {
-    /// Fresh memory within the budget, at the cost of cached memory of other classes where needed.
+    /// Allocates fresh memory within the budget. Frees cached memory of other classes if needed.
     fn grow(&self, size_bytes: usize, charge_bytes: usize) -> Result<Memory, AllocError> {
         if !self.make_room(charge_bytes) {
             let in_use_bytes = self.in_use_bytes.load(Ordering::Relaxed);
@@ -138,7 +139,7 @@ impl Shared {
         })
     }
 
-    /// Reserves, at the cost of cached memory where needed.
+    /// Reserves bytes of the budget. Frees cached memory if needed. Returns false if the budget is exhausted.
     fn make_room(&self, charge_bytes: usize) -> bool {
         while !self.reserve(charge_bytes) {
             if !self.evict_one() {
@@ -148,7 +149,8 @@ impl Shared {
         true
     }
 
-    /// Relaxed throughout: the counters only bound each other; memory itself is handed over by the queues.
+    /// Reserves bytes if the budget allows. The ordering is relaxed because the counters only limit each
+    /// other; the queues synchronize the memory itself.
     fn reserve(&self, charge_bytes: usize) -> bool {
         let grown = |held: usize| {
             held.checked_add(charge_bytes)
@@ -159,7 +161,7 @@ impl Shared {
             .is_ok()
     }
 
-    /// Frees one cached buffer, of the largest class that has one; false when nothing is cached.
+    /// Frees one cached buffer of the largest class that has any. Returns false if no buffer is cached.
     fn evict_one(&self) -> bool {
         let cached = self
             .classes
@@ -180,7 +182,7 @@ impl Shared {
 impl Reclaim for Shared {
     fn reclaim(&self, memory: Memory) {
         let size_bytes = memory.size_bytes();
-        // Before the memory can be handed out again, so that it is never counted twice.
+        // Subtracted before the memory can be allocated again, so that the memory is never counted twice.
         self.in_use_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
         let capacity = (self.budget_bytes / size_bytes).clamp(1, CACHED_PER_CLASS_MAX);
         let queue = self.classes[class_of(size_bytes)].get_or_init(|| ArrayQueue::new(capacity));
@@ -201,19 +203,20 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// The class of the smallest buffer that holds `size_bytes`, at most [`MAX_SLOT_BYTES`].
+/// Returns the class of the smallest buffer with at least `size_bytes`, which must be at most
+/// [`MAX_SLOT_BYTES`].
 fn class_of(size_bytes: usize) -> usize {
     if size_bytes <= SMALLEST_CLASS_BYTES {
         return 0;
     }
-    // size - 1 in [2^octave, 2^(octave+1)), cut into four steps.
+    // `size_bytes - 1` is in [2^octave, 2^(octave+1)), which is divided into four steps.
     let last = size_bytes - 1;
     let octave = last.ilog2();
     let step = (last >> (octave - STEP_BITS)) & (STEPS - 1);
     (octave - SMALLEST_CLASS_BITS) as usize * STEPS + step + 1
 }
 
-/// Bytes of the buffers of a class; the inverse of [`class_of`].
+/// Returns the size in bytes of the buffers of a class; the inverse of [`class_of`].
 fn class_bytes(class: usize) -> usize {
     let Some(index) = class.checked_sub(1) else {
         return SMALLEST_CLASS_BYTES;
@@ -222,15 +225,17 @@ fn class_bytes(class: usize) -> usize {
     octave_bytes + (index % STEPS + 1) * (octave_bytes / STEPS)
 }
 
-/// The smallest buffer, a page.
+/// Size of the smallest buffer in bytes, one page.
 const SMALLEST_CLASS_BYTES: usize = 1 << SMALLEST_CLASS_BITS;
 const SMALLEST_CLASS_BITS: u32 = 12;
-/// Four sizes for each power of two, so that a payload of 2^n bytes and its header do not cost 2^(n+1).
+/// The number of sizes for each power of two. With four, a payload of 2^n bytes and its header do not cost
+/// 2^(n+1) bytes.
 const STEPS: usize = 1 << STEP_BITS;
 const STEP_BITS: u32 = 2;
-/// 4 KiB to 64 GiB are 24 octaves of four steps, and the smallest.
+/// The number of classes: four for each of the 24 octaves from 4 KiB to 64 GiB, plus the smallest class.
 const CLASSES: usize = (MAX_SLOT_BYTES.ilog2() - SMALLEST_CLASS_BITS) as usize * STEPS + 1;
-/// Buffers of one class kept for reuse; bounds the free lists at about 128 KiB for each class in use.
+/// Maximum number of buffers of one class that are kept for reuse. Limits each free list in use to about 128
+/// KiB.
 const CACHED_PER_CLASS_MAX: usize = 4096;
 
 #[cfg(test)]

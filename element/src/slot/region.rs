@@ -1,8 +1,8 @@
-//! A region: 64-byte aligned, initialised memory with one owner to go back to. Refuses to know who reads or
-//! writes it.
+//! A region: 64-byte aligned, initialized memory that finally returns to one owner. This file does not know
+//! which code reads or writes the memory.
 //!
-//! Invariant: a `Memory` value is the only handle to its bytes, and a `Region` holds exactly one `Memory` all
-//! its life.
+//! Invariant: a `Memory` value is the only handle to its bytes, and a `Region` holds the same `Memory` for
+//! its whole life.
 #![expect(
     unsafe_code,
     reason = "aligned allocation, and memory handed in by shared and pinned allocators"
@@ -14,30 +14,31 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Alignment of every slot and of every payload in it: one cache line, and the widest vector register.
+/// Alignment of every slot, and of every payload in a slot: the size of a cache line and of the widest vector
+/// register.
 pub const SLOT_ALIGN: usize = 64;
 
-/// The smallest page of a system this runs on.
+/// Size in bytes of the smallest page on any supported system.
 const PAGE_BYTES: usize = 4096;
 
-/// Exclusive ownership of 64-byte aligned, initialised bytes.
+/// Exclusive ownership of 64-byte aligned, initialized bytes.
 ///
-/// Heap memory is freed on drop; memory made by [`Memory::from_raw`] is left to the [`Reclaim`] it goes back
-/// to.
+/// Heap memory is freed on drop. Memory made by [`Memory::from_raw`] is not freed; its [`Reclaim`] decides
+/// what happens to it.
 pub struct Memory {
     start: NonNull<u8>,
     size_bytes: usize,
     on_heap: bool,
 }
 
-// SAFETY: a `Memory` is exclusive ownership of plain bytes, as a `Box<[u8]>` is; `from_raw` asks for the
-// same.
+// SAFETY: a `Memory` exclusively owns plain bytes, like a `Box<[u8]>`. The contract of `from_raw` demands
+// exclusive ownership too.
 unsafe impl Send for Memory {}
-// SAFETY: a shared `Memory` gives out only its address and size.
+// SAFETY: a shared `Memory` exposes only its address and size.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Zeroed heap memory, or `None` when the system has none to give. A size of 0 takes no memory.
+    /// Allocates zeroed heap memory; returns `None` if the system has none left. A size of 0 takes no memory.
     #[must_use]
     pub fn heap(size_bytes: usize) -> Option<Memory> {
         let layout = Layout::from_size_align(size_bytes, SLOT_ALIGN).ok()?;
@@ -51,9 +52,11 @@ impl Memory {
         // SAFETY: the layout has a size above 0.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         for page in (0..size_bytes).step_by(PAGE_BYTES) {
-            // Makes each page a page of its own. Until they are written, fresh pages all show the kernel's
-            // one page of zeroes. Memory that is read under many addresses at once is slow. SAFETY: the byte
-            // lies within the allocation, which nobody else has yet; a zero is there already.
+            // Gives each page its own physical memory. Until the first write, fresh pages all map the
+            // kernel's single zero page, and one physical page that is read under many addresses is slow.
+            //
+            // SAFETY: the byte is inside the new allocation, which no other code can access yet. Writing zero
+            // keeps the content.
             unsafe { start.add(page).write_volatile(0) };
         }
         Some(Memory {
@@ -63,12 +66,12 @@ impl Memory {
         })
     }
 
-    /// Memory from elsewhere, such as a shared or pinned mapping.
+    /// Wraps memory from outside the heap, such as a shared or pinned mapping.
     ///
     /// # Safety
-    /// `start` is 64-byte aligned and begins `size_bytes` (at most `isize::MAX`) of initialised memory,
-    /// readable and writable. Nothing else in this process touches it until the value is dropped; the mapping
-    /// outlives the value.
+    /// `start` must be 64-byte aligned and point to `size_bytes` (at most `isize::MAX`) of initialized
+    /// memory, which must be readable and writable. No other code of this process may access the memory until
+    /// the value is dropped. The mapping must outlive the value.
     #[must_use]
     pub unsafe fn from_raw(start: NonNull<u8>, size_bytes: usize) -> Memory {
         debug_assert!(start.as_ptr().addr().is_multiple_of(SLOT_ALIGN));
@@ -79,13 +82,13 @@ impl Memory {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the size of the memory in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// The first byte, as given to [`Memory::from_raw`].
+    /// Returns the address of the first byte, as passed to [`Memory::from_raw`].
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         self.start
@@ -95,8 +98,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.on_heap {
-            // SAFETY: `heap` allocated this memory with this size and alignment (checked there), and nobody
-            // else frees it.
+            // SAFETY: `heap` allocated this memory with this size and alignment, and checked both. No other
+            // code frees the memory.
             unsafe {
                 let layout = Layout::from_size_align_unchecked(self.size_bytes, SLOT_ALIGN);
                 dealloc(self.start.as_ptr(), layout);
@@ -111,29 +114,31 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// The receiver of memory when the last slot that uses it is dropped.
+/// The receiver of memory after the last slot that uses the memory was dropped.
 ///
-/// It is called on the thread that dropped last, must be quick and must not block.
+/// The receiver is called on the thread that dropped the last slot. The receiver must return quickly and must
+/// not block.
 pub trait Reclaim: Send + Sync {
-    /// Takes the memory back. Its bytes are as the last user left them.
+    /// Takes the memory back. The bytes are unchanged since their last use.
     fn reclaim(&self, memory: Memory);
 }
 
-/// Memory in use by slots.
+/// Memory that is in use by slots.
 pub(crate) struct Region {
     memory: ManuallyDrop<Memory>,
     owner: Option<Arc<dyn Reclaim>>,
     access: Access,
 }
 
-/// The access that others have to the memory besides its one owner in this process.
+/// The access to the memory that exists besides the access of its one owner in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// The owner alone has access.
+    /// Only the owner has access.
     Ours,
-    /// Another process, which promised not to.
+    /// Another process is able to write the memory, but has promised not to write it.
     Lent,
-    /// Others read the same bytes under other addresses or in other slots, so nobody ever writes here.
+    /// Other readers access the same bytes under other addresses or in other slots, so no code may write
+    /// them.
     Shared,
 }
 
@@ -169,7 +174,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the region is being dropped, so its memory is taken once and not touched again.
+        // SAFETY: the region is being dropped, so its memory is taken once and not accessed again.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         match &self.owner {
             Some(owner) => owner.reclaim(memory),
@@ -178,12 +183,12 @@ impl Drop for Region {
     }
 }
 
-/// An aligned address for regions of no bytes.
+/// Returns an aligned address for regions without bytes.
 fn dangling() -> NonNull<u8> {
     NonNull::<Line>::dangling().cast()
 }
 
-/// Only its alignment matters.
+/// A type that only provides an alignment of 64 bytes.
 #[repr(align(64))]
 struct Line;
 

@@ -1,7 +1,7 @@
-//! `SlotMut`, exclusive, and `Slot`, shared and read only: the two ways to hold bytes of a region.
+//! The two ways to hold bytes of a region: `SlotMut`, exclusive, and `Slot`, shared and read only.
 //!
-//! Invariant: bytes that a `Slot` covers are written by nobody in this process while it lives. Refuses to
-//! know what the bytes mean.
+//! Invariant: while a `Slot` lives, no code of this process writes the bytes that the slot covers. This file
+//! does not know the meaning of the bytes.
 #![expect(
     unsafe_code,
     reason = "views into a region by address, so that reading one follows no second pointer"
@@ -14,16 +14,18 @@ use std::sync::Arc;
 
 use super::region::{Access, Memory, Reclaim, Region};
 
-/// Exclusive use of a slot: 64-byte aligned, initialised, not necessarily zeroed (a pool reuses memory).
+/// Exclusive use of a slot: 64-byte aligned and initialized, but not necessarily zeroed, because a pool
+/// reuses memory.
 pub struct SlotMut {
-    /// Never cloned while this value lives.
+    /// The region, never cloned while this value lives.
     region: Arc<Region>,
     len: usize,
 }
 
 impl SlotMut {
-    /// A slot of the first `len` bytes of `memory`; when its last view is dropped the memory goes to `owner`,
-    /// or is dropped where there is none. A `len` beyond the memory is cut to it.
+    /// Makes a slot of the first `len` bytes of `memory`. When the slot's last view is dropped, the memory
+    /// returns to `owner`, or is dropped if `owner` is `None`. Reduces a `len` beyond the memory to the size
+    /// of the memory.
     #[must_use]
     pub fn new(memory: Memory, len: usize, owner: Option<Arc<dyn Reclaim>>) -> SlotMut {
         let len = len.min(memory.size_bytes());
@@ -33,7 +35,7 @@ impl SlotMut {
         }
     }
 
-    /// Ends writing: the slot becomes shareable and read only.
+    /// Ends writing: the slot becomes shared and read only.
     #[must_use]
     pub fn freeze(self) -> Slot {
         let start = self.region.start();
@@ -44,12 +46,12 @@ impl SlotMut {
         }
     }
 
-    /// Keeps the first `len` bytes; no effect when the slot is shorter.
+    /// Keeps only the first `len` bytes. Has no effect if the slot is shorter.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// The memory, and how many of its bytes the slot has.
+    /// Returns the region, and the length of the slot.
     pub(super) fn into_region(self) -> (Arc<Region>, usize) {
         (self.region, self.len)
     }
@@ -59,15 +61,15 @@ impl Deref for SlotMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes from the start lie in the region and are initialised; `region` is not shared,
-        // so the only writer is behind `&mut self`.
+        // SAFETY: `len` bytes from the start are inside the region and are initialized. `region` is not
+        // shared, so the only possible writer needs `&mut self`.
         unsafe { std::slice::from_raw_parts(self.region.start().as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for SlotMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and `&mut self` makes this the only access.
+        // SAFETY: as in `deref`; in addition, `&mut self` makes this the only access.
         unsafe { std::slice::from_raw_parts_mut(self.region.start().as_ptr(), self.len) }
     }
 }
@@ -78,8 +80,8 @@ impl fmt::Debug for SlotMut {
     }
 }
 
-/// Shared, read-only bytes of a region. Cloning is one atomic increment; the region is charged to its owner
-/// until the last clone or part is dropped.
+/// Shared, read-only bytes of a region. Cloning costs one atomic increment. The region counts as used memory
+/// of its owner until the last clone or part is dropped.
 #[derive(Clone)]
 pub struct Slot {
     region: Arc<Region>,
@@ -87,22 +89,23 @@ pub struct Slot {
     len: usize,
 }
 
-// SAFETY: a `Slot` is shared read access to bytes that nobody writes, as an `Arc<[u8]>` is; `Region` is Send
+// SAFETY: a `Slot` is shared read access to bytes that no code writes, like an `Arc<[u8]>`. `Region` is Send
 // and Sync.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Bytes of a mapping that another process wrote. A slot that `is_shared` with other readers never
-    /// becomes exclusive again; any other can, as a slot of this process's own memory does
-    /// ([`Slot::try_into_mut`]). `owner` gets the memory back with the last view of it.
+    /// Makes a slot of a mapping that another process wrote. If `is_shared` is true, other readers use the
+    /// same bytes, and the slot can never become exclusive. If `is_shared` is false, the slot can become
+    /// exclusive ([`Slot::try_into_mut`]), like a slot of this process's own memory. `owner` gets the memory
+    /// back after the last view is dropped.
     ///
     /// # Safety
-    /// `start` is 64-byte aligned and begins `len` (at most `isize::MAX`) bytes of initialised memory,
-    /// readable and, unless `is_shared`, writable. Nothing else in this process touches it (unless
-    /// `is_shared`: writes) before `owner` has it back; the mapping outlives the slot, all parts of it, and
-    /// what `owner` does with the memory.
+    /// `start` must be 64-byte aligned and point to `len` (at most `isize::MAX`) bytes of initialized memory.
+    /// The memory must be readable and, unless `is_shared`, writable. Before `owner` has the memory back, no
+    /// other code of this process may access it, or with `is_shared`, write it. The mapping must outlive the
+    /// slot, all its parts, and the use of the memory by `owner`.
     #[must_use]
     pub unsafe fn from_mapping(
         start: NonNull<u8>,
@@ -110,16 +113,16 @@ impl Slot {
         is_shared: bool,
         owner: Arc<dyn Reclaim>,
     ) -> Slot {
-        // SAFETY: as the caller promises, but for writing what is shared: such a region gives nobody the
-        // means.
+        // SAFETY: the caller promises the same, except for writes to shared memory. A region with
+        // `Access::Shared` gives no code a way to write.
         let memory = unsafe { Memory::from_raw(start, len) };
         let access = if is_shared { Access::Shared } else { Access::Lent };
         let region = Arc::new(Region::of_mapping(memory, owner, access));
         Slot { region, start, len }
     }
 
-    /// Returns whether another process can write these bytes, whatever it promised: what must not change
-    /// between being checked and being used is copied first.
+    /// Returns whether another process can write these bytes, despite any promise. Bytes of a foreign slot
+    /// that must not change between a check and their use must be copied first.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         match self.region.access() {
@@ -128,15 +131,15 @@ impl Slot {
         }
     }
 
-    /// Returns whether others read the same bytes, so that nobody may ever write them.
+    /// Returns whether other readers access the same bytes, so that no code may write them.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.region.access() == Access::Shared
     }
 
-    /// Returns the address of the bytes, for code outside of Rust that looks at them while it holds this
-    /// slot. The code may write them if they are not [`Slot::is_shared`] and nothing else reads them from
-    /// then on, through this slot or another.
+    /// Returns the address of the bytes, for code outside of Rust that reads them while it holds this slot.
+    /// The code may write the bytes unless the slot [`is_shared`](Slot::is_shared), if from then on no other
+    /// code reads them through any slot.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
@@ -144,10 +147,11 @@ impl Slot {
     }
 
     /// # Safety
-    /// `range` lies in the region, and nobody writes those bytes while the slot or a clone of it lives.
+    /// `range` must be inside the region, and no code may write its bytes while the slot or a clone of the
+    /// slot lives.
     pub(super) unsafe fn of_region(region: Arc<Region>, range: Range<usize>) -> Slot {
         debug_assert!(range.start <= range.end && range.end <= region.size_bytes());
-        // SAFETY: the caller promises that the range lies in the region.
+        // SAFETY: the caller promises that the range is inside the region.
         let start = unsafe { region.start().add(range.start) };
         Slot {
             region,
@@ -156,10 +160,10 @@ impl Slot {
         }
     }
 
-    /// A part of this slot, sharing its memory: one atomic increment.
+    /// Returns a part of this slot. The part shares the memory, at the cost of one atomic increment.
     ///
     /// # Panics
-    /// When the range does not lie in the slot, as slicing does.
+    /// Panics if the range is not inside the slot.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Slot {
         assert!(
@@ -167,7 +171,7 @@ impl Slot {
             "range {range:?} of a slot of {}",
             self.len
         );
-        // SAFETY: the range was just checked to lie in this slot, hence in the region.
+        // SAFETY: the range was just checked to be inside this slot, and so inside the region.
         let start = unsafe { self.start.add(range.start) };
         Slot {
             region: Arc::clone(&self.region),
@@ -176,27 +180,27 @@ impl Slot {
         }
     }
 
-    /// Drops the first `n` bytes from the view; no atomic operation.
+    /// Removes the first `n` bytes from the view, without an atomic operation.
     ///
     /// # Panics
-    /// When the slot is shorter, as slicing does.
+    /// Panics if the slot is shorter than `n` bytes.
     pub fn advance(&mut self, n: usize) {
         assert!(n <= self.len, "advance {n} in a slot of {}", self.len);
-        // SAFETY: `n` was just checked to lie in this slot.
+        // SAFETY: `n` was just checked to be inside this slot.
         self.start = unsafe { self.start.add(n) };
         self.len -= n;
     }
 
-    /// Keeps the first `len` bytes of the view; no effect when the slot is shorter.
+    /// Keeps only the first `len` bytes of the view. Has no effect if the slot is shorter.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// The exclusive slot again, when this is the only view left and it starts where the region does; else
-    /// itself.
+    /// Converts the slot back into an exclusive slot. The conversion succeeds if the slot is the only view of
+    /// its region and starts at the region's start.
     ///
     /// # Errors
-    /// The slot unchanged, when others share the region, or may ([`Slot::from_mapping`]).
+    /// Returns the unchanged slot if other views share the region or may share it ([`Slot::from_mapping`]).
     pub fn try_into_mut(mut self) -> Result<SlotMut, Slot> {
         let whole = self.start == self.region.start() && !self.is_shared();
         if whole && Arc::get_mut(&mut self.region).is_some() {
@@ -215,7 +219,7 @@ impl Deref for Slot {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: every constructor keeps `start .. start + len` inside the region, which lives as long as
-        // `self`, is initialised, and has no writer for these bytes.
+        // `self` and is initialized. No code writes these bytes.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -304,7 +308,7 @@ mod tests {
         let backing = HeapAlloc.alloc(128).unwrap().freeze();
         let owner = Arc::new(Counting::default());
         let start = NonNull::from(&backing[0]);
-        // SAFETY: the backing slot is read only and outlives the one made of it.
+        // SAFETY: the backing slot is read only and outlives the slot that is made from it.
         let slot = unsafe { Slot::from_mapping(start, 128, true, Arc::clone(&owner) as Arc<dyn Reclaim>) };
         let slot = slot.try_into_mut().unwrap_err();
         let part = slot.slice(0..64);

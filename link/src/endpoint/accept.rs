@@ -1,4 +1,5 @@
-//! The server's side: handshakes with a deadline, within bounds, and quotas on what comes of them.
+//! The server's side of connections: handshakes with a deadline and limits, and quotas for accepted
+//! connections.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,16 +19,15 @@ use super::{Endpoint, revocation};
 use crate::identity::Role;
 use crate::tls::{peer_certificate, peer_role};
 
-/// Application close code of a connection beyond a quota. The protocols above give none of theirs this
-/// number.
+/// The application close code of a connection beyond a quota. The protocols above do not use this number.
 pub const CLOSE_OVER_QUOTA: u32 = 6;
-/// Refused peers are named at most this often.
+/// The minimum time between two warnings about refused peers.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
-/// A peer process, by the digest of the certificate it made.
+/// The identification of a peer process, by the digest of its certificate.
 type PeerId = [u8; 32];
 
-/// Accepts an endpoint's connections. Handshakes run beside each other and end with it.
+/// Accepts an endpoint's connections. Handshakes run concurrently, and end when the acceptor is dropped.
 #[derive(Debug)]
 pub struct Acceptor {
     endpoint: Endpoint,
@@ -36,7 +36,7 @@ pub struct Acceptor {
     state: Arc<State>,
 }
 
-/// Reads what an [`Acceptor`] has done, from elsewhere and after its end.
+/// A reader of an [`Acceptor`]'s counts, which works from other threads and after the acceptor's end.
 #[derive(Clone, Debug)]
 pub struct AcceptCounter {
     state: Arc<State>,
@@ -45,26 +45,27 @@ pub struct AcceptCounter {
 /// A connection whose peer has proved a role that this server admits.
 #[derive(Debug)]
 pub struct Accepted {
-    /// The connection.
+    /// The established connection.
     pub connection: Connection,
-    /// The peer's role.
+    /// The role that the peer has proved.
     pub role: Role,
-    /// The connection's place in the quotas: keep it as long as the connection.
+    /// The connection's place in the quotas. The caller must keep it as long as the connection.
     pub permit: ConnectionPermit,
 }
 
-/// A connection's place in the server's quotas, given back when dropped.
+/// A connection's place in the server's quotas, which is freed on drop.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     peer: PeerId,
     is_read: bool,
     state: Arc<State>,
-    /// Ends the watch for a revocation of the peer when it is dropped.
+    /// The end of the watch for a revocation of the peer. Dropping it ends the watch.
     _watch: Option<oneshot::Sender<()>>,
 }
 
 impl ConnectionPermit {
-    /// The SHA-256 of the peer's certificate. Processes that share a site's certificate share it.
+    /// Returns the SHA-256 of the peer's certificate. Processes that use the same site certificate have the
+    /// same digest.
     pub fn peer(&self) -> [u8; 32] {
         self.peer
     }
@@ -73,17 +74,19 @@ impl ConnectionPermit {
 /// The numbers of connections that an acceptor has accepted and refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptCounts {
-    /// Connections handed over.
+    /// The number of connections handed over.
     pub accepted: u64,
-    /// Clients asked to prove their address first.
+    /// The number of clients asked to prove their address first.
     pub retried: u64,
-    /// Turned away because too many handshakes were under way, in all or with their address.
+    /// The number of clients refused because too many handshakes were in progress, in total or with their
+    /// address.
     pub refused_busy: u64,
-    /// Handshakes that failed: wrong key, role or version, or the peer went away.
+    /// The number of failed handshakes: wrong key, role or version, or a peer that disappeared.
     pub failed: u64,
-    /// Handshakes that did not end in time, or made room for others.
+    /// The number of handshakes that did not end in time, or that were evicted.
     pub timed_out: u64,
-    /// Closed after the handshake because the server or the peer had too many connections.
+    /// The number of connections closed after the handshake because the server or the peer had too many
+    /// connections.
     pub over_quota: u64,
 }
 
@@ -99,16 +102,16 @@ struct State {
     over_quota: AtomicU64,
 }
 
-/// Limits the warnings about refused peers, so that a peer without a key cannot fill the log.
+/// The limit on warnings about refused peers, so that a peer without a key cannot fill the log.
 #[derive(Debug, Default)]
 struct Warnings {
     latest: Option<Instant>,
-    /// Refusals since then that the log does not name.
+    /// The number of refusals since the latest warning that were not logged.
     unnamed: u64,
 }
 
 impl Warnings {
-    /// Returns whether the refusal of now is to be named, and how many before were not.
+    /// Returns the number of unlogged refusals if the present refusal should be logged, else `None`.
     fn note(&mut self, now: Instant) -> Option<u64> {
         let is_due = self.latest.is_none_or(|latest| now - latest >= WARN_EVERY);
         if is_due {
@@ -123,15 +126,15 @@ impl Warnings {
 #[derive(Debug, Default)]
 struct OpenConnections {
     total: usize,
-    /// The connections of peers of role `read` among them.
+    /// The number of connections with peers of the role `read`.
     of_read: usize,
     of_peer: HashMap<PeerId, usize>,
 }
 
 impl AcceptCounter {
-    /// Returns the numbers so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> AcceptCounts {
-        // Relaxed: independent counters, for people.
+        // The counters are relaxed, because they are independent and only shown to people.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         AcceptCounts {
             accepted: read(&self.state.accepted),
@@ -145,9 +148,11 @@ impl AcceptCounter {
 }
 
 impl Endpoint {
-    /// Accepts connections until the acceptor is dropped. `None` for an endpoint that only connects.
+    /// Returns an acceptor, which accepts connections until it is dropped. Returns `None` for an endpoint
+    /// that only connects.
     ///
-    /// Use one acceptor at a time: two would each admit as many connections as the limits allow.
+    /// The caller should use one acceptor at a time, because each acceptor admits as many connections as the
+    /// limits allow.
     pub fn acceptor(&self) -> Option<Acceptor> {
         self.is_server().then(|| Acceptor::new(self.clone()))
     }
@@ -165,10 +170,11 @@ impl Acceptor {
         }
     }
 
-    /// The next connection; `None` once the endpoint is closed.
+    /// Waits for the next connection. Returns `None` after the endpoint was closed.
     ///
-    /// Cancel-safe. A peer that fails its handshake is logged, counted and forgotten: it never ends the loop.
-    /// While nobody waits here, handshakes under way go on, and at most `handshakes_max` new ones queue.
+    /// Cancel-safe. A peer that fails its handshake is logged and counted, and never ends the loop. While the
+    /// caller does not wait here, handshakes in progress continue, and at most `handshakes_max` new
+    /// handshakes queue.
     pub async fn accept(&mut self) -> Option<Accepted> {
         loop {
             tokio::select! {
@@ -182,12 +188,12 @@ impl Acceptor {
         }
     }
 
-    /// Returns the numbers so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> AcceptCounts {
         self.counter().counts()
     }
 
-    /// A reader of the counts that outlives this acceptor.
+    /// Returns a reader of the counts that outlives this acceptor.
     pub fn counter(&self) -> AcceptCounter {
         AcceptCounter {
             state: Arc::clone(&self.state),
@@ -209,7 +215,7 @@ impl Acceptor {
             Admission::Prove => {
                 count(&self.state.retried);
                 if let Err(error) = incoming.retry() {
-                    // Cannot be: an address that is not proved may be asked to.
+                    // A retry fails only for a proved address, which cannot occur here.
                     error.into_incoming().refuse();
                 }
             }
@@ -225,7 +231,7 @@ impl Acceptor {
         let accepted = match done {
             Ok(accepted) => accepted?,
             Err(error) if error.is_cancelled() => {
-                tracing::debug!("a handshake that did not go on made room for another");
+                tracing::debug!("a stalled handshake was evicted to make room for another");
                 count(&self.state.timed_out);
                 return None;
             }
@@ -290,8 +296,8 @@ async fn handshake(endpoint: Endpoint, incoming: Incoming, state: Arc<State>) ->
     })
 }
 
-/// Logs that a peer was refused for what it is: its key, its role or its version. Names no secret, since
-/// errors of the handshake have none.
+/// Logs that a peer was refused because of its key, its role or its version. The errors of a handshake
+/// contain no secrets.
 fn warn_of(state: &State, peer: SocketAddr, error: &dyn std::fmt::Display) {
     let due = state.warnings.lock().note(Instant::now());
     if let Some(unnamed) = due {
@@ -306,11 +312,11 @@ fn failed(state: &State, peer: SocketAddr, error: &dyn std::fmt::Display) -> Opt
 }
 
 fn count(counter: &AtomicU64) {
-    // Relaxed: nothing is ordered by these.
+    // Relaxed suffices, because the counters order nothing.
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts one less, and forgets whom nothing is left of.
+/// Decreases a count, and removes a count of zero from the map.
 fn give_back<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
@@ -321,7 +327,7 @@ fn give_back<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
 }
 
 impl ConnectionPermit {
-    /// A place, or the quota that is used up, in words for the peer.
+    /// Takes a place in the quotas. Returns the exhausted quota as a text for the peer.
     fn take(
         state: &Arc<State>,
         (peer, role): (PeerId, Role),
@@ -332,19 +338,19 @@ impl ConnectionPermit {
         let config = endpoint.config();
         if of_peer >= config.connections_per_peer_max {
             return Err(format!(
-                "this process has {of_peer} connections with it, as many as one may (connections_per_peer_max)"
+                "this process already has {of_peer} connections with the server, the maximum (connections_per_peer_max)"
             ));
         }
         if open.total >= config.connections_max {
             return Err(format!(
-                "it has {} connections, as many as it takes (connections_max)",
+                "the server already has {} connections, its maximum (connections_max)",
                 open.total
             ));
         }
         let (is_read, share) = (role == Role::Read, config.connections_max.div_ceil(4) * 3);
         if is_read && open.of_read >= share {
             return Err(format!(
-                "it has {share} connections with processes of role `read`, as many as these may have together (three quarters \
+                "the server already has {share} connections with processes of role `read`, their maximum (three quarters \
                  of connections_max)"
             ));
         }

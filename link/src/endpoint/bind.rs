@@ -1,4 +1,4 @@
-//! The endpoint: a socket, an identity, and what quinn makes of them.
+//! The endpoint: a socket, an identity, and QUIC on the socket.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,10 +14,10 @@ use crate::identity::{BindRefused, Credentials, Revocations, Role, bind_policy};
 use crate::socket::{LinkSocket, SocketReport};
 use crate::tls::{Identity, TlsSetupError};
 
-/// A UDP socket with QUIC on it. Cheap to clone; the socket closes when the last clone and the last
-/// connection are gone.
+/// A UDP socket with QUIC. Clones are cheap; the socket closes with the last clone and the last connection.
 ///
-/// Made within a tokio runtime, which then drives it: on a [`Lane`](crate::Lane), that lane's.
+/// An endpoint must be made within a tokio runtime, which then drives it. On a [`Lane`](crate::Lane), that is
+/// the lane's runtime.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     quic: quinn::Endpoint,
@@ -33,7 +33,7 @@ struct Shared {
     server: Option<ServerConfigs>,
 }
 
-/// The settings of accepted connections, by the place of the peer.
+/// The settings of accepted connections, for peers on loopback and on the network.
 #[derive(Clone, Debug)]
 struct ServerConfigs {
     loopback: Arc<ServerConfig>,
@@ -41,15 +41,15 @@ struct ServerConfigs {
 }
 
 impl Endpoint {
-    /// Binds a server that speaks `alpns` (most preferred first) with peers that prove one of the `accepted`
+    /// Binds a server that offers `alpns` (most preferred first) to peers that prove one of the `accepted`
     /// roles.
     ///
-    /// It may also [`connect`](Endpoint::connect), with the same credentials. Connections come from
-    /// [`acceptor`](Endpoint::acceptor).
+    /// The server can also [`connect`](Endpoint::connect), with the same credentials. An
+    /// [`acceptor`](Endpoint::acceptor) yields the connections of clients.
     ///
     /// # Errors
-    /// The address is taken, is not this machine's, or is beyond loopback without an explicitly given key;
-    /// the settings or credentials do not work.
+    /// Returns an error if the address is in use, is not an address of this machine, or is beyond loopback
+    /// without an explicit key. Returns an error for invalid settings or credentials, too.
     pub fn bind_server(
         credentials: Credentials,
         alpns: &[&str],
@@ -74,8 +74,8 @@ impl Endpoint {
                 .transport_config(config.transport(peer, &config.of_accepted, config.idle_timeout))
                 .migration(false)
                 .max_incoming(config.handshakes_max)
-                // What may wait for a handshake that is not yet accepted: a client's first flight, without
-                // 0-RTT.
+                // The buffers hold the first packets of a client before its handshake is accepted. Without
+                // 0-RTT, the first packets of a client are its first flight.
                 .incoming_buffer_size(64 << 10)
                 .incoming_buffer_size_total(8 << 20);
             Arc::new(server)
@@ -93,7 +93,7 @@ impl Endpoint {
     /// Binds an endpoint that only connects.
     ///
     /// # Errors
-    /// As for [`bind_server`](Endpoint::bind_server), but any address is allowed.
+    /// Returns the errors of [`bind_server`](Endpoint::bind_server), but any address is allowed.
     pub fn client(credentials: Credentials, config: EndpointConfig) -> Result<Endpoint, BindError> {
         Endpoint::client_with(Identity::new(credentials)?, config)
     }
@@ -105,7 +105,7 @@ impl Endpoint {
         let both_families = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         match LinkSocket::bind(both_families, &config.socket()) {
             Ok(socket) => Endpoint::wrap(both_families, socket, identity, None, config),
-            // No IPv6 on this machine.
+            // This machine has no IPv6.
             Err(_) => Endpoint::bind(
                 SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
                 identity,
@@ -166,22 +166,23 @@ impl Endpoint {
         })
     }
 
-    /// The address in use: the one asked for, with the port that was chosen if none was.
+    /// Returns the local address. If the requested port was 0, the address contains the port that the system
+    /// chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.local_address
     }
 
-    /// The role this endpoint acts in.
+    /// Returns the role of this endpoint.
     pub fn role(&self) -> Role {
         self.shared.identity.credentials().role()
     }
 
-    /// The list of peers that are refused all the same, if there is one.
+    /// Returns the list of revoked certificates and keys, if the endpoint has one.
     pub(super) fn revocations(&self) -> Option<&Arc<Revocations>> {
         self.shared.identity.credentials().revocations()
     }
 
-    /// The settings in use.
+    /// Returns the settings of the endpoint.
     pub fn config(&self) -> &EndpointConfig {
         &self.shared.config
     }
@@ -191,7 +192,7 @@ impl Endpoint {
         self.shared.socket
     }
 
-    /// The state of a connection of this endpoint, for statistics and benchmarks.
+    /// Returns the state of a connection of this endpoint, for statistics and benchmarks.
     pub fn path_report(&self, connection: &quinn::Connection) -> PathReport {
         PathReport::of(connection, self.shared.socket)
     }
@@ -201,15 +202,15 @@ impl Endpoint {
         self.shared.server.is_some()
     }
 
-    /// Closes every connection and accepts no more. Returns at once; peers learn `reason`.
+    /// Closes all connections and accepts no more. Returns at once; the peers receive `reason`.
     pub fn close(&self, reason: &str) {
         self.quic.close(VarInt::from_u32(0), reason.as_bytes());
     }
 
-    /// Waits until closed connections have been wound up, so that peers know; at most until the deadline.
-    /// Cancel-safe.
+    /// Waits until the peers of closed connections have been informed, for at most `deadline`. Cancel-safe.
     ///
-    /// Returns whether all were. [`close`](Endpoint::close) comes first: this closes nothing.
+    /// Returns whether all peers were informed. The caller must call [`close`](Endpoint::close) before,
+    /// because this method closes no connection.
     pub async fn wait_idle(&self, deadline: Duration) -> bool {
         tokio::time::timeout(deadline, self.quic.wait_idle())
             .await
@@ -231,42 +232,42 @@ impl Endpoint {
     }
 }
 
-/// Why there is no endpoint.
+/// The reason for which an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Beyond loopback only with an explicit key.
+    /// The address is beyond loopback, and the key was not given explicitly.
     #[error(transparent)]
     Refused(#[from] BindRefused),
-    /// A setting cannot work.
+    /// A setting is invalid.
     #[error("endpoint setting {0}")]
     Config(#[from] ConfigError),
     /// The credentials cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsSetupError),
-    /// Some process listens there already.
+    /// Another process already listens on the port.
     #[error("UDP port {port} is in use on {address}: stop the process that listens there, or choose another port", port = address.port())]
     PortInUse {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// The address belongs to no interface of this machine.
     #[error("{address} is not an address of this machine: bind to one of its own, or to 127.0.0.1")]
     NotOurs {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// Ports below 1024 need a privilege.
+    /// The port is below 1024, which requires a privilege.
     #[error("no permission to listen on {address}: ports below 1024 need privileges, choose a higher one")]
     NotPermitted {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// The system refuses for another reason.
+    /// The system refused to open the socket for another reason.
     #[error("cannot open a UDP socket on {address}: {source}")]
     Socket {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// The system's reason.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Every limit of an endpoint, with its default and its reason.
+//! All limits of an endpoint, each with its default and its reason.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,42 +9,47 @@ use quinn::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 use crate::congestion::CappedCubicConfig;
 use crate::socket::SocketConfig;
 
-/// The smallest MTU of QUIC, where every path starts.
+/// The smallest MTU of QUIC, with which every path starts.
 const MTU_MIN: u16 = 1200;
-/// The largest UDP payload that fits the loopback device's 65 536 bytes over IPv4, rounded down with room for
+/// The largest UDP payload that fits the loopback device's 65 536 bytes over IPv4, rounded down for IP
 /// options.
 const MTU_LOOPBACK: u16 = 65_495;
-/// The largest loopback packet over IPv6, whose header is 20 bytes longer: 65 536 - 40 - 8.
+/// The largest UDP payload on loopback over IPv6, whose header is 20 bytes longer: 65 536 - 40 - 8.
 const MTU_LOOPBACK_V6: u16 = 65_488;
-/// A jumbo frame's 9 000 bytes less 40 of IPv6 and 8 of UDP header. Discovery stays below it where frames are
-/// smaller.
+/// The 9 000 bytes of a jumbo frame, less 40 bytes of IPv6 header and 8 bytes of UDP header. Discovery ends
+/// lower where frames are smaller.
 const MTU_NETWORK: u16 = 8_952;
-/// A search that lost its probes to congestion and ended too low is made up for after this. At the bound it
-/// costs nothing.
+/// The time between two searches for the MTU. A search may end too low if congestion loses its probes, and
+/// the next search corrects the result. At the bound a search costs nothing.
 const MTU_SEARCH_INTERVAL: Duration = Duration::from_secs(30);
-/// A fall to 1200 bytes is more often bad luck in a burst of losses than a smaller path: try again soon.
+/// The time until the next search after the MTU fell to 1200 bytes. The fall is more often caused by a burst
+/// of losses than by a smaller path.
 const MTU_FALL_COOLDOWN: Duration = Duration::from_secs(5);
-/// The largest window on loopback. With the default socket buffers a sender stops just before it would
-/// overflow its receiver's buffer, which is all the path there is. A larger window gains nothing, and costs a
-/// loss each time it is filled.
+/// The largest congestion window on loopback, in bytes. With the default socket buffers, the sender stops
+/// just before it would overflow the receiver's buffer, which is the whole path. A larger window gains
+/// nothing, and loses packets whenever it is filled.
 const WINDOW_LOOPBACK_BYTES_MAX: u64 = 700_000;
-/// quinn receives at most this many datagram aggregates in one call.
+/// The maximum number of datagram aggregates that quinn receives in one call.
 const RECEIVE_BATCH_MAX: usize = 32;
 
-/// The bytes that the peer of one connection may send ahead of its reader, and the streams that it may have
-/// open. Both bound the memory that it can make this side hold.
+/// The limits for the peer of a connection: the bytes that it may send ahead of the reader, and the number of
+/// open streams. The limits bound the memory that the peer can make this side hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
-    /// Bytes ahead on one stream. Default 16 MiB, four times the product of 10 Gbit/s and 3 ms, so that
-    /// credits and not QUIC limit the flow; finite, because it is memory.
+    /// Maximum bytes ahead of the reader on one stream. The default is 16 MiB, four times the product of 10
+    /// Gbit/s and 3 ms, so that credits are the limiter and not QUIC. The limit is finite, because the bytes
+    /// use memory.
     pub stream_window_bytes: u32,
-    /// Bytes ahead on all streams. Default 64 MiB, for the same reasons. Unread bytes of any stream count,
-    /// and a sender need not send streams in order: a peer that reads one stream to its end before the next
-    /// can wait for bytes for which other streams leave no room. Read all streams side by side.
+    /// Maximum bytes ahead of the reader on all streams; default 64 MiB, for the same reasons.
+    ///
+    /// Unread bytes of all streams count, and a sender need not send streams in order. Therefore a reader
+    /// must read all streams concurrently. A reader of one stream at a time could wait for bytes for which
+    /// the other streams leave no room.
     pub connection_window_bytes: u32,
-    /// Unidirectional streams open at a time. Default 1024: one a pack, and packs are many when small.
+    /// Maximum number of open unidirectional streams; default 1024. Each pack uses a stream, and small packs
+    /// are numerous.
     pub uni_streams_max: u32,
-    /// Bidirectional streams open at a time. Default 256: one a request.
+    /// Maximum number of open bidirectional streams; default 256. Each request uses a stream.
     pub bidi_streams_max: u32,
 }
 
@@ -59,63 +64,65 @@ impl Default for PeerLimits {
     }
 }
 
-/// The settings of an endpoint. Both ends' settings count: the MTU of a path is the smaller of the two.
+/// The settings of an endpoint. The settings of both ends count: the MTU of a path is the smaller of the two.
 ///
-/// Start from `EndpointConfig::default()` and change what is needed.
+/// Callers should start from `EndpointConfig::default()` and change individual settings.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Local address. Default: for a server 127.0.0.1 with a free port, for a client any address and port.
+    /// The local address. The default is 127.0.0.1 with a free port for a server, and any address and port
+    /// for a client.
     pub bind: Option<SocketAddr>,
-    /// UDP payload in bytes, 1200 to 65 495, that paths of this endpoint settle at, if network and peer allow
-    /// it. Default `None`: as large as discovery finds, up to 65 495 on loopback and 8 952 (jumbo frames)
-    /// elsewhere. Every doubling nearly doubles the rate of a core.
+    /// The UDP payload of this endpoint's paths in bytes, 1200 to 65 495, if network and peer allow it.
+    /// `None`, the default, uses the largest payload that discovery finds, up to 65 495 on loopback and 8 952
+    /// (jumbo frames) elsewhere. Each doubling nearly doubles the throughput of a core.
     pub mtu: Option<u16>,
-    /// Most bytes in flight on one connection. Default 64 MiB, as much as a peer accepts ahead: what a
-    /// network carries is for CUBIC to find. On loopback never more than 700 000, where only the receiver's
-    /// buffer is to be found.
+    /// Maximum bytes in flight on one connection; default 64 MiB, the amount that a peer accepts ahead. CUBIC
+    /// finds the capacity of a network. On loopback the maximum is always at most 700 000 bytes, because only
+    /// the receiver's buffer matters there.
     pub congestion_window_bytes_max: u64,
-    /// Bytes in flight at the start. Default 128 KiB: a data centre's paths need no slow start from ten
-    /// packets, and the smallest usual socket buffers hold it.
+    /// The number of bytes in flight at the start; default 128 KiB. The paths of a data centre need no slow
+    /// start from ten packets, and the smallest usual socket buffers hold this amount.
     pub congestion_window_bytes_initial: u64,
-    /// The limits of the servers that this endpoint connects to.
+    /// The limits of the servers to which this endpoint connects.
     pub of_connected: PeerLimits,
-    /// The limits of the clients that this endpoint accepts. A server that expects little sets them low,
-    /// because bytes that nobody reads stay in memory.
+    /// The limits of the clients that this endpoint accepts. A server that expects little data should set low
+    /// limits, because unread bytes stay in memory.
     pub of_accepted: PeerLimits,
-    /// Bytes kept for retransmission on one connection before writers wait. Default 64 MiB.
+    /// Maximum bytes kept for retransmission on one connection before writers wait; default 64 MiB.
     pub send_window_bytes: u64,
-    /// A peer that is silent for this long is gone. Default 5 s, the limit within which a dead peer must be
-    /// noticed. A connection on which heartbeats tell who lives is more patient: see
+    /// The silence after which a peer counts as dead; default 5 s, the limit within which a dead peer must be
+    /// detected. Connections with heartbeats of their own may use a longer timeout: see
     /// [`Endpoint::connect_patiently`](super::Endpoint::connect_patiently).
     pub idle_timeout: Duration,
-    /// A silent connection says that it lives this often. Default 1 s: four may be lost. `None`: never.
+    /// The time between two keep-alive packets of a silent connection; default 1 s, so that four may be lost.
+    /// `None` sends no keep-alive packets.
     pub keep_alive: Option<Duration>,
-    /// A server gives up on a handshake after this. Default 3 s: a slow handshake holds a place that others
-    /// want.
+    /// The time after which a server gives up a handshake; default 3 s, because a slow handshake occupies a
+    /// place that other clients need.
     pub handshake_deadline: Duration,
-    /// First guess of the round-trip time. Default 10 ms: a data centre's, not the Internet's 333 ms, so that
-    /// a lost first packet is repeated soon.
+    /// The initial estimate of the round-trip time; default 10 ms. The estimate suits a data centre, unlike
+    /// the Internet's 333 ms, so that a lost first packet is repeated soon.
     pub initial_rtt: Duration,
-    /// Handshakes a server works on at a time. Default 256. Beyond an eighth of them, clients must first
-    /// prove their address (Retry). When all are under way, the oldest with the address that has most makes
-    /// room.
+    /// Maximum number of concurrent handshakes of a server; default 256. Beyond an eighth of the maximum,
+    /// clients must first prove their address (Retry). At the maximum, the oldest handshake of the address
+    /// with the most handshakes is evicted.
     pub handshakes_max: usize,
-    /// The handshakes with clients at one proved address, or one /64 network of IPv6. Default 64, a quarter:
-    /// a host that begins handshakes and never ends them leaves places for others, and a host that starts
-    /// many processes is not held up.
+    /// Maximum number of concurrent handshakes with clients at one proved address, or in one /64 network of
+    /// IPv6. The default is 64, a quarter of `handshakes_max`. A host that never completes handshakes thus
+    /// leaves places for others, and a host that starts many processes is not delayed.
     pub handshakes_per_address_max: usize,
-    /// Connections a server keeps at a time. Default 4096, of the order of a cluster's processes. Peers of
-    /// role `read` have at most three quarters of them: their keys are given to many, and must not keep out
-    /// the holders of others.
+    /// Maximum number of connections of a server; default 4096, of the order of a cluster's processes. Peers
+    /// with the role `read` have at most three quarters of the connections. Read keys are widely distributed,
+    /// and their holders must not exclude the holders of other keys.
     pub connections_max: usize,
-    /// Connections a server keeps for one peer process. Default 256: one for each iteration that it reads at
-    /// a time, with room.
+    /// Maximum number of connections of a server with one peer process; default 256. A process needs one
+    /// connection for each iteration that it reads at the same time.
     pub connections_per_peer_max: usize,
-    /// Socket buffers to ask the kernel for, in bytes each way. Default 4 MiB: several windows, since one
-    /// socket receives for many connections.
+    /// The size of the socket buffers to request from the kernel, in bytes in each direction; default 4 MiB.
+    /// The buffers hold several windows, because one socket receives for many connections.
     pub socket_buffer_bytes: usize,
-    /// Datagram aggregates received in one call, 1 to 32. Default 4: their 256 KiB stay in the processor's
-    /// cache, while quinn's own 32 would not.
+    /// Maximum number of datagram aggregates received in one call, 1 to 32; default 4. The 256 KiB of four
+    /// aggregates stay in the processor's cache; quinn's own default of 32 would not.
     pub receive_batch: usize,
 }
 
@@ -143,15 +150,15 @@ impl Default for EndpointConfig {
     }
 }
 
-/// A setting that cannot work. The caller's mistake.
+/// The error for an invalid setting. The caller is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} = {value}: {rule}")]
 pub struct ConfigError {
     /// The name of the setting.
     pub setting: &'static str,
-    /// The value.
+    /// The value of the setting.
     pub value: String,
-    /// The rule that it breaks.
+    /// The rule that the value violates.
     pub rule: &'static str,
 }
 
@@ -159,7 +166,7 @@ impl EndpointConfig {
     /// Checks every setting.
     ///
     /// # Errors
-    /// The first that cannot work.
+    /// Returns an error for the first invalid setting.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let check = |good: bool, setting, value: String, rule| {
             if good {
@@ -218,8 +225,8 @@ impl EndpointConfig {
         Ok(())
     }
 
-    /// Returns the settings that must not be zero. A client may be kept from opening unidirectional streams;
-    /// a server that this endpoint connects to sends its packs on them.
+    /// Returns the settings that must not be zero. The limit of unidirectional streams for clients may be
+    /// zero, but a server sends its packs on such streams.
     fn counts(&self) -> [(&'static str, u64); 14] {
         let (connected, accepted) = (&self.of_connected, &self.of_accepted);
         [
@@ -266,16 +273,16 @@ impl EndpointConfig {
         }
     }
 
-    /// Largest datagram that peers may send: half of the MTU's definition, [`transport`](Self::transport) is
-    /// the other.
+    /// Returns the size of the largest datagram that peers may send, in bytes. The MTU limits both this size
+    /// and the search in [`transport`](Self::transport).
     pub(super) fn payload_bytes_max(&self) -> u16 {
         self.mtu.unwrap_or(MTU_LOOPBACK)
     }
 
-    /// quinn's settings for a path to `peer`, which may send as `limits` say.
+    /// Returns quinn's settings for a path to `peer`, which may send within `limits`.
     ///
-    /// Every path starts at 1200 bytes and climbs by probes: a start at or above 16 384 is beyond what quinn
-    /// can encode, and a start above what the path carries would lose the handshake.
+    /// Every path starts at 1200 bytes, and grows by probes. quinn cannot encode a start of 16 384 bytes or
+    /// more, and a start above the path's MTU would lose the handshake.
     pub(super) fn transport(
         &self,
         peer: IpAddr,
@@ -283,7 +290,7 @@ impl EndpointConfig {
         idle_timeout: Duration,
     ) -> Arc<TransportConfig> {
         let mut discovery = MtuDiscoveryConfig::default();
-        // To the byte: what was asked for is what the path must end at.
+        // The search is exact to the byte, because the path must end at the requested MTU.
         discovery
             .upper_bound(self.mtu.unwrap_or(discovery_bound(peer)))
             .minimum_change(1)
@@ -296,7 +303,8 @@ impl EndpointConfig {
             .stream_receive_window(VarInt::from_u32(limits.stream_window_bytes))
             .receive_window(VarInt::from_u32(limits.connection_window_bytes))
             .send_window(self.send_window_bytes)
-            // The order of streams is the order of packs: finishing one beats advancing all.
+            // The order of streams is the order of packs: completing one pack is better than advancing all
+            // packs.
             .send_fairness(false)
             .max_concurrent_uni_streams(VarInt::from_u32(limits.uni_streams_max))
             .max_concurrent_bidi_streams(VarInt::from_u32(limits.bidi_streams_max))
@@ -308,7 +316,7 @@ impl EndpointConfig {
         Arc::new(transport)
     }
 
-    /// The congestion windows on a path to `peer`.
+    /// Returns the congestion windows for a path to `peer`.
     fn congestion(&self, peer: IpAddr) -> CappedCubicConfig {
         let window_bytes_max = if peer.to_canonical().is_loopback() {
             self.congestion_window_bytes_max.min(WINDOW_LOOPBACK_BYTES_MAX)
@@ -322,7 +330,7 @@ impl EndpointConfig {
     }
 }
 
-/// Returns the bound of the search for a path's MTU when no MTU is set.
+/// Returns the upper bound of the search for a path's MTU if no MTU is set.
 fn discovery_bound(peer: IpAddr) -> u16 {
     match peer.to_canonical() {
         IpAddr::V4(ip) if ip.is_loopback() => MTU_LOOPBACK,
@@ -429,7 +437,7 @@ mod tests {
         for near in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
             assert_eq!(most(near), 700_000, "{near}");
         }
-        // 25 Gbit/s and 10 ms: 31 MB are under way.
+        // At 25 Gbit/s and 10 ms, 31 MB are in flight.
         for far in ["10.0.0.1", "fd00::1", "::ffff:10.0.0.1"] {
             assert!(most(far) > 31_250_000, "{far}");
         }

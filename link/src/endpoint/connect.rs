@@ -1,4 +1,5 @@
-//! The client's side: a connection that the server has accepted, or a reason that says what to do.
+//! The client's side of connections: a connection that the server has accepted, or an error that states what
+//! to do.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,31 +11,32 @@ use super::accept::CLOSE_OVER_QUOTA;
 use crate::identity::Role;
 use crate::tls::TlsSetupError;
 
-/// TLS alerts (RFC 8446, section 6) that this crate's verifiers and rustls answer with.
+/// The TLS alerts (RFC 8446, section 6) with which this crate's verifiers and rustls answer.
 const ALERT_UNKNOWN_CA: u64 = 48;
 const ALERT_CERTIFICATE_REVOKED: u64 = 44;
 const ALERT_ACCESS_DENIED: u64 = 49;
 const ALERT_NO_APPLICATION_PROTOCOL: u64 = 120;
-/// QUIC carries a TLS alert as this plus its number (RFC 9001, section 4.8).
+/// The base of QUIC error codes for TLS alerts: the code is the base plus the alert's number (RFC 9001,
+/// section 4.8).
 const CRYPTO_ERROR_BASE: u64 = 0x100;
-/// QUIC's code of a server that wants no connection now (RFC 9000, section 20.1).
+/// The QUIC error code of a server that accepts no connection now (RFC 9000, section 20.1).
 const CONNECTION_REFUSED: u64 = 0x2;
 
-/// The server's confirmation takes one round trip, and is looked for after this.
+/// The time until the first check for the server's confirmation, which takes one round trip.
 const CONFIRMATION_POLL_MIN: Duration = Duration::from_millis(1);
-/// An overloaded server takes seconds. Looks for its confirmation become as seldom as this, so that those who
-/// wait do not add to the load.
+/// The longest time between two checks for the server's confirmation. An overloaded server takes seconds, and
+/// rare checks add little load.
 const CONFIRMATION_POLL_MAX: Duration = Duration::from_millis(50);
 
 impl Endpoint {
-    /// Connects to a server that must prove `expected` and speak `alpn`.
+    /// Connects to a server that must prove the role `expected` and support the protocol `alpn`.
     ///
-    /// Returns once the server has accepted this endpoint's certificate as well. In TLS 1.3 that is one round
-    /// trip after the client's own side is complete: a connection returned from here was not refused. Gives
-    /// up at the deadline. Cancel-safe: dropping the future closes the attempt.
+    /// Returns after the server has accepted this endpoint's certificate too. In TLS 1.3 the acceptance
+    /// arrives one round trip after the client's own handshake is complete. Gives up at the deadline.
+    /// Cancel-safe: dropping the future closes the attempt.
     ///
     /// # Errors
-    /// [`ConnectError`] names the address and what to do.
+    /// Returns a [`ConnectError`], which names the address and states what to do.
     pub async fn connect(
         &self,
         address: SocketAddr,
@@ -47,13 +49,13 @@ impl Endpoint {
             .await
     }
 
-    /// Connects as [`Endpoint::connect`] does; the connection is lost after `idle_timeout` of silence, or
-    /// earlier if the server says so.
+    /// Connects like [`Endpoint::connect`]. The connection is lost after `idle_timeout` of silence, or
+    /// earlier if the server requires a shorter time.
     ///
     /// Cancel-safe: dropping the future closes the attempt.
     ///
     /// # Errors
-    /// [`ConnectError`] names the address and what to do.
+    /// Returns a [`ConnectError`], which names the address and states what to do.
     pub async fn connect_patiently(
         &self,
         address: SocketAddr,
@@ -86,10 +88,10 @@ impl Endpoint {
     }
 }
 
-/// Waits for the server's HANDSHAKE_DONE, which follows its acceptance of our certificate.
+/// Waits for the server's HANDSHAKE_DONE frame, which follows the acceptance of the client's certificate.
 ///
-/// quinn has no event for it, only the count of such frames; so this looks, until the connection ends one way
-/// or another.
+/// quinn provides only a count of HANDSHAKE_DONE frames, not an event. Therefore the function checks the
+/// count repeatedly until the connection ends.
 async fn confirmed(connection: &Connection) -> Result<(), ConnectionError> {
     let mut pause = CONFIRMATION_POLL_MIN;
     loop {
@@ -103,7 +105,7 @@ async fn confirmed(connection: &Connection) -> Result<(), ConnectionError> {
     }
 }
 
-/// The facts that an error names.
+/// The facts about an attempt that its errors name.
 #[derive(Clone, Copy)]
 struct Attempt<'a> {
     address: SocketAddr,
@@ -141,7 +143,7 @@ impl Attempt<'_> {
 
     fn explain(self, error: ConnectionError, deadline: Duration) -> ConnectError {
         match error {
-            // Our own verdict on the server.
+            // This side refused the server's certificate.
             ConnectionError::TransportError(ref ours) => match alert(ours.code.into()) {
                 Some(ALERT_UNKNOWN_CA) => ConnectError::Untrusted {
                     address: self.address,
@@ -161,7 +163,7 @@ impl Attempt<'_> {
                     source: error,
                 },
             },
-            // The server's verdict on us.
+            // The server refused this side.
             ConnectionError::ConnectionClosed(ref theirs) => match alert(theirs.error_code.into()) {
                 Some(ALERT_UNKNOWN_CA) => self.refused(RefusalReason::UnknownKey),
                 Some(ALERT_ACCESS_DENIED) => self.refused(RefusalReason::RoleNotAdmitted { role: self.ours }),
@@ -211,126 +213,126 @@ impl Attempt<'_> {
     }
 }
 
-/// The TLS alert in a QUIC error code.
+/// Returns the TLS alert in a QUIC error code, if it is one.
 fn alert(code: u64) -> Option<u64> {
     code.checked_sub(CRYPTO_ERROR_BASE).filter(|alert| *alert < 0x100)
 }
 
-/// Why there is no connection, grouped by who must act.
+/// The reason for a failed connection, by the party that must act.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The server's certificate is of another cluster.
+    /// The server's certificate belongs to another cluster.
     #[error(
         "{address} does not hold this cluster's key: check that the address is this cluster's {expected}, and that \
          both sides were given the same key (--key FILE or MILLSTREAM_KEY)"
     )]
     Untrusted {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
         /// The expected role.
         expected: Role,
     },
-    /// The server is of this cluster, in another role.
+    /// The server belongs to this cluster, but has another role.
     #[error("{address} is of this cluster but is not a {expected}: check the address")]
     WrongRole {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
         /// The expected role.
         expected: Role,
     },
     /// The server's certificate or key is revoked.
     #[error(
-        "the key of the {expected} at {address} is revoked: do not trust what runs there, and give the {expected} a new key"
+        "the key of the {expected} at {address} is revoked: do not trust the process at this address, and give the {expected} a new key"
     )]
     Revoked {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
         /// The expected role.
         expected: Role,
     },
-    /// The server wants no connection with us.
+    /// The server refused the connection.
     #[error("{address} refused the connection: {reason}")]
     Refused {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
-        /// Why, and what to do.
+        /// The reason for the refusal, and what to do.
         reason: RefusalReason,
     },
-    /// The server speaks, but not this protocol.
-    #[error("{address} does not speak `{alpn}`: the versions of Millstream on both sides differ too much")]
+    /// The server does not support the requested protocol.
+    #[error("{address} does not support `{alpn}`: run the same version of Millstream on both sides")]
     Version {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
-        /// The protocol that was asked for.
+        /// The requested protocol.
         alpn: String,
     },
-    /// There was no answer.
+    /// The server did not answer.
     #[error(
         "no answer from {address} within {deadline_ms} ms: check that a {expected} runs there and that UDP can reach it"
     )]
     TimedOut {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
         /// The expected role.
         expected: Role,
-        /// The time that was waited, in milliseconds.
+        /// The time waited, in milliseconds.
         deadline_ms: u128,
     },
-    /// No packet can be sent there from this socket.
+    /// This socket cannot send packets to the address.
     #[error("cannot reach {address} from this endpoint: {reason}")]
     Unreachable {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
-        /// The obstacle.
+        /// The reason of the failure.
         reason: String,
     },
     /// This endpoint was closed.
     #[error("the connection to {address} was given up because this endpoint is closing")]
     EndpointClosed {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
     },
-    /// This side's credentials cannot be used.
+    /// The credentials of this side cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsSetupError),
-    /// Something else went wrong on the way.
+    /// The connection failed for another reason.
     #[error("the connection to {address} failed: {source}")]
     Failed {
-        /// The server.
+        /// The address of the server.
         address: SocketAddr,
-        /// quinn's account.
+        /// The error of quinn.
         source: ConnectionError,
     },
 }
 
-/// Why a server refused, and what to do.
+/// The reason for which a server refused, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalReason {
-    /// Our certificate is of another cluster.
-    #[error("it does not know our key; give both sides the same key (--key FILE or MILLSTREAM_KEY)")]
+    /// Our certificate belongs to another cluster.
+    #[error("the server does not know our key; give both sides the same key (--key FILE or MILLSTREAM_KEY)")]
     UnknownKey,
-    /// Our key is good, but not for this.
-    #[error("it admits no `{role}` there, or our certificate claims a role that its key does not prove")]
+    /// The server knows our key, but does not admit our role.
+    #[error("the server admits no `{role}`, or our certificate claims a role that its key does not prove")]
     RoleNotAdmitted {
-        /// The role we acted in.
+        /// The role in which we connected.
         role: Role,
     },
     /// The operator has revoked our certificate or key.
     #[error("the operator has revoked our key or certificate: ask for a new key")]
     Revoked,
-    /// The server has all the handshakes it can handle.
-    #[error("it is busy or ending; try again")]
+    /// The server has the maximum number of handshakes in progress.
+    #[error("the server is busy or shutting down; try again")]
     Busy,
-    /// The server has as many connections as it takes, of us or in all.
+    /// The server has the maximum number of connections, with us or in total.
     #[error("{reason}")]
     Full {
-        /// The quota that is used up.
+        /// The exhausted quota.
         reason: String,
     },
-    /// The server's application said so.
+    /// The application of the server closed the connection.
     #[error("{reason}")]
     Closed {
-        /// In its own words.
+        /// The reason that the server sent.
         reason: String,
     },
 }

@@ -1,7 +1,7 @@
-//! The handshakes that are under way, and the choice of the one that makes room when there are too many.
+//! The handshakes in progress, and the choice of the handshake to evict when they are too many.
 //!
-//! Pure but for the handles of the tasks. Clients that have proved their address have shares by address; all
-//! others have one small share together, because anyone can claim an address.
+//! The module is pure, except for the handles of the tasks. Clients with a proved address have a share for
+//! each address. All other clients have one small share together, because a client can claim any address.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,23 +9,24 @@ use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
-/// A handshake that is younger is not evicted: evicting what has just begun would end none when many clients
-/// start together.
+/// The age from which on a handshake can be evicted. Evicting younger handshakes would let none complete when
+/// many clients start together.
 const EVICTABLE_AGE: Duration = Duration::from_millis(500);
-/// The part of all places that clients without a proved address have together, as a divisor.
+/// The divisor of all places that gives the common share of clients without a proved address.
 const UNPROVED_DIVISOR: usize = 8;
 
-/// From where a client begins handshakes.
+/// The origin of a client that begins a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Origin {
-    /// The address is not proved.
+    /// A client whose address is not proved.
     Unproved,
-    /// A proved address; of IPv6 the first 64 bits, which one host or site has for itself.
+    /// A client with a proved address. For IPv6 the origin is the first 64 bits, which belong to one host or
+    /// site.
     Proved(IpAddr),
 }
 
 impl Origin {
-    /// The origin of a client with a proved address.
+    /// Returns the origin of a client with a proved address.
     pub(super) fn proved(address: IpAddr) -> Origin {
         match address.to_canonical() {
             IpAddr::V4(address) => Origin::Proved(address.into()),
@@ -40,20 +41,20 @@ impl Origin {
 /// The decision about a client that begins a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// The handshake goes on.
+    /// The handshake may begin.
     Begin,
-    /// The client is asked to prove its address.
+    /// The client must first prove its address.
     Prove,
-    /// There is no room.
+    /// The client is refused, because no place is free.
     Refuse,
 }
 
-/// The handshakes under way.
+/// The handshakes in progress.
 #[derive(Debug)]
 pub(super) struct Handshakes {
     max: usize,
     per_address_max: usize,
-    /// In the order in which they began. Those that have ended are removed now and then.
+    /// The handshakes in the order in which they began. Completed handshakes are removed from time to time.
     live: VecDeque<Live>,
 }
 
@@ -65,7 +66,8 @@ struct Live {
 }
 
 impl Handshakes {
-    /// None yet, of so many at a time and so many with one proved address.
+    /// Makes an empty set, for at most `max` handshakes, and at most `per_address_max` with one proved
+    /// address.
     pub(super) fn new(max: usize, per_address_max: usize) -> Handshakes {
         Handshakes {
             max,
@@ -74,7 +76,7 @@ impl Handshakes {
         }
     }
 
-    /// Decides on a client. May evict an older handshake to make room for it.
+    /// Decides about a client. May evict an older handshake to make room.
     pub(super) fn admit(&mut self, origin: Origin, now: Instant) -> Admission {
         self.live.retain(|live| !live.task.is_finished());
         let held = self.live.iter().filter(|live| live.origin == origin).count();
@@ -96,7 +98,7 @@ impl Handshakes {
         Admission::Begin
     }
 
-    /// Notes a handshake that was admitted.
+    /// Records a handshake that was admitted.
     pub(super) fn begin(&mut self, origin: Origin, task: AbortHandle, now: Instant) {
         self.live.push_back(Live {
             origin,
@@ -105,7 +107,8 @@ impl Handshakes {
         });
     }
 
-    /// Ends the oldest handshake of the origin that has most. Returns whether one was old enough.
+    /// Evicts the oldest handshake of the origin with the most handshakes. Returns false if no handshake is
+    /// old enough.
     fn evict(&mut self, now: Instant) -> bool {
         let mut counts: HashMap<Origin, usize> = HashMap::new();
         for live in &self.live {
@@ -113,7 +116,8 @@ impl Handshakes {
         }
         let old = |live: &&Live| now.saturating_duration_since(live.begun) >= EVICTABLE_AGE;
         let of_most = |live: &&Live| counts.get(&live.origin).copied().unwrap_or(0);
-        // Of equal counts the last is taken: look from the youngest to the oldest.
+        // `max_by_key` returns the last of equal elements, so the search runs from the youngest to the oldest
+        // handshake.
         let Some(evicted) = self.live.iter().rev().filter(old).max_by_key(of_most) else {
             return false;
         };
@@ -190,13 +194,25 @@ mod tests {
         for number in 0..4 {
             assert_eq!(room.at(v4(1), number), Admission::Begin);
         }
-        assert_eq!(room.at(v4(1), 10_000), Admission::Refuse, "its share");
+        assert_eq!(
+            room.at(v4(1), 10_000),
+            Admission::Refuse,
+            "the address has used its share"
+        );
         for number in 2..6 {
             assert_eq!(room.at(v4(number), 100), Admission::Begin);
         }
-        assert_eq!(room.at(v4(9), 400), Admission::Refuse, "all are young");
+        assert_eq!(
+            room.at(v4(9), 400),
+            Admission::Refuse,
+            "all handshakes are too young"
+        );
         assert_eq!(room.at(v4(9), 501), Admission::Begin);
         assert_eq!((room.held(v4(1)), room.held(v4(2)), room.held(v4(9))), (3, 1, 1));
-        assert_eq!(room.at(Origin::Unproved, 501), Admission::Prove, "never evicts");
+        assert_eq!(
+            room.at(Origin::Unproved, 501),
+            Admission::Prove,
+            "a client without a proved address evicts none"
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! One UDP socket with QUIC on it: how links are made, limited and described.
+//! A UDP socket with QUIC: links are made, limited and reported here.
 //!
 //! | file | what it owns |
 //! |---|---|
 //! | `config` | every limit with its default and reason, and their translation for quinn |
 //! | `bind` | the [`Endpoint`] itself: binding, closing, reports |
-//! | `connect` | the client's side: connect, wait until the server has said yes, or say why not |
-//! | `handshakes` | whose handshakes are under way, and which one makes room |
+//! | `connect` | the client's side: it connects and waits for the server's acceptance, or explains the failure |
+//! | `handshakes` | the handshakes in progress, and the choice of the handshake to evict |
 //! | `accept` | the server's side: handshakes with a deadline and a bound, quotas |
-//! | `reset` | how a server that comes back ends the connections of its earlier life |
-//! | `report` | what a link looks like from outside |
+//! | `reset` | the stateless resets with which a restarted server ends the connections of its earlier process |
+//! | `report` | the properties of a connection, for statistics |
 
 mod accept;
 mod bind;

@@ -5,33 +5,33 @@ use std::time::Duration;
 use crate::socket::SocketReport;
 use crate::tls::CIPHER_NAME;
 
-/// The state of one connection, and of the socket under it, at one moment.
+/// The state of a connection, and of the socket under it, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathReport {
-    /// UDP payload bytes in force for what this side sends. The peer's is its own to report.
+    /// The UDP payload in force for packets that this side sends, in bytes. The peer reports its own.
     pub mtu: u16,
-    /// Whether the kernel splits large sends.
+    /// True if the kernel splits large sends into datagrams.
     pub gso: bool,
-    /// Whether the kernel joins received datagrams.
+    /// True if the kernel joins received datagrams.
     pub gro: bool,
-    /// Receive buffer as the kernel states it.
+    /// The size of the receive buffer in bytes, as the kernel reports it.
     pub rcvbuf_bytes: usize,
-    /// Send buffer as the kernel states it.
+    /// The size of the send buffer in bytes, as the kernel reports it.
     pub sndbuf_bytes: usize,
-    /// The TLS cipher suite. quinn does not say what was negotiated, but this crate offers and accepts this
-    /// one only.
+    /// The TLS cipher suite. quinn does not report the negotiated suite, but this crate offers and accepts
+    /// only one.
     pub cipher: &'static str,
-    /// Smoothed round-trip time.
+    /// The smoothed round-trip time.
     pub rtt: Duration,
-    /// Congestion window.
+    /// The congestion window, in bytes.
     pub congestion_window_bytes: u64,
-    /// Times that loss shrank the window.
+    /// The number of times that a loss shrank the congestion window.
     pub congestion_events: u64,
-    /// Packets sent.
+    /// The number of packets sent.
     pub sent_packets: u64,
-    /// Packets taken for lost, MTU probes aside.
+    /// The number of packets considered lost, without MTU probes.
     pub lost_packets: u64,
-    /// Times that the MTU fell back to 1200 because large packets seemed to vanish.
+    /// The number of times that the MTU fell back to 1200 bytes because large packets seemed to vanish.
     pub black_holes: u64,
 }
 

@@ -1,11 +1,12 @@
-//! Stateless resets: a server that comes back tells the peers of its earlier life at once that their
+//! Stateless resets, with which a restarted server tells the peers of its earlier process at once that their
 //! connections are gone.
 //!
-//! It answers a packet of an unknown connection with a reset (RFC 9000, section 10.3). The peer believes it
-//! only if it carries a token that the earlier life alone could have made. So the tokens follow from the
-//! server's key, which lasts, and from its host and address, which keep servers with one key apart: servers
-//! on `0.0.0.0:5051` of many hosts have one address. One of them must not be able to end the connections of
-//! another (RFC 9000, section 21.11).
+//! The server answers a packet of an unknown connection with a reset (RFC 9000, section 10.3). The peer
+//! believes a reset only if it carries a token that only the earlier process could have made.
+//!
+//! Therefore the tokens are derived from the server's key, which lasts, and from its host and address. Host
+//! and address distinguish servers with the same key: servers on `0.0.0.0:5051` of many hosts have the same
+//! address. One server must not be able to end the connections of another (RFC 9000, section 21.11).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,8 +17,7 @@ use quinn_proto::HashedConnectionIdGenerator;
 
 use crate::identity::{Credentials, Signer};
 
-/// Has a server at this address recognise, and reset, connections of an earlier server there with the same
-/// key.
+/// Configures a server to recognise and reset connections of an earlier server with the same address and key.
 pub(super) fn survive_restarts(
     config: &mut quinn::EndpointConfig,
     credentials: &Credentials,
@@ -34,14 +34,16 @@ pub(super) fn survive_restarts(
         .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
 }
 
-/// Returns what this host has and no other: the random name of this run of its kernel, and the name that
-/// tells containers apart. Where there is none, random bytes: peers then notice a restart by silence.
+/// Returns bytes that identify this host: the random id of the kernel's present boot, and the host name,
+/// which distinguishes containers. Returns random bytes if the id is not available; peers then notice a
+/// restart by silence only.
 fn host() -> Vec<u8> {
     let named = |path: &str| std::fs::read(path).unwrap_or_default();
     let boot = named("/proc/sys/kernel/random/boot_id");
     if boot.is_empty() {
         let mut random = vec![0; 32];
-        // A system without randomness has failed before, when it made its certificate.
+        // The error is ignored, because a system without randomness has failed before, when it made its
+        // certificate.
         let _ = SystemRandom::new().fill(&mut random);
         return random;
     }

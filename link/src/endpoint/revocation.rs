@@ -1,4 +1,4 @@
-//! Closes accepted connections whose peers are revoked afterwards.
+//! Closes accepted connections whose peers are revoked later.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use tokio::time::MissedTickBehavior;
 use crate::identity::{LOOK_EVERY, Revocations};
 use crate::tls::peer_certificate;
 
-/// Application close code of a connection whose peer was revoked after it had connected. The protocols above
-/// give none of theirs this number.
+/// The application close code of a connection whose peer was revoked after it connected. The protocols above
+/// do not use this number.
 const CLOSE_REVOKED: VarInt = VarInt::from_u32(7);
 
-/// Watches for the revocation of the peer until the returned end is dropped, and closes the connection then.
+/// Watches for a revocation of the connection's peer, and closes the connection in that case. The watch ends
+/// when the returned sender is dropped.
 pub(super) fn watch(connection: Connection, revocations: Arc<Revocations>) -> oneshot::Sender<()> {
     let (ending, mut ended) = oneshot::channel();
     tokio::spawn(async move {

@@ -1,15 +1,15 @@
-//! The addresses at which a server may listen, given the origin of its key.
+//! Decides at which addresses a server may listen, given the origin of its key.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::net::SocketAddr;
 
-/// Allows any loopback address, and any other address only when the key was given explicitly.
+/// Allows any loopback address. Allows any other address only if the key was given explicitly.
 ///
-/// A key that was made on first use is known to this user on this machine alone: nobody elsewhere could
-/// connect, and a service that listens to a network by accident is how such services are found by strangers.
+/// Only this user on this machine knows a key that was made on first use, so no other machine could connect.
+/// A service that listens to a network by accident would only be exposed to strangers.
 ///
 /// # Errors
-/// `address` is beyond loopback and `explicitly_given` is false.
+/// Returns an error if `address` is not a loopback address and `explicitly_given` is false.
 pub fn bind_policy(address: SocketAddr, explicitly_given: bool) -> Result<(), BindRefused> {
     if explicitly_given || address.ip().to_canonical().is_loopback() {
         Ok(())
@@ -18,7 +18,7 @@ pub fn bind_policy(address: SocketAddr, explicitly_given: bool) -> Result<(), Bi
     }
 }
 
-/// A server was asked to listen beyond this machine with a key that exists on this machine only.
+/// The error for a server that would listen beyond this machine with a key that exists on this machine only.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "will not listen on {address}, which other machines can reach, with the key that was made for this machine: \
@@ -26,7 +26,7 @@ pub fn bind_policy(address: SocketAddr, explicitly_given: bool) -> Result<(), Bi
      or listen on 127.0.0.1"
 )]
 pub struct BindRefused {
-    /// The address that was asked for.
+    /// The requested address.
     pub address: SocketAddr,
 }
 

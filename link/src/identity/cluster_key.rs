@@ -1,6 +1,6 @@
-//! The one secret of a cluster, and the subkeys derived from it.
+//! The secret of a cluster, and the subkeys derived from it.
 //!
-//! Owns the text form of the key and the derivation. Knows nothing of files or certificates.
+//! The module owns the text form of the key and the derivation. Files and certificates are unknown to it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -14,22 +14,22 @@ use super::public_keys::{PublicKeys, public_key};
 use super::role::Role;
 use super::role_key::RoleKey;
 
-/// The secret that makes a set of processes one cluster: 32 random bytes.
+/// The secret that makes a set of processes a cluster: 32 random bytes.
 ///
-/// Its holder can act in every role. `Debug` hides it; only [`ClusterKey::to_text`] shows it.
+/// The holder of the key can act in every role. `Debug` hides the key; only [`ClusterKey::to_text`] shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterKey {
     secret: [u8; 32],
 }
 
 impl ClusterKey {
-    /// Text forms begin with this.
+    /// The prefix of the text form of a cluster key.
     pub const PREFIX: &'static str = "millstream-key-1:";
 
-    /// A new key from the operating system's random source.
+    /// Generates a new key from the operating system's random source.
     ///
     /// # Errors
-    /// The system's random source fails, which on a working machine it does not.
+    /// Returns an error if the system's random source fails, which does not happen on a working machine.
     pub fn generate() -> Result<ClusterKey, KeyTextError> {
         let mut secret = [0; 32];
         SystemRandom::new()
@@ -38,20 +38,22 @@ impl ClusterKey {
         Ok(ClusterKey { secret })
     }
 
-    /// A key of given bytes, for tests and for programs that keep the secret elsewhere.
+    /// Makes a key from given bytes, for tests and for programs that keep the secret elsewhere.
     pub fn from_bytes(secret: [u8; 32]) -> ClusterKey {
         ClusterKey { secret }
     }
 
-    /// The key as one line of text: `millstream-key-1:` and 64 hexadecimal digits. This is the secret itself.
+    /// Returns the key as one line of text: `millstream-key-1:` and 64 hexadecimal digits. The line contains
+    /// the secret.
     pub fn to_text(&self) -> String {
         format!("{}{}", Self::PREFIX, hex::encode(&self.secret))
     }
 
-    /// The key of a text form; surrounding white space is ignored.
+    /// Parses the text form of a key. Surrounding white space is ignored.
     ///
     /// # Errors
-    /// The text is not such a line. The message never repeats the text, which may be a mistyped secret.
+    /// Returns an error if the text is not such a line. The message never repeats the text, which may be a
+    /// mistyped secret.
     ///
     /// ```
     /// use millstream_link::ClusterKey;
@@ -70,7 +72,7 @@ impl ClusterKey {
         Ok(ClusterKey { secret })
     }
 
-    /// The key of one role: it lets its holder act as `role` and nothing else.
+    /// Returns the key of one role, whose holder can act as `role` only.
     ///
     /// ```
     /// use millstream_link::{ClusterKey, Role};
@@ -137,7 +139,7 @@ mod tests {
             assert!(!subkeys[..place].contains(subkey), "two roles share a subkey");
             assert_ne!(subkey, &key.secret);
         }
-        // Pinned: a change here would lock every existing cluster key out of its cluster.
+        // The digits are pinned, because a change would lock every existing cluster key out of its cluster.
         assert_eq!(
             hex::encode(&subkeys[0]),
             "9026c4c25a3b08b366c09135653dacd8da9071ea463389bf50821e4619311509"

@@ -1,4 +1,4 @@
-//! The identity that TLS presents: one role to act in, and the anchors that vouch for all roles.
+//! The identity that a process presents in TLS: its own role, and the trust anchors of all roles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use super::role::Role;
 use super::role_key::RoleKey;
 use crate::tls::{anchor_of_role, roles_of_certificate};
 
-/// The right to act as one [`Role`], and the means to recognise every role. Cheap to clone. `Debug` hides
+/// The right to act as one [`Role`], and the means to recognise every role. Clones are cheap. `Debug` hides
 /// secrets.
 #[derive(Clone)]
 pub struct Credentials {
     role: Role,
     signer: Signer,
     trust: Trust,
-    /// Whether the key was given on purpose, which a server beyond loopback needs.
+    /// True if the key was given explicitly, which a server beyond loopback needs.
     explicitly_given: bool,
-    /// Certificates and keys to refuse although they are otherwise valid.
+    /// The list of certificates and keys that are refused although they are otherwise valid.
     revocations: Option<Arc<Revocations>>,
 }
 
 /// The way in which this process gets its own certificate.
 #[derive(Clone)]
 pub(crate) enum Signer {
-    /// Each endpoint makes a fresh key and signs its certificate with the role's key (an Ed25519 seed).
+    /// Each endpoint makes a new key, and signs its certificate with the role's key (an Ed25519 seed).
     RoleKey([u8; 32]),
     /// The site issued a certificate and its key (PKCS #8, SEC 1 or PKCS #1).
     Site {
@@ -39,12 +39,12 @@ pub(crate) enum Signer {
     },
 }
 
-/// The anchors that vouch for each role.
+/// The trust anchors of each role.
 #[derive(Clone)]
 enum Trust {
-    /// One anchor per role, in the order of [`Role::ALL`]: the anchor proves the role.
+    /// One anchor for each role, in the order of [`Role::ALL`]. The anchor proves the role.
     PerRole([Arc<RootCertStore>; 4]),
-    /// The site's authorities vouch for the role that stands in the certificate.
+    /// The authorities of the site, which vouch for the role that the certificate names.
     Site(Arc<RootCertStore>),
 }
 
@@ -63,7 +63,7 @@ impl Credentials {
         }
     }
 
-    /// Returns these credentials, which then also accept the holders of these keys.
+    /// Returns the credentials, extended to accept the holders of the given keys.
     pub(super) fn accepting(mut self, others: &[PublicKeys]) -> Credentials {
         if let Trust::PerRole(anchors) = &mut self.trust {
             for role in Role::ALL {
@@ -78,15 +78,16 @@ impl Credentials {
         self
     }
 
-    /// Credentials of a site that runs its own certificate authority.
+    /// Makes the credentials of a site that runs its own certificate authority.
     ///
-    /// `certificate` is the chain in PEM, leaf first; `key` the leaf's private key in PEM; `authorities` the
-    /// trusted roots in PEM. The leaf, and every peer's, must allow both client and server authentication. It
-    /// must carry exactly one DNS name of the form `<role>.millstream` among its subject alternative names;
-    /// other names are ignored.
+    /// `certificate` is the chain in PEM, leaf first. `key` is the leaf's private key in PEM, and
+    /// `authorities` are the trusted roots in PEM. The leaf, and the leaf of every peer, must allow both
+    /// client and server authentication. The leaf must carry exactly one DNS name of the form
+    /// `<role>.millstream` among its subject alternative names. Other names are ignored.
     ///
     /// # Errors
-    /// A text holds no usable PEM of its kind, or the leaf does not name exactly one role.
+    /// Returns an error if a text has no usable PEM of its kind, or if the leaf does not name exactly one
+    /// role.
     pub fn from_pem(
         certificate: &str,
         key: &str,
@@ -122,7 +123,7 @@ impl Credentials {
         })
     }
 
-    /// Returns these credentials, which then refuse the certificates and keys that the list names.
+    /// Returns the credentials, extended to refuse the certificates and keys on the list.
     pub fn refusing(mut self, revocations: Arc<Revocations>) -> Credentials {
         self.revocations = Some(revocations);
         self
@@ -132,12 +133,13 @@ impl Credentials {
         self.revocations.as_ref()
     }
 
-    /// The role these credentials act in.
+    /// Returns the role of these credentials.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Returns whether the key was given on purpose rather than made on this machine on first use.
+    /// Returns whether the key was given explicitly. Returns false for a key that was made on this machine on
+    /// first use.
     pub fn explicitly_given(&self) -> bool {
         self.explicitly_given
     }
@@ -160,14 +162,14 @@ impl Credentials {
 }
 
 impl RoleKey {
-    /// Credentials to act as this key's role.
+    /// Returns the credentials to act as this key's role.
     pub fn credentials(&self) -> Credentials {
         Credentials::of_role_key(self)
     }
 }
 
 impl ClusterKey {
-    /// Credentials to act as `role`.
+    /// Returns the credentials to act as `role`.
     pub fn credentials(&self, role: Role) -> Credentials {
         self.role_key(role).credentials()
     }
@@ -188,37 +190,38 @@ fn certificates(pem: &str, what: &'static str) -> Result<Vec<CertificateDer<'sta
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let certificates = certificates.map_err(|error| bad(error.to_string()))?;
     if certificates.is_empty() {
-        return Err(bad("no CERTIFICATE section".to_owned()));
+        return Err(bad("expected a CERTIFICATE section, found none".to_owned()));
     }
     Ok(certificates)
 }
 
-/// Why a key or certificate does not give the credentials asked for. The caller's mistake.
+/// The reason for which a key or certificate does not provide the requested credentials. The caller is at
+/// fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
-    /// A role key cannot act in another role.
+    /// The key belongs to another role.
     #[error("this key may only act as `{held}`, not as `{wanted}`: use the cluster key, or a `{wanted}` key")]
     OtherRole {
-        /// The role that was asked for.
+        /// The requested role.
         wanted: Role,
         /// The role that the key allows.
         held: Role,
     },
-    /// A PEM text could not be used.
+    /// A PEM text cannot be used.
     #[error("cannot use {what}: {reason}")]
     BadPem {
         /// The name of the text.
         what: &'static str,
-        /// The fault.
+        /// The fault of the text.
         reason: String,
     },
-    /// A site certificate must say which role its holder has.
+    /// The site's certificate does not name exactly one role.
     #[error(
         "the certificate names {found} roles: it must carry exactly one DNS name `<role>.millstream` \
          (read, submit, worker or dispatcher) as a subject alternative name"
     )]
     NotOneRole {
-        /// The number of names in it.
+        /// The number of roles that the certificate names.
         found: usize,
     },
 }

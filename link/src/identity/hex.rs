@@ -1,7 +1,7 @@
-//! Bytes as lower-case hexadecimal text, for keys.
+//! Encodes and decodes bytes as hexadecimal text, for keys.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Two lower-case digits a byte.
+/// Encodes bytes as text, with two lower-case digits for each byte.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 0x0f)]);
@@ -11,7 +11,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Exactly `N` bytes from `2 * N` digits of either case, or nothing.
+/// Decodes exactly `N` bytes from `2 * N` digits of either case. Returns `None` for any other text.
 pub(crate) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     if digits.len() != 2 * N {

@@ -1,6 +1,6 @@
-//! The sources of keys: a given text, a given file, or this user's own key, made on first use.
+//! The sources of keys: a given text, a given file, or this user's own key, which is made on first use.
 //!
-//! This file reads no environment: the program passes the settings in.
+//! The module reads no environment variables. The program passes the settings in.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -15,21 +15,21 @@ use super::{
     RevocationsError, Role,
 };
 
-/// No key text is as long as this; what is longer is some other file.
+/// Maximum size of a key file, in bytes. A longer file is not a key file.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
-/// The source of a process' key.
+/// The source of a process's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// The key itself.
+    /// The text of the key itself.
     Text(KeyText),
     /// A file that must exist.
     File(PathBuf),
-    /// This user's own cluster key, created on first use.
+    /// The file of this user's own cluster key, created on first use.
     OwnFile(PathBuf),
 }
 
-/// A key's text, hidden from `Debug`.
+/// The text of a key, which `Debug` hides.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyText(String);
 
@@ -39,36 +39,35 @@ impl std::fmt::Debug for KeyText {
     }
 }
 
-/// Keys, and how they were come by.
+/// The keys of a process, and their origin.
 #[derive(Clone, Debug)]
 pub struct LoadedKey {
-    /// The key to act with, and those that are accepted besides.
+    /// The key to act with, and the accepted keys.
     pub keys: KeyRing,
-    /// Whether the key was given on purpose, so that a server may listen beyond loopback (see
+    /// True if the key was given explicitly, so that a server may listen beyond loopback (see
     /// [`bind_policy`](super::bind_policy())).
     pub explicitly_given: bool,
-    /// The file was created by this call.
+    /// True if this call created the file.
     pub created: bool,
-    /// Certificates and keys that are refused all the same.
+    /// The list of certificates and keys that are refused although they are otherwise valid.
     pub revocations: Option<Arc<Revocations>>,
 }
 
 impl LoadedKey {
-    /// Returns these keys with the refusals that the file at `path` names; the file is read again when it
-    /// changes.
+    /// Returns these keys with the list of refused certificates and keys in the file at `path`. The file is
+    /// read again when it changes.
     ///
-    /// # Errors
+    /// Returns a [`RevocationsError`] if the file cannot be read, or is not a list.
     /// [`RevocationsError`]: the file cannot be read, or is not a list.
     pub fn refusing(mut self, path: &Path) -> Result<LoadedKey, RevocationsError> {
         self.revocations = Some(Arc::new(Revocations::open(path)?));
         Ok(self)
     }
 
-    /// Credentials to act as `role`, which accept the holders of all keys and remember whether the key was
-    /// given explicitly.
+    /// Returns the credentials to act as `role`. The credentials accept the holders of all keys, and record
+    /// whether the key was given explicitly.
     ///
-    /// # Errors
-    /// The key to act with is another role's.
+    /// Returns an error if the key to act with belongs to another role.
     pub fn credentials(&self, role: Role) -> Result<Credentials, CredentialsError> {
         let mut credentials = self.keys.credentials(role)?;
         if let Some(revocations) = &self.revocations {
@@ -86,7 +85,7 @@ impl KeySource {
     /// Returns the source that an argument of a command names: a file.
     ///
     /// # Errors
-    /// [`KeyError::InArguments`]: the argument is a key's text.
+    /// Returns [`KeyError::InArguments`] if the argument is the text of a key.
     pub fn from_argument(argument: &str) -> Result<KeySource, KeyError> {
         if KeyMaterial::looks_like_key(argument) {
             return Err(KeyError::InArguments);
@@ -94,7 +93,7 @@ impl KeySource {
         Ok(KeySource::File(PathBuf::from(argument)))
     }
 
-    /// Returns the source that the value of `MILLSTREAM_KEY` names: a key's text or a file.
+    /// Returns the source that the value of `MILLSTREAM_KEY` names: the text of a key, or a file.
     ///
     /// ```
     /// use millstream_link::KeySource;
@@ -111,10 +110,10 @@ impl KeySource {
     }
 
     /// Returns the source that the environment names: `MILLSTREAM_KEY` if it is set and not empty, else this
-    /// user's own file. `variable` looks a variable up, as [`std::env::var_os`] does.
+    /// user's own file. `variable` looks up a variable, like [`std::env::var_os`].
     ///
     /// # Errors
-    /// [`KeyError::NoHome`]: no variable says where the user's own file is.
+    /// Returns [`KeyError::NoHome`] if no variable names the directory of the user's own file.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<KeySource, KeyError> {
         match variable("MILLSTREAM_KEY").filter(|setting| !setting.is_empty()) {
             Some(setting) => Ok(match setting.into_string() {
@@ -125,10 +124,11 @@ impl KeySource {
         }
     }
 
-    /// This user's own key: `millstream/cluster.key` under `$XDG_DATA_HOME`, else under `$HOME/.local/share`.
+    /// Returns the source of this user's own key: `millstream/cluster.key` in `$XDG_DATA_HOME`, else in
+    /// `$HOME/.local/share`.
     ///
     /// # Errors
-    /// Neither variable is set to an absolute path.
+    /// Returns an error if neither variable is set to an absolute path.
     pub fn own_file(xdg_data_home: Option<&OsStr>, home: Option<&OsStr>) -> Result<KeySource, KeyError> {
         let absolute = |value: Option<&OsStr>| value.map(PathBuf::from).filter(|path| path.is_absolute());
         let data = absolute(xdg_data_home).or_else(|| absolute(home).map(|home| home.join(".local/share")));
@@ -136,12 +136,14 @@ impl KeySource {
         Ok(KeySource::OwnFile(data.join("millstream/cluster.key")))
     }
 
-    /// Reads the key; for [`KeySource::OwnFile`] makes it first if there is none. Blocks on the file system.
+    /// Reads the key. For [`KeySource::OwnFile`], creates the key first if the file is missing. Blocks on the
+    /// file system.
     ///
-    /// Processes that create the file at the same time all end with the same key.
+    /// Processes that create the file at the same time all get the same key.
     ///
     /// # Errors
-    /// The text or file is no key, or the file is missing, unreadable, or readable by other users.
+    /// Returns an error if the text or file is not a key, or if the file is missing, unreadable, or
+    /// accessible to other users.
     pub fn load(&self) -> Result<LoadedKey, KeyError> {
         match self {
             KeySource::Text(KeyText(text)) => {
@@ -182,7 +184,7 @@ fn read(path: &Path) -> Result<KeyRing, KeyError> {
         source,
     };
     let file = File::open(path).map_err(failed)?;
-    // Asked of the open file, so that the answer is about what is read.
+    // The permissions are read from the open file, so that they belong to the contents that are read.
     let metadata = file.metadata().map_err(failed)?;
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
@@ -201,10 +203,11 @@ fn read(path: &Path) -> Result<KeyRing, KeyError> {
     })
 }
 
-/// Creates the file with a new key; `false` when another process was faster.
+/// Creates the file with a new key. Returns `false` if another process created the file first.
 ///
-/// The key is written in full under a name of its own and then linked to its place, which fails if the place
-/// is taken: so the file is never seen half written, and never replaced.
+/// The key is first written to a file with a temporary name. A hard link then gives the key file its final
+/// name, which fails if the name exists. Thus no process sees a partly written file, and an existing file is
+/// never replaced.
 fn create(path: &Path) -> Result<bool, KeyError> {
     let failed = |source| KeyError::Create {
         path: path.to_owned(),
@@ -227,17 +230,18 @@ fn create(path: &Path) -> Result<bool, KeyError> {
     }
 }
 
-/// A key file under a temporary name, removed when dropped.
+/// A key file with a temporary name, which is removed on drop.
 struct Draft {
     path: PathBuf,
 }
 
 impl Draft {
     fn write(directory: &Path, key: &ClusterKey) -> io::Result<Draft> {
-        // A random name: process ids repeat, among containers that share this directory too, and a draft that
-        // another process is writing must be left alone.
+        // The name is random, because process ids repeat, even among containers that share the directory. A
+        // draft of another process must not be overwritten.
         let mut suffix = [0; 16];
-        aws_lc_rs::rand::fill(&mut suffix).map_err(|_| io::Error::other("no randomness"))?;
+        aws_lc_rs::rand::fill(&mut suffix)
+            .map_err(|_| io::Error::other("the operating system provided no random bytes"))?;
         let path = directory.join(format!(".cluster.key.{}", hex::encode(&suffix)));
         let mut file = OpenOptions::new()
             .write(true)
@@ -254,66 +258,66 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.path) {
-            tracing::debug!(path = %self.path.display(), %error, "a draft of the key file stays behind");
+            tracing::debug!(path = %self.path.display(), %error, "a draft of the key file could not be removed");
         }
     }
 }
 
-/// Why there is no key.
+/// The reason for which no key could be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// A key's text is an argument of the command.
+    /// The argument of the command is the text of a key.
     #[error(
         "the value of --key is a key itself, which every user of this machine can read in the list of processes: write \
          the key to a file of mode 0600 and name that file with --key, or set MILLSTREAM_KEY; make a new key if this \
          machine has users you do not trust"
     )]
     InArguments,
-    /// The text given is no key.
-    #[error("the key given is unusable: {0}")]
+    /// The given text is not a key.
+    #[error("invalid key: {0}")]
     BadText(#[source] KeyTextError),
-    /// The file holds no key.
+    /// The file does not contain a key.
     #[error("key file {path}: {source}", path = path.display())]
     BadFile {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The fault of its content.
+        /// The fault of the file's content.
         source: KeyTextError,
     },
     /// The file cannot be read.
     #[error("cannot read key file {path}: {source}", path = path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Other users could have read the secret.
+    /// Other users can access the file, and may have read the secret.
     #[error(
         "key file {path} has mode {mode:04o}, so other users can use the key: run `chmod 600 {path}`, \
          and make a new key if this machine has users you do not trust",
         path = path.display()
     )]
     ReadableByOthers {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The permission bits.
+        /// The permission bits of the file.
         mode: u32,
     },
-    /// The user's own key could not be made.
+    /// The user's own key could not be created.
     #[error(
         "cannot create key file {path}: {source}; give a key with --key FILE or MILLSTREAM_KEY instead",
         path = path.display()
     )]
     Create {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is no directory to keep the user's own key in.
+    /// No directory for the user's own key is known.
     #[error(
-        "no place for this user's key: set HOME or XDG_DATA_HOME to an absolute path, or give --key FILE"
+        "no directory for this user's key: set HOME or XDG_DATA_HOME to an absolute path, or give --key FILE"
     )]
     NoHome,
 }

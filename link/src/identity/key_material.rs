@@ -1,4 +1,4 @@
-//! A key as a user gives it: the cluster's secret, or the key of one role.
+//! A key as a user provides it: the cluster's secret, or the key of one role.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::cluster_key::ClusterKey;
@@ -11,14 +11,14 @@ use super::role_key::RoleKey;
 /// A key of either kind, as found in a file or in `MILLSTREAM_KEY`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyMaterial {
-    /// The cluster's secret: any role.
+    /// The cluster's secret, which allows any role.
     Cluster(ClusterKey),
-    /// One role's key: that role only.
+    /// The key of one role, which allows that role only.
     Role(RoleKey),
 }
 
 impl KeyMaterial {
-    /// Returns whether `text` claims to be a key rather than, say, a path to one.
+    /// Returns whether `text` looks like a key, not like the path of a key file.
     pub fn looks_like_key(text: &str) -> bool {
         let text = text.trim_start();
         text.starts_with(ClusterKey::PREFIX)
@@ -26,10 +26,10 @@ impl KeyMaterial {
             || text.starts_with(PublicKeys::PREFIX)
     }
 
-    /// The key of either text form.
+    /// Parses the text form of a key of either kind.
     ///
     /// # Errors
-    /// The text is neither, or it is public.
+    /// Returns an error if the text is not a key, or if it is a public key.
     pub fn from_text(text: &str) -> Result<KeyMaterial, KeyTextError> {
         if text.trim_start().starts_with(PublicKeys::PREFIX) {
             return Err(KeyTextError::PublicKeyAlone);
@@ -41,7 +41,7 @@ impl KeyMaterial {
         }
     }
 
-    /// Returns the public half of this key, by which others recognise its holders.
+    /// Returns the public half of this key, by which other processes recognise the key's holders.
     pub fn public(&self) -> PublicKeys {
         match self {
             KeyMaterial::Cluster(key) => PublicKeys::from(key),
@@ -49,10 +49,10 @@ impl KeyMaterial {
         }
     }
 
-    /// Credentials to act as `role`.
+    /// Returns the credentials to act as `role`.
     ///
     /// # Errors
-    /// A role key was given and it is another role's.
+    /// Returns an error if the key is a role key of another role.
     pub fn credentials(&self, role: Role) -> Result<Credentials, CredentialsError> {
         match self {
             KeyMaterial::Cluster(key) => Ok(key.credentials(role)),

@@ -1,30 +1,30 @@
-//! The keys of one process: the one that it acts with, and those that it accepts besides while one key
-//! replaces another.
+//! The keys of one process: its own key, and the keys that it also accepts during a key rotation.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::{ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyTextError, PublicKeys, Role};
 
-/// Keys that are accepted besides the first. A rotation needs one.
+/// Maximum number of accepted keys besides the first. A rotation needs one.
 const ACCEPTED_MAX: usize = 4;
 
-/// A key to act with, and the public keys of others that are accepted.
+/// A key to act with, and the public keys of other holders that are accepted.
 ///
-/// The text form has one key a line. The first is a cluster key or a role key; the others are any keys, of
-/// which only the public half is used. Empty lines and lines that begin with `#` are ignored.
+/// The text form has one key per line. The first key is a cluster key or a role key. All later lines are keys
+/// of any kind, of which only the public half is used. Empty lines and lines that begin with `#` are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRing {
-    /// The key that this process acts with.
+    /// The key with which this process acts.
     pub own: KeyMaterial,
-    /// Cluster keys whose holders are accepted like those of the own key.
+    /// The public keys of other cluster keys, whose holders are accepted too.
     pub accepted: Vec<PublicKeys>,
 }
 
 impl KeyRing {
-    /// The keys of a text.
+    /// Parses the keys of a text.
     ///
-    /// # Errors
-    /// The first line is not a key to act with, another is not a key, or there are more than five. The
-    /// message never repeats the text.
+    /// Returns an error if the first line is not a key to act with, or if another line is not a key. Returns
+    /// an error for more than five keys, too.
+    ///
+    /// The message never repeats the text.
     pub fn from_text(text: &str) -> Result<KeyRing, KeyTextError> {
         let mut lines = text
             .lines()
@@ -41,10 +41,11 @@ impl KeyRing {
         Ok(KeyRing { own, accepted })
     }
 
-    /// Credentials to act as `role` with the own key, which accept the holders of all.
+    /// Returns the credentials to act as `role` with the own key. The credentials accept the holders of all
+    /// keys of the ring.
     ///
     /// # Errors
-    /// The own key is another role's.
+    /// Returns an error if the own key is the key of another role.
     pub fn credentials(&self, role: Role) -> Result<Credentials, CredentialsError> {
         Ok(self.own.credentials(role)?.accepting(&self.accepted))
     }

@@ -7,7 +7,7 @@
 //!                        └─ Credentials: what TLS needs to act as one role and to judge the others
 //! ```
 //!
-//! A role key cannot be turned back into the cluster key, nor into another role's key.
+//! Neither the cluster key nor another role's key can be computed from a role key.
 
 mod bind_policy;
 mod cluster_key;

@@ -1,8 +1,7 @@
-//! The public half of a cluster key: what a process needs to recognise its roles, and nothing that lets it
-//! act.
+//! The public half of a cluster key. With the public half, a process recognises the cluster's roles, but
+//! cannot act in any role.
 //!
-//! A key file may list the public keys of other cluster keys, which are accepted too while one key replaces
-//! another.
+//! A key file may list the public keys of other cluster keys, which are accepted too during a key rotation.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
@@ -10,30 +9,30 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use super::hex;
 use super::key_text_error::KeyTextError;
 
-/// The Ed25519 public keys of a cluster key's roles. No secret.
+/// The Ed25519 public keys of a cluster key's roles. Public keys contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKeys {
-    /// In the order of [`Role::ALL`](super::Role::ALL).
+    /// The public keys of the roles, in the order of [`Role::ALL`](super::Role::ALL).
     anchors: [[u8; 32]; 4],
 }
 
 impl PublicKeys {
-    /// Text forms begin with this.
+    /// The prefix of the text form of public keys.
     pub const PREFIX: &'static str = "millstream-public-1:";
 
     pub(super) fn new(anchors: [[u8; 32]; 4]) -> PublicKeys {
         PublicKeys { anchors }
     }
 
-    /// The public keys as one line of text: `millstream-public-1:` and 256 hexadecimal digits.
+    /// Returns the public keys as one line of text: `millstream-public-1:` and 256 hexadecimal digits.
     pub fn to_text(&self) -> String {
         format!("{}{}", Self::PREFIX, hex::encode(&self.anchors.concat()))
     }
 
-    /// The public keys of a text form; surrounding white space is ignored.
+    /// Parses the text form of public keys. Surrounding white space is ignored.
     ///
     /// # Errors
-    /// The text is not such a line.
+    /// Returns an error if the text is not such a line.
     pub fn from_text(text: &str) -> Result<PublicKeys, KeyTextError> {
         let digits = text
             .trim()
@@ -52,7 +51,7 @@ impl PublicKeys {
     }
 }
 
-/// The Ed25519 public key of a 32-byte seed.
+/// Returns the Ed25519 public key of a 32-byte seed.
 pub(super) fn public_key(seed: &[u8; 32]) -> [u8; 32] {
     let pair = Ed25519KeyPair::from_seed_unchecked(seed).expect("any 32 bytes are an Ed25519 seed");
     let mut public = [0; 32];

@@ -1,4 +1,4 @@
-//! A file of revoked certificates and keys, read again when it changes.
+//! A file of revoked certificates and keys, which is read again when it changes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 
 use super::revoked_list::{RevokedList, RevokedListError};
 
-/// The file is looked at again after this.
+/// The time after which the file is checked for changes.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Bytes of a file at most.
+/// Maximum size of the file, in bytes.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// The certificates and keys that a file revokes. The file is looked at every second while somebody asks; a
-/// file that cannot be read leaves the list as it was.
+/// The certificates and keys that a file revokes. The file is checked every second while the list is in use.
+/// A file that cannot be read leaves the list unchanged.
 #[derive(Debug)]
 pub struct Revocations {
     path: PathBuf,
@@ -31,14 +31,14 @@ struct State {
     looked: Instant,
 }
 
-/// The facts that tell one content of a file from another.
+/// The properties by which a change of the file is detected: time, length and inode.
 type Version = (SystemTime, u64, u64);
 
 impl Revocations {
-    /// Reads the file.
+    /// Opens the file and reads the list.
     ///
     /// # Errors
-    /// [`RevocationsError`]: the file cannot be read, or is not a list.
+    /// Returns a [`RevocationsError`] if the file cannot be read, or is not a list.
     pub fn open(path: &Path) -> Result<Revocations, RevocationsError> {
         let (list, version) = read(path)?;
         Ok(Revocations {
@@ -56,14 +56,15 @@ impl Revocations {
         self.current().names(certificate)
     }
 
-    /// The list as the file has it, at most a second old.
+    /// Returns the list of the file, at most a second old.
     pub(crate) fn current(&self) -> Arc<RevokedList> {
         let mut state = self.state.lock();
         if state.looked.elapsed() >= LOOK_EVERY {
             state.looked = Instant::now();
             let version = version(&self.path).ok();
             if version != state.version {
-                // A file that is being written is read again when it is whole.
+                // The version is stored before the file is read, so that a partly written file is read again
+                // after its next change.
                 state.version = version;
                 match read(&self.path) {
                     Ok((list, version)) => {
@@ -72,7 +73,7 @@ impl Revocations {
                         state.version = Some(version);
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "the list of revoked certificates and keys stays as it was");
+                        tracing::warn!(%error, "the list of revoked certificates and keys was not updated");
                     }
                 }
             }
@@ -112,23 +113,23 @@ fn read(path: &Path) -> Result<(RevokedList, Version), RevocationsError> {
     Ok((list, version))
 }
 
-/// Why a file does not give a list of revoked certificates and keys.
+/// The reason for which a file does not provide a list of revoked certificates and keys.
 #[derive(Debug, thiserror::Error)]
 pub enum RevocationsError {
     /// The file cannot be read.
     #[error("cannot read the list of revoked certificates and keys {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file is not a list.
+    /// The content of the file is not a list.
     #[error("cannot use the list of revoked certificates and keys {}: {source}", path.display())]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The fault of its content.
+        /// The fault of the file's content.
         source: RevokedListError,
     },
 }
@@ -156,7 +157,7 @@ mod tests {
         std::fs::write(&path, &entry).unwrap();
         let revoked = RevokedList::from_text(&entry).unwrap();
         assert_eq!(*look(), revoked);
-        // Neither a mistake nor a file that is gone admits anyone again.
+        // An invalid or missing file must not lift a revocation.
         std::fs::write(&path, "hello").unwrap();
         assert_eq!(*look(), revoked);
         std::fs::remove_file(&path).unwrap();

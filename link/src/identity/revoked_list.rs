@@ -1,4 +1,5 @@
-//! The text of a list of revoked certificates and keys, and which peers it names. Knows no file.
+//! The text form of a list of revoked certificates and keys, and the check of a peer's certificate against
+//! the list.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::HashSet;
@@ -11,34 +12,35 @@ use super::hex;
 use super::public_keys::PublicKeys;
 use super::role::Role;
 
-/// Entries of a list at most.
+/// Maximum number of entries of a list.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Keys of a list at most: each is tried on every certificate.
+/// Maximum number of keys of a list. Each key is tried on every certificate.
 const KEYS_MAX: usize = 64;
 
-/// Starts the entry of one certificate.
+/// The prefix of the entry of a certificate.
 const CERTIFICATE_PREFIX: &str = "sha256:";
 
 /// A list of revoked certificates and keys.
 ///
-/// The text form has one entry a line; empty lines and those that begin with `#` are ignored:
+/// The text form has one entry per line. Empty lines and lines that begin with `#` are ignored. An entry is
+/// one of these:
 ///
-/// - `sha256:` and 64 hexadecimal digits: the certificate with this digest, which the audit log names;
-/// - `millstream-public-1:…`, as `millstream key --public` prints it: every holder of the key;
-/// - a role before such a line: the holders of the key in this role.
+/// - `sha256:` and 64 hexadecimal digits revoke the certificate with this digest, which the audit log shows;
+/// - `millstream-public-1:…`, as printed by `millstream key --public`, revokes every holder of the key;
+/// - a role and then such a line revoke the holders of the key in this role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RevokedList {
     certificates: HashSet<[u8; 32]>,
-    /// The public keys of roles, which signed the certificates of their holders.
+    /// The public keys of the revoked roles, which signed the certificates of their holders.
     signers: Vec<[u8; 32]>,
 }
 
 impl RevokedList {
-    /// Reads the text of a list.
+    /// Parses the text of a list.
     ///
     /// # Errors
-    /// [`RevokedListError`] names the line.
+    /// Returns a [`RevokedListError`], which names the line.
     pub fn from_text(text: &str) -> Result<RevokedList, RevokedListError> {
         let mut list = RevokedList::default();
         let mut entries = 0;
@@ -72,7 +74,7 @@ impl RevokedList {
         Some(())
     }
 
-    /// Returns whether the list names this certificate (DER), or the key that signed it.
+    /// Returns whether the list contains this certificate (DER), or the key that signed it.
     pub fn names(&self, certificate: &[u8]) -> bool {
         if self.certificates.contains(digest(&SHA256, certificate).as_ref()) {
             return true;
@@ -92,21 +94,21 @@ impl RevokedList {
     }
 }
 
-/// Why a text is not a list of revoked certificates and keys. The operator's mistake.
+/// The reason for which a text is not a list of revoked certificates and keys. The operator is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevokedListError {
-    /// A line is no entry.
+    /// A line is not a valid entry.
     #[error(
-        "line {line} is not an entry: expected `sha256:` and 64 hexadecimal digits, or a line that `millstream key --public` prints, \
+        "invalid entry in line {line}: expected `sha256:` and 64 hexadecimal digits, or a line printed by `millstream key --public`, \
          with or without a role before it"
     )]
     UnknownEntry {
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
-    /// The list has more entries than are checked.
+    /// The list has too many entries or keys.
     #[error(
-        "it has more than {ENTRIES_MAX} entries, or more than {KEYS_MAX} keys: remove entries of keys that no process accepts any more"
+        "expected at most {ENTRIES_MAX} entries and {KEYS_MAX} keys, found more: remove entries of keys that no process accepts any more"
     )]
     TooLong,
 }

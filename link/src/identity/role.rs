@@ -1,19 +1,19 @@
-//! The four things a process may be, and their names on certificates.
+//! The four roles of processes, and their names in certificates.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The rights of a process in a cluster.
+/// The role of a process in a cluster, which determines its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Reads elements of jobs that exist.
+    /// Reads elements of existing jobs.
     Read,
-    /// Registers datasets, which is to say: runs code of its choice on the workers.
+    /// Registers datasets, and thereby runs code of its choice on the workers.
     Submit,
-    /// Produces elements.
+    /// Produces and serves elements.
     Worker,
-    /// Decides who produces what.
+    /// Decides which worker produces which elements.
     Dispatcher,
 }
 
@@ -21,7 +21,7 @@ impl Role {
     /// All roles, in the order in which a role key lists their public keys.
     pub const ALL: [Role; 4] = [Role::Read, Role::Submit, Role::Worker, Role::Dispatcher];
 
-    /// The role's name in key files, certificates and on the command line.
+    /// Returns the role's name in key files, certificates and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Read => "read",
@@ -31,7 +31,7 @@ impl Role {
         }
     }
 
-    /// The DNS name that a certificate of this role carries as its subject alternative name.
+    /// Returns the DNS name that a certificate of this role carries as its subject alternative name.
     pub const fn dns_name(self) -> &'static str {
         match self {
             Role::Read => "read.millstream",
@@ -41,14 +41,14 @@ impl Role {
         }
     }
 
-    /// The role whose certificates carry `dns_name`.
+    /// Returns the role whose certificates carry `dns_name`.
     pub fn from_dns_name(dns_name: &str) -> Option<Role> {
         Role::ALL
             .into_iter()
             .find(|role| role.dns_name().eq_ignore_ascii_case(dns_name))
     }
 
-    /// The role's place in [`Role::ALL`].
+    /// Returns the role's index in [`Role::ALL`].
     pub(crate) const fn index(self) -> usize {
         match self {
             Role::Read => 0,
@@ -65,7 +65,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// The text is not the name of a role.
+/// The error for a text that is not the name of a role.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a role: use read, submit, worker or dispatcher")]
 pub struct UnknownRole(String);

@@ -8,19 +8,19 @@ use super::key_text_error::KeyTextError;
 use super::public_keys::{PublicKeys, public_key};
 use super::role::Role;
 
-/// The secret to act as one role, and the public keys that recognise all roles. `millstream key --role read`
-/// prints one.
+/// The secret to act as one role, and the public keys to recognise all roles. `millstream key --role read`
+/// prints the key of the role `read`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RoleKey {
     role: Role,
-    /// Ed25519 seed of the role's signing key.
+    /// The Ed25519 seed of the role's signing key.
     subkey: [u8; 32],
-    /// Ed25519 public keys of all roles, in the order of [`Role::ALL`].
+    /// The Ed25519 public keys of all roles, in the order of [`Role::ALL`].
     anchors: [[u8; 32]; 4],
 }
 
 impl RoleKey {
-    /// Text forms begin with this.
+    /// The prefix of the text form of a role key.
     pub const PREFIX: &'static str = "millstream-role-1:";
 
     pub(super) fn new(role: Role, subkey: [u8; 32], anchors: [[u8; 32]; 4]) -> RoleKey {
@@ -31,12 +31,12 @@ impl RoleKey {
         }
     }
 
-    /// The role this key may act in.
+    /// Returns the role in which the key's holder can act.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// The key as one line of text: `millstream-role-1:<role>:<secret>:<four public keys>`.
+    /// Returns the key as one line of text: `millstream-role-1:<role>:<secret>:<four public keys>`.
     pub fn to_text(&self) -> String {
         let anchors = self.anchors.concat();
         format!(
@@ -48,10 +48,11 @@ impl RoleKey {
         )
     }
 
-    /// The key of a text form; surrounding white space is ignored.
+    /// Parses the text form of a role key. Surrounding white space is ignored.
     ///
     /// # Errors
-    /// The text is not such a line, or its secret does not belong to its role's public key.
+    /// Returns an error if the text is not such a line, or if the secret does not belong to the role's public
+    /// key.
     pub fn from_text(text: &str) -> Result<RoleKey, KeyTextError> {
         let fields = text
             .trim()
@@ -71,7 +72,7 @@ impl RoleKey {
         let anchors =
             hex::decode::<128>(field()?).ok_or(KeyTextError::BadRoleKey("but a public key is damaged"))?;
         if fields.next().is_some() {
-            return Err(KeyTextError::BadRoleKey("but there is more"));
+            return Err(KeyTextError::BadRoleKey("but found more fields"));
         }
         let mut rows = [[0; 32]; 4];
         for (row, bytes) in rows.iter_mut().zip(anchors.chunks_exact(32)) {

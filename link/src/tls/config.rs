@@ -1,4 +1,4 @@
-//! The configurations of rustls and quinn.
+//! The TLS configurations of both sides, for rustls and quinn.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::leaf::Leaf;
 use super::verifier::PeerVerifier;
 use crate::identity::{Credentials, Role};
 
-/// The one suite on offer: both ends know it without asking, and it is the fastest where processors speak
-/// AES.
+/// The only cipher suite. Both ends know the suite without negotiation. On processors with AES instructions,
+/// the suite is the fastest.
 pub(crate) const CIPHER_NAME: &str = "TLS13_AES_128_GCM_SHA256";
 
-/// One endpoint's certificate, and what it judges peers by.
+/// The certificate of an endpoint, and the credentials with which it judges peers.
 pub(crate) struct Identity {
     credentials: Credentials,
     leaf: Leaf,
@@ -47,7 +47,7 @@ impl Identity {
         &self.credentials
     }
 
-    /// For connections to a server that must be `expected`.
+    /// Returns the configuration for connections to a server that must have the role `expected`.
     pub(crate) fn client(&self, expected: Role, alpn: &str) -> Result<Arc<QuicClientConfig>, TlsSetupError> {
         let verifier = PeerVerifier::new(&self.credentials, &[expected], &self.provider)?;
         let mut tls = rustls::ClientConfig::builder_with_provider(Arc::clone(&self.provider))
@@ -63,7 +63,7 @@ impl Identity {
             .map_err(TlsSetupError::new)
     }
 
-    /// For a server that admits `accepted` roles.
+    /// Returns the configuration for a server that admits peers with one of the `accepted` roles.
     pub(crate) fn server(
         &self,
         accepted: &[Role],

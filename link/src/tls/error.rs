@@ -1,8 +1,9 @@
-//! The error of TLS credentials that do not fit together.
+//! The error of TLS credentials that cannot be used together.
 
 use std::fmt;
 
-/// A TLS identity could not be made of the credentials: for a site's certificate, it and its key do not fit.
+/// The error for credentials from which no TLS identity can be made. For a site's certificate, the
+/// certificate and its key do not match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot make a TLS identity: {reason}")]
 pub struct TlsSetupError {

@@ -1,4 +1,4 @@
-//! The certificate of one process: a fresh key, signed by its role's key.
+//! The certificate of one process: a new key, signed by the key of the process's role.
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use rcgen::{
@@ -11,14 +11,14 @@ use super::anchor_subject_common_name;
 use super::error::TlsSetupError;
 use crate::identity::{Credentials, Role, Signer};
 
-/// A certificate chain and the private key of its first certificate.
+/// A certificate chain, and the private key of its first certificate.
 pub(crate) struct Leaf {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
 }
 
 impl Leaf {
-    /// The site's certificate, or a new one under the role's key.
+    /// Returns the site's certificate, or a new certificate signed by the role's key.
     pub(crate) fn of(credentials: &Credentials) -> Result<Leaf, TlsSetupError> {
         match credentials.signer() {
             Signer::Site { chain, key } => Ok(Leaf {
@@ -29,11 +29,11 @@ impl Leaf {
         }
     }
 
-    /// A new key and its certificate for `dns_names`, signed in the name of `issuer` with `seed`.
+    /// Makes a new key, and its certificate for `dns_names`, signed in the name of `issuer` with `seed`.
     ///
-    /// The certificate has no useful end date: its key lives in this process's memory and dies with it, and
-    /// the holder of the role's key could issue another at any time. An expiry would only end long runs and
-    /// shut out machines whose clocks are wrong. A role is revoked by a new cluster key.
+    /// The certificate practically does not expire. The certificate's key exists only in this process's
+    /// memory. The holder of the role's key could issue another certificate at any time. An expiry would only
+    /// end long runs, and exclude machines with wrong clocks. A new cluster key revokes a role.
     pub(crate) fn issue(issuer: Role, dns_names: &[&str], seed: &[u8; 32]) -> Result<Leaf, TlsSetupError> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let names: Vec<String> = dns_names.iter().map(|&name| name.to_owned()).collect();

@@ -1,8 +1,8 @@
-//! Certificates: how they are made, and how a peer's is judged.
+//! Certificates: their creation, and the verification of a peer's certificate.
 //!
-//! TLS 1.3 with mutual authentication, one cipher suite, no 0-RTT, no session tickets, no key log. A
-//! certificate carries its role as the DNS name `<role>.millstream`; the anchor that signed it must be that
-//! role's.
+//! Links use TLS 1.3 with mutual authentication and one cipher suite, without 0-RTT, session tickets or a key
+//! log. A certificate carries its role as the DNS name `<role>.millstream`. The anchor that signed the
+//! certificate must be the anchor of that role.
 
 mod anchor;
 mod config;

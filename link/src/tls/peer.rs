@@ -1,4 +1,5 @@
-//! The roles that a certificate names, and the certificate of a connection's peer. Judges neither.
+//! Reads the roles that a certificate names, and the certificate of a connection's peer. The module verifies
+//! neither.
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
@@ -6,10 +7,11 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::identity::Role;
 
-/// The role that the peer of an established connection has proved; `None` before the handshake is complete.
+/// Returns the role that the peer of an established connection has proved, or `None` before the handshake is
+/// complete.
 ///
-/// Sound only for connections of this crate's endpoints. Their handshake has checked that the certificate's
-/// role is the one that its anchor vouches for.
+/// The result is reliable only for connections of this crate's endpoints. The handshake of such a connection
+/// has checked that the role's anchor signed the certificate.
 pub fn peer_role(connection: &quinn::Connection) -> Option<Role> {
     match roles_of_certificate(&peer_certificate(connection)?)[..] {
         [role] => Some(role),
@@ -17,7 +19,7 @@ pub fn peer_role(connection: &quinn::Connection) -> Option<Role> {
     }
 }
 
-/// The peer's own certificate.
+/// Returns the peer's own certificate.
 pub(crate) fn peer_certificate(connection: &quinn::Connection) -> Option<CertificateDer<'static>> {
     let chain = connection
         .peer_identity()?
@@ -26,7 +28,7 @@ pub(crate) fn peer_certificate(connection: &quinn::Connection) -> Option<Certifi
     chain.into_iter().next()
 }
 
-/// Every role that a certificate names, unproved.
+/// Returns every role that a certificate names, without proof.
 pub(crate) fn roles_of_certificate(certificate: &CertificateDer<'_>) -> Vec<Role> {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! The judgement of a peer's certificate, the same for both sides.
+//! Verifies a peer's certificate, in the same way on both sides.
 //!
-//! A peer has the role that its certificate names if that role's anchor signed the certificate. So a name
-//! alone proves nothing, and an anchor vouches for its own role only.
+//! A peer has the role that its certificate names if the role's anchor signed the certificate. Therefore a
+//! name alone proves nothing, and an anchor vouches for its own role only.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use super::error::TlsSetupError;
 use super::peer::roles_of_certificate;
 use crate::identity::{Credentials, Role};
 
-/// Admits peers of some roles.
+/// The verifier that admits peers of some roles.
 #[derive(Debug)]
 pub(crate) struct PeerVerifier {
     accepted: Vec<Role>,
     credentials: Credentials,
-    /// In the order of [`Role::ALL`].
+    /// The verifiers of clients, in the order of [`Role::ALL`].
     clients: [Arc<dyn ClientCertVerifier>; 4],
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -53,11 +53,13 @@ impl PeerVerifier {
         })
     }
 
-    /// The peer's proved and accepted role, given how to check its chain against one role's anchors.
+    /// Returns the role of a peer if the role is proved and accepted. `vouches` checks the peer's chain
+    /// against the anchors of a role.
     ///
-    /// Three kinds of refusal are told apart, because they have different cures: `UnknownIssuer` is another
-    /// cluster's key. `ApplicationVerificationFailure` is this cluster's key in a role that it does not prove
-    /// or that is not wanted here. `Revoked` is a certificate or key that the operator has revoked.
+    /// Three kinds of refusal are distinguished, because they have different remedies. `UnknownIssuer` means
+    /// the key of another cluster. `ApplicationVerificationFailure` means this cluster's key in a role that
+    /// the key does not prove, or that is not accepted here. `Revoked` means a certificate or key that the
+    /// operator has revoked.
     fn judge(
         &self,
         certificate: &CertificateDer<'_>,
@@ -72,7 +74,8 @@ impl PeerVerifier {
             Ok(()) if self.accepted.contains(&named) => Ok(named),
             Ok(()) => refused,
             Err(_) if Role::ALL.into_iter().any(|other| vouches(other).is_ok()) => refused,
-            // The anchors' names are the same in every cluster; only the signature tells them apart.
+            // The names of the anchors are the same in every cluster, so only the signature distinguishes
+            // clusters.
             Err(Error::InvalidCertificate(CertificateError::BadSignature)) => {
                 Err(CertificateError::UnknownIssuer.into())
             }
@@ -88,7 +91,8 @@ impl PeerVerifier {
     }
 }
 
-/// The methods that both of rustls's traits ask for: whether the peer holds its certificate's key.
+/// Defines the methods that both traits of rustls require, which check that the peer holds the key of its
+/// certificate.
 macro_rules! signature_checks {
     () => {
         fn verify_tls12_signature(
@@ -146,7 +150,7 @@ impl ServerCertVerifier for PeerVerifier {
 
 impl ClientCertVerifier for PeerVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // A peer has one certificate; it needs no hint which to send.
+        // A peer has one certificate, so it needs no hint about which certificate to send.
         &[]
     }
 

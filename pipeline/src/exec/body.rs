@@ -1,6 +1,6 @@
-//! The dataset that a function makes of an element or of a window of them: the function's body, executed
-//! again with these as its argument, or whatever a registered function opens. In which order several are read
-//! is not known here.
+//! The dataset that a function makes from one element or from a window of elements. A body is executed again
+//! for each argument; a registered function opens a source instead. This module does not know the order in
+//! which several datasets are read.
 
 use std::sync::Arc;
 
@@ -36,37 +36,37 @@ pub(crate) enum Body {
     },
 }
 
-/// Arguments that a dataset is made of.
+/// The arguments from which a function makes a dataset.
 pub(crate) struct Given {
-    /// The elements, without marks: those of the dataset get theirs from here and not below.
+    /// The argument elements, without their marks. Elements of the dataset take their marks from `marks`.
     items: Arc<[Item]>,
-    /// The splits that all of them stand for.
+    /// The splits that all arguments together stand for.
     marks: Marks,
-    /// Position of the first argument.
+    /// The position of the first argument.
     position: u64,
-    /// The record that it was made of, if it is the only one.
+    /// The record of the argument, if there is exactly one argument.
     origin: Option<Origin>,
 }
 
-/// A dataset being read.
+/// A dataset that is being read.
 pub(crate) struct Opened {
     given: Given,
     inner: Inner,
-    /// Elements read of it.
+    /// The number of elements read from the dataset.
     read: u64,
-    /// Whether it failed where it cannot go on.
+    /// Whether the dataset has failed with an error after which it cannot continue.
     is_over: bool,
 }
 
 enum Inner {
     Tree(Input),
     Source(Box<dyn Source>),
-    /// Opening failed, and the dataset is not read any more.
+    /// A dataset that failed to open, and is not read any more.
     Unopened,
 }
 
 impl Given {
-    /// One element.
+    /// Returns the arguments that consist of one element.
     pub(crate) fn element(mut item: Item) -> Given {
         let marks = std::mem::take(&mut item.marks);
         Given {
@@ -77,7 +77,7 @@ impl Given {
         }
     }
 
-    /// Several elements.
+    /// Returns the arguments that consist of several elements.
     pub(crate) fn window(mut items: Vec<Item>) -> Given {
         let mut marks = Marks::new();
         for item in &mut items {
@@ -124,7 +124,8 @@ impl Body {
         }
     }
 
-    /// The dataset of `given` in pass `pass` over the elements: a body draws again in every pass.
+    /// Opens the dataset of `given` in pass `pass` over the elements. A body makes new random draws in every
+    /// pass.
     pub(crate) fn open(&self, given: Given, pass: u64) -> Result<Opened, ExecError> {
         let inner = match self.inner(&given, pass) {
             Ok(inner) => inner,
@@ -143,7 +144,7 @@ impl Body {
         })
     }
 
-    /// The next element of `opened`, which stands for the splits of what it was made of.
+    /// Returns the next element of `opened`, with the marks of the arguments of the dataset.
     pub(crate) fn next(&self, opened: &mut Opened) -> Result<Option<Item>, ExecError> {
         let mut item = loop {
             if opened.is_over {
@@ -153,7 +154,8 @@ impl Body {
                 Ok(Some(item)) => break item,
                 Ok(None) => return Ok(None),
                 Err(error) => {
-                    // Behind the failure of one element the dataset goes on; of any other nothing is left.
+                    // The dataset continues after the failure of one element, and ends with any other
+                    // failure.
                     opened.is_over = !error.is_passable();
                     self.leave_out(error.at_position(opened.given.position), &opened.given.marks)?;
                 }
@@ -211,14 +213,14 @@ impl Body {
                 shared,
                 ..
             } => {
-                // A function that says more of its failure, such as its traceback, says it as an `ExecError`.
+                // A function reports details of a failure, such as a traceback, as an `ExecError`.
                 let failed = |error: BoxError| match error.downcast::<ExecError>() {
                     Ok(error) => *error,
                     Err(error) => ExecError::new(ErrorKind::UserFunction, &**name, error.to_string()),
                 };
                 let site = Site::new(seeds, pass, given.position, &shared.cancel);
                 let open = || {
-                    // Given one element: windows have bodies.
+                    // A registered function receives one element: only bodies receive windows.
                     let value = given.items.first().map(|item| item.value.clone());
                     call(value.unwrap_or_default(), &site).map_err(failed)
                 };
@@ -242,13 +244,14 @@ impl Body {
         }
     }
 
-    /// Passes on what ended a dataset made of elements that stand for `marks`, or leaves out the rest of it.
+    /// Leaves out the failed part of a dataset, or returns `error`, as the error policy says. `marks` are the
+    /// marks of the dataset's arguments.
     fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
         let (Body::Program { shared, .. } | Body::Registered { shared, .. }) = self;
         shared.faults().leave_out(error.stand_within(shared.node), marks)
     }
 
-    /// Returns the name for errors of a source; a body's operations name themselves.
+    /// Returns the name that errors of a source show. The operations of a body show their own names.
     fn name(&self) -> &str {
         match self {
             Body::Program { .. } => "body",

@@ -1,9 +1,10 @@
 //! The memory that the buffers of one pipeline may hold together.
 //!
-//! A prefetching operation takes the bytes of an element before it makes it ([`Budget::try_take`]). It waits
-//! where none are left ([`Budget::wait_unless`]), except for an element that another operation waits for:
-//! that is always made, or nothing would ever move. What must be held to be of any use, such as the buffer of
-//! a shuffle, is [`Kept`]; it fails where it does not fit.
+//! A prefetching operation takes the bytes of an element before it makes the element ([`Budget::try_take`]).
+//! The operation waits while no bytes are left, unless another operation waits for the element. An element
+//! that is waited for is always made, because otherwise the pipeline would stop. A buffer that is useless
+//! unless it holds all its elements, such as the buffer of a shuffle, uses [`Kept`]. The operation fails if
+//! the elements of such a buffer do not fit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,35 +12,36 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes that the buffers of a pipeline may hold together unless told otherwise: a few batches of pictures at
-/// every stage, on a worker that runs several tasks.
+/// Default limit on the bytes that all buffers of a pipeline hold together. The limit fits a few batches of
+/// pictures at every stage, on a worker that runs several tasks.
 pub const BUDGET_BYTES_DEFAULT: usize = 256 << 20;
 
-/// How long a thread that waits for memory waits before it looks again: one of them is woken for each that is
-/// given back, and it may be one that needs more.
+/// The longest time for which a thread waits for memory before it checks the budget again. Each release of
+/// memory wakes one waiting thread, and that thread may need more bytes than were released.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// An element smaller than the budget by this much is not counted while the consumer works on it.
+/// The divisor of the budget below which the consumer's element is not counted: smaller elements are ignored
+/// while the consumer works on them.
 const IN_HAND_SHARE: usize = 1024;
 
-/// A count of buffered bytes with a limit. Clones are the same count.
+/// A count of buffered bytes with a limit. Clones share the count.
 #[derive(Debug, Clone)]
 pub struct Budget {
     count: Arc<Count>,
     limit_bytes: usize,
-    /// Share of this pipeline, if several share a limit.
+    /// The pipeline's share of a limit, if several pipelines share a limit.
     share: Option<Arc<Share>>,
 }
 
-/// The memory that the buffers of several pipelines may hold together. Clones are the same limit.
+/// The memory that the buffers of several pipelines may hold together. Clones share the limit.
 ///
-/// What each computes ahead is limited to an even share, which shrinks as pipelines begin and grows as they
-/// end. Buffers that must be full to be of use, such as those of shuffles, are limited together. Each
-/// pipeline may still make the element that somebody waits for.
+/// The bytes that each pipeline prefetches are limited to an even share, which shrinks as pipelines begin and
+/// grows as they end. Buffers that must be full to be useful, such as those of shuffles, have one limit
+/// together. Each pipeline may always make an element that an operation waits for.
 #[derive(Debug, Clone)]
 pub struct SharedBudget(Arc<Common>);
 
-/// One pipeline's part in a [`SharedBudget`], given back when dropped.
+/// One pipeline's part in a [`SharedBudget`]. Dropping it gives the part back.
 #[derive(Debug)]
 struct Share(Arc<Common>);
 
@@ -50,15 +52,15 @@ struct Common {
     kept_bytes: AtomicUsize,
 }
 
-/// Bytes counted until dropped.
+/// A number of bytes that counts in a budget until this value is dropped.
 #[derive(Debug)]
 pub struct Charge {
     count: Arc<Count>,
     bytes: usize,
 }
 
-/// Bytes of one buffer that computes nothing ahead and that nothing but its end makes smaller. Counted until
-/// dropped.
+/// The byte count of a buffer that does not prefetch, and that shrinks only when its contents end. The bytes
+/// count until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Kept {
     charge: Charge,
@@ -66,25 +68,26 @@ pub(crate) struct Kept {
     share: Option<Arc<Share>>,
 }
 
-/// Bytes of the element that the consumer works on. Counted until dropped.
+/// The bytes of the element that the consumer works on. The bytes count until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct InHand {
     charge: Charge,
-    /// Less is not counted: a share of the limit that does not matter.
+    /// The least number of bytes that is counted: smaller elements do not matter to the limit.
     least_bytes: usize,
 }
 
-/// Bytes held and waiters. A waiter counts itself before it looks at `held_bytes`, and a releasing thread
-/// looks for waiters afterwards. Both use one total order, so no waiter is missed.
+/// The held bytes and the number of waiters. A waiter counts itself before it looks at `held_bytes`, and a
+/// releasing thread looks for waiters afterwards. The two accesses have one total order, so no waiter is
+/// missed.
 #[derive(Debug, Default)]
 struct Count {
     held_bytes: AtomicUsize,
-    /// Those of `held_bytes` that are [`Kept`].
+    /// The part of `held_bytes` that [`Kept`] values count.
     kept_bytes: AtomicUsize,
-    /// Those of `held_bytes` that are [`InHand`].
+    /// The part of `held_bytes` that [`InHand`] values count.
     in_hand_bytes: AtomicUsize,
     waiters: AtomicUsize,
-    /// Held from a waiter's last look until it sleeps.
+    /// A lock that a waiter holds from its last look at the count until it sleeps.
     looking: Mutex<()>,
     freed: Condvar,
 }
@@ -96,7 +99,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// Returns a budget of `limit_bytes` bytes.
     pub fn new(limit_bytes: usize) -> Budget {
         Budget {
             count: Arc::default(),
@@ -105,7 +108,7 @@ impl Budget {
         }
     }
 
-    /// A new budget of fewer bytes, with the same part in what pipelines share.
+    /// Returns a new budget with a smaller limit and the same part in a shared limit.
     pub(crate) fn reduced(&self, limit_bytes: usize) -> Budget {
         Budget {
             count: Arc::default(),
@@ -114,7 +117,8 @@ impl Budget {
         }
     }
 
-    /// The limit at present: where pipelines share one, at most an even share of it.
+    /// Returns the current limit in bytes. If pipelines share a limit, the result is at most an even share of
+    /// the shared limit.
     pub fn limit_bytes(&self) -> usize {
         match &self.share {
             Some(share) => self.limit_bytes.min(share.bytes()),
@@ -122,18 +126,18 @@ impl Budget {
         }
     }
 
-    /// Bytes held now.
+    /// Returns the number of bytes held now.
     pub fn held_bytes(&self) -> usize {
         self.count.held_bytes.load(Ordering::SeqCst)
     }
 
-    /// Returns whether nothing more should be buffered. A buffer that is empty takes one element all the
-    /// same, or nothing would ever move.
+    /// Returns whether buffers should take no more elements. An empty buffer takes one element even then,
+    /// because otherwise the pipeline would stop.
     pub fn is_spent(&self) -> bool {
         self.held_bytes() >= self.limit_bytes()
     }
 
-    /// Counts `bytes`.
+    /// Counts `bytes` and returns their charge.
     pub fn charge(&self, bytes: usize) -> Charge {
         self.count.held_bytes.fetch_add(bytes, Ordering::SeqCst);
         Charge {
@@ -142,9 +146,10 @@ impl Budget {
         }
     }
 
-    /// Counts `bytes` if there is room for them, and for as many again: those are for what somebody waits
-    /// for. A buffer that `has_some` leaves half of the budget to those that have nothing. Otherwise the
-    /// first of many readers would take it all, and the others would stand still.
+    /// Counts `bytes` if they fit within the limit together with a reserve for elements that an operation
+    /// waits for. The reserve has as many bytes again. A buffer that `has_some` elements leaves a reserve of
+    /// half the budget to empty buffers. Without the reserve, the first of many readers would take the whole
+    /// budget, and the other readers would stop.
     pub(crate) fn try_take(&self, bytes: usize, has_some: bool) -> Option<Charge> {
         let fitting = |held| self.fits(bytes, has_some, held).then(|| held + bytes);
         self.count
@@ -157,8 +162,8 @@ impl Budget {
         })
     }
 
-    /// Waits until there may be room for `bytes`, until [`Budget::wake`], or for a moment; not at all where
-    /// there is room, or where `may_go` says so.
+    /// Blocks until `bytes` may fit, until [`Budget::wake`] is called, or for a few milliseconds. Returns at
+    /// once if `bytes` fit, or if `may_go` returns true.
     pub(crate) fn wait_unless(&self, bytes: usize, has_some: bool, may_go: impl Fn() -> bool) {
         let mut looking = self.count.looking.lock();
         self.count.waiters.fetch_add(1, Ordering::SeqCst);
@@ -168,7 +173,7 @@ impl Budget {
         self.count.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Makes all who wait look again, after what they look at has changed.
+    /// Wakes all waiting threads, so that they check their conditions again.
     pub(crate) fn wake(&self) {
         if self.count.waiters.load(Ordering::SeqCst) > 0 {
             let _looking = self.count.looking.lock();
@@ -176,7 +181,7 @@ impl Budget {
         }
     }
 
-    /// An empty buffer of what is kept.
+    /// Returns the count of an empty buffer.
     pub(crate) fn kept(&self) -> Kept {
         Kept {
             charge: self.charge(0),
@@ -185,7 +190,7 @@ impl Budget {
         }
     }
 
-    /// Nothing in the consumer's hand yet.
+    /// Returns a count of 0 bytes for the consumer's element.
     pub(crate) fn in_hand(&self) -> InHand {
         InHand {
             charge: self.charge(0),
@@ -193,8 +198,9 @@ impl Budget {
         }
     }
 
-    /// The first element may go beyond the limit; the first besides the one in the consumer's hand may take
-    /// what is left to others. Otherwise large elements would be made only on demand.
+    /// Returns whether `bytes` fit. The first element may exceed the limit. The first element besides the
+    /// consumer's element may use the bytes that are reserved for other buffers. Without this exception,
+    /// large elements would be made only on demand.
     fn fits(&self, bytes: usize, has_some: bool, held: usize) -> bool {
         let (limit_bytes, with_it) = (self.limit_bytes(), held.saturating_add(bytes));
         let left = if has_some { limit_bytes / 2 } else { bytes };
@@ -204,7 +210,7 @@ impl Budget {
 }
 
 impl SharedBudget {
-    /// A limit that pipelines share.
+    /// Returns a limit of `limit_bytes` bytes for several pipelines.
     pub fn new(limit_bytes: usize) -> SharedBudget {
         SharedBudget(Arc::new(Common {
             limit_bytes,
@@ -213,7 +219,7 @@ impl SharedBudget {
         }))
     }
 
-    /// The budget of one more pipeline, of at most `limit_bytes` itself.
+    /// Returns the budget of one more pipeline, which holds at most `limit_bytes` by itself.
     pub fn share(&self, limit_bytes: usize) -> Budget {
         self.0.shares.fetch_add(1, Ordering::Relaxed);
         Budget {
@@ -224,13 +230,14 @@ impl SharedBudget {
 }
 
 impl Share {
-    /// An even share of what there is now.
+    /// Returns an even share of the limit for the current number of pipelines.
     fn bytes(&self) -> usize {
-        // Relaxed: a share that is out of date for a moment is as good.
+        // Relaxed: an outdated share does no harm for a moment.
         self.0.limit_bytes / self.0.shares.load(Ordering::Relaxed).max(1)
     }
 
-    /// Counts bytes that are kept if all that is kept fits then, or they are the first of their buffer.
+    /// Counts `bytes` as kept if all kept bytes then fit within the limit. The first bytes of a buffer always
+    /// fit.
     fn try_keep(&self, bytes: usize, is_first: bool) -> bool {
         let fitting = |kept: usize| {
             let all = kept.saturating_add(bytes);
@@ -249,12 +256,12 @@ impl Drop for Share {
 }
 
 impl Charge {
-    /// The bytes it counts.
+    /// Returns the counted bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts `bytes` from now on.
+    /// Replaces the counted bytes by `bytes`.
     pub fn set(&mut self, bytes: usize) {
         match bytes.checked_sub(self.bytes) {
             Some(more) => _ = self.count.held_bytes.fetch_add(more, Ordering::SeqCst),
@@ -271,14 +278,15 @@ impl Drop for Charge {
 }
 
 impl Kept {
-    /// Counts `bytes` more if all that is kept is within the limit then, or this buffer was empty.
+    /// Counts `bytes` more if all kept bytes then fit within the limit, or if this buffer was empty. Returns
+    /// whether the bytes were counted.
     pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
         let is_empty = self.charge.bytes == 0;
         let fitting = |kept: usize| {
             let all = kept.saturating_add(bytes);
             (is_empty || all <= self.limit_bytes).then_some(all)
         };
-        // Relaxed: a count that orders nothing else.
+        // Relaxed: no other memory access depends on the order of this count.
         let kept = &self.charge.count.kept_bytes;
         if kept
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fitting)
@@ -306,7 +314,7 @@ impl Kept {
         self.charge.set(self.charge.bytes - bytes);
     }
 
-    /// Counts nothing.
+    /// Sets the count to 0.
     pub(crate) fn clear(&mut self) {
         self.remove(self.charge.bytes);
     }
@@ -319,7 +327,7 @@ impl Drop for Kept {
 }
 
 impl InHand {
-    /// Counts `bytes` in place of what it counted: the next element took the place of the one before.
+    /// Replaces the counted bytes by `bytes`, because the next element has replaced the previous element.
     #[inline]
     pub(crate) fn set(&mut self, bytes: usize) {
         let bytes = if bytes < self.least_bytes { 0 } else { bytes };
@@ -377,7 +385,7 @@ mod tests {
         let budget = Budget::new(100);
         let (mut one, mut other) = (budget.kept(), budget.kept());
         let ahead = budget.charge(90);
-        assert!(one.try_add(60), "what is computed ahead makes room");
+        assert!(one.try_add(60), "prefetched elements make room");
         assert!(other.try_add(70), "one element");
         assert!(!one.try_add(1) && !other.try_add(1));
         other.remove(70);
@@ -392,7 +400,7 @@ mod tests {
     fn pipelines_share_what_they_compute_ahead() {
         let worker = SharedBudget::new(400);
         let one = worker.share(300);
-        assert_eq!(one.limit_bytes(), 300, "its own limit is less than all");
+        assert_eq!(one.limit_bytes(), 300, "its own limit is below its share");
         let held = one.try_take(150, false).unwrap();
         let others: Vec<Budget> = (0..3).map(|_| worker.share(300)).collect();
         assert_eq!(one.limit_bytes(), 100);
@@ -435,7 +443,7 @@ mod tests {
         in_hand.set(1000);
         let ahead = budget
             .try_take(1000, false)
-            .expect("as many are left for who waits");
+            .expect("a reserve is left for the operation that waits");
         assert!(budget.try_take(1100, false).is_none());
         drop((in_hand, ahead));
         assert_eq!(budget.held_bytes(), 0);

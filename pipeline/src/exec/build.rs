@@ -1,4 +1,4 @@
-//! Opens a prepared graph as a tree of operations. What one operation is opened as, its room says.
+//! Opens a prepared graph as a tree of operations. Each operation's room decides how the operation is opened.
 
 use std::sync::Arc;
 
@@ -16,10 +16,11 @@ use super::order::Order;
 use super::program::{Opening, Program, unprepared};
 
 impl Program {
-    /// A new tree over `shared`. `argument` is what a function's body is called with; sources of a
-    /// body are read whole.
+    /// Opens a new tree over `shared`. `argument` holds the arguments of a function's body. Sources of a body
+    /// are read whole.
     pub(crate) fn open(&self, shared: &Shared, argument: Option<&Arc<[Item]>>) -> Result<Input, ExecError> {
-        // What the body of a function says holds within it; where it says nothing, what surrounds it does.
+        // An option set in the body of a function holds within the body. A body without the option takes the
+        // option of its surroundings.
         match self
             .graph
             .deterministic()
@@ -36,10 +37,10 @@ impl Program {
         }
     }
 
-    /// The operation at `node` and all that it reads, where they stand, measured, and with its failures
-    /// placed.
+    /// Opens the operation at `node` and everything that the operation reads. The result is measured, and its
+    /// failures state the operation's place in the graph.
     ///
-    /// Recurses as deep as a graph may be, which its limits keep within a thread's stack.
+    /// Recurses as deep as the graph; the limits of a graph keep the depth within a thread's stack.
     pub(crate) fn open_node(
         &self,
         node: usize,
@@ -47,7 +48,7 @@ impl Program {
         argument: Option<&Arc<[Item]>>,
     ) -> Result<Input, ExecError> {
         if let Some(options) = self.graph.nodes()[node].op.options() {
-            // A graph's options have an input.
+            // An `options` node always has an input.
             let input = self.graph.nodes()[node].inputs[0] as usize;
             let Some(on_error) = options.on_error else {
                 return self.open_node(input, shared, argument);
@@ -75,13 +76,13 @@ impl Program {
         Ok(Box::new(Staged::new(opened, origin, stage)))
     }
 
-    /// The order of a source's `positions` below the full shuffle at `node`.
+    /// Returns the order of a source's `positions` below the full shuffle at `node`.
     fn order(&self, node: usize, positions: u64, shared: &Shared) -> Order {
         let mut shuffles = Vec::new();
         let mut below = node;
         while let Some(shuffle) = self.graph.nodes()[below].op.of::<Shuffle>() {
             shuffles.push(shared.order_seeds(self.drawn(below), shuffle.seed, shuffle.fixed));
-            // A shuffle has an input.
+            // A shuffle always has an input.
             below = self.graph.nodes()[below].inputs[0] as usize;
         }
         Order::shuffled(positions, shuffles)
@@ -96,7 +97,7 @@ impl Program {
 }
 
 impl Opening<'_> {
-    /// The first input, opened.
+    /// Opens the first input.
     pub(crate) fn input(&self) -> Result<Input, ExecError> {
         let input = self.inputs_of(self.node).first();
         let input = input.ok_or_else(|| unprepared(self.name()))?;
@@ -104,7 +105,7 @@ impl Opening<'_> {
             .open_node(*input as usize, self.shared, self.argument)
     }
 
-    /// All inputs, opened.
+    /// Opens all inputs.
     pub(crate) fn inputs(&self) -> Result<Vec<Input>, ExecError> {
         let inputs = self.inputs_of(self.node).iter();
         inputs
@@ -115,55 +116,56 @@ impl Opening<'_> {
             .collect()
     }
 
-    /// Returns whether each input, or what it reads, keeps elements for later passes.
+    /// Returns for each input whether it, or an operation that it reads, keeps elements for later passes.
     pub(crate) fn keeps(&self) -> Vec<bool> {
         let inputs = self.inputs_of(self.node).iter();
         inputs.map(|input| self.program.keeps(*input as usize)).collect()
     }
 
-    /// Returns the shared context with a stage of the operation's own.
+    /// Returns the shared context with the operation's own stage.
     pub(crate) fn own_shared(&self) -> Shared {
         self.shared.at(self.node, self.program.graph.origin(self.node))
     }
 
-    /// Returns the number that the operation's random draws depend on.
+    /// Returns the node number from which the operation's random draws are derived.
     pub(crate) fn drawn(&self) -> usize {
         self.program.drawn(self.node)
     }
 
-    /// The elements of the first input.
+    /// Returns the spec of the elements of the first input.
     pub(crate) fn input_spec(&self) -> Result<&ElementSpec, ExecError> {
         let input = self.inputs_of(self.node).first();
         let input = input.map(|input| &self.program.specs[*input as usize]);
         input.ok_or_else(|| unprepared(self.name()))
     }
 
-    /// The elements that it yields.
+    /// Returns the spec of the elements that the operation yields.
     pub(crate) fn spec(&self) -> &ElementSpec {
         &self.program.specs[self.node]
     }
 
-    /// Returns whether what a batch reads leaves it to the batch to compute its rows.
+    /// Returns whether the input of a batch leaves the computation of the rows to the batch.
     pub(crate) fn is_filled(&self) -> bool {
         let input = self.inputs_of(self.node).first();
         input.is_some_and(|input| self.program.graph.fills_rows(*input as usize))
     }
 
-    /// The name.
+    /// Returns the name of the operation.
     pub(crate) fn name(&self) -> &'static str {
         self.program.graph.nodes()[self.node].op.name()
     }
 
-    /// A way through the `count` positions of a source, in ranges of its units.
+    /// Returns a cursor over the `count` positions of a source, which are handed out in ranges of the
+    /// source's units.
     pub(crate) fn cursor(&self, count: u64) -> Cursor {
         self.cursor_in(count, Cut::Units(self.program.graph.units(count)))
     }
 
-    /// A way through the `count` positions of a source, dealt out as `cut` says.
+    /// Returns a cursor over the `count` positions of a source, which are handed out as `cut` says.
     pub(crate) fn cursor_in(&self, count: u64, cut: Cut) -> Cursor {
         let sources = self.program.graph.sources();
         let place = sources.iter().position(|source| *source == self.node);
-        // It fits: a graph has at most 4096 nodes.
+        // The number fits in a `u32`: a graph has at most 4096 nodes.
         Cursor::new(
             self.name(),
             count,

@@ -1,4 +1,4 @@
-//! The contents of memory caches, kept from one execution of a dataset to the next.
+//! The contents of memory caches, which are kept from one execution of a dataset to the next execution.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,26 +8,27 @@ use parking_lot::Mutex;
 
 use super::item::Item;
 
-/// Caches that keep their elements beyond an execution; further ones keep them for the execution only.
+/// Maximum number of caches that keep their elements beyond an execution. Further caches keep their elements
+/// for one execution only.
 const CACHES_MAX: usize = 64;
 
-/// The elements that the memory caches of a dataset hold, shared by all executions that are given a clone.
-/// Each cache bounds its own bytes. An executor that is to reuse what was cached is given the same one.
+/// The elements that the memory caches of a dataset hold. Executions share the elements if they receive
+/// clones of one `Caches`. Each cache limits its own bytes.
 #[derive(Clone, Default)]
 pub struct Caches {
     whole: Arc<Mutex<BTreeMap<String, Arc<[Item]>>>>,
 }
 
-/// The place of one cache among those of its dataset.
+/// The place of one cache among the caches of its dataset.
 #[derive(Debug, Clone)]
 pub(crate) struct CachePlace {
     caches: Caches,
-    /// Tells the cache from others by what it keeps and where it stands.
+    /// The key that distinguishes the cache from other caches, by its contents and by its place in the graph.
     key: String,
 }
 
 impl Caches {
-    /// The place of the cache with this key.
+    /// Returns the place of the cache with the key `key`.
     pub(crate) fn place(&self, key: String) -> CachePlace {
         let caches = self.clone();
         CachePlace { caches, key }
@@ -35,12 +36,13 @@ impl Caches {
 }
 
 impl CachePlace {
-    /// The elements of a whole pass, if one was kept.
+    /// Returns the elements of a whole pass, if a whole pass was kept.
     pub(crate) fn find(&self) -> Option<Arc<[Item]>> {
         self.caches.whole.lock().get(&self.key).cloned()
     }
 
-    /// Keeps the elements of a whole pass, unless another execution was first or there are too many caches.
+    /// Keeps the elements of a whole pass. Does nothing if another execution was first, or if there are too
+    /// many caches.
     pub(crate) fn keep(&self, items: &Arc<[Item]>) {
         let mut whole = self.caches.whole.lock();
         if whole.len() < CACHES_MAX {

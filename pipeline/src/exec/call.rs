@@ -1,5 +1,5 @@
-//! Calls of map functions: the trait that functions share, and the one place that calls them. No panic passes
-//! it, and every failure names its function and its element.
+//! Calls of map functions: the trait that functions implement, and the only code that calls them. No panic
+//! leaves this module, and every failure names its function and its element.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -14,17 +14,17 @@ use super::value::{Tensor, Value};
 
 /// A map function ready to be called from any thread.
 pub(crate) trait Call: Send + Sync {
-    /// The name to show.
+    /// Returns the name that errors show.
     fn name(&self) -> &str;
 
-    /// Transforms one element; `None` leaves it out.
+    /// Transforms one element. `None` leaves the element out.
     fn call(&self, value: Value, at: &Place<'_>) -> Result<Option<Value>, ExecError>;
 }
 
-/// Position of an element, as its functions see it.
+/// The position of an element, as its functions see it.
 #[cfg_attr(
     not(feature = "images"),
-    expect(dead_code, reason = "only image functions ask where they are")
+    expect(dead_code, reason = "only image functions use the position")
 )]
 pub(crate) struct Place<'p> {
     pub(crate) position: u64,
@@ -32,11 +32,12 @@ pub(crate) struct Place<'p> {
     pub(crate) origin: Option<&'p Origin>,
 }
 
-/// Functions applied one after the other, as one step.
+/// Functions that are applied one after the other, as one step.
 pub(crate) type Chain = Arc<[Box<dyn Call>]>;
 
-/// Sends `item` through `chain` in pass `pass`. `None` when a function left it out, or `faults` did because
-/// one failed. A failure abandons the splits of the element, so that they never count as finished.
+/// Applies the functions of `chain` to `item` in pass `pass`. Returns `None` if a function left the element
+/// out, or if a function failed and `faults` left the element out. A returned failure abandons the splits of
+/// the element, so that the splits never count as finished.
 pub(crate) fn run(
     chain: &[Box<dyn Call>],
     item: Item,
@@ -74,7 +75,8 @@ pub(crate) fn run(
     }
 }
 
-/// Calls each function once. One guard for all of them: an element passes many, and few panic.
+/// Calls each function once. One guard catches the panics of all functions: an element passes many functions,
+/// and few panic.
 fn once(
     chain: &[Box<dyn Call>],
     value: Value,
@@ -93,14 +95,14 @@ fn once(
         }
         finished(value, faults).map(Some)
     };
-    // Whatever the panic left behind is dropped with the failed pipeline, or with the element.
+    // The state that a panic leaves behind is dropped with the failed pipeline, or with the element.
     catch_unwind(AssertUnwindSafe(calls)).unwrap_or_else(|panic| {
         let name = chain.get(under_way.get()).map_or("map", |call| call.name());
         Err(panicked(name, &*panic))
     })
 }
 
-/// Calls each function until it succeeds, as often as `faults` allow, with what came out of the one before.
+/// Calls each function on the result of its predecessor until the call succeeds, as often as `faults` allow.
 fn tried(
     chain: &[Box<dyn Call>],
     mut value: Value,
@@ -124,7 +126,8 @@ fn tried(
     guarded("map", || finished(value, faults)).map(Some)
 }
 
-/// A failure when it is written could not be left out any more.
+/// Computes all tensors that might fail when they are written, if `faults` leave out failing elements. After
+/// the element is written, it could no longer be left out.
 fn finished(value: Value, faults: &Faults) -> Result<Value, ExecError> {
     if faults.skips() {
         value.into_iter().map(ascertained).collect()
@@ -133,7 +136,7 @@ fn finished(value: Value, faults: &Faults) -> Result<Value, ExecError> {
     }
 }
 
-/// Computed, unless that never fails.
+/// Computes `tensor`, unless its computation never fails.
 fn ascertained(tensor: Tensor) -> Result<Tensor, ExecError> {
     if tensor.is_certain() {
         Ok(tensor)
@@ -142,13 +145,12 @@ fn ascertained(tensor: Tensor) -> Result<Tensor, ExecError> {
     }
 }
 
-/// `item` with everything computed that was left to be done when it is written. A failure abandons its
-/// splits.
+/// Returns `item` with all deferred computations done. A failure abandons the item's splits.
 pub(crate) fn settled(item: Item) -> Result<Item, ExecError> {
     computed(item, |tensor| tensor.settled())
 }
 
-/// `item` with everything computed that could fail when it is written. A failure abandons its splits.
+/// Returns `item` with all deferred computations done that could fail. A failure abandons the item's splits.
 pub(crate) fn certain(item: Item) -> Result<Item, ExecError> {
     computed(item, ascertained)
 }
@@ -168,12 +170,12 @@ fn computed(
     Ok(item)
 }
 
-/// Calls `function`, turning a panic into an error that names it.
+/// Calls `function` and turns a panic into an error that names the function.
 pub(crate) fn guarded<T>(
     name: &str,
     function: impl FnOnce() -> Result<T, ExecError>,
 ) -> Result<T, ExecError> {
-    // Whatever the panic left behind is dropped with the failed pipeline.
+    // The state that a panic leaves behind is dropped with the failed pipeline.
     catch_unwind(AssertUnwindSafe(function)).unwrap_or_else(|panic| Err(panicked(name, &*panic)))
 }
 

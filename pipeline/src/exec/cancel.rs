@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::error::ExecError;
 
-/// Tells every operation of a tree to stop. Clones are the same flag.
+/// A flag that makes every operation of a tree stop. Clones share the flag.
 #[derive(Debug, Clone)]
 pub struct Cancel {
     shared: Arc<Shared>,
@@ -19,13 +19,14 @@ pub struct Cancel {
 #[derive(Debug)]
 struct Shared {
     cancelled: AtomicBool,
-    /// Dropped by `cancel`, which disconnects `closed`: a channel that never carries anything.
+    /// The sender of a channel that never carries a message. `cancel` drops the sender, which disconnects
+    /// `closed`.
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
     hooks: Mutex<Hooks>,
 }
 
-/// Actions to run when the flag is raised.
+/// The actions that run when the flag is raised.
 #[derive(Default)]
 struct Hooks {
     next: u64,
@@ -40,9 +41,9 @@ impl std::fmt::Debug for Hooks {
     }
 }
 
-/// Something that is done when the flag is raised, for as long as this lives.
+/// A registered action that runs when the flag is raised. Dropping the hook removes the action.
 #[derive(Debug)]
-#[must_use = "dropped, nothing is done"]
+#[must_use = "a hook that is dropped does not run its action"]
 pub struct CancelHook {
     shared: Arc<Shared>,
     id: u64,
@@ -55,7 +56,7 @@ impl Default for Cancel {
 }
 
 impl Cancel {
-    /// A flag not raised.
+    /// Returns a flag that is not raised.
     pub fn new() -> Cancel {
         let (open, closed) = bounded(0);
         let shared = Shared {
@@ -69,7 +70,8 @@ impl Cancel {
         }
     }
 
-    /// Raises the flag. Operations that wait wake at once; a user's function under way is not interrupted.
+    /// Raises the flag. Operations that wait wake at once. A user's function that is running is not
+    /// interrupted.
     pub fn cancel(&self) {
         // Release pairs with the acquire in `is_cancelled`.
         self.shared.cancelled.store(true, Ordering::Release);
@@ -80,14 +82,16 @@ impl Cancel {
         }
     }
 
-    /// Does `action` when the flag is raised, on the thread that raises it, so it must not block; at once if
-    /// it is raised. Not any more once the hook is dropped. For what blocks elsewhere and can be woken.
+    /// Registers `action` to run when the flag is raised, on the thread that raises the flag, so `action`
+    /// must not block. Runs `action` at once if the flag is already raised. Dropping the hook removes the
+    /// action. Serves operations that block outside of this crate and can be woken.
     pub fn on_cancel(&self, action: impl FnOnce() + Send + 'static) -> CancelHook {
         let shared = Arc::clone(&self.shared);
         let mut hooks = shared.hooks.lock();
         let id = hooks.next;
         hooks.next += 1;
-        // The caller that raises the flag takes the actions afterwards: one of the two sees this one.
+        // The thread that raises the flag takes the actions afterwards, so either that thread or this one
+        // runs `action`.
         if self.is_cancelled() {
             drop(hooks);
             action();
@@ -103,7 +107,7 @@ impl Cancel {
         self.shared.cancelled.load(Ordering::Acquire)
     }
 
-    /// An error if the flag is raised.
+    /// Returns an error if the flag is raised.
     pub(crate) fn check(&self, op: &str) -> Result<(), ExecError> {
         if self.is_cancelled() {
             Err(ExecError::cancelled(op))
@@ -112,14 +116,15 @@ impl Cancel {
         }
     }
 
-    /// A channel that disconnects when the flag is raised, to wait on beside others.
+    /// Returns a channel that disconnects when the flag is raised. Operations wait on the channel together
+    /// with their other channels.
     pub(crate) fn signal(&self) -> &Receiver<()> {
         &self.shared.closed
     }
 
-    /// Waits for so long, or until the flag is raised, which is an error.
+    /// Blocks for `duration`, or until the flag is raised. Returns an error if the flag is raised.
     pub(crate) fn pause(&self, op: &str, duration: Duration) -> Result<(), ExecError> {
-        // Nothing is ever sent: this returns when the time is up or the channel is closed.
+        // No message is ever sent: the call returns when the time is up or the channel is disconnected.
         let _ = self.shared.closed.recv_timeout(duration);
         self.check(op)
     }
@@ -127,7 +132,7 @@ impl Cancel {
 
 impl Drop for CancelHook {
     fn drop(&mut self) {
-        // What it holds is dropped outside of the lock.
+        // The hook's action is dropped after the lock is released.
         let action = self.shared.hooks.lock().actions.remove(&self.id);
         drop(action);
     }
@@ -156,6 +161,10 @@ mod tests {
         cancel.cancel();
         assert_eq!(count.load(Ordering::Relaxed), 1);
         let _late = hook(&cancel);
-        assert_eq!(count.load(Ordering::Relaxed), 2, "at once when it is raised");
+        assert_eq!(
+            count.load(Ordering::Relaxed),
+            2,
+            "the action runs at once if the flag is already raised"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The calls of neighbouring maps as one step. Where a picture is decoded and only a part of it is taken, the
-//! two are one call, which decodes that part.
+//! The calls of neighbouring maps as one step. If a crop follows the decoding of a picture, one call decodes
+//! only the cropped part.
 
 #[cfg(feature = "images")]
 use crate::graph::Function;
@@ -14,7 +14,7 @@ use super::program::Program;
 use super::program::unprepared;
 
 impl Program {
-    /// The maps at `nodes`, each of which is the input of the next, one after the other.
+    /// Returns the calls of the maps at `nodes`, in order. Each node is the input of its successor.
     pub(crate) fn calls(&self, nodes: &[usize], shared: &Shared) -> Result<Chain, ExecError> {
         let mut calls = Vec::with_capacity(nodes.len());
         let mut rest = nodes;
@@ -39,7 +39,8 @@ impl Program {
         Ok(&map.function)
     }
 
-    /// The maps at `node` and `next` as one call, where that does less than the two and yields the same.
+    /// Returns the maps at `node` and `next` as one call, if one call does less work and yields the same
+    /// elements.
     #[cfg(feature = "images")]
     fn fused(&self, node: usize, next: usize, shared: &Shared) -> Result<Option<Box<dyn Call>>, ExecError> {
         let (Function::Image(first), Function::Image(second)) = (self.function(node)?, self.function(next)?)
@@ -62,7 +63,7 @@ impl Program {
     #[expect(
         clippy::unused_self,
         clippy::unnecessary_wraps,
-        reason = "without pictures nothing is fused"
+        reason = "without the feature `images` no calls are fused"
     )]
     fn fused(&self, _: usize, _: usize, _: &Shared) -> Result<Option<Box<dyn Call>>, ExecError> {
         Ok(None)

@@ -1,4 +1,4 @@
-//! Execution of a small dataset to its end: for examples, tests, and a look at what a dataset yields.
+//! Execution of a small dataset to its end, for examples, tests, and a look at a dataset's elements.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ pub enum CollectError {
 
 /// Executes a dataset on this thread, and returns its first elements, at most `limit`.
 ///
-/// Registered functions and services are not known here; [`Executor`] takes them by its context.
+/// Registered functions and services are not available here; [`Executor`] takes them from its context.
 ///
 /// # Errors
-/// [`CollectError`] says which part is wrong.
+/// [`CollectError`] states which part of the dataset failed.
 ///
 /// ```
 /// use millstream_pipeline::exec::collect;

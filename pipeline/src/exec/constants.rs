@@ -1,4 +1,4 @@
-//! `tensor_slices`: the tensors embedded in a graph, and their rows.
+//! The tensors that a graph embeds for `tensor_slices`, and the rows of these tensors.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::Constant;
 
-/// The tensors of a constant as values, whose rows share their bytes.
+/// Returns the tensors of a constant. The rows of each tensor share the bytes of the tensor.
 pub(crate) fn tensors(constant: &Constant) -> Result<Vec<Tensor>, String> {
     let mut tensors = Vec::new();
     for (spec, data) in constant.spec.0.components().iter().zip(&constant.tensors) {
@@ -27,12 +27,13 @@ pub(crate) fn tensors(constant: &Constant) -> Result<Vec<Tensor>, String> {
     Ok(tensors)
 }
 
-/// The row of every tensor at `position`; `None` beyond the shortest.
+/// Returns the row of every tensor at `position`, or `None` if `position` is beyond the end of the shortest
+/// tensor.
 pub(crate) fn slice(tensors: &[Tensor], position: u64) -> Option<Value> {
     tensors.iter().map(|tensor| tensor.row(position)).collect()
 }
 
-/// The element that the graph holds for the operation `op`.
+/// Returns the element that the graph holds for the operation `op`.
 pub(crate) fn value(constant: &Constant, op: &str) -> Result<Value, ExecError> {
     let refused = |reason| ExecError::new(ErrorKind::Caller, op, reason);
     tensors(constant).map(Value::from).map_err(refused)

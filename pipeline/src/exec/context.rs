@@ -1,4 +1,4 @@
-//! The context of an executor beside its graph, and the parts of it that operations share.
+//! The context of an executor, apart from its graph, and the parts of the context that operations share.
 
 use std::sync::Arc;
 
@@ -22,40 +22,42 @@ use super::tune::Tuner;
 
 /// The context of an executor: its splits, functions, files, threads and memory.
 pub struct ExecContext {
-    /// The task. Decides the draws of operations without a seed, so tasks that should differ have different
-    /// ids.
+    /// The id of the task. The id decides the draws of operations without a seed, so tasks with different
+    /// draws need different ids.
     pub task_id: u64,
-    /// The iteration: a number that all its tasks know. Where they are dealt splits of one shuffled source,
-    /// it decides the order of a shuffle without a seed.
+    /// The number of the iteration, which all its tasks know. If tasks read splits of one shuffled source,
+    /// the number decides the order of a shuffle without a seed.
     pub iteration: u64,
-    /// The pass over the whole dataset: seeded draws differ from epoch to epoch.
+    /// The number of the pass over the whole dataset. Seeded draws differ from epoch to epoch.
     pub epoch: u64,
-    /// The seed of operations that have none of their own.
+    /// The seed of operations that have no seed of their own.
     pub seed: Option<u64>,
-    /// The iteration's plan, which says what files there are. Without one, and without splits, which bring
-    /// their own, the executor lists them.
+    /// The iteration's plan, which lists the files. Splits name their own files. Without a plan and without
+    /// splits, the executor lists the files.
     pub plan: Option<SplitPlan>,
-    /// Source of splits; without it, every source is read whole.
+    /// The source of splits. Without a source of splits, every source of the dataset is read whole.
     pub splits: Option<Box<dyn SplitSource>>,
-    /// The registered names.
+    /// The registered functions, by name.
     pub functions: Arc<Functions>,
-    /// Storage that files are read from.
+    /// The storage that files are read from.
     pub storage: Storage,
     /// The threads of parallel maps.
     pub pool: Arc<Pool>,
-    /// Limit on the bytes of all buffers together.
+    /// The limit on the bytes of all buffers together.
     pub budget: Budget,
-    /// Contents of memory caches, shared by earlier and later executions; without it, caches begin empty.
+    /// The contents of memory caches, which earlier and later executions share. Without shared contents,
+    /// caches begin empty.
     pub caches: Option<Caches>,
-    /// Stops the pipeline.
+    /// The flag that stops the pipeline.
     pub cancel: Cancel,
-    /// Whether what each stage costs is measured: see [`Executor::stats`](super::Executor::stats). It takes a
-    /// few hundredths of the time of the cheapest elements, and nothing that can be measured of others.
+    /// Whether the executor measures the cost of each stage: see [`Executor::stats`](super::Executor::stats).
+    /// Measuring takes a few percent of the time of the cheapest elements, and no measurable time of other
+    /// elements.
     pub measured: bool,
 }
 
 impl ExecContext {
-    /// A context that reads everything, in epoch 0, without a seed.
+    /// Returns a context that reads every source whole, in epoch 0, without a seed.
     pub fn new(task_id: u64, functions: Arc<Functions>, pool: Arc<Pool>) -> ExecContext {
         ExecContext {
             task_id,
@@ -87,43 +89,44 @@ impl std::fmt::Debug for ExecContext {
     }
 }
 
-/// Context that the operations of one tree share. The body of a function has its own, without a feed, and
-/// with other random draws for every element.
+/// The context that the operations of one tree share. The body of a function has a context of its own,
+/// without a feed, and with other random draws for every element.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) task_id: u64,
-    /// Decides the draws that all tasks of an iteration share.
+    /// The number that decides the draws that all tasks of an iteration share.
     pub(crate) iteration: u64,
-    /// Decides the draws: of the body of a function, no number that anybody else knows.
+    /// The number that decides the draws. In the body of a function, the number is a mixture known only to
+    /// that body.
     pub(crate) epoch: u64,
-    /// The pass over a service that is the first one here: the epoch of the execution, and of the body of a
-    /// function one more for each pass of the operation that calls it.
+    /// The number of the first pass over a service. The number is the epoch of the execution. In the body of
+    /// a function, the number increases by one with each pass of the calling operation.
     pub(crate) first_pass: u64,
     pub(crate) seed: Option<u64>,
-    /// Whether operations that work in parallel keep the order of their elements unless they say otherwise.
+    /// Whether parallel operations keep the order of their elements, unless they have a setting of their own.
     pub(crate) deterministic: bool,
     pub(crate) feed: Option<Feed>,
     pub(crate) ledger: Arc<Ledger>,
-    /// Storage whose calls stop waiting once `cancel` is raised.
+    /// The storage, whose calls stop waiting once `cancel` is raised.
     pub(crate) storage: Storage,
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Budget,
-    /// Contents of memory caches that outlive this execution.
+    /// The contents of memory caches that outlive this execution.
     pub(crate) caches: Option<Caches>,
     pub(crate) cancel: Cancel,
     pub(crate) skipped: Skipped,
     pub(crate) statistics: Statistics,
-    /// Treatment of elements at which an operation fails.
+    /// The treatment of elements at which an operation fails.
     pub(crate) on_error: ErrorPolicy,
-    /// The operation that this is of, as its graph was defined.
+    /// The node of the operation that owns this context, in the graph as it was defined.
     pub(crate) node: u32,
-    /// Tuner of settings that operations leave open; absent if there are none.
+    /// The tuner of settings that operations leave open, or `None` if every setting is fixed.
     pub(crate) tuner: Option<Arc<Tuner>>,
-    /// Treatment of state outside of the dataset when its position is saved.
+    /// The treatment of state outside of the dataset when a position is saved.
     pub(crate) external_state: ExternalState,
-    /// Meter of the tree, if it is measured.
+    /// The meter of the tree, if the tree is measured.
     pub(crate) meter: Option<Arc<Meter>>,
-    /// Stage in which the receiving operation counts the work of its threads.
+    /// The stage in which the receiving operation counts the work of its threads.
     pub(crate) stage: Option<Arc<Stage>>,
 }
 
@@ -139,8 +142,8 @@ impl Shared {
         }
     }
 
-    /// Returns the seeds of an operation that permutes a whole source: where splits are dealt out, all tasks
-    /// read one order.
+    /// Returns the seeds of an operation that permutes a whole source. If the source is read in splits, all
+    /// tasks read one order.
     pub(crate) fn order_seeds(&self, node: usize, seed: Option<u64>, fixed: bool) -> Seeds {
         let seeds = self.seeds(node, seed).fixed_if(fixed);
         match self.feed {
@@ -152,8 +155,8 @@ impl Shared {
         }
     }
 
-    /// For the operation at `node`, which was defined as `origin`: with its own stage, and what measures its
-    /// body.
+    /// Returns the context for the operation at `node`, which was defined as node `origin`. The context has
+    /// the operation's own stage and the meter of the operation's body.
     pub(crate) fn at(&self, node: usize, origin: u32) -> Shared {
         let mut shared = self.clone();
         shared.node = origin;
@@ -169,12 +172,12 @@ impl Shared {
         Faults::new(self.on_error, &self.skipped, &self.cancel)
     }
 
-    /// For the body of a function, of which `call` says with which element, in pass `pass` of the operation
-    /// that calls it.
+    /// Returns the context for the body of a function. `call` identifies the element of the call, and `pass`
+    /// the pass of the operation that calls the function.
     pub(crate) fn within(&self, call: u64, pass: u64) -> Shared {
         let mut shared = self.clone();
         shared.feed = None;
-        // A body is called with many elements, and what it caches is of one of them.
+        // A body is called with many elements, and its caches hold elements of one call only.
         shared.caches = None;
         shared.epoch = super::random::mix(self.epoch, call);
         shared.first_pass = self.first_pass.wrapping_add(pass);

@@ -1,5 +1,5 @@
-//! Walks the positions of a source, pass by pass: all of them, or those of the splits that a feed hands out.
-//! What is at a position is the source's business.
+//! A walk through the positions of a source, pass by pass: all positions, or the positions of the splits that
+//! a feed hands out. The source alone knows which element is at a position.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
 use super::token::{Ledger, Mark, Marks, SplitToken};
 
-/// A source's way through its positions.
+/// A walk through the positions of a source.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     op: String,
-    /// The positions of a whole pass.
+    /// The number of positions of a whole pass.
     positions: u64,
-    /// Rest of the current split, or of the pass if nothing is split.
+    /// The rest of the current split, or of the pass if the source is not read in splits.
     left: Range<u64>,
     ended: bool,
-    /// How often the source was restarted: the repetition of its splits.
+    /// The number of restarts, which is also the number of the pass whose splits are read.
     pass: u64,
     fed: Option<Fed>,
 }
 
-/// State of a cursor whose positions come in splits.
+/// The state of a cursor whose positions arrive in splits.
 #[derive(Debug)]
 struct Fed {
     feed: Feed,
@@ -37,27 +37,28 @@ struct Fed {
     current: Option<Current>,
 }
 
-/// The split being read.
+/// The split that is being read.
 #[derive(Debug)]
 struct Current {
     payload: Vec<u8>,
-    /// The position it starts at.
+    /// The position at which the split starts.
     start: u64,
-    /// The cursor's share of it, until its last element has been made.
+    /// The cursor's share of the split's token, until the split's last element has been made.
     token: Option<Arc<SplitToken>>,
 }
 
-/// How a split's index becomes positions.
+/// The rule that converts the index of a split into positions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cut {
-    /// Ranges of a fixed size.
+    /// A rule by which each split is a range of a fixed size.
     Units(Units),
-    /// One position a split.
+    /// A rule by which each split is one position.
     Single,
 }
 
 impl Cursor {
-    /// A cursor over `positions`, fed if `shared` is and the source is one of the graph's own (`source`).
+    /// Returns a cursor over `positions`. The cursor reads splits if `shared` has a feed and `source` numbers
+    /// one of the graph's own sources.
     pub(crate) fn new(op: &str, positions: u64, shared: &Shared, source: Option<u32>, cut: Cut) -> Cursor {
         let fed = match (&shared.feed, source) {
             (Some(feed), Some(source)) => Some(Fed {
@@ -80,7 +81,7 @@ impl Cursor {
         }
     }
 
-    /// The next position, `None` at the end of the pass.
+    /// Returns the next position, or `None` at the end of the pass.
     pub(crate) fn next(&mut self) -> Result<Option<u64>, ExecError> {
         loop {
             if let Some(position) = self.left.next() {
@@ -93,8 +94,9 @@ impl Cursor {
         }
     }
 
-    /// The marks of the element at `position`, the one last returned. With the `last` of its split goes the
-    /// cursor's own share, so that the split finishes as soon as its elements are gone.
+    /// Returns the marks of the element at `position`, which must be the position returned last. The `last`
+    /// element of a split takes the cursor's own share, so that the split finishes as soon as its elements
+    /// are dropped.
     pub(crate) fn marks(&mut self, position: u64, last: bool) -> Marks {
         let mut marks = Marks::new();
         if let Some(current) = self.fed.as_mut().and_then(|fed| fed.current.as_mut()) {
@@ -113,24 +115,24 @@ impl Cursor {
         marks
     }
 
-    /// Returns whether the position last returned ends its split or pass.
+    /// Returns whether the position returned last ends its split or pass.
     pub(crate) fn is_last(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// Returns the plan's payload of the split being read.
+    /// Returns the plan's payload of the split that is being read.
     pub(crate) fn payload(&self) -> Option<&[u8]> {
         let current = self.fed.as_ref().and_then(|fed| fed.current.as_ref());
         current.map(|current| current.payload.as_slice())
     }
 
-    /// Returns how many restarts there were.
+    /// Returns the number of restarts.
     pub(crate) fn pass(&self) -> u64 {
         self.pass
     }
 
-    /// Takes all that is left of the current split or pass at once, for sources that are opened at a range.
-    /// `None` when it is at its end, after which [`Cursor::next_range`] moves on.
+    /// Takes the rest of the current split or pass at once, for sources that are opened at a range. Returns
+    /// `None` at the end of the pass.
     pub(crate) fn next_range(&mut self) -> Result<Option<Range<u64>>, ExecError> {
         loop {
             if !self.left.is_empty() {
@@ -145,18 +147,18 @@ impl Cursor {
         }
     }
 
-    /// Puts back what [`Cursor::next_range`] handed out of this pass.
+    /// Puts back the ranges of this pass that [`Cursor::next_range`] returned.
     pub(crate) fn rewind(&mut self) {
         self.left.start = 0;
     }
 
-    /// Returns whether positions come in splits.
+    /// Returns whether positions arrive in splits.
     pub(crate) fn is_fed(&self) -> bool {
         self.fed.is_some()
     }
 
-    /// Begins the next pass. What is left of this one, of the current split and of those leased ahead, will
-    /// not be read by anyone: their leases end as finished when the elements made of them are gone.
+    /// Begins the next pass. Nobody reads the rest of the current pass, nor the splits that were leased for
+    /// it in advance. The leases end as finished once all elements made from the splits are dropped.
     pub(crate) fn restart(&mut self) -> Result<(), ExecError> {
         match &mut self.fed {
             Some(fed) => {
@@ -175,7 +177,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Returns the passes that may follow this one.
+    /// Returns which passes may follow the current pass.
     pub(crate) fn further(&self) -> Further {
         let is_draining = || self.fed.as_ref().is_some_and(|fed| fed.feed.is_draining());
         if self.positions == 0 || is_draining() {
@@ -187,7 +189,7 @@ impl Cursor {
         }
     }
 
-    /// Returns whether a later pass is being dealt out, so that this one has no more splits.
+    /// Returns whether the feed already hands out a later pass, so that the current pass has no more splits.
     fn is_behind(&self) -> bool {
         let current = self.fed.as_ref().and_then(|fed| fed.feed.current(fed.source));
         current.is_some_and(|current| current > self.pass)
@@ -209,7 +211,7 @@ impl Cursor {
         let start = state.number()?;
         if start > self.positions {
             return Err(StateError::Malformed(format!(
-                "position {start} of {}",
+                "expected a position of at most {}, found {start}",
                 self.positions
             )));
         }
@@ -217,13 +219,14 @@ impl Cursor {
         Ok(())
     }
 
-    /// Moves on to the next split; `false` when the pass has no more.
+    /// Moves on to the next split. Returns `false` if the pass has no more splits.
     fn next_split(&mut self) -> Result<bool, ExecError> {
         let is_behind = self.is_behind();
         let Some(fed) = &mut self.fed else {
             return Ok(false);
         };
-        // First let go of the split just read, so that it can finish while this waits for the next.
+        // The split just read is released first, so that it can finish while this call waits for the next
+        // split.
         fed.current = None;
         if is_behind {
             return Ok(false);
@@ -237,7 +240,7 @@ impl Cursor {
         };
         let range = range.ok_or_else(|| {
             let message = format!(
-                "was handed split {}, which its {} positions do not have",
+                "expected a split within the {1} positions of the source, found split {0}",
                 split.index, self.positions
             );
             ExecError::new(ErrorKind::Peer, &*self.op, message)

@@ -1,4 +1,4 @@
-//! Errors of a running pipeline, and the party to blame for each.
+//! The errors of a running pipeline, each with the party to blame.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-/// Whatever a user's function returns as an error.
+/// An error that a user's function returns.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A failed pipeline: what failed, where, and whose fault it is. One pointer wide, so that results stay
-/// small.
+/// The failure of a pipeline, with its place and the party to blame. The error is one pointer wide, so that
+/// results stay small.
 #[derive(Debug, Clone, Error)]
 #[error("{0}")]
 pub struct ExecError(Box<Failure>);
@@ -18,57 +18,58 @@ pub struct ExecError(Box<Failure>);
 /// The content of an [`ExecError`].
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Party to blame.
+    /// The party to blame for the failure.
     pub kind: ErrorKind,
     /// The operation or function that failed.
     pub op: String,
-    /// Description of the fault and, if possible, of the remedy.
+    /// A description of the fault and, if possible, of the remedy.
     pub message: String,
-    /// The record it was working on.
+    /// The record that was processed when the failure occurred.
     pub origin: Option<Origin>,
-    /// The position of the element in its source's order, where one is known.
+    /// The position of the element in its source's order, if the position is known.
     pub position: Option<u64>,
-    /// Position of the operation: the nodes whose bodies contain it, from the outside, then its own node, in
-    /// the graphs as they were defined. Empty if unknown.
+    /// The place of the operation in the graphs as they were defined. The list has the nodes whose bodies
+    /// contain the operation, from the outside, and then the operation's own node. The list is empty if the
+    /// place is unknown.
     pub place: SmallVec<[u32; 2]>,
-    /// The user function's own account of how it got there.
+    /// The traceback that the user's function reported.
     pub traceback: Option<String>,
-    /// Whether it is one element's, or the rest of one file's: the operation goes on behind it when it is
-    /// asked again.
+    /// Whether the failure concerns only one element, or only the rest of one file. After a failure of one
+    /// element or file, the operation continues with later elements at the next call.
     pub of_element: bool,
-    /// The error of another library that this one stands for, for callers that know its type.
+    /// The error of another library that caused this failure, for callers that know the type of the cause.
     pub cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// Party to blame for a failure.
+/// The party to blame for a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The author or the configuration of the dataset.
+    /// The author or the configuration of the dataset is to blame.
     Caller,
-    /// A registered function: it returned an error or panicked.
+    /// A registered function is to blame: it returned an error or panicked.
     UserFunction,
-    /// The data: a file is truncated or corrupt.
+    /// The data is to blame: a file is truncated or corrupt.
     Data,
-    /// The data too: a file or an object that is named is not there.
+    /// The data is to blame: a named file or object does not exist.
     NotFound,
-    /// A limit of memory, threads or files.
+    /// A limit of memory, threads or files is to blame.
     Resource,
-    /// Another process: the dispatcher, or a service that is read.
+    /// Another process is to blame: the dispatcher, or a service that the pipeline reads.
     Peer,
-    /// Nobody: the pipeline was told to stop.
+    /// Nobody is to blame: the pipeline was cancelled.
     Cancelled,
-    /// This crate.
+    /// This crate itself is to blame.
     Internal,
 }
 
-/// Origin of a record. It is cheap to make and to clone: records of a file share what they have in common,
-/// and the text is written only when it is read, which is rare.
+/// The origin of a record. An origin is cheap to make and to clone, because all records of a file share their
+/// common parts. The text of an origin is formatted only when it is read, which is rare.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// Offset of the record in the file, in bytes.
+    /// The offset of the record in the file, in bytes.
     pub offset_bytes: u64,
     common: Arc<Common>,
-    /// The number, if that is what it is called by.
+    /// The number of the record, if records of the file are named by numbers.
     number: u64,
 }
 
@@ -78,21 +79,21 @@ struct Common {
     key: Key,
 }
 
-/// Names of records within their file.
+/// The name of a record within its file.
 #[derive(Debug)]
 enum Key {
-    /// The one there is, by a text.
+    /// A text that names a single record.
     Named(String),
-    /// By what they are and their numbers: `record 3`.
+    /// A noun that is followed by the number of a record, as in `record 3`.
     Numbered(&'static str),
 }
 
-/// Makes the origins of a file's records, which have numbers.
+/// A maker of origins for the numbered records of one file.
 #[derive(Debug, Clone)]
 pub(crate) struct Origins(Arc<Common>);
 
 impl Origins {
-    /// Returns the origins of the records of `file`, each of which is a `what`.
+    /// Returns a maker of origins for the records of `file`. `what` is the noun for one record.
     pub(crate) fn new(file: &Arc<str>, what: &'static str) -> Origins {
         Origins(Arc::new(Common {
             file: Arc::clone(file),
@@ -100,7 +101,7 @@ impl Origins {
         }))
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub(crate) fn file(&self) -> &Arc<str> {
         &self.0.file
     }
@@ -116,7 +117,7 @@ impl Origins {
 }
 
 impl Origin {
-    /// The record called `key`, which begins at `offset_bytes` of `file`.
+    /// Returns the origin of the record named `key`, which begins at `offset_bytes` of `file`.
     pub fn new(file: &Arc<str>, offset_bytes: u64, key: impl Into<String>) -> Origin {
         let common = Common {
             file: Arc::clone(file),
@@ -129,7 +130,7 @@ impl Origin {
         }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn file(&self) -> &Arc<str> {
         &self.common.file
     }
@@ -152,7 +153,7 @@ impl PartialEq for Origin {
 impl Eq for Origin {}
 
 impl ExecError {
-    /// A failure of `op`.
+    /// Returns a failure of the operation or function `op`.
     pub fn new(kind: ErrorKind, op: impl Into<String>, message: impl Into<String>) -> ExecError {
         let (op, message) = (op.into(), message.into());
         ExecError(Box::new(Failure {
@@ -168,12 +169,12 @@ impl ExecError {
         }))
     }
 
-    /// The failure that ends a pipeline which was told to stop.
+    /// Returns the failure that ends a cancelled pipeline.
     pub fn cancelled(op: impl Into<String>) -> ExecError {
         ExecError::new(ErrorKind::Cancelled, op, "the task was cancelled")
     }
 
-    /// States the record, unless one is stated already.
+    /// Adds the record, unless the error already states a record.
     pub fn at(mut self, origin: Option<&Origin>) -> ExecError {
         if self.0.origin.is_none() {
             self.0.origin = origin.cloned();
@@ -181,47 +182,47 @@ impl ExecError {
         self
     }
 
-    /// States the element's position, unless one is stated already.
+    /// Adds the element's position, unless the error already states a position.
     pub fn at_position(mut self, position: u64) -> ExecError {
         self.0.position.get_or_insert(position);
         self
     }
 
-    /// States the node at which it happened, unless it is known.
+    /// Adds the node at which the failure occurred, unless the node is already known.
     pub(crate) fn stand_at(&mut self, node: u32) {
         if self.0.place.is_empty() {
             self.0.place.push(node);
         }
     }
 
-    /// States that it happened in the body of the operation at `node`.
+    /// States that the failure occurred in the body of the operation at `node`.
     pub(crate) fn stand_within(mut self, node: u32) -> ExecError {
         self.0.place.insert(0, node);
         self
     }
 
-    /// States the function's own account.
+    /// Adds the traceback that the function reported.
     pub fn with_traceback(mut self, traceback: impl Into<String>) -> ExecError {
         self.0.traceback = Some(traceback.into());
         self
     }
 
-    /// States the error of another library that this one stands for.
+    /// Adds the error of another library that caused this failure.
     #[must_use]
     pub fn caused_by(mut self, cause: Arc<dyn std::error::Error + Send + Sync>) -> ExecError {
         self.0.cause = Some(cause);
         self
     }
 
-    /// States that the operation goes on behind what failed.
+    /// States that the operation continues after this failure.
     #[must_use]
     pub fn of_element(mut self) -> ExecError {
         self.0.of_element = true;
         self
     }
 
-    /// Returns whether it can be passed over: the fault of one element, or of the function that was called
-    /// with it.
+    /// Returns whether the failed element can be left out: the element, or the function called with the
+    /// element, is to blame.
     pub fn is_passable(&self) -> bool {
         self.0.of_element
             && matches!(
@@ -235,7 +236,7 @@ impl ExecError {
         self.0.kind
     }
 
-    /// Everything that is known.
+    /// Returns the full content of the error.
     pub fn failure(&self) -> &Failure {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The executor of one task: a tree of operations and the count of what it handed out.
+//! The executor of one task: a tree of operations, and the count of the elements that it handed out.
 
 use std::sync::Arc;
 
@@ -24,37 +24,38 @@ use super::statistics::Statistics;
 use super::token::{self, FinishedSplit, Ledger};
 use super::write::{Written, write_element};
 
-/// Executes one graph for one task, on the thread that calls it and those of its prefetches and parallel
-/// maps.
+/// An executor of one graph for one task. An executor runs on the thread that calls it, and on the threads of
+/// its prefetches and parallel maps.
 ///
-/// Elements are handed out one by one ([`Executor::next`]) or written into packs ([`Executor::write`]);
-/// either way the count of them is what finished splits refer to. After an error nothing more is handed out.
+/// The executor hands elements out one by one ([`Executor::next`]) or writes them into packs
+/// ([`Executor::write`]). In both cases finished splits refer to the count of elements handed out. After an
+/// error the executor hands out no more elements.
 ///
-/// Dropping it ends its prefetch threads. A thread inside a user's function that does not return is waited
-/// for a second and then left behind, with a warning.
+/// Dropping an executor ends its prefetch threads. The drop waits a second for a thread inside a user's
+/// function, and then abandons the thread with a warning.
 pub struct Executor {
     root: Input,
     spec: ElementSpec,
-    /// Identity that a saved state must match; absent when splits are dealt out, because then nothing can be
-    /// saved.
+    /// The identity that a saved state must match. `None` if the executor reads splits, because such an
+    /// executor cannot be saved.
     identity: Option<Identity>,
     ledger: Arc<Ledger>,
     skipped: Skipped,
     statistics: Statistics,
     cancel: Cancel,
     measuring: Measuring,
-    /// Elements handed out.
+    /// The number of elements handed out.
     handed: u64,
     finished: Vec<FinishedSplit>,
-    /// Element that [`Executor::next`] returned last, kept until the next call.
+    /// The byte count of the element that [`Executor::next`] returned last, held until the next call.
     in_hand: InHand,
-    /// An element that found no room in the last pack.
+    /// The element that did not fit into the last pack.
     held: Option<Item>,
     failed: Option<ExecError>,
 }
 
 impl Executor {
-    /// Opens a graph of operations that `find` finds: see [`Executor::open`].
+    /// Opens a graph whose operations `find` finds: see [`Executor::open`].
     pub(crate) fn open_with(graph: &Graph, context: ExecContext, find: Find) -> Result<Executor, OpenError> {
         let facts = graph.facts(&*context.functions)?;
         if context.splits.is_some() {
@@ -128,50 +129,54 @@ impl Executor {
         &self.spec
     }
 
-    /// Elements handed out so far.
+    /// Returns the number of elements handed out so far.
     pub fn handed(&self) -> u64 {
         self.handed
     }
 
-    /// Elements and records left out so far because they are broken, by operations that were told to
-    /// ([`ErrorPolicy`], [`OnError::Skip`](crate::graph::OnError::Skip)). What is read ahead counts.
+    /// Returns the number of broken elements and records that were left out so far, including those read
+    /// ahead. Operations leave elements out only if their policy permits it ([`ErrorPolicy`],
+    /// [`OnError::Skip`](crate::graph::OnError::Skip)).
     pub fn skipped(&self) -> u64 {
         self.skipped.count()
     }
 
     /// Returns the measurements of the `statistics` operations. Clones show the same values while the
-    /// executor runs, and the last values after it is dropped; a saved state has none of them.
+    /// executor runs, and the last values after the executor is dropped. A saved state has no measurements.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Returns the failures that did not end the pipeline, by operation, with the latest of each.
+    /// Returns the failures that did not end the pipeline: for each operation their number and the latest
+    /// failure.
     pub fn failures(&self) -> Failures {
         self.skipped.failures()
     }
 
-    /// Returns the work of each stage since the executor was opened, and the bottleneck. `None` unless the
-    /// context asked for it ([`ExecContext::measured`]).
+    /// Returns the work of each stage since the executor was opened, and the bottleneck. Returns `None`
+    /// unless the context enabled measuring ([`ExecContext::measured`]).
     pub fn stats(&self) -> Option<Stats> {
         self.measuring.stats()
     }
 
-    /// The graph as it is executed, drawn as text or DOT: with what [`Executor::stats`] knows of each stage.
+    /// Returns a drawing of the executed graph, as text or DOT, with the measurements of [`Executor::stats`]
+    /// at each stage.
     pub fn explain(&self) -> Drawing {
         self.measuring.drawing()
     }
 
-    /// The next element. The splits it stands for count as handed out when the caller drops it; its bytes
-    /// count in the budget until the next one is asked for and found.
+    /// Returns the next element, or `None` at the end. The element's splits count as handed out when the
+    /// caller drops the element. The element's bytes count in the budget until a later call finds the next
+    /// element.
     ///
     /// # Errors
-    /// [`ExecError`], and the same again whenever asked.
+    /// [`ExecError`] if the pipeline fails. All later calls return the same error.
     #[expect(
         clippy::should_implement_trait,
-        reason = "an iterator's end is final, an error here is repeated"
+        reason = "an iterator's end is final, but this method repeats its error"
     )]
     pub fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        // Looked at where it lies, and not taken out: see `Read`.
+        // The result is inspected in place and not moved out: see `Read`.
         let next = self.pull();
         if let Ok(Some(item)) = &next {
             self.handed = self.handed.wrapping_add(1);
@@ -182,13 +187,14 @@ impl Executor {
         next
     }
 
-    /// The only element of a dataset of one, such as a `reduce` yields.
+    /// Returns the only element of a dataset of one element, such as the result of `reduce`.
     ///
     /// # Errors
-    /// As [`Executor::next`]; of kind `Caller` when there are none or several.
+    /// [`ExecError`] under the conditions of [`Executor::next`], or of kind `Caller` if the dataset yields no
+    /// element or several.
     pub fn into_only(mut self) -> Result<Item, ExecError> {
         let wrong = |found: &str| {
-            let message = format!("one element was asked for, and the dataset yields {found}");
+            let message = format!("expected exactly one element, but the dataset yields {found}");
             ExecError::new(ErrorKind::Caller, "executor", message)
         };
         let only = self.next()?.ok_or_else(|| wrong("none"))?;
@@ -198,14 +204,16 @@ impl Executor {
         }
     }
 
-    /// Writes up to `limit` elements into `pack`, numbered by the count of what was handed out before them.
-    /// `layout` is that of [`Executor::spec`]. What finds no room is kept and written first by the next call.
+    /// Writes up to `limit` elements into `pack`, and numbers them by the count of elements handed out
+    /// before. `layout` must be the layout of [`Executor::spec`]. An element that does not fit is kept, and
+    /// the next call writes it first.
     ///
-    /// Blocks for as long as producing them takes: `limit` 1 gives every element away as soon as it is there.
+    /// Blocks until the elements have been produced. A `limit` of 1 returns each element as soon as it is
+    /// ready.
     ///
     /// # Errors
-    /// [`ExecError`], and the same again whenever asked. Elements written before it are in the pack and
-    /// count.
+    /// [`ExecError`] if the pipeline fails. All later calls return the same error. Elements written before
+    /// the error are in the pack and count.
     pub fn write(
         &mut self,
         layout: &Layout,
@@ -260,8 +268,8 @@ impl Executor {
         })
     }
 
-    /// Moves the splits that finished since the last call to `into`: each with the count of elements, from
-    /// the first one handed out on, after which it was finished.
+    /// Moves the splits that finished since the last call to `into`. Each finished split states after how
+    /// many elements, counted from the first element handed out, it was finished.
     pub fn finished_splits(&mut self, into: &mut Vec<FinishedSplit>) {
         // A failure drops elements that were not handed out.
         if self.failed.is_none() {
@@ -270,11 +278,11 @@ impl Executor {
         into.append(&mut self.finished);
     }
 
-    /// Everything needed to go on from here in another executor of the same graph. Waits for calls under way;
-    /// prefetch threads pause until the next pull.
+    /// Returns the state from which another executor of the same graph can continue. Blocks until running
+    /// calls have returned. Prefetch threads pause until the next element is requested.
     ///
     /// # Errors
-    /// [`StateError`] when the pipeline is fed splits, reads a service, or buffers too much.
+    /// [`StateError`] if the pipeline reads splits or a service, or buffers too much.
     pub fn save(&mut self) -> Result<Vec<u8>, StateError> {
         if let Some(error) = &self.failed {
             return Err(error.clone().into());
@@ -292,11 +300,12 @@ impl Executor {
         Ok(state.into_bytes())
     }
 
-    /// Puts a new executor where [`Executor::save`] left the old one: of the same graph and files, opened for
-    /// the same task, epoch and seed.
+    /// Restores the position at which [`Executor::save`] saved another executor. Both executors must have the
+    /// same graph and files, and the same task, epoch and seed.
     ///
     /// # Errors
-    /// [`StateError`] when the state is of another executor, or damaged. This one is of no further use then.
+    /// [`StateError`] if the state belongs to another executor, or is damaged. The executor must not be used
+    /// after an error.
     pub fn restore(&mut self, state: &[u8]) -> Result<(), StateError> {
         let mut state = StateReader::new(state);
         state.begin("executor")?;
@@ -310,7 +319,7 @@ impl Executor {
         state.finish()
     }
 
-    /// The element held back, else the next one of the tree.
+    /// Returns the element held back, or else the next element of the tree.
     #[inline]
     fn pull(&mut self) -> Result<Option<Item>, ExecError> {
         let next = if let Some(error) = &self.failed {
@@ -328,14 +337,14 @@ impl Executor {
         next
     }
 
-    /// Keeps an error, so that it is final.
+    /// Keeps an error, so that all later calls return the same error.
     #[inline]
     fn kept<T>(&mut self, result: Result<T, ExecError>) -> Result<T, ExecError> {
         result.inspect_err(|error| self.failed = Some(error.clone()))
     }
 }
 
-/// Returns where the files of the graph's own sources are known from.
+/// Returns the source from which the graph learns its own files.
 fn files_of(context: &ExecContext) -> FilesOf<'_> {
     match (&context.splits, &context.plan) {
         (Some(_), _) => FilesOf::Splits,

@@ -1,4 +1,4 @@
-//! The expected size of a stage's next element: the size that its spec gives, or else that of the largest
+//! The expected size of a stage's next element: the size from the spec, or else the size of the largest
 //! recent element.
 
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use super::budget::Budget;
 use super::item::Item;
 use super::value::Tensor;
 
-/// Bytes of an element. Clones are one, which all threads of a stage keep.
+/// The expected bytes of an element. Clones share the value, which all threads of a stage update.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
-    /// [`UNKNOWN`] until an element has come.
+    /// The expected bytes, or [`UNKNOWN`] until the first element arrives.
     bytes: Arc<AtomicUsize>,
 }
 
 const UNKNOWN: usize = usize::MAX;
-/// Elements that fit into the budget as long as nothing is known of them.
+/// The number of elements that are assumed to fit into the budget while their size is unknown.
 const UNKNOWN_FITTING: usize = 4;
-/// The share of the expectation by which a smaller element lowers it.
+/// The divisor of the expectation by which a smaller element lowers it.
 const FORGOTTEN: usize = 16;
 
 impl Expected {
@@ -44,9 +44,9 @@ impl Expected {
         }
     }
 
-    /// Returns whether an element has come, or the spec says it.
+    /// Returns whether the size is known, from the spec or from an element.
     pub(crate) fn is_known(&self) -> bool {
-        // Relaxed, here and below: an estimate that orders nothing else.
+        // Relaxed, here and below: no other memory access depends on the order of this estimate.
         self.bytes.load(Ordering::Relaxed) != UNKNOWN
     }
 
@@ -58,7 +58,7 @@ impl Expected {
         }
     }
 
-    /// An element holds `bytes`.
+    /// Records an element that holds `bytes`.
     pub(crate) fn note(&self, bytes: usize) {
         let before = match self.bytes.load(Ordering::Relaxed) {
             UNKNOWN => 0,

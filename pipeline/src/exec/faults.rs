@@ -8,12 +8,12 @@ use super::skipped::Skipped;
 use super::token::{self, Marks};
 use crate::graph::ErrorPolicy;
 
-/// The first pause before another attempt; each further one is twice as long.
+/// The pause before the first retry. Each further pause is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// The longest.
+/// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// An operation's treatment of failures.
+/// The treatment of failures by an operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
     policy: ErrorPolicy,
@@ -30,31 +30,33 @@ impl Faults {
         }
     }
 
-    /// Omits failing elements if `skips`, whatever the dataset says.
+    /// Returns a treatment that also leaves failing elements out if `skips`, whatever the dataset's policy
+    /// says.
     pub(crate) fn skipping_if(mut self, skips: bool) -> Faults {
         self.policy.skips |= skips;
         self
     }
 
-    /// Omits no element.
+    /// Returns a treatment that leaves no element out.
     pub(crate) fn raising(&self) -> Faults {
         let mut faults = self.clone();
         faults.policy.skips = false;
         faults
     }
 
-    /// Returns whether failures are tried again.
+    /// Returns whether failed calls are retried.
     pub(crate) fn retries(&self) -> bool {
         self.policy.retries > 0
     }
 
-    /// Returns whether elements that fail are left out, so that nothing may be left to fail when they are
-    /// written.
+    /// Returns whether failing elements are left out. If failing elements are left out, no computation that
+    /// can fail may be deferred until the element is written.
     pub(crate) fn skips(&self) -> bool {
         self.policy.skips
     }
 
-    /// Attempts until one succeeds or there are none left. `attempt` is told whether it is the last.
+    /// Calls `attempt` until a call succeeds or no retries are left. The argument of `attempt` is whether the
+    /// call is the last.
     pub(crate) fn tried<T>(
         &self,
         mut attempt: impl FnMut(bool) -> Result<T, ExecError>,
@@ -71,7 +73,8 @@ impl Faults {
         attempt(true)
     }
 
-    /// Counts what failed with `error` as left out, if that is what is wanted and it can be.
+    /// Counts an element that failed with `error` as left out, if the policy permits and the data or a user's
+    /// function is to blame. Returns whether the element is left out.
     pub(crate) fn passes_over(&self, error: &ExecError) -> bool {
         let is_of_data = matches!(
             error.kind(),
@@ -84,8 +87,8 @@ impl Faults {
         is_left_out
     }
 
-    /// Counts an element as left out, which stands for `marks` and failed with `error`; or, if that is not
-    /// what is wanted, abandons its splits and passes the failure on.
+    /// Counts an element that failed with `error` as left out, if the policy permits. If the policy does not
+    /// permit it, abandons the splits of the element's `marks` and returns the failure.
     pub(crate) fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
         if self.passes_over(&error) {
             return Ok(());
@@ -95,7 +98,7 @@ impl Faults {
     }
 }
 
-/// Returns whether it may go better next time.
+/// Returns whether another attempt might succeed after a failure of this kind.
 fn is_worth_another_attempt(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::UserFunction

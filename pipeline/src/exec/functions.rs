@@ -1,5 +1,6 @@
-//! The registry of this process: map functions, predicates, flat_map functions, sources, and the factory of
-//! the service reader, by name. Signature and call come from one closure, so they cannot disagree.
+//! The registry of this process: map functions, predicates, flat_map functions and sources by name, and the
+//! factory of the service reader. One closure returns both a function's signature and its call, so the two
+//! cannot disagree.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,69 +21,70 @@ use super::value::Value;
 
 /// The call of a map function.
 pub type MapCall = Arc<dyn Fn(Value) -> Result<Value, BoxError> + Send + Sync>;
-/// The call of a map function that asks where it is called.
+/// The call of a map function that uses its call site.
 pub type SitedMapCall = Arc<dyn Fn(Value, &Site<'_>) -> Result<Value, BoxError> + Send + Sync>;
 /// The call of a predicate.
 pub type FilterCall = Arc<dyn Fn(&Value) -> Result<bool, BoxError> + Send + Sync>;
-/// The call of a flat_map function. It and what it opens end soon, with an error of kind `Cancelled`, when
-/// the flag is raised: every wait listens to it.
+/// The call of a flat_map function. When the flag is raised, the call and the opened source end soon, with an
+/// error of kind `Cancelled`. All their waits must therefore observe the flag.
 pub type FlatMapCall = Arc<dyn Fn(Value, &Cancel) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
-/// The call of a flat_map function that asks where it is called. It and what it opens end soon, with an error
-/// of kind `Cancelled`, when the site's flag is raised.
+/// The call of a flat_map function that uses its call site. When the site's flag is raised, the call and the
+/// opened source end soon, with an error of kind `Cancelled`.
 pub type SitedFlatMapCall = Arc<dyn Fn(Value, &Site<'_>) -> Result<Box<dyn Source>, BoxError> + Send + Sync>;
 
 /// A map function prepared for its parameters and input.
 #[derive(Clone)]
 pub struct PreparedMap {
-    /// Spec of the function's output.
+    /// The spec of the function's output.
     pub output: ElementSpec,
-    /// The function.
+    /// The call of the function.
     pub call: MapCall,
 }
 
-/// A map function prepared for its parameters and input, which asks where it is called.
+/// A map function that uses its call site, prepared for its parameters and input.
 #[derive(Clone)]
 pub struct PreparedSitedMap {
-    /// Spec of the function's output.
+    /// The spec of the function's output.
     pub output: ElementSpec,
-    /// The function.
+    /// The call of the function.
     pub call: SitedMapCall,
 }
 
 /// A flat_map function prepared for its parameters and input.
 #[derive(Clone)]
 pub struct PreparedFlatMap {
-    /// Spec of the elements of its datasets.
+    /// The spec of the elements of the datasets that the function opens.
     pub output: ElementSpec,
-    /// The function.
+    /// The call of the function.
     pub call: FlatMapCall,
 }
 
-/// A flat_map function prepared for its parameters and input, which asks where it is called.
+/// A flat_map function that uses its call site, prepared for its parameters and input.
 #[derive(Clone)]
 pub struct PreparedSitedFlatMap {
-    /// Spec of the elements of its datasets.
+    /// The spec of the elements of the datasets that the function opens.
     pub output: ElementSpec,
-    /// The function.
+    /// The call of the function.
     pub call: SitedFlatMapCall,
 }
 
-/// Prepares a map function: given parameters and input, its output and its call, or why it refuses them.
+/// A closure that prepares a map function for parameters and an input. The closure returns the output and the
+/// call, or the reason for a refusal.
 pub type PrepareMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedMap, String> + Send + Sync;
-/// Prepares a map function that asks where it is called.
+/// A closure that prepares a map function that uses its call site.
 pub type PrepareSitedMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedSitedMap, String> + Send + Sync;
-/// Prepares a predicate.
+/// A closure that prepares a predicate for parameters and an input.
 pub type PrepareFilter = dyn Fn(&Params, &ElementSpec) -> Result<FilterCall, String> + Send + Sync;
-/// Prepares a flat_map function.
+/// A closure that prepares a flat_map function for parameters and an input.
 pub type PrepareFlatMap = dyn Fn(&Params, &ElementSpec) -> Result<PreparedFlatMap, String> + Send + Sync;
-/// Prepares a flat_map function that asks where it is called.
+/// A closure that prepares a flat_map function that uses its call site.
 pub type PrepareSitedFlatMap =
     dyn Fn(&Params, &ElementSpec) -> Result<PreparedSitedFlatMap, String> + Send + Sync;
-/// Opens one pass over a service. Passes of one execution are opened one after the other, the first by its
-/// epoch.
+/// A closure that opens one pass over a service. The passes of an execution are opened one after the other;
+/// the first pass has the number of the epoch.
 pub type OpenPass = Box<dyn FnMut(u64) -> Result<Box<dyn Source>, ExecError> + Send>;
-/// Connects to a service, once for each execution that reads it. It and what it opens end soon, with an error
-/// of kind `Cancelled`, when the flag is raised.
+/// A closure that connects to a service, once for each execution that reads the service. When the flag is
+/// raised, the connection and its passes end soon, with an error of kind `Cancelled`.
 pub type OpenService = dyn Fn(&Params, &Cancel) -> Result<OpenPass, ExecError> + Send + Sync;
 
 /// A source that can be registered.
@@ -90,21 +92,21 @@ pub trait SourceFactory: Send + Sync {
     /// Returns the signature of the source for these parameters.
     ///
     /// # Errors
-    /// Why it refuses them.
+    /// The reason why the source refuses the parameters.
     fn signature(&self, params: &Params) -> Result<SourceSignature, String>;
 
-    /// Opens the source at `positions`: `0..count` for a source read whole, `0..u64::MAX` if the count is
-    /// unknown or infinite, and a split's range if it is indexable.
+    /// Opens the source at `positions`. A source that is read whole gets `0..count`, or `0..u64::MAX` if the
+    /// count is unknown or infinite. An indexable source gets the range of a split.
     ///
     /// # Errors
-    /// [`ExecError`] when it cannot be opened.
+    /// [`ExecError`] if the source cannot be opened.
     fn open(&self, params: &Params, positions: Range<u64>) -> Result<Box<dyn Source>, ExecError>;
 
     /// Opens the source as [`SourceFactory::open`] does, for a source that depends on its site. The opened
     /// source ends soon, with an error of kind `Cancelled`, when the flag is raised.
     ///
     /// # Errors
-    /// As there.
+    /// [`ExecError`] if the source cannot be opened.
     fn open_at(
         &self,
         params: &Params,
@@ -116,7 +118,7 @@ pub trait SourceFactory: Send + Sync {
     }
 }
 
-/// The registered names of a process.
+/// The registered functions and sources of a process, by name.
 #[derive(Clone, Default)]
 pub struct Functions {
     maps: BTreeMap<String, Arc<PrepareSitedMap>>,
@@ -127,12 +129,12 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Nothing registered.
+    /// Returns a registry without functions.
     pub fn new() -> Functions {
         Functions::default()
     }
 
-    /// Registers a map function, replacing one of the same name.
+    /// Registers a map function, and replaces an earlier function of the same name.
     #[must_use]
     pub fn with_map(
         self,
@@ -146,7 +148,8 @@ impl Functions {
         })
     }
 
-    /// Registers a map function that asks where it is called, replacing one of the same name.
+    /// Registers a map function that uses its call site. The function replaces an earlier function of the
+    /// same name.
     #[must_use]
     pub fn with_sited_map(
         mut self,
@@ -157,7 +160,7 @@ impl Functions {
         self
     }
 
-    /// Registers a predicate, replacing one of the same name.
+    /// Registers a predicate, and replaces an earlier predicate of the same name.
     #[must_use]
     pub fn with_filter(
         mut self,
@@ -168,7 +171,7 @@ impl Functions {
         self
     }
 
-    /// Registers a flat_map function, replacing one of the same name.
+    /// Registers a flat_map function, and replaces an earlier function of the same name.
     #[must_use]
     pub fn with_flat_map(
         self,
@@ -182,7 +185,8 @@ impl Functions {
         })
     }
 
-    /// Registers a flat_map function that asks where it is called, replacing one of the same name.
+    /// Registers a flat_map function that uses its call site, and replaces an earlier function of the same
+    /// name.
     #[must_use]
     pub fn with_sited_flat_map(
         mut self,
@@ -193,7 +197,7 @@ impl Functions {
         self
     }
 
-    /// Registers a source, replacing one of the same name.
+    /// Registers a source, and replaces an earlier source of the same name.
     #[must_use]
     pub fn with_source(
         mut self,
@@ -281,7 +285,10 @@ impl Registry for Functions {
         let known: &dyn Any = format;
         match known.downcast_ref::<Format>() {
             Some(known) => super::format::described(known, &Storage::default()),
-            None => Err(refused(format.op_name(), "is read by nothing here".to_owned())),
+            None => Err(refused(
+                format.op_name(),
+                "this process has no reader for the file format".to_owned(),
+            )),
         }
     }
 }

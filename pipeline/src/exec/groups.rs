@@ -1,5 +1,5 @@
-//! Elements collected by key until there are enough of one. What a key is and what becomes of a group is not
-//! known here.
+//! Elements collected by key until a group is full. The caller decides which key an element has and how a
+//! full group is used.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,9 +18,9 @@ use crate::graph::BUFFER_MAX;
 pub(crate) struct Groups {
     op: &'static str,
     open: BTreeMap<i64, Group>,
-    /// Elements in all groups.
+    /// The number of elements in all groups.
     held: u64,
-    /// Counts their bytes.
+    /// The byte count of all elements in the groups.
     kept: Kept,
     limit_bytes: usize,
 }
@@ -41,8 +41,8 @@ impl Groups {
         }
     }
 
-    /// Adds an element; its group if it is full now. `size` says how many elements a group has, and is asked
-    /// when one begins.
+    /// Adds an element, and returns its group if the group is full now. `size` returns the number of elements
+    /// of a full group, and is called when a group begins.
     pub(crate) fn add(
         &mut self,
         key: i64,
@@ -52,7 +52,7 @@ impl Groups {
         if self.held >= BUFFER_MAX {
             token::abandon(&item.marks);
             let message = format!(
-                "holds {BUFFER_MAX} elements of {} keys, none of which has a window full: use smaller windows or fewer keys",
+                "{BUFFER_MAX} elements of {} keys are held, and no window is full: use smaller windows or fewer keys",
                 self.open.len()
             );
             return Err(ExecError::new(ErrorKind::Resource, self.op, message));
@@ -60,7 +60,7 @@ impl Groups {
         if !self.kept.try_add(item.held_bytes()) {
             token::abandon(&item.marks);
             let message = format!(
-                "{} elements of {} keys fill what is left of the {} bytes a pipeline may buffer: use smaller windows or fewer \
+                "{} elements of {} keys exceed the rest of the {} bytes that a pipeline may buffer: use smaller windows or fewer \
                  keys, or raise the limit",
                 self.held,
                 self.open.len(),
@@ -85,7 +85,8 @@ impl Groups {
         Ok(full.map(|group| self.taken(group)))
     }
 
-    /// The group with the smallest key: the key, the elements and how many a full one would have.
+    /// Removes the group with the smallest key. Returns the key, the elements, and the number of elements of
+    /// a full group.
     pub(crate) fn pop_first(&mut self) -> Option<(i64, Vec<Item>, u64)> {
         let (key, group) = self.open.pop_first()?;
         let size = group.size;
@@ -121,7 +122,7 @@ impl Groups {
             let bytes = items.iter().map(Item::held_bytes).sum();
             if !self.kept.try_add(bytes) {
                 let message = format!(
-                    "the groups that were saved need more than the {} bytes a pipeline may buffer here",
+                    "the saved groups exceed the {} bytes that a pipeline may buffer: raise the limit",
                     self.limit_bytes
                 );
                 return Err(ExecError::new(ErrorKind::Resource, self.op, message).into());
@@ -138,8 +139,8 @@ impl Groups {
     }
 }
 
-/// The `i64` that `chain` makes of `item` in pass `pass`, for the operation `op`; `None` when it failed to
-/// and the element is to be left out.
+/// Returns the `i64` that `chain` makes from `item` in pass `pass`, for the operation `op`. Returns `None` if
+/// the chain fails and `faults` leave the element out.
 pub(crate) fn number(
     op: &str,
     chain: &Chain,
@@ -155,7 +156,7 @@ pub(crate) fn number(
     let number = made.and_then(|made| made.value.first().and_then(Tensor::as_i64));
     number.map(Some).map_or_else(
         || {
-            let message = "its function made no number of an element";
+            let message = "the function returned no number for an element";
             let error = ExecError::new(ErrorKind::Data, op, message).at(item.origin.as_ref());
             let error = error.at_position(item.position);
             faults.leave_out(error, &item.marks).map(|()| None)

@@ -1,15 +1,15 @@
-//! The identity that a saved state belongs to: a position is valid only in the same graph, over the same
-//! files, with the same random draws.
+//! The identity that a saved state belongs to. A saved position is valid only in the same graph, over the
+//! same files, and with the same random draws.
 
 use super::program::Program;
 use super::random::mix;
 use super::state::{StateError, StateReader, StateWriter};
 use crate::graph::Graph;
 
-/// Everything that decides what an executor yields, beside the registered functions.
+/// Everything that decides which elements an executor yields, except for the registered functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Absent beyond what a graph's encoding may have.
+    /// The digest of the graph, or `None` if the graph's encoding exceeds its limit.
     graph: Option<u64>,
     files: u64,
     task_id: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The identity of an executor of `graph`, for which `program` was prepared.
+    /// Returns the identity of an executor of `graph`, for which `program` was prepared.
     pub(crate) fn new(
         graph: &Graph,
         program: &Program,
@@ -44,7 +44,7 @@ impl Identity {
         state.number(self.seed.unwrap_or(0))
     }
 
-    /// Reads the identity that a state was saved with, and holds it against this one.
+    /// Reads the identity with which a state was saved, and compares it with this identity.
     pub(crate) fn check(&self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         let foreign = |what| Err(StateError::Foreign { what });
         if state.number()? != self.graph()? {
@@ -69,12 +69,12 @@ impl Identity {
     fn graph(&self) -> Result<u64, StateError> {
         self.graph.ok_or_else(|| StateError::Unsupported {
             op: "dataset".to_owned(),
-            reason: "its graph is larger than one may be",
+            reason: "the graph exceeds the size limit of its encoding",
         })
     }
 }
 
-/// A name for contents, short enough for a file's and long enough that no two have one.
+/// Returns a name for `bytes` that is short enough for a file name and long enough to be unique in practice.
 pub(crate) fn fingerprint(bytes: &[u8]) -> String {
     let digest = digest_of(bytes);
     let folded = bytes
@@ -84,7 +84,8 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> String {
     format!("{digest:016x}{folded:016x}")
 }
 
-/// Tells contents apart; nobody is kept from making two with one digest.
+/// Returns a digest that distinguishes contents. The digest is not cryptographic: two contents with one
+/// digest can be constructed.
 fn digest_of(bytes: &[u8]) -> u64 {
     let mut digest = bytes.len() as u64;
     for chunk in bytes.chunks(8) {

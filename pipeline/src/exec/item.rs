@@ -1,26 +1,26 @@
-//! The item that travels between operations: an element's value and its origin.
+//! The item that is passed between operations: the value of an element and its origin.
 
 use super::error::Origin;
 use super::token::Marks;
 use super::value::{Tensor, Value};
 
-/// One element between two operations.
+/// An element on its way between two operations.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// The components.
+    /// The components of the element.
     pub value: Value,
-    /// The splits it stands for; empty when nothing is split.
+    /// The marks of the splits that the element stands for. The list is empty if no source is read in splits.
     pub marks: Marks,
-    /// Identifies the element in the dataset, whichever worker produces it: its position in the source, mixed
-    /// with the pass of every `repeat` and the index within every expansion above it. Randomness is a
-    /// function of it.
+    /// The number that identifies the element in the dataset on every worker. The element's position in its
+    /// source is mixed with the pass of every `repeat` and the index within every expansion. Random draws are
+    /// functions of the number.
     pub position: u64,
-    /// The record it was made of, where there is one.
+    /// The record from which the element was made, if there is one.
     pub origin: Option<Origin>,
 }
 
 impl Item {
-    /// An element that comes from no split and no record.
+    /// Returns an element without marks and without an origin.
     pub fn new(value: Value, position: u64) -> Item {
         Item {
             value,
@@ -30,7 +30,7 @@ impl Item {
         }
     }
 
-    /// The memory it keeps alive, roughly.
+    /// Returns the approximate number of bytes that the element keeps alive.
     pub fn held_bytes(&self) -> usize {
         size_of::<Item>() + self.value.iter().map(Tensor::held_bytes).sum::<usize>()
     }

@@ -1,11 +1,11 @@
-//! Elements as bytes in files: of caches, snapshots and saved datasets.
+//! The encoding of elements in the files of caches, snapshots and saved datasets.
 
 use super::error::{ErrorKind, ExecError};
 use super::item::Item;
 use super::state::{StateReader, StateWriter};
 use super::token::Marks;
 
-/// `item` as bytes, computing what it defers; without the splits it stands for.
+/// Encodes `item` as bytes, without its marks. Computes deferred tensors.
 pub(crate) fn encoded(mut item: Item) -> Result<Vec<u8>, ExecError> {
     item.marks = Marks::new();
     let mut state = StateWriter::new();
@@ -15,10 +15,10 @@ pub(crate) fn encoded(mut item: Item) -> Result<Vec<u8>, ExecError> {
     Ok(state.into_bytes())
 }
 
-/// The element that these bytes are.
+/// Decodes an element from bytes.
 ///
 /// # Errors
-/// The reason, as text, when they are none.
+/// A text that states why the bytes are not an element.
 pub(crate) fn decoded(bytes: &[u8]) -> Result<Item, String> {
     let mut state = StateReader::new(bytes);
     let item = state.item().map_err(|error| error.to_string())?;

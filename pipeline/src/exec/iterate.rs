@@ -1,4 +1,5 @@
-//! The trait every operation implements: a pull iterator that can begin again and can be put aside.
+//! The trait that every operation implements: a pull iterator that can restart, and whose position can be
+//! saved.
 
 use millstream_element::PackWriter;
 
@@ -6,45 +7,48 @@ use super::error::ExecError;
 use super::item::Item;
 use super::state::{StateError, StateReader, StateWriter};
 
-/// An operation being executed. Each owns its input; the tree is pulled at the root.
+/// An operation that is being executed. Each operation owns its inputs, and the caller pulls elements at the
+/// root of the tree.
 pub trait Iterate: Send {
-    /// The next element; `None` at the end of the pass, and again whenever asked until [`Iterate::restart`].
+    /// Returns the next element, or `None` at the end of the pass. After the end, further calls return `None`
+    /// until [`Iterate::restart`].
     ///
-    /// Blocks for as long as producing the element takes. After an error that [is
-    /// passable](ExecError::is_passable) it goes on behind what failed; after any other the tree is of no
-    /// further use.
+    /// Blocks until the element is produced. After an error that [is passable](ExecError::is_passable), the
+    /// operation continues with later elements. After any other error, the tree must not be used.
     ///
     /// # Errors
-    /// [`ExecError`]; of kind `Cancelled` soon after the context's cancel was called.
+    /// [`ExecError`] if the element cannot be produced. After the context is cancelled, an error of kind
+    /// `Cancelled` is returned soon.
     fn next(&mut self) -> Result<Option<Item>, ExecError>;
 
-    /// Begins the next pass, dropping what is left of this one. Sources ask for splits of the next
-    /// repetition; seeded draws differ from pass to pass.
+    /// Begins the next pass, and drops the rest of the current pass. Sources request the splits of the next
+    /// pass. Seeded draws differ from pass to pass.
     ///
     /// # Errors
-    /// [`ExecError`] when a source cannot be opened again.
+    /// [`ExecError`] if a source cannot be opened again.
     fn restart(&mut self) -> Result<(), ExecError>;
 
-    /// Returns the passes that may follow this one, after it has ended.
+    /// Returns which passes may follow the current pass. The caller must call this method after the current
+    /// pass has ended.
     fn further(&self) -> Further;
 
-    /// Writes everything needed to go on from here in a new tree of the same graph, waiting for calls under
-    /// way.
+    /// Writes the state from which a new tree of the same graph can continue. Blocks until running calls have
+    /// returned.
     ///
     /// # Errors
-    /// [`StateError`] when something below cannot be put aside, or is too large.
+    /// [`StateError`] if an operation below cannot be saved, or if its state is too large.
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError>;
 
-    /// Puts a new tree where [`Iterate::save`] left the old one. Called at most once, before the first
-    /// `next`.
+    /// Restores the position that [`Iterate::save`] wrote. The caller may restore a tree at most once, before
+    /// the first call of `next`.
     ///
     /// # Errors
-    /// [`StateError`] when the state is not of this graph.
+    /// [`StateError`] if the state belongs to another graph.
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError>;
 
-    /// The fast path of sources at the root of a tree: writes up to `limit` elements, numbered from
-    /// `sequence`, straight into a pack, without an [`Item`] each. `None` when there is no such path, which
-    /// is the rule.
+    /// Writes up to `limit` elements straight into a pack, without an [`Item`] for each element. The elements
+    /// are numbered from `sequence`. Only some sources at the root of a tree have this fast path; all other
+    /// operations return `None`.
     fn fill_pack(
         &mut self,
         pack: &mut PackWriter,
@@ -56,44 +60,44 @@ pub trait Iterate: Send {
     }
 }
 
-/// Passes of a dataset that may follow, as far as is known before they begin.
+/// The knowledge about the passes that follow, before they begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Further {
-    /// They may yield elements.
+    /// Further passes may yield elements.
     Open,
-    /// A later pass is being dealt out to other workers already: there is nothing to wait for before the
-    /// next.
+    /// The dispatcher already hands out a later pass to other workers, so the next pass can begin without
+    /// waiting.
     Behind,
-    /// Other readers share the passes, and may have had all of this one: that it was empty says nothing of
-    /// the next.
+    /// Other readers share the passes, and may have received all elements of the current pass. An empty pass
+    /// therefore says nothing about the next pass.
     Shared,
-    /// None will ever yield anything.
+    /// No further pass will yield an element.
     Nothing,
 }
 
 /// Outcome of a bulk write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filled {
-    /// Elements written.
+    /// The number of elements written.
     pub count: usize,
-    /// Reason why the write stopped.
+    /// The reason why the write stopped.
     pub stop: Stop,
 }
 
-/// Why a bulk write stopped.
+/// The reason why a bulk write stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// The limit is reached, or the source gives away what it has before the next: at least one element,
-    /// unless none was asked for.
+    /// The limit is reached, or the source returns early to hand over its elements. At least one element was
+    /// written, unless `limit` is 0.
     Limit,
-    /// The pack has no room for the next element, which is kept for the next call.
+    /// The pack has no space for the next element. The element is kept for the next call.
     Full {
-        /// Bytes that a pack needs to take it.
+        /// The number of bytes that a pack needs to hold the element.
         needed_bytes: usize,
     },
     /// The dataset has ended.
     End,
 }
 
-/// The operation below another.
+/// The input of an operation.
 pub type Input = Box<dyn Iterate>;

@@ -1,5 +1,5 @@
-//! The shared part of operations that keep elements in files: a directory that is begun, continued, finished
-//! or abandoned, and the messages of its failures.
+//! The shared part of operations that keep elements in files. A directory is begun, continued, finished or
+//! abandoned; the module also owns the error messages for the directory.
 
 use std::io;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::Packing;
 use crate::saved::{Begun, Folder, Sink};
 
-/// A directory of elements as an operation sees it.
+/// A directory of elements, as an operation uses it.
 pub(crate) struct Keeping {
     op: &'static str,
-    /// Path without secrets, for messages.
+    /// The path without secrets, for messages.
     path: String,
     folder: Folder,
     spec: ElementSpec,
@@ -59,13 +59,13 @@ impl Keeping {
         sink.finish().map_err(|error| self.failed("finish", &error))
     }
 
-    /// Gives up what was written of a pass that was not read to its end.
+    /// Discards the files of a pass that was not read to its end.
     pub(crate) fn discard(&self, sink: Sink) -> Result<(), ExecError> {
         let (op, path) = (self.op, &*self.path);
         tracing::warn!(
             op,
             path,
-            "a pass was not read to its end, so nothing of it is kept"
+            "the pass was not read to its end, so its elements are discarded"
         );
         sink.discard().map_err(|error| self.failed("remove", &error))
     }
@@ -81,8 +81,8 @@ impl Keeping {
         Ok(())
     }
 
-    /// Restores the state that [`Keeping::save`] saved, and returns its number of elements. `None` if the
-    /// files are gone.
+    /// Restores the state that [`Keeping::save`] wrote. Returns the open directory, or `None` if its files
+    /// are missing, and the number of elements in the state.
     pub(crate) fn restore(&self, state: &mut StateReader<'_>) -> Result<(Option<Begun>, u64), StateError> {
         let mut written = Vec::new();
         let mut elements = 0u64;
@@ -98,13 +98,13 @@ impl Keeping {
             tracing::warn!(
                 op,
                 path,
-                "what was written before is gone, so nothing of this pass is kept"
+                "the files of the interrupted pass are missing, so the elements of this pass are not kept"
             );
         }
         Ok((begun, elements))
     }
 
-    /// The failure to `what` the directory, which names it.
+    /// Returns the error of an operation that could not `what` the directory. The error names the directory.
     pub(crate) fn failed(&self, what: &str, error: &io::Error) -> ExecError {
         const OF_DATA: [io::ErrorKind; 4] = [
             io::ErrorKind::UnexpectedEof,
@@ -118,13 +118,13 @@ impl Keeping {
             ErrorKind::Resource
         };
         let reason = if error.kind() == io::ErrorKind::UnexpectedEof {
-            "it is cut off".to_owned()
+            "a file is truncated".to_owned()
         } else {
             error.to_string()
         };
         let path = &self.path;
         let cure = if kind == ErrorKind::Data {
-            "; remove it to have it written again"
+            "; remove the directory, and the next pass writes it again"
         } else {
             ""
         };
@@ -132,7 +132,7 @@ impl Keeping {
     }
 }
 
-/// Checks whether elements may be kept in this folder.
+/// Checks whether elements may be kept in the directory `path`.
 pub(crate) fn permitted(op: &'static str, path: &str, shared: &Shared) -> Result<(), ExecError> {
     let permitted = shared.storage.permits(path);
     permitted.map_err(|error| ExecError::new(error.kind(), op, error.to_string()))

@@ -1,4 +1,5 @@
-//! An executor's measurements: its stages, the time since it was opened, and what writing elements takes.
+//! The measurements of an executor: its stages, the time since it was opened, and the time spent writing
+//! elements.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::measure::{Meter, Placed, Sampler, Stage, StageStats, Stats};
 use crate::graph::{Drawing, Graph};
 
-/// Columns of [`Measuring::drawing`].
+/// The column titles of [`Measuring::drawing`].
 const COLUMNS: [&str; 7] = [
     "elements",
     "per second",
@@ -17,11 +18,11 @@ const COLUMNS: [&str; 7] = [
     "ready",
 ];
 
-/// Measurements of an executor's stages.
+/// The measurements of an executor's stages.
 #[derive(Debug)]
 pub(crate) struct Measuring {
     graph: Graph,
-    /// Absent when nothing is measured.
+    /// The running measurement, or `None` if the executor does not measure.
     running: Option<Running>,
 }
 
@@ -52,7 +53,7 @@ impl Measuring {
         self.running.as_ref().map(|running| Arc::clone(&running.meter))
     }
 
-    /// Writes an element.
+    /// Calls `write`, and measures its time if the call is sampled.
     #[inline]
     pub(crate) fn writing<T>(&mut self, write: impl FnOnce() -> T) -> T {
         match &mut self.running {
@@ -103,8 +104,8 @@ impl Measuring {
         })
     }
 
-    /// Returns whether the operation at `path` is a stage of its own, and not part of the one above or none
-    /// at all.
+    /// Returns whether the operation at `path` is a stage of its own. Fused operations and options are not
+    /// stages.
     fn is_stage(&self, path: &[usize]) -> bool {
         self.at(path)
             .is_some_and(|(graph, node)| !graph.is_passed_over(node))
@@ -114,7 +115,7 @@ impl Measuring {
         self.at(path).is_some_and(|(graph, node)| graph.is_fused(node))
     }
 
-    /// The node at `path`, and the graph it is in.
+    /// Returns the node at `path`, and the graph that contains it.
     fn at(&self, path: &[usize]) -> Option<(&Graph, usize)> {
         let (last, outer) = path.split_last()?;
         let graph = outer.iter().try_fold(&self.graph, |graph, node| {
@@ -125,7 +126,7 @@ impl Measuring {
 }
 
 impl Running {
-    /// Returns how many trees of the body that `path` is in are executed at once.
+    /// Returns the number of trees that run at once for the body that contains `path`.
     fn trees(&self, path: &[usize]) -> u32 {
         let outer = (1..path.len()).filter_map(|length| self.meter.find(&path[..length]));
         let threads = outer
@@ -155,7 +156,7 @@ fn cells(stage: &StageStats, elapsed: Duration, is_bottleneck: bool) -> Vec<Stri
     ]
 }
 
-/// Three digits are what a sample is worth.
+/// Formats a rate with about three digits, because samples are not more precise.
 fn rate(per_second: f64) -> String {
     match per_second {
         rate if rate >= 1e6 => format!("{:.2} M", rate / 1e6),

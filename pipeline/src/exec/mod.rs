@@ -1,13 +1,15 @@
-//! A graph being executed: a tree of pull iterators, one per operation, from the sources to elements written
-//! into their slots.
+//! The execution of a graph: a tree of pull iterators, one for each operation, from the sources to the
+//! elements written into slots.
 //!
 //! - [`Executor`] opens a graph in an [`ExecContext`] and hands out elements, or writes them into packs;
-//! - [`Value`]s and [`Tensor`]s are what travels between operations; an [`Item`] adds where it comes from;
-//! - [`Functions`] holds what is registered by name; [`Source`] is what sources outside this crate implement;
-//! - [`SplitSource`] deals out splits, and [`FinishedSplit`]s say exactly which elements complete one;
-//! - [`Pool`], [`Budget`] and [`Cancel`] bound threads, memory and time;
-//! - [`collect`] runs a small dataset to its end, to see what it yields;
-//! - [`Stats`] tell what each stage costs, and which of them holds the others up.
+//! - [`Value`]s and [`Tensor`]s are passed between operations, and an [`Item`] adds their origin;
+//! - [`Functions`] holds the registered functions by name, and sources outside this crate implement
+//!   [`Source`];
+//! - [`SplitSource`] supplies splits, and each [`FinishedSplit`] states after which element a split is
+//!   finished;
+//! - [`Pool`], [`Budget`] and [`Cancel`] limit threads, memory and time;
+//! - [`collect`] runs a small dataset to its end and returns its elements;
+//! - [`Stats`] state the cost of each stage and name the bottleneck.
 
 pub(crate) mod body;
 pub(crate) mod budget;

@@ -1,27 +1,27 @@
-//! The order in which a source is read: its own, or that of the full shuffles above it.
+//! The order in which a source is read: the source's own order, or the order of the full shuffles above it.
 
 use super::permutation::Permutation;
 use super::random::Seeds;
 
-/// Order of a source's positions in each pass: a function of seeds, pass and position, so there is no state
-/// to save.
+/// The order of a source's positions in each pass. The order is a function of seeds, pass and position, so it
+/// has no state to save.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// The positions that are permuted.
+    /// The number of permuted positions.
     count: u64,
-    /// The draws of each shuffle, the outermost first.
+    /// The seeds of each shuffle, with the outermost shuffle first.
     shuffles: Vec<Seeds>,
-    /// The permutations of one pass, in the same order; absent before the first position.
+    /// The number of a pass and its permutations, outermost first. `None` before the first position.
     current: Option<(u64, Vec<Permutation>)>,
 }
 
 impl Order {
-    /// The source's own order.
+    /// Returns the source's own order.
     pub(crate) fn plain() -> Order {
         Order::shuffled(0, Vec::new())
     }
 
-    /// The order of `count` positions that `shuffles` make, the outermost first.
+    /// Returns the order of `count` positions under `shuffles`, with the outermost shuffle first.
     pub(crate) fn shuffled(count: u64, shuffles: Vec<Seeds>) -> Order {
         Order {
             count,
@@ -30,7 +30,7 @@ impl Order {
         }
     }
 
-    /// The place in the source of what pass `pass` reads at `position`.
+    /// Returns the place in the source that pass `pass` reads at `position`.
     pub(crate) fn place(&mut self, pass: u64, position: u64) -> u64 {
         if self.shuffles.is_empty() {
             return position;

@@ -1,4 +1,4 @@
-//! Tensors of different shapes padded to one and stacked.
+//! Padding of tensors of different shapes to one shape, and stacking of the padded tensors.
 
 use bytes::Bytes;
 use millstream_element::ElementSpec;
@@ -11,11 +11,13 @@ use crate::graph::{self, own_shapes, padded_shapes};
 
 use crate::exec::rows::joined;
 
-/// Shape and value that each component is padded to.
+/// The shapes and values to which components are padded.
 pub(crate) struct Padding {
-    /// Padded dimensions; `None` for the longest of the stacked elements.
+    /// The padded dimensions of each component. `None` pads a dimension to the longest of the stacked
+    /// elements.
     shapes: Vec<Vec<Option<u64>>>,
-    /// Padding values, an item each; empty for zeros and empty strings.
+    /// The padding value of each component, as the bytes of one item. An empty value stands for zeros or
+    /// empty strings.
     values: Vec<Vec<u8>>,
 }
 
@@ -26,7 +28,8 @@ impl Padding {
         Ok(Padding { shapes, values })
     }
 
-    /// Pads the unknown dimensions of elements of `input`, to `longest` if that is said, with zeros.
+    /// Returns a padding that fills the unknown dimensions of elements of `input` with zeros. `longest` is
+    /// the padded length, or `None` for the longest element.
     pub(crate) fn unknown(input: &ElementSpec, longest: Option<u64>) -> Result<Padding, ExecError> {
         let mut shapes = own_shapes(input).map_err(refused)?;
         for dim in shapes.iter_mut().flatten() {
@@ -38,7 +41,7 @@ impl Padding {
         })
     }
 
-    /// `items` as one element.
+    /// Pads `items` and stacks them into one element.
     pub(crate) fn stack(
         &self,
         op: &str,
@@ -57,16 +60,16 @@ fn refused(reason: String) -> ExecError {
     ExecError::new(ErrorKind::Caller, "padded_batch", reason)
 }
 
-/// `rows`, of one dtype, padded to `shape` with `value` and stacked.
+/// Pads `rows`, which have one dtype, to `shape` with `value`, and stacks them.
 fn stacked(rows: &[Tensor], shape: &[Option<u64>], value: &[u8]) -> Result<Tensor, String> {
     let dtype = rows
         .first()
         .map(Tensor::dtype)
-        .ok_or_else(|| "nothing to stack".to_owned())?;
+        .ok_or_else(|| "expected at least one element to stack, found none".to_owned())?;
     let dims = common_dims(rows, shape)?;
     let mut all = vec![rows.len() as u64];
     all.extend(&dims);
-    let too_large = || format!("a batch {dtype}{all:?} is too large");
+    let too_large = || format!("a padded batch {dtype}{all:?} exceeds the address space");
     let Some(item_bytes) = dtype.item_bytes() else {
         let items = all
             .iter()
@@ -91,7 +94,9 @@ fn stacked(rows: &[Tensor], shape: &[Option<u64>], value: &[u8]) -> Result<Tenso
     }
     let each = padded.len() / rows.len();
     for (index, row) in rows.iter().enumerate() {
-        let data = row.contiguous().ok_or_else(|| "is not computed".to_owned())?;
+        let data = row
+            .contiguous()
+            .ok_or_else(|| "a tensor is not computed yet".to_owned())?;
         for_each_run(row.dims(), &dims, &mut |from, to, length| {
             let to = index * each + to * item_bytes;
             let bytes = length * item_bytes;
@@ -101,7 +106,7 @@ fn stacked(rows: &[Tensor], shape: &[Option<u64>], value: &[u8]) -> Result<Tenso
     Tensor::fixed(dtype, &all, padded)
 }
 
-/// The dimensions that every row is padded to.
+/// Returns the dimensions to which every row is padded.
 fn common_dims(rows: &[Tensor], shape: &[Option<u64>]) -> Result<Vec<u64>, String> {
     let mut dims: Vec<u64> = shape.iter().map(|dim| dim.unwrap_or(0)).collect();
     for row in rows {
@@ -131,11 +136,11 @@ fn common_dims(rows: &[Tensor], shape: &[Option<u64>]) -> Result<Vec<u64>, Strin
     Ok(dims)
 }
 
-/// Calls `copy` for each run of items: its place in a tensor of dimensions `from`, its place in one of `to`,
-/// which are no smaller, and its length.
+/// Calls `copy` for each contiguous run of items: with the run's places in tensors of dimensions `from` and
+/// `to`, and with its length. No dimension of `to` may be smaller than in `from`.
 fn for_each_run(from: &[u64], to: &[u64], copy: &mut dyn FnMut(usize, usize, usize)) {
     fn runs(from: &[u64], to: &[u64], at: (usize, usize), copy: &mut dyn FnMut(usize, usize, usize)) {
-        // Items exist in memory, so that their number fits.
+        // The product fits in a `usize`, because the items exist in memory.
         let count = |dims: &[u64]| dims.iter().product::<u64>() as usize;
         match from {
             [] => copy(at.0, at.1, 1),

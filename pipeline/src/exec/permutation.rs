@@ -1,15 +1,15 @@
-//! A permutation of `0..count` that takes no memory: a function of a key, computed position by position.
+//! A permutation of `0..count` that takes no memory. Each place is computed from a key and a position.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::random::{Draws, mix};
 
-/// Rounds of the network. Four hide the order; eight make the orders of a handful of positions equally
-/// likely.
+/// Number of rounds of the network. Four rounds hide the order; eight rounds make all orders of a few
+/// positions equally likely.
 const ROUNDS: u64 = 8;
 
-/// A generalised Feistel network over a grid of `columns` times `rows` cells, which are at least `count` and
-/// fewer than `count` and a column more. Cells beyond `count` are walked on from, so that every position has
-/// a place of its own.
+/// A generalised Feistel network over a grid of `columns` times `rows` cells. The number of cells is at least
+/// `count` and less than `count + columns`. A position that lands in a cell beyond `count` moves again, so
+/// that every position gets its own place below `count`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Permutation {
     draws: Draws,
@@ -19,10 +19,10 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of `0..count` that `draws` decide.
+    /// Returns the permutation of `0..count` that `draws` decide.
     pub(crate) fn new(draws: Draws, count: u64) -> Permutation {
         let root = count.isqrt();
-        // One column alone would only be rotated.
+        // A grid of one column would only be rotated.
         let columns = (root + u64::from(root * root < count)).max(1);
         Permutation {
             draws,
@@ -32,7 +32,7 @@ impl Permutation {
         }
     }
 
-    /// The place of `position`, which is below `count`. A position beyond is its own place.
+    /// Returns the place of `position`. A position of at least `count` is its own place.
     pub(crate) fn place(&self, position: u64) -> u64 {
         if position >= self.count {
             return position;
@@ -44,7 +44,7 @@ impl Permutation {
         place
     }
 
-    /// Moves a cell to another one; no two cells to the same.
+    /// Moves a cell to another cell. No two cells move to the same cell.
     fn step(&self, cell: u64) -> u64 {
         let (mut column, mut row) = (cell % self.columns, cell / self.columns);
         for round in 0..ROUNDS {
@@ -54,7 +54,8 @@ impl Permutation {
                 row = add(row, self.draw(round, column, self.rows), self.rows);
             }
         }
-        // Below `columns * rows`, which is less than `count + columns`; a source has at most 2^63 positions.
+        // The result is below `columns * rows`, which is less than `count + columns`. A source has at most
+        // 2^63 positions, so the sum cannot overflow.
         row * self.columns + column
     }
 
@@ -63,7 +64,8 @@ impl Permutation {
     }
 }
 
-/// The sum of two numbers below `modulus`, of which both are below 2^33.
+/// Returns the sum, modulo `modulus`, of two numbers below `modulus`. All numbers are below 2^33, so the sum
+/// cannot overflow.
 fn add(a: u64, b: u64, modulus: u64) -> u64 {
     (a + b) % modulus
 }
@@ -118,11 +120,14 @@ mod tests {
             }
             assert_eq!(seen.len(), orders, "of {count}");
             let expected = f64::from(DRAWS) / orders as f64;
-            // Seven standard deviations.
+            // The tolerance is seven standard deviations.
             let tolerated = 7.0 * expected.sqrt();
             for (order, times) in seen {
                 let off = (f64::from(times) - expected).abs();
-                assert!(off < tolerated, "{order:?}: {times} times, {expected} expected");
+                assert!(
+                    off < tolerated,
+                    "order {order:?}: found {times} times, expected {expected} times"
+                );
             }
         }
     }
@@ -137,7 +142,7 @@ mod tests {
                 .filter(|pair| pair[0].abs_diff(pair[1]) == 1)
                 .count()
         };
-        // Two of a thousand are neighbours by chance, twenty-five times over 50 in all.
+        // By chance, two of a thousand pairs are neighbours; the sum over 25 seeds should be near 50.
         let all: usize = (0..25).map(neighbours).sum();
         assert!((10..100).contains(&all), "{all} neighbours");
     }

@@ -1,8 +1,10 @@
-//! The threads that run the calls of parallel maps: shared by all pipelines of a process, apart from I/O.
+//! The threads that run the calls of parallel maps. All pipelines of a process share these threads; I/O does
+//! not use them.
 //!
-//! A user's function cannot be interrupted. One that never returns keeps its thread until the process ends:
-//! its pipeline can be cancelled and everybody else's goes on, on the threads that are left;
-//! [`Pool::shutdown`] waits for it no longer than it is told to and says how many threads it left behind.
+//! A user's function cannot be interrupted. A function that never returns keeps its thread until the process
+//! ends. The function's pipeline can be cancelled, and all other pipelines continue on the remaining threads.
+//! [`Pool::shutdown`] waits for at most a given time, and returns the number of threads that are still inside
+//! a call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
@@ -13,27 +15,28 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
 use super::cancel::Cancel;
 use super::error::{ErrorKind, ExecError};
 
-/// Calls waiting for a thread, over all pipelines. A caller that submits beyond it waits.
+/// Maximum number of calls that wait for a thread, over all pipelines. A caller that submits a further call
+/// blocks.
 const QUEUE_MAX: usize = 1024;
-/// How long dropping a pool waits for calls under way.
+/// The time for which dropping a pool waits for running calls.
 const GRACE: Duration = Duration::from_secs(1);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A fixed number of threads and a bounded queue.
+/// A fixed number of threads and a bounded queue of calls.
 #[derive(Debug)]
 pub struct Pool {
     jobs: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
-    /// Disconnects when the last thread has ended; carries nothing.
+    /// A channel that disconnects when the last thread has ended. The channel never carries a message.
     ended: Receiver<()>,
 }
 
 impl Pool {
-    /// Starts `threads` threads, at least 1.
+    /// Starts `threads` threads, but at least one.
     ///
     /// # Errors
-    /// [`ExecError`] of kind `Resource` when the system refuses a thread.
+    /// [`ExecError`] of kind `Resource` if the system cannot start a thread.
     pub fn new(threads: usize) -> Result<Pool, ExecError> {
         let (jobs, queue) = bounded::<Job>(QUEUE_MAX);
         let (alive, ended) = bounded::<()>(0);
@@ -42,7 +45,7 @@ impl Pool {
             let (queue, alive) = (queue.clone(), alive.clone());
             let work = move || {
                 for job in queue {
-                    // A job reports its own panics; this keeps the thread whatever happens.
+                    // A job reports its own panics. This guard keeps the thread alive whatever the job does.
                     let _ = catch_unwind(AssertUnwindSafe(job));
                 }
                 drop(alive);
@@ -66,20 +69,20 @@ impl Pool {
         })
     }
 
-    /// Returns how many threads there are.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Ends the threads once the queue is done, waiting at most `grace` for calls under way.
+    /// Ends the threads once the queue is empty. Blocks for at most `grace` while calls are running.
     ///
     /// # Errors
-    /// How many threads are stuck in a call; they are left to end by themselves.
+    /// The number of threads that are stuck in a call. These threads end when their calls return.
     pub fn shutdown(mut self, grace: Duration) -> Result<(), usize> {
         self.stop(grace)
     }
 
-    /// Queues `job`, waiting while the queue is full, unless `cancel` is raised first.
+    /// Queues `job`. Blocks while the queue is full, unless `cancel` is raised.
     pub(crate) fn submit(&self, op: &str, cancel: &Cancel, job: Job) -> Result<(), ExecError> {
         cancel.check(op)?;
         let ended = || ExecError::new(ErrorKind::Internal, op, "the thread pool has ended");
@@ -90,14 +93,15 @@ impl Pool {
         }
     }
 
-    /// Queues `job` if there is room, for a caller that can do without it.
+    /// Queues `job` if the queue has space, for a caller that can continue without the job. Returns whether
+    /// `job` was queued.
     pub(crate) fn offer(&self, job: Job) -> bool {
         self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(job).is_ok())
     }
 
     fn stop(&mut self, grace: Duration) -> Result<(), usize> {
         self.jobs.take();
-        // Nothing is sent on it: an answer means that the time is up or the last thread has ended.
+        // No message is ever sent: the call returns when the time is up or the last thread has ended.
         let all_ended = matches!(
             self.ended.recv_timeout(grace),
             Err(RecvTimeoutError::Disconnected)
@@ -105,7 +109,7 @@ impl Pool {
         let mut stuck = 0;
         for thread in self.threads.drain(..) {
             if all_ended || thread.is_finished() {
-                // Threads catch what jobs throw, so that there is no panic to pass on.
+                // The threads catch the panics of jobs, so `join` returns no panic to report.
                 let _ = thread.join();
             } else {
                 stuck += 1;
@@ -118,10 +122,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if let Err(stuck) = self.stop(GRACE) {
-            tracing::warn!(
-                stuck,
-                "threads are still inside user functions and are left behind"
-            );
+            tracing::warn!(stuck, "threads are still inside user functions and are abandoned");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `range` and `tensor_slices`: sources whose elements follow from their positions.
+//! Sources whose elements are computed from their positions, such as `range` and `tensor_slices`.
 
 use crate::exec::cursor::Cursor;
 use crate::exec::error::{ErrorKind, ExecError};
@@ -10,10 +10,11 @@ use crate::exec::value::{Tensor, Value};
 
 pub(crate) struct Positions<F> {
     op: &'static str,
-    /// The element at a position; every position of the cursor has one.
+    /// The function that returns the element at a position. The function has an element for every position of
+    /// the cursor.
     value: F,
     cursor: Cursor,
-    /// Order of the positions.
+    /// The order in which the positions are read.
     order: Order,
 }
 
@@ -33,7 +34,13 @@ impl<F: Fn(u64) -> Option<Value> + Send> Iterate for Positions<F> {
         let Some(position) = self.cursor.next()? else {
             return Ok(None);
         };
-        let missing = || ExecError::new(ErrorKind::Internal, self.op, "there is no element at a position");
+        let missing = || {
+            ExecError::new(
+                ErrorKind::Internal,
+                self.op,
+                "a position of the source has no element",
+            )
+        };
         let place = self.order.place(self.cursor.pass(), position);
         let value = (self.value)(place).ok_or_else(missing)?;
         let marks = self.cursor.marks(position, self.cursor.is_last());
@@ -64,7 +71,7 @@ impl<F: Fn(u64) -> Option<Value> + Send> Iterate for Positions<F> {
     }
 }
 
-/// A source whose elements are numbers that follow from their positions.
+/// Opens a source whose elements are numbers computed from their positions.
 pub(crate) fn numbers(
     op: &'static str,
     value: impl Fn(u64) -> i64 + Send + 'static,

@@ -1,5 +1,6 @@
-//! A graph ready to be executed: specs inferred, functions prepared, files listed, once; opened as a tree of
-//! operations as often as needed, for a function's body once per element.
+//! A graph that is ready to be executed. Specs are inferred, functions prepared and files listed once. The
+//! graph is then opened as a tree of operations as often as needed; a function's body is opened once for each
+//! element.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::functions::Functions;
 use super::item::Item;
 use super::iterate::Input;
 
-/// Why a graph cannot be executed.
+/// The reason why a graph cannot be executed.
 #[derive(Debug, Clone, Error)]
 pub enum OpenError {
     /// The graph cannot be analysed: a function is unknown, or an operation does not fit its input.
@@ -31,53 +32,53 @@ pub enum OpenError {
     /// A source or a function's body cannot be opened.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// The graph is to be fed splits, and cannot be.
+    /// The graph should read splits, but it cannot be split.
     #[error("the dataset cannot be split: {0}")]
     NotSplittable(String),
     /// The plan was made for another graph.
-    #[error("the split plan has {found} sources, the dataset has {expected}")]
+    #[error("expected a split plan for {expected} sources, found a plan for {found} sources")]
     PlanMismatch {
-        /// Sources of the graph.
+        /// The number of sources of the graph.
         expected: usize,
-        /// Sources of the plan.
+        /// The number of sources of the plan.
         found: usize,
     },
     /// The graph needs a feature that this build does not have.
     #[error("operation {op:?} is not built in: build with the feature {feature:?}")]
     Feature {
-        /// The operation.
+        /// The name of the operation.
         op: &'static str,
-        /// The feature.
+        /// The name of the missing feature.
         feature: &'static str,
     },
-    /// The graph has a `shard` whose numbers no policy has supplied.
+    /// The graph has a `shard` hint, and no sharding policy has supplied the shard's numbers.
     #[error(
-        "the dataset has a shard hint, which only the sharding policy `hint` gives its numbers: read it under that policy, \
-         or say which shard with shard(count, index)"
+        "the dataset has a shard hint without a shard number: read the dataset under the sharding policy `hint`, \
+         or choose the shard with shard(count, index)"
     )]
     ShardHint,
-    /// The graph reads a service, and this process has no reader for one.
-    #[error("the dataset reads a service, and no service reader is provided here")]
+    /// The graph reads a service, and this process has no reader for services.
+    #[error("the dataset reads a service, but this process has no service reader")]
     NoServiceReader,
 }
 
-/// Source of the files of a graph's own sources.
+/// The place from which a graph's own sources learn their files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FilesOf<'p> {
-    /// The iteration's plan.
+    /// The files are listed in the iteration's plan.
     Plan(&'p SplitPlan),
-    /// The splits: each brings its own. Listing them again could find others.
+    /// The splits name their files. A second listing could find other files.
     Splits,
-    /// Nobody yet: they are listed here, as those in the bodies of functions always are.
+    /// The files are listed now, as the files in the bodies of functions always are.
     Disk,
 }
 
-/// Means of preparing a graph: the functions, and the storage of files.
+/// The means by which a graph is prepared: the functions, and the storage of files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Means<'m> {
     pub(crate) functions: &'m Functions,
     pub(crate) storage: &'m Storage,
-    /// Finds what prepares an operation by its name.
+    /// The lookup of an operation's preparation by the operation's name.
     pub(crate) find: Find,
 }
 
@@ -89,15 +90,16 @@ impl Deref for Means<'_> {
     }
 }
 
-/// Prepares an operation, once for each graph that it is in.
+/// A function that prepares an operation. The function is called once for each graph that contains the
+/// operation.
 pub(crate) type Prepare = fn(&Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError>;
 
-/// Finds what prepares the operation of a name.
+/// A function that returns the preparation of the operation with a name.
 pub(crate) type Find = fn(&str) -> Option<Prepare>;
 
-/// An operation that is ready to be opened, as often as needed.
+/// An operation that is prepared, and can be opened as often as needed.
 pub(crate) trait Prepared: Send + Sync {
-    /// Opens the operation over what it reads.
+    /// Opens the operation and its inputs.
     fn open(&self, opening: &Opening<'_>) -> Result<Input, ExecError>;
 
     /// Returns the call of an operation that is a map.
@@ -106,7 +108,7 @@ pub(crate) trait Prepared: Send + Sync {
         None
     }
 
-    /// Returns the files of a source, and of those in functions.
+    /// Returns the files of a source, and the files of sources in the bodies of functions.
     fn listings(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         Box::new(std::iter::empty())
     }
@@ -129,31 +131,31 @@ where
 /// The operation that is being prepared.
 pub(crate) struct Preparing<'p> {
     pub(crate) graph: &'p Graph,
-    /// The node.
+    /// The number of the operation's node.
     pub(crate) node: usize,
     pub(crate) means: &'p Means<'p>,
-    /// The elements of its first input.
+    /// The spec of the elements of the operation's first input.
     pub(crate) input: Option<&'p ElementSpec>,
-    /// The elements that it yields.
+    /// The spec of the elements that the operation yields.
     pub(crate) output: &'p ElementSpec,
     pub(crate) files: FilesOf<'p>,
-    /// The number among the sources of its graph.
+    /// The number of the operation among the sources of its graph, if it is a source.
     pub(crate) source: Option<usize>,
 }
 
 impl<'p> Preparing<'p> {
-    /// The operation itself.
+    /// Returns the operation.
     pub(crate) fn op(&self) -> &'p Op {
         &self.graph.nodes()[self.node].op
     }
 
-    /// The operation itself, whose type the table of operations says.
+    /// Returns the operation as a `T`, the type that the table of operations lists for its name.
     pub(crate) fn of<T: Operation>(&self) -> Result<&'p T, OpenError> {
         let op = self.op();
         op.of().ok_or_else(|| unprepared(op.name()).into())
     }
 
-    /// The elements of its first input.
+    /// Returns the spec of the elements of the operation's first input.
     pub(crate) fn input(&self) -> Result<&'p ElementSpec, OpenError> {
         self.input.ok_or_else(|| unprepared(self.op().name()).into())
     }
@@ -168,7 +170,7 @@ impl<'p> Preparing<'p> {
         })
     }
 
-    /// Prepares a graph that the operation has as a parameter, whose files are always listed here.
+    /// Prepares a graph that is a parameter of the operation. The files of the graph are always listed now.
     pub(crate) fn body(
         &self,
         graph: &Graph,
@@ -181,12 +183,12 @@ impl<'p> Preparing<'p> {
 /// An operation that is being opened.
 pub(crate) struct Opening<'o> {
     pub(crate) program: &'o Program,
-    /// The node.
+    /// The number of the operation's node.
     pub(crate) node: usize,
     pub(crate) shared: &'o Shared,
-    /// Argument of a function's body.
+    /// The argument of a function's body.
     pub(crate) argument: Option<&'o Arc<[Item]>>,
-    /// The full shuffle right above a source, and how many positions it permutes.
+    /// The node of the full shuffle directly above a source, and the number of positions that it permutes.
     pub(crate) shuffled: Option<(usize, u64)>,
 }
 
@@ -194,12 +196,12 @@ pub(crate) struct Opening<'o> {
 pub(crate) struct Program {
     pub(crate) graph: Graph,
     pub(crate) specs: Vec<ElementSpec>,
-    /// Prepared operation of each node.
+    /// The prepared operation of each node.
     pub(crate) parts: Vec<Box<dyn Prepared>>,
 }
 
 impl Program {
-    /// Prepares `graph`. Blocks on storage where its files are to be listed.
+    /// Prepares `graph`. Blocks on storage if files must be listed.
     pub(crate) fn prepare(
         graph: &Graph,
         means: &Means<'_>,
@@ -240,7 +242,7 @@ impl Program {
         &self.graph
     }
 
-    /// The files of its sources, and of those in the bodies of its functions.
+    /// Returns the files of the graph's sources, and the files of sources in the bodies of functions.
     pub(crate) fn listings(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         Box::new(self.parts.iter().flat_map(|part| part.listings()))
     }
@@ -255,20 +257,20 @@ impl Program {
         &self.specs[node]
     }
 
-    /// Returns the number that the draws of `node` depend on: its place in the graph as defined, whatever
-    /// rewrites left around it.
+    /// Returns the number from which the draws of `node` are derived: its place in the graph as defined,
+    /// before rewrites.
     pub(crate) fn drawn(&self, node: usize) -> usize {
         self.graph.origin(node) as usize
     }
 
-    /// All of it as one call: of the body of a function that is maps alone.
+    /// Returns all maps of the graph as one chain. Serves the bodies of functions that consist of maps only.
     pub(crate) fn chain(&self, shared: &Shared) -> Result<Chain, ExecError> {
         let nodes = self.graph.nodes().iter().enumerate();
         let maps = nodes.filter(|(_, node)| node.op.schedule().is_some());
         self.calls(&maps.map(|(node, _)| node).collect::<Vec<_>>(), shared)
     }
 
-    /// The map at `node` as a call.
+    /// Returns the map at `node` as a call.
     pub(crate) fn call(&self, node: usize, shared: &Shared) -> Result<Box<dyn Call>, ExecError> {
         let opening = Opening {
             program: self,
@@ -282,7 +284,7 @@ impl Program {
     }
 }
 
-/// A preparation that does not match its node: ours to fix.
+/// Returns the internal error for a preparation that does not match its node.
 pub(crate) fn unprepared(op: &str) -> ExecError {
     ExecError::new(ErrorKind::Internal, op, "was not prepared")
 }
@@ -297,7 +299,7 @@ pub(crate) fn check_declared(
         return Ok(());
     }
     let reason = format!(
-        "the dataset declares that it yields {declared}, the function registered here yields {actual}"
+        "the dataset declares that the function yields {declared}, but the registered function yields {actual}"
     );
     Err(AnalysisError::Mismatch {
         op: name.to_owned(),

@@ -1,39 +1,40 @@
-//! Randomness as a function: of a seed, an epoch and a position. There is no state to save, and two workers
-//! with one seed draw the same.
+//! Random numbers that are functions of a seed, an epoch and a position. The functions have no state to save,
+//! and two workers with one seed draw the same numbers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-/// The random numbers of one operation in one pass.
+/// A function that returns the random numbers of one operation in one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Draws {
     key: u64,
 }
 
-/// Seeds of an operation's draws, beside the position.
+/// The seeds from which the draws of an operation are derived, together with the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seeds {
-    /// The operation's own seed, else the dataset's.
+    /// The operation's own seed, or else the seed of the dataset.
     pub(crate) seed: Option<u64>,
-    /// Mixed in where there is no seed, so that tasks differ.
+    /// The number of the task, which replaces a missing seed so that tasks draw differently.
     pub(crate) task_id: u64,
-    /// The pass over the whole dataset.
+    /// The number of the pass over the whole dataset.
     pub(crate) epoch: u64,
-    /// The operation's index in the graph, so that neighbours differ.
+    /// The operation's index in the graph, so that different operations draw differently.
     pub(crate) node: u64,
-    /// Whether every pass and epoch draws alike.
+    /// Whether every pass and epoch makes the same draws.
     pub(crate) fixed: bool,
 }
 
 impl Seeds {
-    /// Draws the same in every pass and epoch if `fixed`; with a seed, also in every place of a graph.
+    /// Returns seeds that make the same draws in every pass and epoch if `fixed`. With a seed, the draws are
+    /// also independent of the operation's place in the graph.
     pub(crate) fn fixed_if(self, fixed: bool) -> Seeds {
         Seeds { fixed, ..self }
     }
 
-    /// The draws of pass `pass` of the operation.
+    /// Returns the draws of the operation's pass `pass`.
     pub(crate) fn draws(&self, pass: u64) -> Draws {
         let base = match self.seed {
             Some(seed) => mix(SEEDED, seed),
@@ -42,7 +43,8 @@ impl Seeds {
         let (epoch, node, pass) = match (self.fixed, self.seed) {
             (false, _) => (self.epoch, self.node, pass),
             (true, None) => (0, self.node, 0),
-            // Alike wherever it stands, so that parts of one shuffled dataset go together.
+            // The draws do not depend on the operation's place, so that shuffled parts of one dataset stay
+            // paired.
             (true, Some(_)) => (0, 0, 0),
         };
         Draws {
@@ -52,30 +54,31 @@ impl Seeds {
 }
 
 impl Draws {
-    /// A uniform number below `bound`, which is not 0, for `position`.
+    /// Returns a uniform number below `bound` for `position`. `bound` must not be 0.
     pub(crate) fn below(&self, position: u64, bound: u64) -> u64 {
         let draw = mix(self.key, position);
         // The high half of the product is uniform up to a bias of bound / 2^64.
         ((u128::from(draw) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number for `position`, for code with a generator of its own.
+    /// Returns a number for `position`, for code that has a generator of its own.
     pub(crate) fn number(&self, position: u64) -> u64 {
         mix(self.key, position)
     }
 
-    /// Puts `items` into the order of the pass.
+    /// Shuffles `items` into the order of the pass.
     pub(crate) fn shuffle<T>(&self, items: &mut [T]) {
         items.shuffle(&mut self.generator(0));
     }
 
-    /// A generator for `position`, for code that draws several numbers.
+    /// Returns a generator for `position`, for code that draws several numbers.
     pub(crate) fn generator(&self, position: u64) -> Pcg64Mcg {
         Pcg64Mcg::seed_from_u64(mix(self.key, position))
     }
 }
 
-/// Combines two numbers into one that looks unrelated to both: two rounds of the SplitMix64 finaliser.
+/// Combines two numbers into a number that looks unrelated to both, by two rounds of the SplitMix64
+/// finaliser.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     finalise(finalise(a.wrapping_add(GOLDEN)) ^ b.wrapping_mul(GOLDEN).rotate_left(32))
 }
@@ -86,9 +89,10 @@ fn finalise(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// 2^64 divided by the golden ratio, odd.
+/// The odd integer closest to 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Keep seeded and unseeded draws apart, so that task 7 does not draw as seed 7 does.
+/// The key of seeded draws. The key differs from [`UNSEEDED`], so that task 7 and seed 7 draw different
+/// numbers.
 const SEEDED: u64 = 1;
 const UNSEEDED: u64 = 2;
 
@@ -134,7 +138,7 @@ mod tests {
         for position in 0..7_000 {
             seen[draws.below(position, 7) as usize] += 1;
         }
-        // 1000 expected each, standard deviation 29.
+        // The expected count is 1000, with a standard deviation of 29.
         assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
     }
 }

@@ -1,7 +1,7 @@
-//! An input that a thread of its own reads ahead of the caller, into a bounded buffer.
+//! An input that a separate thread reads ahead of the caller, into a bounded buffer.
 //!
-//! While it runs, the thread owns the input. To save, to restart and to end, the thread is told to stop and
-//! hands the input back, with the element it had in hand; the next pull starts it again.
+//! The thread owns the input while it runs. Before a save, a restart or the end, the thread is told to stop.
+//! The thread then hands back the input and the element that it holds. The next pull starts a thread again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,67 +19,67 @@ use crate::exec::item::Item;
 use crate::exec::iterate::{Further, Input};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
-/// How long an end waits for the input, which may be inside a user's function; then the thread is left to end
-/// itself.
+/// The time for which the end of a pipeline waits for the input, which may be inside a user's function. A
+/// thread that takes longer is abandoned.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
-/// Elements read ahead at most, however many are asked for: the channel allocates them all at once, some 200
-/// bytes each, and a thread that is thousands of elements ahead waits for nobody.
+/// Maximum number of elements read ahead, whatever number is requested. The channel allocates all places at
+/// once, about 200 bytes each, and a thread that is thousands of elements ahead never blocks its consumer.
 pub(crate) const AHEAD_MAX: usize = 4096;
 
-/// An element in the buffer, and what it is charged.
+/// An element in the buffer, and its charge in the budget.
 pub(crate) type Held = (Item, Charge);
 
-/// An input being read ahead.
+/// An input that is read ahead.
 pub(crate) struct ReadAhead {
     op: &'static str,
     size: usize,
     shared: Shared,
     allowance: Allowance,
-    /// Absent while the thread has it.
+    /// The input, or `None` while the thread owns it.
     input: Option<Input>,
     running: Option<Running>,
-    /// Elements that a stopped thread left.
+    /// Elements that a stopped thread left behind.
     ready: VecDeque<Held>,
-    /// Elements that were made and taken.
+    /// The number of elements that were made and taken.
     taken: u64,
-    /// How the input ended; `ready` comes before it.
+    /// The end of the input: success or a failure. The elements in `ready` precede the end.
     end: Option<Result<(), ExecError>>,
-    /// Further passes, as the input last reported them.
+    /// The passes that may follow, as the input reported them last.
     further: Further,
 }
 
-/// Result of a poll that does not wait.
+/// The result of a poll, which does not block.
 #[derive(Debug)]
 pub(crate) enum Polled {
-    /// The next element, charged until its taker has charged it.
+    /// The next element. The element's charge holds until the receiver has charged the element itself.
     Item(Held),
-    /// Nothing yet: [`ReadAhead::arrivals`] tells when to ask again.
+    /// No element is ready yet. [`ReadAhead::arrivals`] receives the next element.
     Pending,
-    /// The input's end, or what it failed with. The answer is the same until a restart, unless the failure is
-    /// passable: then what follows it comes next.
+    /// The input's end, or its failure. Every poll until a restart returns the same end, unless the failure
+    /// is passable: then the elements after the failure follow.
     Ended(Result<(), ExecError>),
 }
 
-/// A thread at work.
+/// A running thread that reads ahead.
 struct Running {
     items: Receiver<Held>,
-    /// Disconnects to tell the thread to stop; absent once it was told.
+    /// A sender whose drop makes the thread stop. `None` means that the thread was already stopped.
     stop: Option<Sender<()>>,
     back: Receiver<Handback>,
     thread: JoinHandle<()>,
 }
 
-/// State that a stopping thread returns.
+/// The state that a stopping thread hands back.
 struct Handback {
     input: Input,
     in_hand: Option<Held>,
-    /// Why it stopped by itself.
+    /// The end at which the thread stopped by itself.
     end: Option<Result<(), ExecError>>,
 }
 
 impl ReadAhead {
-    /// Reads up to `size` elements of `input` ahead, each of which is `expected` to hold so much, for the
-    /// operation `op`. Nothing is read before the first poll.
+    /// Returns a reader that prefetches up to `size` elements of `input` for the operation `op`. `expected`
+    /// estimates the size of an element. Reading begins with the first poll.
     pub(crate) fn new(
         op: &'static str,
         size: usize,
@@ -102,10 +102,10 @@ impl ReadAhead {
         }
     }
 
-    /// The next element if it is there.
+    /// Returns the next element if it is ready.
     ///
     /// # Errors
-    /// When no thread can be started; what the input fails with is an end.
+    /// [`ExecError`] if no thread can be started. A failure of the input is returned as an end.
     pub(crate) fn poll(&mut self) -> Result<Polled, ExecError> {
         loop {
             if let Some(held) = self.ready.pop_front() {
@@ -121,27 +121,26 @@ impl ReadAhead {
                     return Ok(Polled::Item(held));
                 }
                 Err(TryRecvError::Empty) => return Ok(Polled::Pending),
-                // The thread has stopped by itself: the handback tells why.
+                // The thread has stopped by itself. The handback states the end.
                 Err(TryRecvError::Disconnected) => self.pause()?,
             }
         }
     }
 
-    /// Has the next element made although there is no memory left for it: for who can do nothing but wait for
-    /// it.
+    /// Requests the next element even if no memory is left, for a caller that must wait for the element.
     pub(crate) fn want(&self) {
         self.allowance.want(self.taken.wrapping_add(1));
     }
 
-    /// An element was received from [`ReadAhead::arrivals`].
+    /// Counts an element that was received from [`ReadAhead::arrivals`].
     pub(crate) fn took(&mut self) {
         self.taken = self.taken.wrapping_add(1);
     }
 
-    /// Begins to read ahead before anybody asks.
+    /// Begins to read ahead before the first poll.
     ///
     /// # Errors
-    /// As [`ReadAhead::poll`].
+    /// [`ExecError`] if no thread can be started.
     pub(crate) fn begin(&mut self) -> Result<(), ExecError> {
         if self.end.is_none() {
             self.running()?;
@@ -149,11 +148,11 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// The next element, which the caller reads, or waits for if a thread is at it. There is never nothing
-    /// yet.
+    /// Returns the next element. The caller's thread reads the element, or blocks until the prefetch thread
+    /// has finished its current element. Does not return [`Polled::Pending`].
     ///
     /// # Errors
-    /// As [`ReadAhead::poll`].
+    /// [`ExecError`] if no thread can be started. A failure of the input is returned as an end.
     pub(crate) fn pull(&mut self) -> Result<Polled, ExecError> {
         self.pause()?;
         if let Some(held) = self.ready.pop_front() {
@@ -174,21 +173,21 @@ impl ReadAhead {
         Ok(self.ended().map_or(Polled::Pending, Polled::Ended))
     }
 
-    /// Elements that lie ready, and how many may.
+    /// Returns the number of elements that are ready, and the maximum.
     pub(crate) fn ready(&self) -> (usize, usize) {
         let running = self.running.as_ref().map_or(0, |running| running.items.len());
         (self.ready.len() + running, self.size)
     }
 
-    /// Reads so many elements ahead from now on. Waits for the one that its thread is at, so it is for who
-    /// waits for it anyway.
+    /// Sets the number of elements to read ahead. Blocks until the thread has finished its current element,
+    /// so the caller should be waiting for that element anyway.
     pub(crate) fn resize(&mut self, size: usize) -> Result<(), ExecError> {
         self.pause()?;
         self.size = size.clamp(1, AHEAD_MAX);
         Ok(())
     }
 
-    /// Tells the thread to stop, without waiting for it.
+    /// Tells the thread to stop, without waiting for its end.
     pub(crate) fn stop(&mut self) {
         if let Some(running) = &mut self.running {
             running.stop = None;
@@ -196,7 +195,7 @@ impl ReadAhead {
         }
     }
 
-    /// Ends the thread, and waits for it until `deadline`: then it is left to end itself.
+    /// Ends the thread, and waits for its end until `deadline`. After the deadline the thread is abandoned.
     pub(crate) fn end_by(&mut self, deadline: Instant) {
         let Some(Running {
             items,
@@ -215,21 +214,18 @@ impl ReadAhead {
             }
             Err(RecvTimeoutError::Timeout) => {
                 let op = self.op;
-                tracing::warn!(
-                    op,
-                    "a thread that reads ahead is still inside its input and is left behind"
-                );
+                tracing::warn!(op, "a prefetch thread is still inside its input and is abandoned");
             }
         }
     }
 
-    /// Returns the channel of elements that arrive after [`Polled::Pending`]; it disconnects at the input's
-    /// end. A caller that receives an element must call [`ReadAhead::took`].
+    /// Returns the channel of the elements that arrive after [`Polled::Pending`]. The channel disconnects at
+    /// the input's end. A caller that receives an element must call [`ReadAhead::took`].
     pub(crate) fn arrivals(&self) -> Option<&Receiver<Held>> {
         self.running.as_ref().map(|running| &running.items)
     }
 
-    /// Begins the next pass. What nobody asked for does not matter any more, be it elements or a failure.
+    /// Begins the next pass. Drops elements and a failure that no caller has taken.
     pub(crate) fn restart(&mut self) -> Result<(), ExecError> {
         self.pause()?;
         self.ready.clear();
@@ -271,7 +267,7 @@ impl ReadAhead {
         self.input()?.restore(state)
     }
 
-    /// How the input has ended. A failure that can be passed over is told once.
+    /// Returns the end of the input, if it has ended. A passable failure is returned only once.
     fn ended(&mut self) -> Option<Result<(), ExecError>> {
         let is_passable = |end: &mut Result<(), ExecError>| end.as_ref().is_err_and(ExecError::is_passable);
         self.end.take_if(is_passable).or_else(|| self.end.clone())
@@ -291,7 +287,7 @@ impl ReadAhead {
         self.running.as_ref().ok_or_else(|| lost(op))
     }
 
-    /// Takes the input back from a thread that has stopped, or that is told to.
+    /// Stops the thread, and takes the input back.
     fn pause(&mut self) -> Result<(), ExecError> {
         let op = self.op;
         let Some(running) = self.running.take() else {
@@ -308,11 +304,11 @@ impl ReadAhead {
         let handback = select! {
             recv(back) -> handback => handback.map_err(|_| lost(op))?,
             recv(self.shared.cancel.signal()) -> _ => {
-                // Cancelled: the input may be stuck, and nobody will pull again.
+                // The pipeline is cancelled: the input may be stuck, and nobody pulls again.
                 back.recv_timeout(GRACE).map_err(|_| ExecError::cancelled(op))?
             }
         };
-        // It has handed back everything: nothing is left but to return.
+        // The thread has handed back everything, and returns next.
         let _ = thread.join();
         self.ready.extend(items.try_iter());
         self.ready.extend(handback.in_hand);
@@ -334,10 +330,10 @@ impl Drop for ReadAhead {
 struct Allowance {
     budget: Budget,
     expected: Expected,
-    /// Elements made so far.
+    /// The number of elements made so far.
     made: Arc<AtomicU64>,
-    /// Up to which one somebody waits for them, whatever memory there is. A number, because a caller that
-    /// wanted one that has arrived meanwhile does not want another.
+    /// The number of the element that a caller waits for, whatever memory is left. A number rather than a
+    /// flag: if the wanted element has arrived meanwhile, no further element is wanted.
     wanted: Arc<AtomicU64>,
 }
 
@@ -351,9 +347,10 @@ impl Allowance {
         }
     }
 
-    /// Somebody waits for the `number`th element.
+    /// Records that a caller waits for element `number`.
     fn want(&self, number: u64) {
-        // Ordered with the waiter's look by the budget, which counts its waiters in the same order.
+        // The budget counts its waiters in the same total order, so either the waiter sees this number or it
+        // is woken.
         if self.wanted.swap(number, Ordering::SeqCst) != number {
             self.budget.wake();
         }
@@ -363,11 +360,12 @@ impl Allowance {
         self.wanted.load(Ordering::SeqCst) > self.made.load(Ordering::SeqCst)
     }
 
-    /// Memory for an element where the buffer `has_some`; `None` once the thread is told to stop.
+    /// Takes memory for the next element of a buffer that `has_some` elements. Blocks until memory is free or
+    /// the element is wanted. Returns `None` once the thread is told to stop.
     fn next(&self, has_some: impl Fn() -> bool, is_stopped: impl Fn() -> bool) -> Option<Charge> {
         loop {
-            // An element may take long: a caller that wants the input back waits for none that it did not ask
-            // for.
+            // An element may take long. This check comes first, so that a caller that takes the input back
+            // does not wait for an element that it did not request.
             if is_stopped() {
                 return None;
             }
@@ -383,7 +381,7 @@ impl Allowance {
         }
     }
 
-    /// `item` as it lies in the buffer.
+    /// Charges `item` with its actual size, as a buffered element.
     fn hold(&self, item: Item, mut charge: Charge) -> Held {
         let bytes = item.held_bytes();
         charge.set(bytes);
@@ -404,14 +402,14 @@ fn start(
     let (hand, back) = bounded(1);
     let work = move || {
         let (in_hand, end) = fill_ahead(&mut input, &fill, &stopped, &allowance);
-        // The receiver is gone only when nobody wants it any more.
+        // The receiver is dropped only if no caller needs the input any more.
         let _ = hand.send(Handback { input, in_hand, end });
     };
     let refused = |error: std::io::Error| {
         ExecError::new(
             ErrorKind::Resource,
             op,
-            format!("cannot start the thread that reads ahead: {error}"),
+            format!("cannot start the prefetch thread: {error}"),
         )
     };
     let thread = std::thread::Builder::new()
@@ -426,7 +424,7 @@ fn start(
     })
 }
 
-/// Pulls until the input ends or the thread is told to stop; returns the element in hand and the end.
+/// Pulls elements until the input ends or the thread is told to stop. Returns the unsent element and the end.
 fn fill_ahead(
     input: &mut Input,
     fill: &Sender<Held>,
@@ -457,7 +455,7 @@ fn lost(op: &str) -> ExecError {
     ExecError::new(
         ErrorKind::Internal,
         op,
-        "its input is lost: its thread ended without handing it back",
+        "the input is lost: the prefetch thread ended without handing it back",
     )
 }
 
@@ -475,7 +473,7 @@ mod tests {
     use crate::exec::value::{Tensor, Value};
     use crate::graph::{ErrorPolicy, ExternalState};
 
-    /// Counts up without end.
+    /// An input that counts up without end.
     struct Numbers(u64);
 
     impl Iterate for Numbers {
@@ -565,10 +563,10 @@ mod tests {
         let mut ahead = ReadAhead::new("test", 8, Expected::unknown(), input, shared);
         assert!(matches!(ahead.poll().unwrap(), Polled::Pending));
         let first = ahead.arrivals().unwrap().recv().unwrap();
-        // Wanted where it was still waited for.
+        // The caller requests the element although it has already arrived.
         ahead.want();
         ahead.took();
-        // What is there is beyond the budget already.
+        // The element in the buffer already exceeds the budget.
         assert!(!ahead.allowance.is_wanted());
         ahead.want();
         let second = ahead.arrivals().unwrap().recv().unwrap();

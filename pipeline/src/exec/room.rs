@@ -1,7 +1,7 @@
 //! One kind of operation, as the table of operations lists it.
 //!
-//! Owns the link from a name on the wire to what reads and prepares the operation. Refuses to know which
-//! kinds there are.
+//! Owns the link from a name on the wire to the functions that decode and prepare the operation. Refuses to
+//! know which kinds of operations exist.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -12,20 +12,21 @@ use crate::graph::codec::Decode;
 use crate::graph::named::{NoParameters, named_params};
 use crate::graph::tree::{Op, Operation};
 
-/// Adds the operation of a name, with parameters by name, to its inputs.
-///
-/// The error says which parameter is missing, unknown or of a wrong type.
+/// A function that adds the operation of a name, with named parameters, to its inputs. Its error states which
+/// parameter is missing, unknown or of a wrong type.
 pub(crate) type Named = fn(&str, Map<String, Value>, Vec<Dataset>) -> Result<Dataset, String>;
 
 /// One kind of operation.
 pub(crate) struct Room {
-    /// The names on the wire: one, or one for each function of a family.
+    /// The names on the wire. A family of functions has one name for each function; any other operation has
+    /// one name.
     pub(crate) names: &'static [&'static [&'static str]],
-    /// Reads the operation from its parameters.
+    /// The function that decodes the operation from its parameters.
     pub(crate) decode: Decode,
-    /// Adds the operation with named parameters; `None` for parameters that JSON cannot hold, such as functions.
+    /// The function that adds the operation with named parameters. `None` if a parameter cannot be written in
+    /// JSON, such as a function.
     pub(crate) named: Option<Named>,
-    /// Prepares the operation to be executed.
+    /// The function that prepares the operation for execution.
     pub(crate) prepare: Prepare,
 }
 

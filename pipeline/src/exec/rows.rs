@@ -1,4 +1,5 @@
-//! The elements of one batch after the other, collected. How they become one element is not known here.
+//! Collects the elements of one batch after the other. The caller decides how the elements are joined into
+//! one element.
 
 use crate::exec::budget::Charge;
 use crate::exec::cancel::Cancel;
@@ -16,7 +17,7 @@ pub(crate) struct Rows {
     pub(crate) input: Input,
     cancel: Cancel,
     pub(crate) faults: Faults,
-    /// Counts the rows until they are one element.
+    /// The bytes of the collected rows, until they are joined into one element.
     charge: Charge,
 }
 
@@ -32,7 +33,7 @@ impl Rows {
         }
     }
 
-    /// The elements of the next batch; `None` when there is none.
+    /// Returns the elements of the next batch, or `None` if no batch is left.
     pub(crate) fn next(&mut self, op: &str) -> Result<Option<Vec<Item>>, ExecError> {
         let mut items = Vec::new();
         self.charge.set(0);
@@ -48,8 +49,8 @@ impl Rows {
     }
 }
 
-/// `items` as one element: `join` makes the components of a batch of each component's rows, in order. `None`
-/// when they make none and are to be left out.
+/// Joins `items` into one element. For each component, `join` receives the rows of all items and returns
+/// components of the batch. Returns `None` if joining fails and `faults` leave the batch out.
 pub(crate) fn joined(
     op: &str,
     items: Vec<Item>,

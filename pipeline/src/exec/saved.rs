@@ -1,4 +1,4 @@
-//! Datasets saved as a whole.
+//! The functions that save a dataset as a whole.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -16,10 +16,11 @@ use super::executor::Executor;
 use super::item_bytes::encoded;
 use super::program::OpenError;
 
-/// Shards that a dataset is saved in, by turns: as [`Dataset::load`](crate::graph::Dataset::load) reads them.
+/// Number of shards in which a dataset is saved. Elements go to the shards in turn, and
+/// [`Dataset::load`](crate::graph::Dataset::load) reads them in the same order.
 pub(crate) const SHARDS: u64 = 8;
 
-/// Why a dataset cannot be saved.
+/// The reason why a dataset cannot be saved.
 #[derive(Debug, Clone, Error)]
 pub enum SaveError {
     /// The saved dataset cannot be executed.
@@ -30,12 +31,13 @@ pub enum SaveError {
     Exec(#[from] ExecError),
 }
 
-/// Executes `graph` to its end and saves its elements in the directory `path`, which is there afterwards
-/// whole or not at all; how many they were. [`Dataset::load`](crate::graph::Dataset::load) is the dataset of
-/// what was saved.
+/// Executes `graph` to its end and saves its elements in the directory `path`. Returns the number of
+/// elements. After the call, the directory is complete or does not exist.
+/// [`Dataset::load`](crate::graph::Dataset::load) reads the saved dataset.
 ///
 /// # Errors
-/// [`SaveError`]; of kind `Caller` when the directory is there already, or another process saves it.
+/// [`SaveError`] if the dataset cannot be executed or written. The kind is `Caller` if the directory exists
+/// already, or if another process saves to it.
 pub fn save(graph: &Graph, context: ExecContext, path: &Path, packing: Packing) -> Result<u64, SaveError> {
     let mut executor = Executor::open(graph, context)?;
     let refused = |why: &str| {
@@ -51,7 +53,9 @@ pub fn save(graph: &Graph, context: ExecContext, path: &Path, packing: Packing) 
         .map_err(failed)?
     {
         Begun::Writing(sink) => sink,
-        Begun::Whole(_) => return Err(refused("is there already: remove it, or save elsewhere").into()),
+        Begun::Whole(_) => {
+            return Err(refused("exists already: remove it, or save to another directory").into());
+        }
         Begun::Taken => return Err(refused("is being saved by another process").into()),
     };
     while let Some(item) = executor.next()? {
@@ -62,13 +66,13 @@ pub fn save(graph: &Graph, context: ExecContext, path: &Path, packing: Packing) 
     Ok(executor.handed())
 }
 
-/// Returns the spec of the dataset saved in the directory `path`; `None` if it has no elements.
+/// Returns the spec of the dataset saved in the directory `path`, or `None` if the dataset has no elements.
 ///
 /// # Errors
-/// [`ExecError`] of kind `Data` when nothing was, or it is damaged.
+/// [`ExecError`] of kind `Data` if no dataset was saved there, or if it is damaged.
 pub fn saved_spec(path: &Path) -> Result<Option<ElementSpec>, ExecError> {
     let failed = |error: std::io::Error| {
-        let message = format!("cannot read what was saved in {}: {error}", path.display());
+        let message = format!("cannot read the dataset saved in {}: {error}", path.display());
         ExecError::new(ErrorKind::Data, "load", message)
     };
     let nothing = || failed(std::io::ErrorKind::NotFound.into());

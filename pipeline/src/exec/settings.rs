@@ -8,26 +8,26 @@ use super::pool::Pool;
 use super::tune::Tuner;
 use crate::graph::{ExternalState, Graph};
 
-/// Threads and memory of an executor.
+/// The threads and the memory of an executor.
 pub(crate) struct Settings {
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Budget,
-    /// Absent where nothing is to be chosen by measurement.
+    /// The tuner, or `None` if no setting is chosen by measurement.
     pub(crate) tuner: Option<Arc<Tuner>>,
     pub(crate) external_state: ExternalState,
 }
 
 impl Settings {
-    /// Returns the settings of an executor of `graph` with `pool` and `budget`; a dataset can ask for a pool
-    /// of its own, and for less memory.
+    /// Returns the settings of an executor of `graph` with `pool` and `budget`. The options of a dataset can
+    /// request a separate pool, and a smaller budget.
     ///
     /// # Errors
-    /// [`ExecError`] of kind `Resource` when the system refuses a thread.
+    /// [`ExecError`] of kind `Resource` if the system cannot start a thread.
     pub(crate) fn of(graph: &Graph, pool: Arc<Pool>, budget: Budget) -> Result<Settings, ExecError> {
         let (threading, autotune, external_state) = graph.settings();
         let pool = match threading.private_threads {
             None | Some(0) => pool,
-            // At most 4096.
+            // The conversion keeps the value: a dataset has at most 4096 threads.
             Some(threads) => Arc::new(Pool::new(threads as usize)?),
         };
         let asked = autotune.ram_bytes.and_then(|bytes| usize::try_from(bytes).ok());

@@ -1,5 +1,5 @@
-//! The failures that a pipeline has gone on after: counted by operation, the latest of them kept, and logged
-//! without flooding.
+//! The failures after which a pipeline continued. The failures are counted by operation and logged without
+//! flooding, and the latest failures are kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,34 +10,36 @@ use parking_lot::Mutex;
 use super::error::{ExecError, Failure};
 use super::state::{StateError, StateReader, StateWriter};
 
-/// Records logged one by one; after them each time their number has doubled.
+/// Number of failures that are logged one by one. Later failures are logged each time their number has
+/// doubled.
 const LOGGED_EACH: u64 = 10;
-/// Failures kept with all that is known of them.
+/// Maximum number of failures that are kept in full.
 const RECENT_MAX: usize = 64;
-/// Operations counted apart: names can come from registered sources. What is beyond counts as [`OTHERS`].
+/// Maximum number of operations that are counted separately, because names can come from registered sources.
+/// Further operations count as [`OTHERS`].
 const OPERATIONS_MAX: usize = 4096;
-/// Name that counts the operations beyond the limit.
+/// The name under which operations beyond the limit are counted.
 const OTHERS: &str = "others";
 
-/// Failures that did not end the pipeline.
+/// The failures that did not end the pipeline.
 #[derive(Debug, Clone, Default)]
 pub struct Failures {
-    /// By the operation or function that failed.
+    /// The counts of each operation or function that failed, by its name.
     pub by_operation: BTreeMap<String, FailureCounts>,
-    /// The latest elements left out, oldest first, 64 at most.
+    /// The latest elements left out, oldest first; at most 64.
     pub recent: Vec<Failure>,
 }
 
-/// How often one operation failed without ending the pipeline.
+/// The number of failures of one operation that did not end the pipeline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FailureCounts {
-    /// Elements, records or files left out.
+    /// The number of elements, records or files left out.
     pub skipped: u64,
-    /// Calls made again.
+    /// The number of calls that were retried.
     pub retried: u64,
 }
 
-/// A count of records left out. Clones are the same count.
+/// A count of the records left out. Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Skipped {
     shared: Arc<Shared>,
@@ -56,13 +58,13 @@ struct Known {
 }
 
 impl Skipped {
-    /// Returns how many were left out so far.
+    /// Returns the number of records left out so far.
     pub(crate) fn count(&self) -> u64 {
-        // Relaxed, here and below: a count that orders nothing else.
+        // Relaxed, here and below: no other memory access depends on the order of this count.
         self.shared.count.load(Ordering::Relaxed)
     }
 
-    /// All that is known.
+    /// Returns the counts and the latest failures.
     pub(crate) fn failures(&self) -> Failures {
         let known = self.shared.known.lock();
         Failures {
@@ -71,13 +73,13 @@ impl Skipped {
         }
     }
 
-    /// Counts a record that failed with `error`, without a warning.
+    /// Counts a record that failed with `error` as left out, without a warning.
     pub(crate) fn record_quietly(&self, error: &ExecError) {
         let skipped = self.counted(error);
         tracing::debug!(skipped, %error, "a broken record is left out");
     }
 
-    /// Counts a record that failed with `error`.
+    /// Counts a record that failed with `error` as left out.
     pub(crate) fn record(&self, error: &ExecError) {
         let skipped = self.counted(error);
         if skipped <= LOGGED_EACH || skipped.is_power_of_two() {
@@ -87,7 +89,7 @@ impl Skipped {
         }
     }
 
-    /// Returns how many there are with this one.
+    /// Counts a record as left out, and returns the number of records left out so far.
     fn counted(&self, error: &ExecError) -> u64 {
         let mut known = self.shared.known.lock();
         known.counts(&error.failure().op).skipped += 1;
@@ -99,13 +101,13 @@ impl Skipped {
         before.saturating_add(1)
     }
 
-    /// Counts a call that failed with `error` and is made again.
+    /// Counts a call that failed with `error` and is retried.
     pub(crate) fn retry(&self, error: &ExecError) {
         self.shared.known.lock().counts(&error.failure().op).retried += 1;
-        tracing::debug!(%error, "tried again");
+        tracing::debug!(%error, "a failed call is retried");
     }
 
-    /// Writes the counts; the failures themselves are of the process that saw them.
+    /// Writes the counts. The failures themselves stay in the process in which they occurred.
     pub(crate) fn save(&self, state: &mut StateWriter) -> Result<(), StateError> {
         state.number(self.count())?;
         let known = self.shared.known.lock();
@@ -118,12 +120,13 @@ impl Skipped {
         Ok(())
     }
 
-    /// Goes on from counts that were saved.
+    /// Continues from saved counts.
     pub(crate) fn restore(&self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         self.shared.count.store(state.number()?, Ordering::Relaxed);
         let operations = state.number()?;
         if operations > OPERATIONS_MAX as u64 + 1 {
-            let reason = format!("failures of {operations} operations");
+            let reason =
+                format!("expected failures of at most {OPERATIONS_MAX} operations, found {operations}");
             return Err(StateError::Malformed(reason));
         }
         let mut by_operation = BTreeMap::new();

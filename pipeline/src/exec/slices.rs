@@ -1,4 +1,5 @@
-//! Runs of rows of tensors, taken out and put together. Which rows belong together is not known here.
+//! Functions that take runs of rows out of tensors, and join them. The caller decides which rows belong
+//! together.
 
 use std::ops::Range;
 
@@ -6,7 +7,8 @@ use bytes::Bytes;
 
 use super::value::{Dims, Inline, Tensor, TensorData};
 
-/// Rows `rows` of a settled tensor, which share its data. `None` where it has no such rows.
+/// Returns the rows `rows` of a settled tensor, which share the tensor's data. Returns `None` if `rows` is
+/// out of range.
 pub(crate) fn taken(tensor: &Tensor, rows: Range<u64>) -> Option<Tensor> {
     let leading = *tensor.dims().first()?;
     if rows.start > rows.end || rows.end > leading {
@@ -33,16 +35,16 @@ pub(crate) fn taken(tensor: &Tensor, rows: Range<u64>) -> Option<Tensor> {
     Some(Tensor::from_parts(tensor.dtype(), dims, data))
 }
 
-/// The rows of settled tensors of one type and row shape, one after the other.
+/// Joins the rows of settled tensors of one type and row shape, one tensor after the other.
 ///
 /// # Errors
-/// The reason, as text, when there are none or they differ.
+/// A text that states why the tensors cannot be joined: `parts` is empty, or the tensors differ.
 pub(crate) fn joined(mut parts: Vec<Tensor>) -> Result<Tensor, String> {
     if parts.len() == 1 {
         return Ok(parts.swap_remove(0));
     }
     let Some(first) = parts.first() else {
-        return Err("there is nothing to join".to_owned());
+        return Err("expected at least one tensor to join, found none".to_owned());
     };
     let mut dims = Dims::from_slice(first.dims());
     let Some((leading, row)) = dims.split_first_mut() else {
@@ -53,7 +55,7 @@ pub(crate) fn joined(mut parts: Vec<Tensor>) -> Result<Tensor, String> {
         let (rows, rest) = part.dims().split_first().unwrap_or((&0, &[]));
         if part.dtype() != first.dtype() || rest != &*row {
             return Err(format!(
-                "rows of {}{:?} do not go with rows of {}{row:?}",
+                "expected rows of {2}{row:?}, found rows of {0}{1:?}",
                 part.dtype(),
                 rest,
                 first.dtype()
@@ -72,7 +74,7 @@ pub(crate) fn joined(mut parts: Vec<Tensor>) -> Result<Tensor, String> {
             match part.data() {
                 TensorData::Strings(strings) => items.extend(strings.handles()),
                 TensorData::Inline(_) | TensorData::Shared(_) | TensorData::Rows(_) | TensorData::Fill(_) => {
-                    return Err("strings are in a form that has no rows".to_owned());
+                    return Err("a string tensor has no separate rows".to_owned());
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! The trait of sources written outside this crate: registered ones, the service reader, and what registered
-//! flat_map functions open.
+//! The trait of sources outside this crate: registered sources, the service reader, and the sources that
+//! registered flat_map functions open.
 
 use millstream_element::PackWriter;
 
@@ -7,22 +7,22 @@ use super::error::ExecError;
 use super::iterate::Filled;
 use super::value::Value;
 
-/// Yields elements one after the other.
+/// A source that yields elements one after the other.
 pub trait Source: Send {
-    /// The next element; `None` at the end. Blocks for as long as it takes.
+    /// Returns the next element, or `None` at the end. Blocks until the element is ready.
     ///
     /// # Errors
-    /// [`ExecError`], which ends the pipeline, or is tried again or left out, as
-    /// [`Dataset::on_error`](crate::graph::Dataset::on_error) says. A source that can be asked for what comes
-    /// behind says so by [`ExecError::of_element`]; then that is one element, and with any other error it is
-    /// asked for nothing more.
+    /// [`ExecError`] if the next element fails. [`Dataset::on_error`](crate::graph::Dataset::on_error)
+    /// decides whether the error ends the pipeline, is retried, or leaves the element out. A source that can
+    /// continue after the failure marks the error with [`ExecError::of_element`]; the failure then counts as
+    /// one element. After any other error the source is not called again.
     fn next(&mut self) -> Result<Option<Value>, ExecError>;
 
-    /// Passes over `count` elements, fewer at the end; those that fail are elements too, if the source goes
-    /// on behind them. What is overridden should not produce them.
+    /// Skips `count` elements, or fewer at the end. A failed element counts too, if the source continues
+    /// after it. An implementation that overrides this method should not produce the elements.
     ///
     /// # Errors
-    /// As [`Source::next`].
+    /// [`ExecError`] if an element fails and the source cannot continue.
     fn advance(&mut self, count: u64) -> Result<(), ExecError> {
         for _ in 0..count {
             match self.next() {
@@ -35,14 +35,14 @@ pub trait Source: Send {
         Ok(())
     }
 
-    /// Returns whether others read from it too, each element going to one of them: that it ends without an
-    /// element does not say that it never had any.
+    /// Returns whether other readers share the source, so that each element goes to one reader. If a shared
+    /// source ends without an element, other readers may have received its elements.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Writes up to `limit` elements, numbered from `sequence`, straight into `pack`: the fast path when
-    /// nothing stands between the source and the pack. `None` when there is no such path.
+    /// Writes up to `limit` elements, numbered from `sequence`, straight into `pack`. This fast path serves
+    /// sources whose elements no operation changes. Returns `None` if the source has no fast path.
     fn fill_pack(
         &mut self,
         pack: &mut PackWriter,

@@ -1,4 +1,4 @@
-//! The source of a task's splits.
+//! The source from which a task receives its splits.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,69 +8,71 @@ use thiserror::Error;
 
 use super::error::{ErrorKind, ExecError};
 
-/// A leased share of a source.
+/// A leased part of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
-    /// The source: its index among the graph's sources, depth first.
+    /// The source of the split, as an index among the graph's sources, depth first.
     pub source: u32,
-    /// The pass over the source it belongs to, from 0.
+    /// The pass over the source to which the split belongs, counted from 0.
     pub repetition: u64,
-    /// Number of the split in its source, which determines the positions.
+    /// The number of the split in its source, which determines its positions.
     pub index: u64,
-    /// The lease under which the task has it.
+    /// The lease under which the task owns the split.
     pub lease: u64,
-    /// How many times it was leased before.
+    /// The attempt number: 0 for the first lease, increased by one with each further lease.
     pub attempt: u32,
-    /// Payload of the split in the plan: for `files`, the path.
+    /// The payload of the split in the plan: for `files`, the path.
     pub payload: Vec<u8>,
 }
 
-/// Hands out splits, in practice from the dispatcher.
+/// A supplier of splits; in practice the dispatcher supplies them.
 pub trait SplitSource: Send {
-    /// The next split of `source` in its pass `repetition`; `None` once the pass has no more for this task.
-    /// Passes of one source are asked for in ascending order, and a pass that is not the current one any more
-    /// has none. Blocks.
+    /// Returns the next split of `source` in its pass `repetition`, or `None` once the pass has no more
+    /// splits for this task. Callers request the passes of a source in ascending order; a pass that is no
+    /// longer current has no splits. Blocks.
     ///
     /// # Errors
-    /// [`SplitError`] when the dispatcher cannot be asked, or the task is gone.
+    /// [`SplitError`] if the dispatcher does not answer, or if the task was removed.
     fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError>;
 
-    /// Takes splits of `source` that are leased to the task and were not asked for, because the task has left
-    /// that pass: nobody reads it, and it is finished at once. Blocks while more of it is under way.
+    /// Takes the splits of `source` that are leased to the task but were not requested, because the task has
+    /// left their pass. Nobody reads the splits, so they are finished at once. Blocks while further splits
+    /// are on their way.
     ///
     /// # Errors
-    /// As [`SplitSource::next`].
+    /// [`SplitError`] if the dispatcher does not answer, or if the task was removed.
     fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, SplitError> {
         let _ = source;
         Ok(Vec::new())
     }
 
-    /// The pass over `source` that is being dealt out, as far as the answers so far have told. Earlier ones
-    /// have nothing more to deal out and need not be asked for.
+    /// Returns the pass over `source` whose splits are handed out now, as far as earlier answers have shown.
+    /// Earlier passes have no more splits and need not be requested.
     fn current(&self, source: u32) -> Option<u64> {
         let _ = source;
         None
     }
 
-    /// Returns whether no pass of any source has more splits for this task, even if others may get some: it
-    /// is to end with what it has begun. Once true, true for good.
+    /// Returns whether no pass of any source has more splits for this task, even if other tasks may get some.
+    /// The task then ends with the splits that it has begun. Once true, the result stays true.
     fn is_draining(&self) -> bool {
         false
     }
 }
 
-/// Why there is no answer about splits.
+/// The reason why a request for splits has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SplitError {
     /// The task was removed or its worker is stopping.
     #[error("the task is being stopped")]
     Cancelled,
-    /// The dispatcher did not answer, or refused.
-    #[error("the dispatcher gave no split: {0}")]
+    /// The dispatcher did not answer, or refused the request.
+    #[error("the dispatcher returned no split: {0}")]
     Dispatcher(String),
 }
 
-/// The splits of one task, shared by the sources of its tree. A source that waits keeps the others waiting.
+/// The splits of one task, shared by the sources of its tree. While one source waits for a split, the other
+/// sources wait too.
 #[derive(Clone)]
 pub(crate) struct Feed {
     source: Arc<Mutex<Box<dyn SplitSource>>>,

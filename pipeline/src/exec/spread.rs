@@ -1,6 +1,7 @@
-//! A stack whose rows are computed by several threads, each straight into its place: those of the pool that
-//! are free, and the one that writes the stack, which waits for nobody that has not begun.
-#![expect(unsafe_code, reason = "several threads write one slice, each its part")]
+//! A stack whose rows are computed by several threads, each straight into its place. The threads are free
+//! threads of the pool, and the thread that writes the stack. The writing thread waits only for rows that
+//! other threads have begun.
+#![expect(unsafe_code, reason = "several threads write separate parts of one slice")]
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,39 +15,39 @@ use super::error::{ErrorKind, ExecError};
 use super::pool::Pool;
 use super::value::{Fill, Tensor, TensorData};
 
-/// Rows of one type and shape, of a fixed size.
+/// Rows of one type and shape, of a fixed size, that several threads compute.
 pub(crate) struct Spread {
     rows: Arc<[Tensor]>,
     pool: Arc<Pool>,
     cancel: Cancel,
 }
 
-/// One writing of a stack.
+/// The state of writing one stack once.
 struct Writing {
     rows: Arc<[Tensor]>,
     cancel: Cancel,
-    /// Address of the first row. A thread that has taken a row's number may write that row; no other thread
-    /// may.
+    /// The address of the first row. The thread that has taken a row's number may write that row; no other
+    /// thread may.
     place: *mut u8,
     row_bytes: usize,
-    /// The next row to be taken.
+    /// The number of the next row to take.
     next: AtomicUsize,
     written: Mutex<Written>,
     all: Condvar,
 }
 
-/// How far it has come.
+/// The progress of writing a stack.
 #[derive(Default)]
 struct Written {
-    /// Rows taken and written, or failed.
+    /// The number of rows that were written or failed.
     count: usize,
-    /// The failure of the first row that has one.
+    /// The failure of the first failed row, with the row's number.
     failed: Option<(usize, ExecError)>,
 }
 
 impl Spread {
-    /// `stack` as one whose rows are computed by the threads of `pool`, if it is a stack of rows that are yet
-    /// to be computed.
+    /// Returns `stack` with its rows computed by the threads of `pool`. Returns `stack` unchanged unless it
+    /// consists of rows with deferred computations.
     pub(crate) fn of(stack: Tensor, pool: &Arc<Pool>, cancel: &Cancel) -> Tensor {
         let TensorData::Rows(rows) = stack.data() else {
             return stack;
@@ -59,7 +60,7 @@ impl Spread {
             pool: Arc::clone(pool),
             cancel: cancel.clone(),
         };
-        // What is deferred has a fixed size.
+        // A stack of deferred rows has a fixed size.
         Tensor::deferred(stack.dtype(), stack.dims(), Arc::new(spread)).unwrap_or(stack)
     }
 }
@@ -70,7 +71,7 @@ impl Fill for Spread {
             return Ok(());
         }
         if self.rows.is_empty() || !destination.len().is_multiple_of(self.rows.len()) {
-            let message = "a stack does not divide its destination";
+            let message = "the number of rows does not divide the length of the destination";
             return Err(ExecError::new(ErrorKind::Internal, "write", message));
         }
         let writing = Arc::new(Writing {
@@ -109,23 +110,24 @@ impl fmt::Debug for Spread {
     }
 }
 
-// SAFETY: only the thread that took the row writes through the pointer, and the lending thread waits until
-// all rows that were taken are written: see `Writing::work`. The rest can be sent by itself.
+// SAFETY: only the thread that took a row's number writes that row through the pointer. The thread that lent
+// the destination waits until all rows are counted: see `Writing::work`. The other fields are `Send`.
 unsafe impl Send for Writing {}
-// SAFETY: as above.
+// SAFETY: the reason above holds for shared access too. The other fields are `Sync`.
 unsafe impl Sync for Writing {}
 
 impl Writing {
-    /// Takes rows and writes them until there are none left. One that comes late does nothing.
+    /// Takes rows and writes them until no rows are left. A thread that starts late finds no row and does
+    /// nothing.
     fn work(&self) {
         loop {
-            // Relaxed: it only says who has which row. A thread that locks `written` afterwards sees what was
-            // written.
+            // Relaxed: the number only assigns rows to threads. A thread that locks `written` afterwards sees
+            // the bytes that other threads wrote.
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(row) = self.rows.get(index) else { return };
-            // SAFETY: the row lies within the destination, whose length the rows divide, and its number was
-            // handed out once. The destination is lent to `fill`, which touches nothing of it and returns
-            // only when all rows are counted, and this one is counted below.
+            // SAFETY: the row is within the destination, because the number of rows divides its length, and
+            // each number is taken once. The destination is lent to `fill`. `fill` does not touch the
+            // destination and returns only when all rows are counted, and this row is counted below.
             let place = unsafe {
                 std::slice::from_raw_parts_mut(self.place.add(index * self.row_bytes), self.row_bytes)
             };
@@ -146,7 +148,7 @@ impl Writing {
         }
     }
 
-    /// Waits for the rows that others have taken: they are at work on them.
+    /// Waits for the rows that other threads have taken and are computing.
     fn finished(&self) -> Result<(), ExecError> {
         let mut written = self.written.lock();
         while written.count < self.rows.len() {
@@ -168,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// A row of equal bytes; what the number says is wrong with it, if anything.
+    /// A row of equal bytes. Some numbers make the row fail.
     #[derive(Debug)]
     struct Row {
         byte: u8,
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     fn pool_and_writer_work_at_once() {
         let pool = Arc::new(Pool::new(2).unwrap());
-        // None of the three gets on without the others.
+        // None of the three threads can continue without the two other threads.
         let meets = Arc::new(Barrier::new(3));
         let spread = Spread::of(stack(&[1, 2, 3], Some(&meets)), &pool, &Cancel::new());
         let mut found = [0; 9];

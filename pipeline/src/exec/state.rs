@@ -1,5 +1,5 @@
-//! The state of an executor as bytes: what `save` writes and `restore` reads. CBOR, each operation's share
-//! behind its name, so that the state of another graph is recognised.
+//! The state of an executor as bytes, which `save` writes and `restore` reads. The encoding is CBOR. Each
+//! operation's part follows the operation's name, so that the state of another graph is recognised.
 
 use std::sync::Arc;
 
@@ -14,57 +14,62 @@ use super::item::Item;
 use super::token::Marks;
 use super::value::{Dims, Tensor, TensorData, Value, fixed_bytes};
 
-/// Bytes of a saved state: buffers of a shuffle are part of it.
+/// Maximum bytes of a saved state. The buffers of shuffles are part of the state.
 pub const STATE_BYTES_MAX: usize = 1 << 30;
 
-/// Why a state cannot be saved or restored.
+/// The reason why a state cannot be saved or restored.
 #[derive(Debug, Error)]
 pub enum StateError {
-    /// The state would be too large.
+    /// The state would exceed its size limit.
     #[error(
         "the state of the pipeline exceeds {STATE_BYTES_MAX} bytes; use smaller shuffle and prefetch buffers"
     )]
     TooLarge,
-    /// The dispatcher deals out the splits, so that the position in them is not the executor's to keep.
-    #[error("a pipeline that is fed splits cannot be saved: the dispatcher keeps its position")]
+    /// The pipeline reads splits, so the dispatcher keeps its position.
+    #[error("a pipeline that reads splits cannot be saved: the dispatcher keeps its position")]
     SplitDriven,
     /// An operation has no state that could be saved.
     #[error("operation {op:?} cannot be saved: {reason}")]
     Unsupported {
-        /// The operation.
+        /// The name of the operation.
         op: String,
-        /// Why not.
+        /// The reason why the operation cannot be saved.
         reason: &'static str,
     },
     /// The state was saved by another graph.
-    #[error("the state is of another dataset: it has {found:?} where {expected:?} is expected")]
+    #[error(
+        "the state belongs to another dataset: expected the state of {expected:?}, found the state of {found:?}"
+    )]
     Mismatch {
-        /// Part of the graph at this place.
+        /// The name that the graph has at this place.
         expected: &'static str,
-        /// Part of the state at this place.
+        /// The name that the state has at this place.
         found: String,
     },
-    /// The state was saved by an executor that was opened otherwise.
-    #[error("the state is of {what}: open the executor as the one that saved it was opened")]
+    /// The state was saved by an executor that was opened with other settings.
+    #[error(
+        "the state belongs to {what}: open the executor with the settings of the executor that saved the state"
+    )]
     Foreign {
-        /// Part that differs.
+        /// The setting that differs.
         what: &'static str,
     },
     /// The bytes are not a state.
-    #[error("the bytes are not the state of a pipeline: {0}")]
+    #[error("invalid state of a pipeline: {0}")]
     Malformed(String),
-    /// Producing what is to be saved failed, or opening what is to be gone on with.
+    /// An element that should be saved could not be produced, or the pipeline that should continue could not
+    /// be opened.
     #[error("{0}")]
     Failed(#[from] ExecError),
 }
 
-/// Collects a state.
+/// A writer that collects a state.
 #[derive(Debug)]
 pub struct StateWriter {
     encoder: Encoder<Vec<u8>>,
 }
 
-/// Reads a state.
+/// A reader of a state.
 #[derive(Debug)]
 pub struct StateReader<'b> {
     decoder: Decoder<'b>,
@@ -77,19 +82,19 @@ impl Default for StateWriter {
 }
 
 impl StateWriter {
-    /// An empty state.
+    /// Returns a writer of an empty state.
     pub fn new() -> StateWriter {
         StateWriter {
             encoder: Encoder::new(Vec::new()),
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes of the state.
     pub fn into_bytes(self) -> Vec<u8> {
         self.encoder.into_writer()
     }
 
-    /// Begins the share of the operation `op`.
+    /// Begins the part of the operation `op`.
     pub(crate) fn begin(&mut self, op: &'static str) -> Result<(), StateError> {
         written(self.encoder.str(op))?;
         self.check_size()
@@ -108,8 +113,8 @@ impl StateWriter {
         self.check_size()
     }
 
-    /// Writes a failure that has come and not been told yet, if it can be passed over: any other is why
-    /// nothing is saved.
+    /// Writes a failure that has occurred and has not been returned yet. Only a passable failure can be
+    /// written; any other failure is returned as the error.
     pub(crate) fn failure(&mut self, error: &ExecError) -> Result<(), StateError> {
         if !error.is_passable() {
             return Err(error.clone().into());
@@ -134,7 +139,7 @@ impl StateWriter {
         Ok(())
     }
 
-    /// Writes a whole element, computing what it defers.
+    /// Writes a whole element. Computes the element's deferred tensors.
     pub(crate) fn item(&mut self, item: &Item) -> Result<(), StateError> {
         if !item.marks.is_empty() {
             return Err(StateError::SplitDriven);
@@ -175,14 +180,14 @@ impl StateWriter {
 }
 
 impl<'b> StateReader<'b> {
-    /// Reads `bytes`.
+    /// Returns a reader of the state in `bytes`.
     pub fn new(bytes: &'b [u8]) -> StateReader<'b> {
         StateReader {
             decoder: Decoder::new(bytes),
         }
     }
 
-    /// Begins the share of the operation `op`.
+    /// Begins the part of the operation `op`.
     pub(crate) fn begin(&mut self, op: &'static str) -> Result<(), StateError> {
         let found = self.decoder.str().map_err(malformed)?;
         if found != op {
@@ -206,13 +211,15 @@ impl<'b> StateReader<'b> {
         self.decoder.bytes().map_err(malformed)
     }
 
-    /// Refuses what is left behind the end of a state.
+    /// Returns an error if bytes are left after the end of the state.
     pub(crate) fn finish(&self) -> Result<(), StateError> {
         let left = self.decoder.input().len() - self.decoder.position();
         if left == 0 {
             Ok(())
         } else {
-            Err(StateError::Malformed(format!("{left} bytes follow its end")))
+            Err(StateError::Malformed(format!(
+                "expected the end of the state, found {left} more bytes"
+            )))
         }
     }
 
@@ -220,7 +227,7 @@ impl<'b> StateReader<'b> {
         std::str::from_utf8(self.bytes()?).map_err(|error| StateError::Malformed(error.to_string()))
     }
 
-    /// Reads a failure that can be passed over.
+    /// Reads a passable failure.
     pub(crate) fn failure(&mut self) -> Result<ExecError, StateError> {
         let kind = match (self.flag()?, self.flag()?) {
             (true, true) => ErrorKind::NotFound,

@@ -1,5 +1,5 @@
-//! Measurements of a pipeline's `statistics` operations by name: counts and histograms, readable while it
-//! runs. The operations choose what to measure and when.
+//! The measurements of a pipeline's `statistics` operations by name: counts and histograms, which can be read
+//! while the pipeline runs. The operations choose which values to measure, and when.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-/// Digits that a histogram tells apart: a value is known to one part in a hundred.
+/// Number of significant digits of a histogram: values are exact to one percent.
 const DIGITS: u8 = 2;
 
-/// The measurements of one executor. Clones are the same measurements.
+/// The measurements of one executor. Clones share the measurements.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
-    /// At most one for each operation of a graph.
+    /// The stages by name: at most one for each operation of a graph.
     stages: Arc<Mutex<BTreeMap<String, Stage>>>,
 }
 
-/// The measurements under one name. Clones are the same.
+/// The measurements under one name. Clones share the measurements.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
     counts: Arc<Mutex<Counts>>,
@@ -32,36 +32,36 @@ struct Counts {
     element_bytes: Histogram<u64>,
 }
 
-/// Measurements under one name.
+/// The measurements under one name at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    /// Elements that passed.
+    /// The number of elements that passed the operation.
     pub elements: u64,
-    /// Their bytes.
+    /// The total bytes of the elements.
     pub bytes: u64,
-    /// Failures that came instead of an element.
+    /// The number of failures that the operation received instead of an element.
     pub failures: u64,
-    /// How long each element was waited for, in nanoseconds: what everything below took, as far as it was not
-    /// done ahead.
+    /// The time for which the operation waited for each element, in nanoseconds. The time is that of all
+    /// operations below, except for elements that were prefetched.
     pub wait_ns: Quantiles,
-    /// How large each element was, in bytes.
+    /// The size of each element, in bytes.
     pub element_bytes: Quantiles,
 }
 
-/// How a quantity is distributed, to about one part in a hundred. All 0 where nothing was measured.
+/// The distribution of a quantity, exact to about one percent. All fields are 0 if there are no measurements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantiles {
-    /// The smallest.
+    /// The smallest value.
     pub min: u64,
-    /// Median.
+    /// The median.
     pub p50: u64,
-    /// 90th percentile.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 99th percentile.
+    /// The 99th percentile.
     pub p99: u64,
-    /// The largest.
+    /// The largest value.
     pub max: u64,
-    /// The mean.
+    /// The mean of all values.
     pub mean: f64,
 }
 
@@ -94,17 +94,17 @@ impl Stage {
         }
     }
 
-    /// An element of `bytes` came after `wait`.
+    /// Records an element of `bytes` that arrived after `wait`.
     pub(crate) fn element(&self, wait: Duration, bytes: usize) {
         let mut counts = self.counts.lock();
         counts.bytes = counts.bytes.saturating_add(bytes as u64);
-        // A histogram that grows takes every value but those that memory is too small for.
+        // A growing histogram records every value, unless memory for its growth is missing.
         let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         counts.wait_ns.saturating_record(wait_ns);
         counts.element_bytes.saturating_record(bytes as u64);
     }
 
-    /// A failure came instead of an element.
+    /// Records a failure that arrived instead of an element.
     pub(crate) fn failure(&self) {
         let mut counts = self.counts.lock();
         counts.failures = counts.failures.saturating_add(1);

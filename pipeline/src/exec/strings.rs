@@ -1,40 +1,45 @@
-//! The items of a string tensor: a handle each, or as Arrow lays them out, where making a handle of each
-//! would cost more than reading them. Which tensor they are of is not known here.
+//! The items of a string tensor, in one of two forms: a handle for each string, or Arrow's layout. Arrow's
+//! layout serves strings for which a handle each would cost more than reading them. This module does not know
+//! tensors.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Strings, in order. Clones share them.
+/// An ordered list of strings. Clones share the strings.
 #[derive(Debug, Clone)]
 pub struct Strings(Form);
 
 #[derive(Debug, Clone)]
 enum Form {
     Each(Arc<[Bytes]>),
-    /// Behind a pointer: every tensor on its way has the room for its largest form.
+    /// The strings in Arrow's layout. An `Arc` keeps this variant small, because every tensor has the size of
+    /// its largest variant.
     Packed(Arc<Packed>),
 }
 
-/// Strings side by side, and where each begins and the last one ends.
+/// Strings side by side in one buffer, with the place at which each string begins.
 #[derive(Debug, Clone)]
 struct Packed {
     bytes: Bytes,
-    /// One more than there are strings, each of `width` bytes, little-endian.
+    /// The place at which each string begins, and the place at which the last string ends. Each place has
+    /// `width` bytes, little-endian.
     begins: Bytes,
     width: usize,
 }
 
 impl Strings {
-    /// Strings that lie in `bytes` one behind the other. `begins` says where: 4 (`width`) or 8 bytes for
-    /// each, signed and little-endian, and once more for where the last one ends. `None` if that cannot be.
+    /// Returns the strings that are located in `bytes` one after the other. `begins` has a signed,
+    /// little-endian integer of `width` bytes for the place at which each string begins. One more integer
+    /// states where the last string ends. Returns `None` if `width` is not 4 or 8, or if `begins` has a wrong
+    /// length.
     pub fn packed(bytes: Bytes, begins: Bytes, width: usize) -> Option<Strings> {
         let fits = matches!(width, 4 | 8) && !begins.is_empty() && begins.len().is_multiple_of(width);
         fits.then(|| Strings(Form::Packed(Arc::new(Packed { bytes, begins, width }))))
     }
 
-    /// Returns how many there are.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         match &self.0 {
             Form::Each(items) => items.len(),
@@ -42,12 +47,12 @@ impl Strings {
         }
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them, which shares its bytes.
+    /// Returns the string at `index`. The result shares the string's bytes.
     pub fn get(&self, index: usize) -> Option<Bytes> {
         match &self.0 {
             Form::Each(items) => items.get(index).cloned(),
@@ -55,7 +60,7 @@ impl Strings {
         }
     }
 
-    /// The bytes of one of them.
+    /// Returns a view of the bytes of the string at `index`.
     pub fn view(&self, index: usize) -> Option<&[u8]> {
         match &self.0 {
             Form::Each(items) => items.get(index).map(|item| &item[..]),
@@ -63,18 +68,18 @@ impl Strings {
         }
     }
 
-    /// The bytes of each.
+    /// Returns an iterator over the bytes of each string.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        // Where a file says that a string lies outside of the others there is none.
+        // A string whose places are outside of the buffer, as a corrupt file may state, counts as empty.
         (0..self.len()).map(|index| self.view(index).unwrap_or_default())
     }
 
-    /// Each, sharing its bytes.
+    /// Returns an iterator over handles that share the bytes of each string.
     pub fn handles(&self) -> impl ExactSizeIterator<Item = Bytes> + '_ {
         (0..self.len()).map(|index| self.get(index).unwrap_or_default())
     }
 
-    /// Those in `range`. `None` if there are not as many.
+    /// Returns the strings in `range`, or `None` if `range` ends beyond the last string.
     pub fn slice(&self, range: Range<usize>) -> Option<Strings> {
         if range.start > range.end || range.end > self.len() {
             return None;
@@ -91,7 +96,7 @@ impl Strings {
         }))
     }
 
-    /// Returns the bytes that the strings keep alive, roughly, for a byte budget.
+    /// Returns the approximate number of bytes that the strings keep alive, for a byte budget.
     pub fn held_bytes(&self) -> usize {
         match &self.0 {
             Form::Each(items) => items.iter().map(|item| item.len() + size_of::<Bytes>()).sum(),
@@ -99,7 +104,7 @@ impl Strings {
         }
     }
 
-    /// Their bytes, all in all.
+    /// Returns the total number of bytes of all strings.
     pub fn size_bytes(&self) -> usize {
         match &self.0 {
             Form::Each(items) => items.iter().map(Bytes::len).sum(),
@@ -115,7 +120,7 @@ impl From<Vec<Bytes>> for Strings {
 }
 
 impl Packed {
-    /// Returns the range of the string `index`, if it lies within the bytes.
+    /// Returns the range of the string at `index`, if the range is within the bytes.
     fn range(&self, index: usize) -> Option<Range<usize>> {
         let range = self.begin(index)?..self.begin(index.checked_add(1)?)?;
         (range.start <= range.end && range.end <= self.bytes.len()).then_some(range)

@@ -1,29 +1,31 @@
-//! The turns of the datasets in an `interleave`. Each open dataset has a slot; after one ends, the next
-//! element's dataset takes the slot at that slot's turn. Knows nothing of how a dataset is read.
+//! The turns of the datasets in an `interleave`. Each open dataset has a slot. After a dataset ends, the
+//! dataset of the next element takes the slot at the slot's turn. This module does not know how a dataset is
+//! read.
 
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::Cycle;
 
 pub(crate) struct Turns<T> {
     cycle: Cycle,
-    /// At most as many as the cycle is long; none of them is empty once the input has ended.
+    /// The slots, at most as many as the cycle is long. No slot is empty once the input has ended.
     slots: Vec<Option<T>>,
-    /// Slot whose turn it is; one beyond the last for a slot that is not there yet.
+    /// The index of the slot whose turn it is. The index one beyond the last slot is a slot that does not
+    /// exist yet.
     turn: usize,
-    /// Elements of this turn.
+    /// The number of elements taken in this turn.
     taken: u64,
-    /// Slots that are not empty.
+    /// The number of slots that hold a dataset.
     open: usize,
     input_ended: bool,
 }
 
-/// Content of the slot whose turn it is.
+/// The content of the slot whose turn it is.
 pub(crate) enum Turn<'t, T> {
-    /// A dataset.
+    /// The slot holds an open dataset.
     Open(&'t mut T),
-    /// Nothing: the next element's dataset is wanted.
+    /// The slot is empty, and should get the dataset of the next element.
     Vacant,
-    /// Nothing, and nothing will ever be in any slot.
+    /// All slots are empty, and no further dataset will arrive.
     Over,
 }
 
@@ -47,33 +49,33 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Returns how many slots there are, empty ones too.
+    /// Returns the number of slots, including empty slots.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns how many datasets are open.
+    /// Returns the number of open datasets.
     pub(crate) fn open_count(&self) -> usize {
         self.open
     }
 
-    /// The datasets that are open.
+    /// Returns the open datasets.
     pub(crate) fn open(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()
     }
 
-    /// Returns the open datasets, to be changed.
+    /// Returns mutable references to the open datasets.
     pub(crate) fn open_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.slots.iter_mut().flatten()
     }
 
-    /// Takes all of them out.
+    /// Removes and returns all open datasets.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = T> {
         self.open = 0;
         self.slots.drain(..).flatten()
     }
 
-    /// An element was taken from the dataset whose turn it is.
+    /// Counts an element that was taken from the dataset whose turn it is.
     pub(crate) fn took(&mut self) {
         self.taken = self.taken.saturating_add(1);
         if self.taken >= self.cycle.block {
@@ -81,23 +83,23 @@ impl<T> Turns<T> {
         }
     }
 
-    /// On to the next slot.
+    /// Moves on to the next slot.
     pub(crate) fn pass_on(&mut self) {
         self.taken = 0;
         self.turn += 1;
         let slots = if self.input_ended {
             self.slots.len()
         } else {
-            // A cycle has at most 4096 slots.
+            // The conversion keeps the value: a cycle has at most 4096 slots.
             self.cycle.length as usize
         };
-        // A slot that is not there yet follows the last one that is: those beyond it are as empty.
+        // A slot that does not exist yet follows the last existing slot. All slots beyond it are empty too.
         if self.turn >= slots || self.turn > self.slots.len() {
             self.turn = 0;
         }
     }
 
-    /// Empties the slot whose dataset has ended. No other comes in its place when the input has ended too.
+    /// Empties the slot whose dataset has ended. If the input has ended too, the slot is removed.
     pub(crate) fn close(&mut self) {
         self.open -= 1;
         if !self.input_ended {
@@ -111,7 +113,8 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Puts the dataset of the next element into the slot whose turn it is; `None` when the input has ended.
+    /// Puts the dataset of the next element into the slot whose turn it is. `None` means that the input has
+    /// ended.
     pub(crate) fn fill(&mut self, next: Option<T>) {
         if next.is_some() {
             self.open += 1;
@@ -131,13 +134,13 @@ impl<T> Turns<T> {
         };
     }
 
-    /// Begins again, without any dataset.
+    /// Restarts the turns without any dataset.
     pub(crate) fn restart(&mut self) {
         self.slots.clear();
         (self.turn, self.taken, self.open, self.input_ended) = (0, 0, 0, false);
     }
 
-    /// Writes what it knows and, by `save`, the datasets.
+    /// Writes the turns, and writes each dataset by calling `save`.
     pub(crate) fn save(
         &mut self,
         state: &mut StateWriter,
@@ -156,7 +159,7 @@ impl<T> Turns<T> {
         Ok(())
     }
 
-    /// Reads what [`Turns::save`] wrote.
+    /// Reads the turns that [`Turns::save`] wrote.
     pub(crate) fn restore(
         &mut self,
         state: &mut StateReader<'_>,
@@ -168,12 +171,12 @@ impl<T> Turns<T> {
         let slots = state.number()?;
         if slots > self.cycle.length || turn > slots || turn >= self.cycle.length {
             let reason = format!(
-                "turn {turn} of {slots} datasets, of which {} may be open",
+                "expected turns of at most {} datasets, found turn {turn} of {slots} datasets",
                 self.cycle.length
             );
             return Err(StateError::Malformed(reason));
         }
-        // At most 4096, as is the length of a cycle.
+        // The conversion keeps the value: the length of a cycle is at most 4096.
         self.turn = turn as usize;
         for _ in 0..slots {
             let open = state.flag()?.then(|| restore(state)).transpose()?;

@@ -1,5 +1,5 @@
-//! Elements between stages: cheap handles to tensors that are not yet where they will end up. Structure lives
-//! in the spec; a value is only its components, in order.
+//! Elements between the stages of a pipeline, as cheap handles to tensors that are not yet written to their
+//! slot. The spec has the structure of an element; a value has only the components, in order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use super::strings::Strings;
 /// The components of one element, in the order of its spec.
 pub type Value = SmallVec<[Tensor; 1]>;
 
-/// Dimensions of a tensor.
+/// The dimensions of a tensor.
 pub type Dims = SmallVec<[u64; 3]>;
 
-/// A tensor on its way: type, dimensions, and data in one of several forms. Clones share the data.
+/// A tensor between two stages: its type, its dimensions, and its data in one of several forms. Clones share
+/// the data.
 #[derive(Debug, Clone)]
 pub struct Tensor {
     dtype: Dtype,
@@ -25,41 +26,42 @@ pub struct Tensor {
     data: TensorData,
 }
 
-/// The forms of a tensor's data. Items of fixed size are little-endian and in row-major order.
+/// The form of a tensor's data. Items of fixed size are little-endian and in row-major order.
 #[derive(Debug, Clone)]
 pub enum TensorData {
-    /// At most 16 bytes, held in place.
+    /// At most 16 bytes, stored in the value itself.
     Inline(Inline),
-    /// Contiguous bytes; of a scalar string, its bytes.
+    /// Contiguous bytes of fixed-size items, or the bytes of a scalar string.
     Shared(Bytes),
     /// The items of a string tensor that is not a scalar.
     Strings(Strings),
-    /// A stack not yet copied: tensors of one type and shape along a new leading dimension. The copy is made
-    /// once, when the stack is written to where it stays.
+    /// A stack that is not copied yet: tensors of one type and shape along a new leading dimension. The
+    /// tensors are copied once, when the stack is written to its destination.
     Rows(Arc<[Tensor]>),
-    /// Not yet computed: written straight to where it stays. Never of strings.
+    /// Data that is not computed yet. The data is computed straight into its destination, and never consists
+    /// of strings.
     Fill(Arc<dyn Fill>),
 }
 
-/// Data that is computed when it is written.
+/// A computation that produces a tensor's data when the tensor is written.
 pub trait Fill: Send + Sync + fmt::Debug {
-    /// Writes the whole tensor. `destination` has exactly the tensor's size.
+    /// Writes the whole tensor. `destination` must have exactly the tensor's size.
     ///
     /// # Errors
-    /// [`ExecError`] naming the operation and the record.
+    /// [`ExecError`] if the computation fails. The error names the operation and the record.
     fn fill(&self, destination: &mut [u8]) -> Result<(), ExecError>;
 
-    /// Bytes held until then.
+    /// Returns the number of bytes that the computation holds until it has run.
     fn held_bytes(&self) -> usize;
 
-    /// Returns whether it never fails, whatever the data: then it can be left until it is known where it is
-    /// written, be that behind operations that would have passed over a failure.
+    /// Returns whether the computation never fails, whatever the data is. A computation that never fails can
+    /// be deferred past operations that would have left out a failed element.
     fn is_certain(&self) -> bool {
         false
     }
 }
 
-/// Up to 16 bytes in place: a scalar of any fixed-size type.
+/// Up to 16 bytes stored in place: a scalar of any fixed-size type.
 #[derive(Debug, Clone, Copy)]
 pub struct Inline {
     bytes: [u8; 16],
@@ -67,7 +69,7 @@ pub struct Inline {
 }
 
 impl Inline {
-    /// Copies `bytes`; `None` beyond 16 of them.
+    /// Copies `bytes`. Returns `None` if `bytes` has more than 16 bytes.
     pub fn new(bytes: &[u8]) -> Option<Inline> {
         let mut inline = Inline {
             bytes: [0; 16],
@@ -77,15 +79,15 @@ impl Inline {
         Some(inline)
     }
 
-    /// The bytes.
+    /// Returns the stored bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // `len` is at most 16 by construction.
+        // The constructor ensures that `len` is at most 16.
         &self.bytes[..usize::from(self.len)]
     }
 }
 
 impl Tensor {
-    /// An `i64` scalar.
+    /// Returns an `i64` scalar.
     pub fn i64(value: i64) -> Tensor {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&value.to_le_bytes());
@@ -96,7 +98,7 @@ impl Tensor {
         }
     }
 
-    /// A scalar string from its UTF-8 bytes.
+    /// Returns a scalar string with the text `value`.
     pub fn string(value: impl Into<String>) -> Tensor {
         Tensor {
             dtype: Dtype::String,
@@ -105,7 +107,7 @@ impl Tensor {
         }
     }
 
-    /// A scalar byte string.
+    /// Returns a scalar byte string.
     #[inline]
     pub fn bytes(value: impl Into<Bytes>) -> Tensor {
         Tensor {
@@ -115,17 +117,17 @@ impl Tensor {
         }
     }
 
-    /// A tensor of fixed-size items from their little-endian bytes.
+    /// Returns a tensor of fixed-size items from their little-endian bytes.
     ///
     /// # Errors
-    /// The reason, as text, when the bytes are not as many as the type and the dimensions say.
+    /// A text that states the expected number of bytes, if `bytes` has another length.
     pub fn fixed(dtype: Dtype, dims: &[u64], bytes: impl Into<Bytes>) -> Result<Tensor, String> {
         let bytes = bytes.into();
         let expected =
             fixed_bytes(dtype, dims).ok_or_else(|| format!("{dtype}{dims:?} has no fixed size"))?;
         if bytes.len() != expected {
             return Err(format!(
-                "{} bytes for {dtype}{dims:?}, which has {expected}",
+                "expected {expected} bytes for {dtype}{dims:?}, found {}",
                 bytes.len()
             ));
         }
@@ -136,27 +138,30 @@ impl Tensor {
         })
     }
 
-    /// A tensor of strings or byte strings.
+    /// Returns a tensor of strings or byte strings.
     ///
     /// # Errors
-    /// The reason, as text, when they are not as many as the dimensions say or `dtype` has items of a fixed
-    /// size.
+    /// A text that states the reason, if the number of items does not match `dims`, or if `dtype` has items
+    /// of a fixed size.
     pub fn strings(dtype: Dtype, dims: &[u64], items: Vec<Bytes>) -> Result<Tensor, String> {
         Tensor::of_strings(dtype, dims, items.into())
     }
 
-    /// A tensor of strings or byte strings, in whatever form.
+    /// Returns a tensor of strings or byte strings in any form.
     ///
     /// # Errors
-    /// As [`Tensor::strings`].
+    /// A text that states the reason, under the conditions of [`Tensor::strings`].
     pub fn of_strings(dtype: Dtype, dims: &[u64], items: Strings) -> Result<Tensor, String> {
         let expected = dims
             .iter()
             .try_fold(1u64, |product, dim| product.checked_mul(*dim));
         if dtype.item_bytes().is_some() || expected != Some(items.len() as u64) {
-            return Err(format!("{} strings for {dtype}{dims:?}", items.len()));
+            return Err(format!(
+                "expected as many strings as {dtype}{dims:?} has items, found {}",
+                items.len()
+            ));
         }
-        // A scalar has one form, so that its bytes can be asked for.
+        // A scalar string always has this form, so that [`Tensor::contiguous`] can return its bytes.
         let data = match items.get(0) {
             Some(item) if dims.is_empty() => TensorData::Shared(item),
             Some(_) | None => TensorData::Strings(items),
@@ -168,10 +173,10 @@ impl Tensor {
         })
     }
 
-    /// A tensor that is computed when it is written.
+    /// Returns a tensor that is computed when it is written.
     ///
     /// # Errors
-    /// The reason, as text, when `dtype` and `dims` have no fixed size.
+    /// A text that states the reason, if `dtype` and `dims` have no fixed size.
     pub fn deferred(dtype: Dtype, dims: &[u64], fill: Arc<dyn Fill>) -> Result<Tensor, String> {
         fixed_bytes(dtype, dims).ok_or_else(|| format!("{dtype}{dims:?} has no fixed size"))?;
         Ok(Tensor {
@@ -184,16 +189,16 @@ impl Tensor {
     /// Stacks tensors of one type and shape along a new leading dimension, without copying.
     ///
     /// # Errors
-    /// The reason, as text, when there are none or they differ.
+    /// A text that states the reason, if `rows` is empty or if the rows differ in type or shape.
     pub fn stack(rows: Vec<Tensor>) -> Result<Tensor, String> {
         let first = rows
             .first()
-            .ok_or_else(|| "there is nothing to stack".to_owned())?;
+            .ok_or_else(|| "expected at least one tensor to stack, found none".to_owned())?;
         let (dtype, row_dims) = (first.dtype, first.dims.clone());
         for (index, row) in rows.iter().enumerate() {
             if row.dtype != dtype || row.dims != row_dims {
                 return Err(format!(
-                    "row {index} is {}{:?}, row 0 is {dtype}{row_dims:?}",
+                    "expected row {index} to be {dtype}{row_dims:?} as row 0 is, found {}{:?}",
                     row.dtype,
                     row.dims.as_slice()
                 ));
@@ -203,7 +208,10 @@ impl Tensor {
         dims.push(rows.len() as u64);
         dims.extend_from_slice(&row_dims);
         if dtype.item_bytes().is_some() && fixed_bytes(dtype, &dims).is_none() {
-            return Err(format!("a stack {dtype}{:?} is too large", dims.as_slice()));
+            return Err(format!(
+                "a stack {dtype}{:?} exceeds the address space",
+                dims.as_slice()
+            ));
         }
         Ok(Tensor {
             dtype,
@@ -212,27 +220,27 @@ impl Tensor {
         })
     }
 
-    /// The type of its items.
+    /// Returns the type of the tensor's items.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// The dimensions.
+    /// Returns the dimensions of the tensor.
     pub fn dims(&self) -> &[u64] {
         &self.dims
     }
 
-    /// The data.
+    /// Returns the data of the tensor.
     pub fn data(&self) -> &TensorData {
         &self.data
     }
 
-    /// Returns whether `spec` allows it.
+    /// Returns whether `spec` permits the tensor's type and dimensions.
     pub fn fits(&self, spec: &TensorSpec) -> bool {
         spec.accepts(self.dtype, &self.dims)
     }
 
-    /// The size of its items, written down; of strings, their bytes without offsets.
+    /// Returns the size of the items in bytes when they are written. For strings, the size excludes offsets.
     pub fn size_bytes(&self) -> usize {
         match (fixed_bytes(self.dtype, &self.dims), &self.data) {
             (Some(size), _) => size,
@@ -245,7 +253,7 @@ impl Tensor {
         }
     }
 
-    /// The memory it keeps alive, roughly: what a byte budget counts.
+    /// Returns the approximate number of bytes that the tensor keeps alive, for a byte budget.
     pub fn held_bytes(&self) -> usize {
         let data = match &self.data {
             TensorData::Inline(_) => 0,
@@ -257,7 +265,7 @@ impl Tensor {
         data + size_of::<Tensor>()
     }
 
-    /// Returns whether writing it never fails.
+    /// Returns whether writing the tensor never fails.
     pub(crate) fn is_certain(&self) -> bool {
         match &self.data {
             TensorData::Inline(_) | TensorData::Shared(_) | TensorData::Strings(_) => true,
@@ -266,7 +274,7 @@ impl Tensor {
         }
     }
 
-    /// The scalar as `i64`, when it is one.
+    /// Returns the value of an `i64` scalar, or `None` for any other tensor.
     pub fn as_i64(&self) -> Option<i64> {
         if self.dtype != Dtype::I64 || !self.dims.is_empty() {
             return None;
@@ -274,8 +282,8 @@ impl Tensor {
         self.contiguous()?.try_into().ok().map(i64::from_le_bytes)
     }
 
-    /// The bytes, when they lie side by side: fixed-size items that are computed and not a stack, or a scalar
-    /// string.
+    /// Returns the bytes if they are contiguous: the bytes of computed fixed-size items that are not a stack,
+    /// or of a scalar string.
     pub fn contiguous(&self) -> Option<&[u8]> {
         match &self.data {
             TensorData::Inline(inline) => Some(inline.as_slice()),
@@ -284,10 +292,10 @@ impl Tensor {
         }
     }
 
-    /// Writes fixed-size items to `destination`, which has exactly [`Tensor::size_bytes`].
+    /// Writes fixed-size items to `destination`, which must have exactly [`Tensor::size_bytes`] bytes.
     ///
     /// # Errors
-    /// What a deferred computation fails with; [`ErrorKind::Internal`] for strings or a wrong size.
+    /// The error of a deferred computation, or [`ErrorKind::Internal`] for strings or a wrong size.
     pub fn write_to(&self, destination: &mut [u8]) -> Result<(), ExecError> {
         match &self.data {
             TensorData::Inline(inline) => copy(inline.as_slice(), destination),
@@ -299,7 +307,9 @@ impl Tensor {
                     return Ok(());
                 }
                 if rows.is_empty() || !destination.len().is_multiple_of(rows.len()) {
-                    return Err(internal("a stack does not divide its destination"));
+                    return Err(internal(
+                        "the number of rows does not divide the length of the destination",
+                    ));
                 }
                 let row_bytes = destination.len() / rows.len();
                 for (row, into) in rows.iter().zip(destination.chunks_exact_mut(row_bytes)) {
@@ -310,8 +320,8 @@ impl Tensor {
         }
     }
 
-    /// Calls `each` with every item of a string tensor, in row-major order. Of other tensors it calls
-    /// nothing.
+    /// Calls `each` with every item of a string tensor, in row-major order. Does not call `each` for tensors
+    /// of other types.
     pub fn for_each_string<'t>(&'t self, each: &mut dyn FnMut(&'t [u8])) {
         if self.dtype.item_bytes().is_some() {
             return;
@@ -325,11 +335,11 @@ impl Tensor {
         }
     }
 
-    /// The tensor with its data computed and contiguous, so that nothing is left to fail or to share with
-    /// other stages.
+    /// Returns the tensor with computed and contiguous data. Writing the result cannot fail, and later stages
+    /// share no deferred computation.
     ///
     /// # Errors
-    /// What a deferred computation fails with.
+    /// The error of a deferred computation.
     pub fn settled(&self) -> Result<Tensor, ExecError> {
         let data = match (&self.data, self.dtype.item_bytes()) {
             (TensorData::Inline(_) | TensorData::Shared(_) | TensorData::Strings(_), _) => {
@@ -353,7 +363,8 @@ impl Tensor {
         })
     }
 
-    /// Row `index` along the leading dimension. `None` if there is none, or the data is deferred.
+    /// Returns row `index` along the leading dimension, or `None` if the row does not exist or the data is
+    /// deferred.
     pub fn row(&self, index: u64) -> Option<Tensor> {
         let (leading, rest) = self.dims.split_first()?;
         if index >= *leading {
@@ -379,13 +390,13 @@ impl Tensor {
         Some(Tensor { dtype, dims, data })
     }
 
-    /// A tensor whose parts are known to agree, because they come from one that was checked.
+    /// Returns a tensor of parts that are known to match, because they come from a checked tensor.
     pub(crate) fn from_parts(dtype: Dtype, dims: Dims, data: TensorData) -> Tensor {
         Tensor { dtype, dims, data }
     }
 }
 
-/// The size of fixed-size items; `None` for strings or beyond the address space.
+/// Returns the total bytes of fixed-size items, or `None` for strings and for sizes beyond the address space.
 pub(crate) fn fixed_bytes(dtype: Dtype, dims: &[u64]) -> Option<usize> {
     let item = dtype.item_bytes()?;
     dims.iter()

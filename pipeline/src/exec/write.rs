@@ -1,5 +1,5 @@
-//! The last stage: an element written straight into the slot it is sent from. Stacks are copied here, once;
-//! deferred tensors are computed here, into their rows.
+//! The last stage, which writes an element straight into the slot that is sent. Stacks are copied here once,
+//! and deferred tensors are computed here, straight into their rows.
 
 use millstream_element::{Layout, PackWriter, Provenance, Shape, WriteError, write_strings};
 use smallvec::SmallVec;
@@ -9,23 +9,24 @@ use super::item::Item;
 use super::token::Marks;
 use super::value::Tensor;
 
-/// Outcome of writing an element.
+/// The outcome of writing an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// The element is in the pack.
+    /// The whole element is in the pack.
     Done,
-    /// There was no room; nothing of it is in the pack.
+    /// The pack had no space, and holds no part of the element.
     Full {
-        /// Bytes that a pack needs to take it.
+        /// The number of bytes that a pack needs to hold the element.
         needed_bytes: usize,
     },
 }
 
-/// Writes `item` as the element `sequence` of a task whose elements are laid out by `layout`. Nothing is
-/// allocated for a static spec and an element of one split.
+/// Writes `item` as element `sequence` of a task whose elements have the layout `layout`. Allocates no memory
+/// if the spec is static and the element belongs to one split.
 ///
 /// # Errors
-/// What a deferred tensor fails with; of kind `Caller` when the element exceeds what an element may be.
+/// The error of a deferred tensor, or an error of kind `Caller` if the element exceeds the limits of an
+/// element.
 #[inline]
 pub fn write_element(
     item: &Item,
@@ -39,7 +40,7 @@ pub fn write_element(
         shapes.extend(item.value.iter().map(shape));
     } else if item.value.len() != layout.spec().components().len() {
         return Err(refused(
-            "the element does not have the components of its spec".to_owned(),
+            "the number of components differs from the spec".to_owned(),
         ));
     }
     let mut element = match pack.begin(layout, &shapes, provenance.len()) {

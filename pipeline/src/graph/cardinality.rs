@@ -1,4 +1,4 @@
-//! The number of elements of a dataset, and the effect of operations on it.
+//! The number of elements of a dataset, and the effect of operations on this number.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -8,13 +8,13 @@ use millstream_element::ElementSpec;
 pub enum Cardinality {
     /// The dataset never ends.
     Infinite,
-    /// The graph does not tell.
+    /// The number cannot be inferred from the graph.
     Unknown,
-    /// Exactly so many.
+    /// The dataset has exactly this number of elements.
     Finite(u64),
 }
 
-/// A cardinality as graphs declare it.
+/// Converts the count and the flag that a graph declares into a cardinality.
 pub(crate) fn declared(count: Option<u64>, infinite: bool) -> Cardinality {
     match (infinite, count) {
         (true, _) => Cardinality::Infinite,
@@ -23,7 +23,8 @@ pub(crate) fn declared(count: Option<u64>, infinite: bool) -> Cardinality {
     }
 }
 
-/// Returns how many elements so many passes have; without end for `None`.
+/// Returns the number of elements in `count` passes over a dataset of `input` elements. `None` means passes
+/// without end.
 pub(crate) fn repeated(count: Option<u64>, input: Cardinality) -> Cardinality {
     match (count, input) {
         (Some(0), _) | (_, Cardinality::Finite(0)) => Cardinality::Finite(0),
@@ -32,7 +33,7 @@ pub(crate) fn repeated(count: Option<u64>, input: Cardinality) -> Cardinality {
     }
 }
 
-/// Returns how many batches so many elements make.
+/// Returns the number of batches of `size` elements that `input` elements make.
 pub(crate) fn batched(input: Cardinality, size: u64, drop_remainder: bool) -> Cardinality {
     match input {
         Cardinality::Finite(count) if drop_remainder => Cardinality::Finite(count / size),
@@ -41,7 +42,7 @@ pub(crate) fn batched(input: Cardinality, size: u64, drop_remainder: bool) -> Ca
     }
 }
 
-/// Both together. What comes after an endless one is never reached.
+/// Returns the sum of two cardinalities. The elements after an infinite dataset are never reached.
 pub(crate) fn added(one: Cardinality, other: Cardinality) -> Cardinality {
     use Cardinality::{Finite, Infinite, Unknown};
     match (one, other) {
@@ -51,7 +52,7 @@ pub(crate) fn added(one: Cardinality, other: Cardinality) -> Cardinality {
     }
 }
 
-/// Returns the cardinality when any number of elements may be dropped or added.
+/// Returns the cardinality after an operation that may drop or add any number of elements.
 pub(crate) fn thinned(input: Cardinality) -> Cardinality {
     match input {
         Cardinality::Finite(0) => Cardinality::Finite(0),
@@ -65,12 +66,12 @@ pub(crate) fn multiplied(outer: Cardinality, inner: Cardinality) -> Cardinality 
         (Finite(0), _) | (Finite(_), Finite(0)) => Finite(0),
         (Finite(outer), Finite(inner)) => outer.checked_mul(inner).map_or(Unknown, Finite),
         (Infinite, Finite(1..)) | (Finite(1..) | Infinite, Infinite) => Infinite,
-        // Endlessly many empty datasets end no more than they yield.
+        // An infinite sequence of empty datasets never ends, but yields no element either.
         (Infinite, Finite(0)) | (Unknown, _) | (_, Unknown) => Unknown,
     }
 }
 
-/// Rows of every element, when the spec fixes them.
+/// Returns the number of rows of every element, if the spec fixes that number.
 pub(crate) fn rows(spec: &ElementSpec) -> Option<u64> {
     spec.components().first()?.dims()?.first().copied().flatten()
 }

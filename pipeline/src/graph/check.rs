@@ -1,14 +1,14 @@
-//! Rules that parameters of several operations obey by themselves. What depends on what comes in is the
-//! analysis'.
+//! Checks for parameters that several operations have. The checks need no knowledge of an operation's input.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::limits::{BUFFER_MAX, CYCLE_MAX, NAME_BYTES_MAX};
 use super::schedule::{Cycle, Schedule};
 
-/// Calls that run, or datasets that are read, at once, each in a thread of its own.
+/// The maximum number of calls that run in parallel, or datasets that are read in parallel, each in its own
+/// thread.
 const PARALLEL_MAX: u32 = 4096;
 
-/// Refuses a name that is none, or that comes twice.
+/// Refuses names that are empty or too long, and names that occur twice.
 pub(crate) fn check_names<'n>(
     what: &str,
     names: impl Iterator<Item = &'n str> + Clone,
@@ -25,7 +25,7 @@ pub(crate) fn check_names<'n>(
 pub(crate) fn check_schedule(schedule: Schedule) -> Result<(), String> {
     if schedule.parallel > PARALLEL_MAX {
         return Err(format!(
-            "{} threads in parallel, the limit is {PARALLEL_MAX}",
+            "uses {} threads in parallel, the limit is {PARALLEL_MAX}",
             schedule.parallel
         ));
     }
@@ -35,17 +35,17 @@ pub(crate) fn check_schedule(schedule: Schedule) -> Result<(), String> {
 pub(crate) fn check_cycle(cycle: Cycle) -> Result<(), String> {
     if cycle.length == 0 || cycle.length > CYCLE_MAX {
         return Err(format!(
-            "cycle of {} datasets is not within 1..={CYCLE_MAX}",
+            "has a cycle of {} datasets, expected 1 to {CYCLE_MAX}",
             cycle.length
         ));
     }
     if cycle.block == 0 {
-        return Err("takes blocks of no elements by turns; the least is 1".to_owned());
+        return Err("has a block of 0 elements, the least is 1".to_owned());
     }
     check_schedule(cycle.schedule)
 }
 
-/// The empty name is the only component.
+/// Checks the name of a component. The empty name is allowed, and means the only component.
 pub(crate) fn check_component(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Ok(());

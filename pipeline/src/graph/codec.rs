@@ -1,5 +1,6 @@
-//! Graphs as bytes: CBOR with numbered fields. An operation's parameters are nested bytes, so that an unknown
-//! operation is recognised by its name before anything else of it is read.
+//! The encoding of graphs as bytes: CBOR with numbered fields. The parameters of an operation are nested
+//! bytes. The decoder therefore recognises an unknown operation by its name before it decodes anything else
+//! of the operation.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt::Display;
@@ -11,46 +12,46 @@ use super::tree::{Graph, Node};
 use super::tree::{Op, Operation};
 use minicbor::bytes::ByteVec;
 
-/// A graph on the wire.
+/// The encoded form of a graph.
 #[derive(Debug, minicbor::Encode, minicbor::Decode)]
 #[cbor(map)]
 struct GraphRecord {
     #[n(0)]
     nodes: Vec<NodeRecord>,
-    /// Positions of a split, where that was asked for.
+    /// The number of positions of a split; `None` means the default.
     #[n(1)]
     split_size: Option<u64>,
 }
 
-/// A node on the wire.
+/// The encoded form of a node.
 #[derive(Debug, minicbor::Encode, minicbor::Decode)]
 #[cbor(map)]
 struct NodeRecord {
-    /// The operation's name.
+    /// The name of the operation.
     #[n(0)]
     op: String,
-    /// The parameters, encoded by themselves.
+    /// The encoded parameters.
     #[n(1)]
     params: ByteVec,
-    /// The nodes it reads.
+    /// The indices of the node's inputs.
     #[n(2)]
     inputs: Vec<u32>,
-    /// The functions: encoded graphs.
+    /// The functions of the operation, as encoded graphs.
     #[n(3)]
     functions: Vec<ByteVec>,
-    /// The schedule of its calls, where it makes calls.
+    /// The schedule of the operation's calls, for operations that have one.
     #[n(4)]
     schedule: Option<Schedule>,
-    /// The cycle of its datasets, where they take turns.
+    /// The cycle of the datasets that the operation reads in turn, for operations that have one.
     #[n(5)]
     cycle: Option<Cycle>,
 }
 
 impl Graph {
-    /// The encoding of the graph.
+    /// Encodes the graph.
     ///
     /// # Errors
-    /// [`GraphError::TooLarge`] beyond [`GRAPH_BYTES_MAX`].
+    /// [`GraphError::TooLarge`] if the encoding is longer than [`GRAPH_BYTES_MAX`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, GraphError> {
         let record = GraphRecord {
             nodes: self.nodes().iter().map(encode_node).collect::<Result<_, _>>()?,
@@ -66,10 +67,11 @@ impl Graph {
         Ok(bytes)
     }
 
-    /// Reads an encoded graph of operations that `find` finds, and checks it as [`Graph::new`] does.
+    /// Decodes a graph, and checks it as [`Graph::new`] does. `find` returns the decoder of an operation.
     ///
     /// # Errors
-    /// [`GraphError`]: an unknown operation is named; nothing else of it is looked at.
+    /// [`GraphError`]. The error of an unknown operation names the operation, whose other fields are not
+    /// decoded.
     pub(crate) fn decoded(bytes: &[u8], find: Find) -> Result<Graph, GraphError> {
         if bytes.len() > GRAPH_BYTES_MAX {
             return Err(GraphError::TooLarge {
@@ -142,13 +144,13 @@ fn decode_node(index: usize, record: NodeRecord, nesting: usize, find: Find) -> 
     })
 }
 
-/// Reads an operation.
+/// A function that decodes an operation.
 pub(crate) type Decode = fn(&Encoded<'_>) -> Result<Op, GraphError>;
 
-/// Finds what reads the operation of a name.
+/// A function that returns the decoder of the operation with a name; `None` for an unknown name.
 pub(crate) type Find = fn(&str) -> Option<Decode>;
 
-/// An operation that is being read.
+/// An operation that is being decoded.
 pub(crate) struct Encoded<'b> {
     node: usize,
     nesting: usize,
@@ -157,47 +159,47 @@ pub(crate) struct Encoded<'b> {
 }
 
 impl<'b> Encoded<'b> {
-    /// The name of the operation.
+    /// Returns the name of the operation.
     pub(crate) fn name(&self) -> &'b str {
         &self.record.op
     }
 
-    /// Reads the parameters.
+    /// Decodes the parameters.
     pub(crate) fn params<T: minicbor::Decode<'b, ()>>(&self) -> Result<T, GraphError> {
         minicbor::decode(&self.record.params).map_err(|error| self.malformed(error))
     }
 
-    /// The parameters as they were sent.
+    /// Returns the encoded parameters.
     pub(crate) fn param_bytes(&self) -> &'b [u8] {
         &self.record.params
     }
 
-    /// Returns the schedule of its calls.
+    /// Returns the schedule of the operation's calls.
     pub(crate) fn schedule(&self) -> Schedule {
         self.record.schedule.unwrap_or_default()
     }
 
-    /// Returns the cycle of its datasets.
+    /// Returns the cycle of the operation's datasets.
     pub(crate) fn cycle(&self) -> Result<Cycle, GraphError> {
         self.record.cycle.ok_or_else(|| self.malformed("has no cycle"))
     }
 
-    /// Returns whether graphs are among the parameters.
+    /// Returns whether the operation has graphs among its parameters.
     pub(crate) fn has_graphs(&self) -> bool {
         !self.record.functions.is_empty()
     }
 
-    /// Reads the body of a function, which is graph number `index`.
+    /// Decodes the body of a function, which is the graph at `index`.
     pub(crate) fn function(&self, index: usize, what: &str) -> Result<Graph, GraphError> {
         Graph::function(self.nodes(index, what)?)
     }
 
-    /// Reads a dataset of its own, which is graph number `index`.
+    /// Decodes an independent dataset, which is the graph at `index`.
     pub(crate) fn dataset(&self, index: usize, what: &str) -> Result<Graph, GraphError> {
         Graph::new(self.nodes(index, what)?)
     }
 
-    /// The error of parameters that are not what they should be.
+    /// Returns the error of invalid parameters.
     pub(crate) fn malformed(&self, reason: impl Display) -> GraphError {
         GraphError::Malformed(format!(
             "parameters of operation {:?} (node {}): {reason}",
@@ -212,15 +214,15 @@ impl<'b> Encoded<'b> {
     }
 }
 
-/// Reads an operation that is its parameters.
+/// Decodes an operation whose type is also the type of its parameters.
 pub(crate) fn decode_params<T: Operation + for<'b> minicbor::Decode<'b, ()>>(
     encoded: &Encoded<'_>,
 ) -> Result<Op, GraphError> {
     Ok(Op::new(encoded.params::<T>()?))
 }
 
-/// `value` as bytes.
+/// Encodes `value` as bytes.
 pub(crate) fn encoded<T: minicbor::Encode<()>>(value: &T) -> Result<Vec<u8>, GraphError> {
-    // Writing to memory cannot fail, so that only a value's own refusal is left.
+    // Writing to memory cannot fail, so the only possible error is that the value has no encoding.
     minicbor::to_vec(value).map_err(|error| GraphError::Malformed(error.to_string()))
 }

@@ -1,5 +1,5 @@
-//! Tensors embedded in a graph, the data of `tensors` and `tensor_slices`: checked when they are made and
-//! when they are read back.
+//! Tensors embedded in a graph, which are the data of `tensors` and `tensor_slices`. Tensors are checked when
+//! the graph is made and when it is decoded.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -11,10 +11,11 @@ use super::params::SpecField;
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Constant {
-    /// Structure and shapes: every component static; to be sliced, with the same leading dimension.
+    /// The structure and shapes: every dimension is known. If the constant is to be sliced, all components
+    /// have the same leading dimension.
     #[n(0)]
     pub spec: SpecField,
-    /// One per component of the spec.
+    /// The data of the tensors, one for each component of the spec.
     #[n(1)]
     pub tensors: Vec<ConstantTensor>,
 }
@@ -23,17 +24,17 @@ pub struct Constant {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ConstantTensor {
-    /// Items of a fixed size, little-endian, in row-major order.
+    /// The items of a dtype of fixed size, little-endian, in row-major order.
     #[n(0)]
     #[cbor(with = "minicbor::bytes")]
     pub fixed: Vec<u8>,
-    /// Items of variable length, in row-major order.
+    /// The items of a dtype of variable length, in row-major order.
     #[n(1)]
     pub items: Vec<minicbor::bytes::ByteVec>,
 }
 
 impl ConstantTensor {
-    /// A tensor of fixed-size items from their little-endian bytes.
+    /// Makes a tensor of fixed-size items from their little-endian bytes.
     pub fn fixed(bytes: impl Into<Vec<u8>>) -> ConstantTensor {
         ConstantTensor {
             fixed: bytes.into(),
@@ -41,7 +42,7 @@ impl ConstantTensor {
         }
     }
 
-    /// A tensor of strings or byte strings.
+    /// Makes a tensor of strings or byte strings.
     pub fn items<T: Into<Vec<u8>>>(items: impl IntoIterator<Item = T>) -> ConstantTensor {
         let items = items.into_iter().map(|item| item.into().into()).collect();
         ConstantTensor {
@@ -58,18 +59,19 @@ impl Constant {
         Constant { spec, tensors }
     }
 
-    /// Holds the data against the spec.
+    /// Checks that the data matches the spec.
     ///
     /// # Errors
-    /// The reason, as text, when they do not describe the same tensors, or there are none.
+    /// The reason, as text, if the data and the spec do not match, or if the constant has no tensors.
     pub fn check(&self) -> Result<(), String> {
         self.dims().map(|_| ())
     }
 
-    /// Returns how many slices there are: the leading dimension all components share.
+    /// Returns the number of slices, which is the leading dimension that all components share.
     ///
     /// # Errors
-    /// The reason, as text, when the data and the spec do not describe such tensors.
+    /// The reason, as text, if the data does not match the spec, or the components do not share a leading
+    /// dimension.
     pub fn slices(&self) -> Result<u64, String> {
         let mut slices = None;
         for (index, dims) in self.dims()?.iter().enumerate() {
@@ -89,21 +91,21 @@ impl Constant {
         slices.ok_or_else(|| "no components".to_owned())
     }
 
-    /// The spec of one slice: every component without its leading dimension.
+    /// Returns the spec of one slice: every component without its leading dimension.
     ///
     /// # Errors
-    /// As [`Constant::slices`].
+    /// The errors of [`Constant::slices`].
     pub fn slice_spec(&self) -> Result<ElementSpec, String> {
         self.slices()?;
         super::spec::without_leading(&self.spec.0)
     }
 
-    /// The dimensions of every tensor, having checked that it has that size.
+    /// Returns the dimensions of every tensor, after checking that the data has the size that they say.
     fn dims(&self) -> Result<Vec<Vec<u64>>, String> {
         let components = self.spec.0.components();
         if components.is_empty() || components.len() != self.tensors.len() {
             return Err(format!(
-                "{} tensors for {} components",
+                "has {} tensors for {} components",
                 self.tensors.len(),
                 components.len()
             ));
@@ -121,7 +123,7 @@ impl Constant {
     }
 }
 
-/// The dimensions, when all are known.
+/// Returns the dimensions if all of them are known.
 fn static_dims(spec: &TensorSpec) -> Option<Vec<u64>> {
     spec.dims()?.iter().copied().collect()
 }
@@ -136,14 +138,14 @@ fn check_size(dtype: Dtype, dims: &[u64], tensor: &ConstantTensor) -> Result<(),
             let expected = items.checked_mul(item_bytes as u64);
             if expected != Some(tensor.fixed.len() as u64) || !tensor.items.is_empty() {
                 return Err(format!(
-                    "{} bytes for {items} items of {dtype}",
+                    "found {} bytes for {items} items of {dtype}",
                     tensor.fixed.len()
                 ));
             }
         }
         None => {
             if items != tensor.items.len() as u64 || !tensor.fixed.is_empty() {
-                return Err(format!("{} strings for {items} items", tensor.items.len()));
+                return Err(format!("found {} strings for {items} items", tensor.items.len()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The number of elements that every operation of a graph yields, as far as the graph alone tells.
+//! The number of elements that each operation of a graph yields, as far as the graph determines it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -9,10 +9,10 @@ use super::registry::Registry;
 use super::spec::node_specs;
 use super::tree::{Given, Graph};
 
-/// The cardinality of `graph`, whose nodes yield `specs`.
+/// Returns the cardinality of `graph`, whose nodes yield elements of `specs`.
 ///
 /// # Errors
-/// [`AnalysisError`] for a source nobody registered.
+/// [`AnalysisError`] for a source that is not registered.
 pub(crate) fn cardinality(
     graph: &Graph,
     specs: &[ElementSpec],
@@ -34,7 +34,7 @@ pub(crate) fn cardinality(
     Ok(all[graph.output()])
 }
 
-/// Returns how many elements the body of a function makes of one element of `spec`.
+/// Returns the number of elements that the body of a function makes from one element of `spec`.
 pub(crate) fn of_body(
     body: &Graph,
     spec: &ElementSpec,

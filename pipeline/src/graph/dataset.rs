@@ -1,4 +1,4 @@
-//! The fluent way to write a graph. Mistakes are kept until [`Dataset::graph`], so that chains stay chains.
+//! The builder of graphs. A mistake in a chain of methods is kept, and reported by [`Dataset::graph`].
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::error::GraphError;
@@ -6,10 +6,11 @@ use super::schedule::Schedule;
 use super::tree::Op;
 use super::tree::{Graph, Node};
 
-/// The number of threads that the executor chooses: see [`Dataset::parallel`].
+/// The value that lets the executor choose the number of threads: see [`Dataset::parallel`].
 pub const AUTO: u32 = 0;
 
-/// Pixels an image may have unless [`Dataset::decode_image_with`] says otherwise: 64 million, 192 MB decoded.
+/// The default limit on the pixels of an image, which [`Dataset::decode_image_with`] can change: 64 million
+/// pixels, 192 MB decoded.
 pub const PIXELS_MAX_DEFAULT: u64 = 1 << 26;
 
 /// A dataset under construction: a chain of operations, the last of which is the output.
@@ -22,61 +23,70 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Spreads what was just added over threads, keeping the order.
+    /// Spreads the last operation over threads, and keeps the order of its elements.
     ///
-    /// Calls of a map run on so many threads of the pool; [`AUTO`]: all of them. Neighbouring maps with the
-    /// same schedule run as one call. Datasets of an `interleave` that are prefetched, each by a thread of
-    /// its own; the others are read at their turn; [`AUTO`]: 16, and twice as many as long as that is faster,
-    /// up to 128. As `num_parallel_calls` of tf.data.
+    /// The calls of a map run on `threads` threads of the pool, or on all of them for [`AUTO`]. Neighbouring
+    /// maps with the same schedule run as one call.
+    ///
+    /// An `interleave` prefetches `threads` of its datasets, each in its own thread, and reads the other
+    /// datasets at their turn. With [`AUTO`] the number begins at 16, and doubles up to 128 as long as the
+    /// pipeline becomes faster.
+    ///
+    /// Works as `num_parallel_calls` of tf.data.
     pub fn parallel(mut self, threads: u32) -> Dataset {
         match self.schedule() {
             Some(schedule) => schedule.parallel = threads,
-            None => self.refuse("is not a map or interleave, only these run in parallel"),
+            None => self.refuse("cannot run in parallel, only a map or interleave can"),
         }
         self
     }
 
-    /// Lets what was just added yield elements in whatever order they are ready, if it is
-    /// [`Dataset::parallel`].
+    /// Lets the last operation yield elements in the order in which they become ready, if the operation runs
+    /// in parallel ([`Dataset::parallel`]).
     pub fn unordered(self) -> Dataset {
         self.in_order(false)
     }
 
-    /// Lets what was just added keep the order of its elements whatever [`Dataset::with_options`] says.
+    /// Lets the last operation keep the order of its elements, even if [`Dataset::with_options`] says
+    /// otherwise.
     pub fn ordered(self) -> Dataset {
         self.in_order(true)
     }
 
-    /// Has what was just added draw alike in every pass and epoch: a `shuffle`, `random` or `sample`. With a
-    /// seed also wherever it stands in a dataset, so that `take` and `skip` of one shuffled dataset have
-    /// nothing in common.
+    /// Lets the last operation, a `shuffle`, `random` or `sample`, make the same draws in every pass and
+    /// epoch.
     ///
-    /// As `reshuffle_each_iteration=False` and `rerandomize_each_iteration=False` of tf.data.
+    /// With a seed, the draws are also independent of the operation's place in the dataset. For example,
+    /// `take` and `skip` of the same shuffled dataset yield disjoint elements.
+    ///
+    /// Works as `reshuffle_each_iteration=False` and `rerandomize_each_iteration=False` of tf.data.
     pub fn drawn_alike(mut self) -> Dataset {
         let draws = self
             .nodes
             .last_mut()
             .is_some_and(|node| node.op.change().fix_draws());
         if !draws {
-            self.refuse("is not a shuffle, random or sample, only these draw alike in every pass");
+            self.refuse("cannot repeat its draws, only a shuffle, random or sample can");
         }
         self
     }
 
-    /// Deals the sources out in splits of so many positions, 1 to 4096, instead of about 1024 splits a
-    /// source; of files, each is a split anyway. The smallest that was asked for holds for the whole dataset.
+    /// Divides the sources into splits of `positions` positions, 1 to 4096. The default is about 1024 splits
+    /// for each source. Sources of files are divided into files instead. If a dataset sets several sizes, the
+    /// smallest counts.
     ///
-    /// Small splits balance workers better, and less is lost with one that dies; each costs the dispatcher
-    /// and the workers some microseconds, and 32 bytes in the header of every element that is made of it.
+    /// Small splits balance workers better, and a worker that dies loses less work. Each split costs the
+    /// dispatcher and the workers a few microseconds, and 32 bytes in the header of every element made from
+    /// the split.
     pub fn split_size(mut self, positions: u64) -> Dataset {
         self.split_size = Some(self.split_size.map_or(positions, |size| size.min(positions)));
         self
     }
 
-    /// The finished graph.
+    /// Returns the finished graph.
     ///
     /// # Errors
-    /// [`GraphError`]: the first mistake in the chain.
+    /// [`GraphError`] that describes the first mistake in the chain.
     pub fn graph(self) -> Result<Graph, GraphError> {
         match self.error {
             Some(error) => Err(error),
@@ -99,7 +109,7 @@ impl Dataset {
     }
 
     pub(crate) fn then(mut self, op: impl Into<Op>) -> Dataset {
-        // A chain beyond 2^32 nodes is beyond memory, and refused by `graph` long before.
+        // A chain of 2^32 nodes does not fit into memory, and `graph` refuses shorter chains than that.
         let input = (self.nodes.len() - 1) as u32;
         self.nodes.push(Node {
             op: op.into(),
@@ -116,7 +126,7 @@ impl Dataset {
         self
     }
 
-    /// The schedule of the operation just added, if it has one.
+    /// Returns the schedule of the last operation, if the operation has a schedule.
     fn schedule(&mut self) -> Option<&mut Schedule> {
         self.nodes.last_mut()?.op.change().schedule_mut()
     }
@@ -131,7 +141,7 @@ impl Dataset {
         });
     }
 
-    /// `op` over `datasets`.
+    /// Combines `datasets` by the operation `op`.
     pub(crate) fn joined(op: impl Into<Op>, datasets: impl IntoIterator<Item = Dataset>) -> Dataset {
         let mut joined = Dataset {
             nodes: Vec::new(),
@@ -149,9 +159,9 @@ impl Dataset {
         joined
     }
 
-    /// Adds the nodes and the mistakes of `dataset`; the index that its output has then.
+    /// Adds the nodes and the first mistake of `dataset`, and returns the new index of its output.
     pub(crate) fn append(&mut self, dataset: Dataset) -> u32 {
-        // Beyond 2^32 nodes is beyond memory, and refused by `graph` long before.
+        // A chain of 2^32 nodes does not fit into memory, and `graph` refuses shorter chains than that.
         let offset = self.nodes.len() as u32;
         for mut node in dataset.nodes {
             node.inputs.iter_mut().for_each(|input| *input += offset);
@@ -164,11 +174,11 @@ impl Dataset {
         (self.nodes.len() as u32).saturating_sub(1)
     }
 
-    /// The graph of what was built on the placeholder of a function's argument, for a caller that wants to
-    /// know what it yields.
+    /// Returns the graph of a function, whose chain begins at the placeholder of the function's argument. The
+    /// caller uses the graph to infer the function's results.
     ///
     /// # Errors
-    /// [`GraphError`]: the first mistake in the chain.
+    /// [`GraphError`] that describes the first mistake in the chain.
     pub fn function_graph(self) -> Result<Graph, GraphError> {
         self.error.map_or_else(|| Graph::function(self.nodes), Err)
     }
@@ -180,7 +190,7 @@ impl Dataset {
 }
 
 impl From<Graph> for Dataset {
-    /// The dataset goes on where the graph ends.
+    /// Continues the chain of operations after the output of `graph`.
     fn from(graph: Graph) -> Dataset {
         Dataset {
             nodes: graph.nodes().to_vec(),

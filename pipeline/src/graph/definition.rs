@@ -1,5 +1,6 @@
-//! Makes graphs: nodes in topological order, the last of which is the output. A graph that exists is valid:
-//! inputs precede their users, every node feeds exactly one other, and the limits hold.
+//! The construction and check of graphs. A graph lists its nodes in topological order, and its last node is
+//! the output. Every graph is valid: inputs precede their users, every node feeds exactly one other node, and
+//! the limits hold.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::error::GraphError;
@@ -11,10 +12,10 @@ use super::tree::{Execution, Graph, Node, Role};
 use super::units::{SPLIT_SIZE_MAX, Units};
 
 impl Graph {
-    /// Checks `nodes`, whose last is the output, and makes a graph of them.
+    /// Checks `nodes`, whose last node is the output, and makes a graph from them.
     ///
     /// # Errors
-    /// [`GraphError`] naming the node and the rule it breaks.
+    /// [`GraphError`] that names the node and the rule that the node breaks.
     pub fn new(nodes: Vec<Node>) -> Result<Graph, GraphError> {
         let graph = Graph {
             nodes,
@@ -25,10 +26,10 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Checks `nodes` as the body of a function: sources may be the function's argument.
+    /// Checks `nodes` as the body of a function, whose sources may be the function's argument.
     ///
     /// # Errors
-    /// As [`Graph::new`].
+    /// The errors of [`Graph::new`].
     pub fn function(nodes: Vec<Node>) -> Result<Graph, GraphError> {
         let graph = Graph {
             nodes,
@@ -39,14 +40,15 @@ impl Graph {
         Ok(graph)
     }
 
-    /// The index of the output.
+    /// Returns the index of the output.
     pub fn output(&self) -> usize {
-        // A graph has at least one node.
+        // The subtraction cannot underflow, because a graph has at least one node.
         self.nodes.len() - 1
     }
 
-    /// The indices of the sources, depth first from the output, inputs in order. This numbering is the
-    /// `source` of a split. Sources inside functions are not counted: each call reads them whole.
+    /// Returns the indices of the sources in depth-first order from the output. The index in this list is the
+    /// `source` of a split. Sources inside functions are left out, because each call reads such a source
+    /// whole.
     pub fn sources(&self) -> Vec<usize> {
         let mut sources = Vec::new();
         let mut open = vec![self.output()];
@@ -60,15 +62,15 @@ impl Graph {
         sources
     }
 
-    /// The number of `node` in the graph as it was defined: what is drawn for it follows from that, and
-    /// messages name it.
+    /// Returns the number of `node` in the graph as it was defined, before rewrites. Random draws depend on
+    /// the original number of a node, and messages name the number.
     pub(crate) fn origin(&self, node: usize) -> u32 {
         let origin = self.execution.origins.get(node).copied();
-        // A graph has at most 4096 nodes.
+        // The cast is exact, because a graph has at most 4096 nodes.
         origin.unwrap_or(node as u32)
     }
 
-    /// The graph as it was defined.
+    /// Returns the graph as it was defined, before rewrites.
     pub(crate) fn as_defined(&self) -> Graph {
         match &self.execution.defined {
             Some(nodes) => self.executed_as(nodes.to_vec(), Execution::default()),
@@ -76,18 +78,18 @@ impl Graph {
         }
     }
 
-    /// Returns whether neighbouring maps with one schedule are executed as one step.
+    /// Returns whether neighbouring maps with the same schedule are executed as one step.
     pub(crate) fn fuses_maps(&self) -> bool {
         !self.execution.keeps_maps_apart
     }
 
-    /// Returns whether it is executed with sources that are dealt out in splits.
+    /// Returns whether the sources of the graph receive splits when it is executed.
     pub(crate) fn is_fed(&self) -> bool {
         self.execution.is_fed
     }
 
-    /// Returns the options about threads, about values that are chosen by measurement, and about state that
-    /// cannot be saved: the last of each that say it.
+    /// Returns the options for threads, for tuning and for external state. If several operations set an
+    /// option, the last setting counts.
     pub(crate) fn settings(&self) -> (Threading, Autotune, ExternalState) {
         let threading = self.options().find_map(|options| options.threading);
         let autotune = self.options().find_map(|options| options.autotune);
@@ -99,17 +101,17 @@ impl Graph {
         )
     }
 
-    /// Returns the options about changes before execution: the last that say anything.
+    /// Returns the option for rewrites. If several operations set the option, the last setting counts.
     pub(crate) fn rewrites(&self) -> Option<Rewrites> {
         self.options().find_map(|options| options.rewrites)
     }
 
-    /// The options, the last first.
+    /// Returns the options in the graph, the last first.
     pub(crate) fn options(&self) -> impl Iterator<Item = &Options> {
         self.nodes.iter().rev().filter_map(|node| node.op.options())
     }
 
-    /// This graph with nodes that a rewrite has left of its own, so that they need no check.
+    /// Returns this graph with the nodes that a rewrite made from its own. The nodes need no check.
     pub(crate) fn executed_as(&self, nodes: Vec<Node>, execution: Execution) -> Graph {
         Graph {
             nodes,
@@ -118,13 +120,13 @@ impl Graph {
         }
     }
 
-    /// Returns the option about the order of elements: the last, in the order of the nodes, that says
-    /// anything.
+    /// Returns the option for the order of elements. If several operations set the option, the last in the
+    /// order of nodes counts.
     pub(crate) fn deterministic(&self) -> Option<bool> {
         self.options().find_map(|options| options.deterministic)
     }
 
-    /// Returns whether it, or a function of it, ignores errors.
+    /// Returns whether the graph, or the graph of one of its functions, ignores errors.
     pub(crate) fn ignores_errors(&self) -> bool {
         self.nodes.iter().any(|node| {
             let mut graphs = node.op.graphs().into_iter();
@@ -132,7 +134,7 @@ impl Graph {
         })
     }
 
-    /// The encoding of the part of it that `node` reads.
+    /// Encodes the part of the graph that provides the input of `node`.
     pub(crate) fn below(&self, node: usize) -> Result<Vec<u8>, GraphError> {
         let mut places = vec![None; self.nodes.len()];
         let mut open: Vec<usize> = self.nodes[node]
@@ -147,7 +149,8 @@ impl Graph {
         let mut nodes: Vec<Node> = Vec::new();
         for (node, place) in self.nodes.iter().zip(0..) {
             if places[place].is_some() {
-                // A graph has at most 4096 nodes, and inputs precede their users.
+                // The cast is exact, because a graph has at most 4096 nodes. The inputs have their new places
+                // already, because they precede their users.
                 places[place] = Some(nodes.len() as u32);
                 let inputs = node.inputs.iter().filter_map(|input| places[*input as usize]);
                 nodes.push(Node {
@@ -159,18 +162,19 @@ impl Graph {
         Graph::function(nodes)?.to_bytes()
     }
 
-    /// Returns the compression of its elements on a network, as its last option about it says.
+    /// Returns the compression of elements on a network, as set by the last option for compression.
     pub fn travel(&self) -> Option<Travel> {
         self.options().find_map(|options| options.compression)
     }
 
-    /// Returns whether elements keep their order where no option of a surrounding graph says otherwise; the
-    /// default is that they do.
+    /// Returns whether elements keep their order, if no option of a surrounding graph says otherwise. The
+    /// default is `true`.
     pub(crate) fn is_deterministic(&self) -> bool {
         self.deterministic().unwrap_or(true)
     }
 
-    /// This graph with nodes that differ from its own in their declarations only, so that they need no check.
+    /// Returns this graph with nodes that differ from its own only in their declarations. The nodes need no
+    /// check.
     pub(crate) fn with_ops(&self, nodes: Vec<Node>) -> Graph {
         debug_assert_eq!(nodes.len(), self.nodes.len());
         Graph {
@@ -180,10 +184,10 @@ impl Graph {
         }
     }
 
-    /// The graph with counted sources that are dealt out in splits of so many positions.
+    /// Returns the graph with its counted sources divided into splits of `positions` positions.
     ///
     /// # Errors
-    /// [`GraphError::SplitSize`] unless it is 1 to [`SPLIT_SIZE_MAX`].
+    /// [`GraphError::SplitSize`] if `positions` is not within 1 to [`SPLIT_SIZE_MAX`].
     pub fn with_split_size(self, positions: u64) -> Result<Graph, GraphError> {
         if !(1..=SPLIT_SIZE_MAX).contains(&positions) {
             return Err(GraphError::SplitSize { positions });
@@ -192,12 +196,12 @@ impl Graph {
         Ok(Graph { split_size, ..self })
     }
 
-    /// Positions of a split of its counted sources, where that was asked for.
+    /// Returns the number of positions of a split of the counted sources; `None` means the default.
     pub fn split_size(&self) -> Option<u64> {
         self.split_size
     }
 
-    /// Returns the units in which a source of so many positions is dealt out.
+    /// Returns the division of a source of `positions` positions into splits.
     pub fn units(&self, positions: u64) -> Units {
         match self.split_size {
             Some(unit) => Units::sized(positions, unit),
@@ -211,7 +215,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The depth of the graph, having checked it.
+    /// Checks the graph, and returns its depth.
     fn check_within(&self, role: Role, budget: &mut usize, nesting: usize) -> Result<usize, GraphError> {
         if nesting > NESTING_MAX {
             return Err(GraphError::TooLarge {
@@ -265,7 +269,7 @@ impl Graph {
         for (index, (node, users)) in self.nodes.iter().zip(users).enumerate() {
             let expected = u32::from(index != self.output());
             if *users != expected {
-                let reason = format!("feeds {users} operations instead of {expected}");
+                let reason = format!("feeds {users} operations, expected {expected}");
                 return Err(GraphError::Invalid {
                     node: index,
                     op: node.op.name(),
@@ -287,5 +291,5 @@ fn check_arity(node: &Node) -> Result<(), String> {
     } else {
         " or more"
     };
-    Err(format!("has {inputs} inputs, takes {}{more}", arity.start()))
+    Err(format!("has {inputs} inputs, expected {}{more}", arity.start()))
 }

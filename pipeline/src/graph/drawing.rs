@@ -1,5 +1,5 @@
-//! A dataset drawn for people: its operations as text and as DOT, with whatever is known of each beside it.
-//! The caller decides what that is.
+//! Drawings of a dataset for people: its operations as text and as DOT, with columns of figures for each
+//! operation. The caller chooses the columns.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt::{self, Write};
@@ -9,8 +9,10 @@ use super::error::GraphError;
 use super::tree::Graph;
 use super::tree::Role;
 
-/// The operations of a dataset in the order in which they are drawn: the output first, each above what it
-/// reads; the bodies of functions and all inputs but the first of several stand to the right.
+/// The operations of a dataset in the order in which they are drawn.
+///
+/// The output comes first, and each operation is above its input. The bodies of functions are indented to the
+/// right. If an operation has several inputs, all but the last are indented too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drawing {
     columns: Vec<&'static str>,
@@ -20,44 +22,46 @@ pub struct Drawing {
 /// One operation of a [`Drawing`].
 #[derive(Debug, Clone, PartialEq)]
 struct Drawn {
-    /// The nodes of the operations whose bodies it is in, from the outside, and its own.
+    /// The path to the operation: the nodes of the operations whose bodies contain it, from the outermost in,
+    /// and its own node.
     path: Vec<usize>,
     label: String,
     cells: Vec<String>,
-    /// The lines that are drawn left of it.
+    /// The indentation that is printed to the left of the operation.
     margin: String,
-    /// The index of the operation that reads it, and the way in which it does.
+    /// The index of the operation that uses this operation, and the kind of use.
     user: Option<(usize, Edge)>,
 }
 
-/// The relation of one operation to another.
+/// The way in which one operation uses another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edge {
-    /// The operation is read.
+    /// The other operation reads the operation as an input.
     Input,
-    /// The operation is the output of a function.
+    /// The operation is the output of a function of the other operation.
     Body(&'static str),
 }
 
 impl Dataset {
-    /// The dataset drawn as text: see [`Graph::drawing`]. What each operation costs is known where it is
-    /// executed.
+    /// Returns the dataset as a drawing: see [`Graph::drawing`]. The drawing has no costs, because only the
+    /// executor measures the cost of each operation.
     ///
     /// # Errors
-    /// [`GraphError`]: the first mistake in the chain.
+    /// [`GraphError`] that describes the first mistake in the chain.
     pub fn explain(self) -> Result<Drawing, GraphError> {
         Ok(self.graph()?.drawing())
     }
 }
 
 impl Graph {
-    /// The graph as it is, with nothing beside its operations.
+    /// Draws the graph, without columns.
     pub fn drawing(&self) -> Drawing {
         self.drawing_with(Vec::new(), &mut |_| Vec::new())
     }
 
-    /// The graph with `columns`, of which `cells` says what they hold for the operation at a path: the nodes
-    /// of the operations whose bodies it is in, from the outside, and its own.
+    /// Draws the graph with `columns`. `cells` returns the texts of the columns for the operation at a path.
+    /// The path lists the nodes of the operations whose bodies contain the operation, from the outermost in,
+    /// and its own node.
     pub fn drawing_with(
         &self,
         columns: Vec<&'static str>,
@@ -73,19 +77,19 @@ impl Graph {
 }
 
 impl Drawing {
-    /// Returns the places of the operations, in the order of the drawing: the nodes of those whose bodies
-    /// they are in, and their own.
+    /// Returns the paths of the operations, in the order of the drawing. Each path lists the nodes of the
+    /// operations whose bodies contain the operation, and its own node.
     pub fn paths(&self) -> impl Iterator<Item = &[usize]> {
         self.stages.iter().map(|stage| &stage.path[..])
     }
 
-    /// The operations and their parameters, in the order of the drawing.
+    /// Returns the operations with their parameters, in the order of the drawing.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.stages.iter().map(|stage| &stage.label[..])
     }
 
-    /// The drawing in the language of Graphviz: what is read points to its reader, the bodies of functions
-    /// are dashed.
+    /// Returns the drawing in the language of Graphviz. An arrow leads from each input to the operation that
+    /// reads it; the arrows of function bodies are dashed.
     pub fn to_dot(&self) -> String {
         let mut dot = String::from("digraph dataset {\n  rankdir=BT;\n  node [shape=box];\n");
         for (index, stage) in self.stages.iter().enumerate() {
@@ -95,7 +99,7 @@ impl Drawing {
                     let _ = write!(label, "\n{column}: {cell}");
                 }
             }
-            // A string of DOT ends at a quote, and nothing else in it has a meaning but the backslash.
+            // In a string of DOT only the quote, which ends the string, and the backslash need escapes.
             let label = label
                 .replace('\\', "\\\\")
                 .replace('"', "\\\"")
@@ -113,7 +117,7 @@ impl Drawing {
         dot
     }
 
-    /// Draws `node` of `graph`, and below it what it reads. Recurses as deep as a graph may be.
+    /// Draws `node` of `graph`, and its inputs below it. The recursion is as deep as the graph.
     fn add(
         &mut self,
         graph: &Graph,
@@ -146,7 +150,7 @@ impl Drawing {
             );
         }
         within.pop();
-        // The first input goes on below; of several, all but the last stand to the right.
+        // The last input continues below, at the same indentation; the other inputs are indented.
         if let Some((last, others)) = found.inputs.split_last() {
             for input in others {
                 let margin = format!("{margin}  ");
@@ -170,7 +174,7 @@ impl Drawing {
         }
     }
 
-    /// The first column: an operation behind the lines of those it stands right of.
+    /// Returns the text of the first column: the indentation, the kind of use and the operation.
     fn first_cell(stage: &Drawn) -> String {
         let name = match stage.user {
             Some((_, Edge::Body(name))) => format!("{name}: "),
@@ -181,7 +185,7 @@ impl Drawing {
 }
 
 impl fmt::Display for Drawing {
-    /// One line an operation, with its columns; above them their names.
+    /// Writes one line for each operation, with its columns. The first line has the names of the columns.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let firsts: Vec<String> = self.stages.iter().map(Drawing::first_cell).collect();
         let title = if self.columns.is_empty() { "" } else { "operation" };

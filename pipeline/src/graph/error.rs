@@ -1,80 +1,80 @@
-//! The errors of definitions. The caller is to blame for all of them: the program that wrote or sent the
-//! graph.
+//! The errors of dataset definitions. The party to blame is always the caller, which is the program that
+//! wrote or sent the graph.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use thiserror::Error;
 
-/// A graph that cannot be made or read.
+/// An error of a graph that cannot be constructed or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GraphError {
-    /// No nodes.
+    /// The graph has no nodes.
     #[error("the dataset graph has no operations")]
     Empty,
-    /// A limit is exceeded.
+    /// The graph exceeds a limit.
     #[error("the dataset graph exceeds its limit on {what}, which is {limit}")]
     TooLarge {
-        /// The name of the thing of which there is too much.
+        /// The quantity that exceeds the limit.
         what: &'static str,
-        /// The limit.
+        /// The largest allowed quantity.
         limit: usize,
     },
-    /// An operation this version does not have.
+    /// An operation that this version does not know.
     #[error("the dataset graph uses an unknown operation {op:?} (node {node}); a newer version may have it")]
     UnknownOp {
-        /// The operation's name on the wire.
+        /// The name of the operation on the wire.
         op: String,
-        /// The index.
+        /// The index of the node.
         node: usize,
     },
-    /// A node breaks a rule.
+    /// A node that breaks a rule.
     #[error("operation {op:?} (node {node}) {reason}")]
     Invalid {
-        /// The index.
+        /// The index of the node.
         node: usize,
-        /// The operation.
+        /// The name of the operation.
         op: &'static str,
-        /// The rule and how it is broken.
+        /// The rule that is broken, and how.
         reason: String,
     },
-    /// No split has so many positions.
+    /// A split size outside of the allowed range.
     #[error(
-        "splits of {positions} positions were asked for: a split has 1 to {}",
+        "invalid split size of {positions} positions, expected 1 to {}",
         super::units::SPLIT_SIZE_MAX
     )]
     SplitSize {
-        /// The number of positions that was asked for.
+        /// The requested number of positions.
         positions: u64,
     },
-    /// The bytes are not the encoding of a graph.
+    /// Bytes that are not the encoding of a graph.
     #[error("the bytes are not a dataset graph: {0}")]
     Malformed(String),
 }
 
-/// Why a graph cannot be analysed.
+/// An error of a graph that cannot be analysed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AnalysisError {
-    /// A name nobody registered.
+    /// A name that is not registered.
     #[error("unknown {kind} {name:?}; registered here: {}", list(.known))]
     Unknown {
-        /// "function", "predicate", "source", …
+        /// The kind of the name: "function", "predicate", "source" and so on.
         kind: &'static str,
-        /// The name asked for.
+        /// The unknown name.
         name: String,
-        /// The names there are.
+        /// The names that are registered.
         known: Vec<String>,
     },
-    /// An operation cannot take what its input yields.
+    /// An operation whose input has a spec that the operation cannot take.
     #[error("operation {op:?} cannot read its input: {reason}")]
     Mismatch {
-        /// The operation or function.
+        /// The name of the operation or function.
         op: String,
-        /// The form that it wants, and the form that it gets.
+        /// The spec that the operation expects, and the spec of its input.
         reason: String,
     },
-    /// The structure or the shapes exceed what an element may be.
+    /// An operation whose elements would exceed the limits of an element's structure or shapes.
     #[error("operation {op:?} would yield an element that is not allowed: {reason}")]
     Spec {
-        /// The operation or function.
+        /// The name of the operation or function.
         op: String,
         /// The limit that is exceeded.
         reason: String,

@@ -1,52 +1,63 @@
-//! The treatment of an element that an operation fails at.
+//! The treatment of an element at which an operation fails.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 use serde::Deserialize;
 
-/// The largest number of times that an element is tried again.
+/// The largest number of retries for one element.
 pub const RETRIES_MAX: u32 = 100;
 
-/// The treatment of an element at which a function or an operation fails: a number of retries, then the end
-/// of the pipeline, which is the default, or the omission of the element.
+/// The treatment of an element at which a function or an operation fails.
 ///
-/// `tf.data`'s `ignore_errors` omits; it has no retries.
+/// The operation first retries the element a number of times. After the last retry, the failure ends the
+/// pipeline, which is the default, or the element is skipped. `tf.data`'s `ignore_errors` skips, but has no
+/// retries.
 ///
-/// Left out is what bad data and user functions are to blame for: an element whose map or predicate fails; an
-/// element that has no rows for `unbatch`; a batch whose elements do not stack; the rest of a dataset that
-/// `flat_map` or `interleave` was reading; a record that cannot be read; a file that cannot be opened, or the
-/// rest of one whose bytes are broken; an element at which a registered source fails and continues; or what
-/// is left of its split, or of its pass if it has no splits. Each is counted by operation, and counts as
-/// read. What the caller, a limit, another process or this crate is to blame for always ends the pipeline:
-/// storage that is down loses no files.
+/// Elements are only skipped if bad data or user functions are to blame:
+///
+/// - An element is skipped if its map or predicate fails.
+/// - An element is skipped if it has no rows for `unbatch`.
+/// - A batch is skipped if its elements do not stack.
+/// - The rest of a dataset is skipped if the dataset fails while `flat_map` or `interleave` reads it.
+/// - A record is skipped if it cannot be read.
+/// - A file is skipped if it cannot be opened, and the rest of a file if its bytes are broken.
+/// - An element is skipped if a registered source fails at it. If the source cannot continue, the rest of its
+///   split is skipped, or the rest of the pass if the source has no splits.
+///
+/// Skipped elements are counted by operation, and count as read. Failures that the caller, a limit, another
+/// process or this crate causes always end the pipeline. For example, no file is skipped because storage is
+/// down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(default, deny_unknown_fields)]
 pub struct ErrorPolicy {
-    /// Further attempts, each after a pause that grows from 1 to 100 ms; at most [`RETRIES_MAX`]. Retries
-    /// apply to calls of functions, to opening files, and to reading them if storage fails; broken bytes are
-    /// not read again. They also apply to registered sources, which are opened again and skip what came
-    /// before. What has read from its input cannot be tried again.
+    /// The number of retries, each after a pause that grows from 1 to 100 ms; at most [`RETRIES_MAX`].
+    ///
+    /// Retries apply to calls of functions, to opening files, and to reading files if storage fails. Broken
+    /// bytes are not read again. A registered source is retried too: the operation opens the source again and
+    /// skips the elements that it has already read. An operation that has read from its input cannot be
+    /// retried.
     #[n(0)]
     pub retries: u32,
-    /// Whether what still fails is left out.
+    /// `true` if an element that still fails after the retries is skipped.
     #[n(1)]
     pub skips: bool,
 }
 
 impl ErrorPolicy {
-    /// The first failure ends the pipeline.
+    /// The policy under which the first failure ends the pipeline.
     pub const RAISE: ErrorPolicy = ErrorPolicy {
         retries: 0,
         skips: false,
     };
-    /// Leaves failing elements out.
+    /// The policy that skips failing elements, without retries.
     pub const SKIP: ErrorPolicy = ErrorPolicy {
         retries: 0,
         skips: true,
     };
 
-    /// Functions that fail are called again up to `retries` times; then the failure ends the pipeline.
+    /// Returns the policy that retries a failing function up to `retries` times, after which the failure ends
+    /// the pipeline.
     pub const fn retry(retries: u32) -> ErrorPolicy {
         ErrorPolicy {
             retries,
@@ -54,17 +65,20 @@ impl ErrorPolicy {
         }
     }
 
-    /// Returns this policy, which then leaves out elements that still fail.
+    /// Returns this policy, changed to skip elements that still fail after the retries.
     #[must_use]
     pub const fn then_skip(self) -> ErrorPolicy {
         ErrorPolicy { skips: true, ..self }
     }
 
-    /// The rules that it obeys by itself.
+    /// Checks that the number of retries is within its limit.
     pub(crate) fn check(self) -> Result<(), String> {
         if self.retries <= RETRIES_MAX {
             return Ok(());
         }
-        Err(format!("{} retries; at most {RETRIES_MAX}", self.retries))
+        Err(format!(
+            "allows {} retries, the limit is {RETRIES_MAX}",
+            self.retries
+        ))
     }
 }

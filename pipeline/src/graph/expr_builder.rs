@@ -1,4 +1,4 @@
-//! The fluent way to write what is computed by expressions, and the simple cases of it.
+//! The builder's methods that compute components by expressions, and shortcuts for common expressions.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
@@ -13,13 +13,14 @@ use super::native::{
 use super::params::SpecField;
 
 impl Dataset {
-    /// Puts what `expr` computes in the place of the component `name`, or adds it to the dict that an element
-    /// is.
+    /// Replaces the component `name` by the result of `expr`, or adds the component to an element that is a
+    /// dict.
     pub fn with_component(self, name: impl Into<String>, expr: impl Into<Expr>) -> Dataset {
         self.with_components([(name, expr)])
     }
 
-    /// Adds several components, as [`Dataset::with_component`]: all are computed of the element as it was.
+    /// Replaces or adds several components, as [`Dataset::with_component`] does. All expressions see the
+    /// element as it was before.
     pub fn with_components<N: Into<String>, E: Into<Expr>>(
         self,
         exprs: impl IntoIterator<Item = (N, E)>,
@@ -27,16 +28,16 @@ impl Dataset {
         self.computed(Outputs::Components, exprs)
     }
 
-    /// Makes every element the one tensor that `expr` computes.
+    /// Replaces every element by the single tensor that `expr` computes.
     ///
-    /// What the body of a `tf.data.Dataset.map` is. What an expression cannot compute of any such element is
-    /// refused when the dataset is analysed; what only one element shows is an error of that element. So it
-    /// is for all methods here.
+    /// The expression corresponds to the body of a `tf.data.Dataset.map`. The analysis of the dataset refuses
+    /// an expression that fails for every element of the input's spec. A failure that depends on the values
+    /// of an element is an error of that element. All methods here follow these rules.
     pub fn map_expr(self, expr: impl Into<Expr>) -> Dataset {
         self.computed(Outputs::Single, [("", expr)])
     }
 
-    /// Makes every element a dict of what expressions compute.
+    /// Replaces every element by a dict of the results of expressions.
     pub fn map_exprs<N: Into<String>, E: Into<Expr>>(
         self,
         exprs: impl IntoIterator<Item = (N, E)>,
@@ -44,14 +45,15 @@ impl Dataset {
         self.computed(Outputs::Dict, exprs)
     }
 
-    /// Makes every element a tuple of what expressions compute, such as features and label.
+    /// Replaces every element by a tuple of the results of expressions, such as features and label.
     pub fn map_tuple<E: Into<Expr>>(self, exprs: impl IntoIterator<Item = E>) -> Dataset {
         self.computed(Outputs::Tuple, exprs.into_iter().map(|expr| ("", expr)))
     }
 
-    /// Makes every element what expressions compute, nested as `structure` is: a leaf each, in flatten order.
+    /// Replaces every element by the results of expressions, nested as `structure`. The results become the
+    /// leaves of `structure`, in flatten order.
     ///
-    /// The leaves of `structure` and the expressions are as many, or the dataset is refused.
+    /// The dataset is refused if the number of leaves of `structure` differs from the number of expressions.
     pub fn map_nested<E: Into<Expr>>(
         mut self,
         structure: Structure,
@@ -80,18 +82,18 @@ impl Dataset {
         }
     }
 
-    /// Converts a component, as [`Expr::cast`].
+    /// Converts a component to `dtype`, as [`Expr::cast`] does.
     pub fn cast(self, component: impl Into<String>, dtype: Dtype) -> Dataset {
         self.changed(component, |of| of.cast(dtype))
     }
 
-    /// Makes the integers of a component vectors of `depth` items, 1 at their index and else 0, as
-    /// [`Expr::one_hot`].
+    /// Turns the integers of a component into vectors of `depth` items, with 1 at the index of the integer
+    /// and 0 elsewhere. Works as [`Expr::one_hot`].
     pub fn one_hot(self, component: impl Into<String>, depth: u64, dtype: Dtype) -> Dataset {
         self.changed(component, |of| of.one_hot(depth, dtype))
     }
 
-    /// Pads a component before and behind each axis, as [`Expr::pad`].
+    /// Pads a component at the start and end of each axis, as [`Expr::pad`] does.
     pub fn pad(
         self,
         component: impl Into<String>,
@@ -101,7 +103,7 @@ impl Dataset {
         self.changed(component, |of| of.pad(pads, value))
     }
 
-    /// Pads a component to `length` along `axis`, or cuts it, as [`Expr::pad_to`].
+    /// Pads or truncates a component to `length` along `axis`, as [`Expr::pad_to`] does.
     pub fn pad_to(
         self,
         component: impl Into<String>,
@@ -113,7 +115,7 @@ impl Dataset {
         self.changed(component, |of| of.pad_to(axis, length, value, truncate))
     }
 
-    /// Takes parts of a component along its leading axes, as [`Expr::slice`].
+    /// Slices a component along its leading axes, as [`Expr::slice`] does.
     pub fn slice<S: Into<Span>>(
         self,
         component: impl Into<String>,
@@ -122,9 +124,9 @@ impl Dataset {
         self.changed(component, |of| of.slice(spans))
     }
 
-    /// Puts components one behind the other along `axis`, as the component `name`.
+    /// Concatenates components along `axis` into the component `name`.
     ///
-    /// Works as `tf.concat`: shapes that differ in another axis are an error.
+    /// Works as `tf.concat`. Shapes that differ in another axis are an error.
     pub fn concat<'a>(
         self,
         name: impl Into<String>,
@@ -134,18 +136,20 @@ impl Dataset {
         self.with_component(name, concat(components.into_iter().map(col), axis))
     }
 
-    /// Reads decimal text in a component as floats, white space around it aside.
+    /// Parses decimal text in a component as floats, and ignores white space around the text.
     ///
-    /// Works as `tf.strings.to_number`. Text that is no number is an error of its element.
+    /// Works as `tf.strings.to_number`. Text that is not a number is an error of its element.
     pub fn parse_float(self, component: impl Into<String>, dtype: Dtype) -> Dataset {
         self.changed(component, |of| of.to_number(dtype))
     }
 
-    /// Parses the serialised `tf.train.Example` in `component`, or the vector of them, into its features. An
-    /// element that is nothing else becomes a dict of them; in a dict they take the place of the component.
+    /// Parses the serialised `tf.train.Example` in `component`, or a vector of examples, into features.
     ///
-    /// Works as `tf.io.parse_example` and `parse_single_example`. A feature that is missing and has no
-    /// default, of another type, or of another length than declared, is an error of its element.
+    /// In a dict, the features replace the component. An element that is a single tensor becomes a dict of
+    /// the features.
+    ///
+    /// Works as `tf.io.parse_example` and `parse_single_example`. A feature of a wrong type or length is an
+    /// error of its element. A missing feature without a default is an error too.
     pub fn parse_example(
         self,
         component: impl Into<String>,
@@ -158,8 +162,8 @@ impl Dataset {
     }
 
     /// Parses the serialised `tf.train.SequenceExample` in `component` into the features of its context and
-    /// its feature lists, as [`Dataset::parse_example`] does. Each list has a row for every one of its
-    /// features.
+    /// its feature lists, as [`Dataset::parse_example`] does. Each list becomes a tensor with one row for
+    /// each feature in the list.
     ///
     /// Works as `tf.io.parse_single_sequence_example`.
     pub fn parse_sequence_example(
@@ -175,10 +179,9 @@ impl Dataset {
         })
     }
 
-    /// Parses the text of JSON in `component` into the fields that are declared, as
-    /// [`Dataset::parse_example`] does.
+    /// Parses the JSON text in `component` into the declared fields, as [`Dataset::parse_example`] does.
     ///
-    /// Text that is no JSON, and values that are missing or of another type, are errors of their element.
+    /// Invalid JSON, and values that are missing or of a wrong type, are errors of their element.
     pub fn parse_json(
         self,
         component: impl Into<String>,
@@ -190,15 +193,15 @@ impl Dataset {
         })
     }
 
-    /// Parses lines of comma-separated values into their columns, as `tf.io.decode_csv`.
+    /// Parses lines of comma-separated values into columns, as `tf.io.decode_csv` does.
     ///
-    /// Lines of another number of fields are an error of their element.
+    /// A line with a wrong number of fields is an error of its element.
     pub fn decode_csv(self, decode: DecodeCsv) -> Dataset {
         self.native(decode)
     }
 
-    /// Cuts the strings in `component`, a vector, into ragged parts: between `separator`s, or words between
-    /// white space.
+    /// Splits the strings in the vector `component` into a ragged tensor: at each `separator`, or into words
+    /// at white space.
     ///
     /// Works as `tf.strings.split`.
     pub fn split_ragged(self, component: impl Into<String>, separator: Option<&str>) -> Dataset {
@@ -211,10 +214,10 @@ impl Dataset {
         })
     }
 
-    /// Cuts the text in a component into tokens, of which the ids become a vector.
+    /// Splits the text in a component into tokens, and replaces the text by the vector of token ids.
     ///
-    /// The counterpart of `tensorflow_text`'s tokenisers. Bytes that are no UTF-8 are an error of their
-    /// element; a tokeniser that cannot be read is refused when the dataset is opened.
+    /// The method is the counterpart of `tensorflow_text`'s tokenisers. Invalid UTF-8 is an error of its
+    /// element. A tokeniser that cannot be read is refused when the dataset is opened.
     pub fn tokenise(self, tokenise: Tokenise) -> Dataset {
         self.native(tokenise)
     }

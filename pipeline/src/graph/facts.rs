@@ -1,4 +1,4 @@
-//! Everything that can be said of a dataset without running it, in one value.
+//! The results of analysing a dataset without running it, in one value.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -11,27 +11,28 @@ use super::spec::node_specs;
 use super::split::{self, SourceFacts};
 use super::tree::Graph;
 
-/// The facts that the analysis finds.
+/// The facts about a dataset that the analysis infers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// The spec of the dataset's elements.
     pub spec: ElementSpec,
-    /// The number of its elements when one task reads all of it.
+    /// The number of elements if a single task reads the whole dataset.
     pub cardinality: Cardinality,
-    /// Whether its sources can be dealt out in splits; else the reason why not.
+    /// `Ok` if all sources can be divided into splits; otherwise the reason why a source cannot.
     pub splittable: Result<(), String>,
-    /// Whether every element states exactly the source positions it stands for, so that a lost one can be
-    /// produced again alone (`exactly_once`); else the reason why not.
+    /// `Ok` if every element states exactly the source positions that it was made from, so that a lost
+    /// element can be produced again alone (`exactly_once`). Otherwise the reason why elements do not.
     pub aligned: Result<(), String>,
-    /// The sources, depth first: the index in this list is the `source` of a split.
+    /// The sources in depth-first order. The index in this list is the `source` of a split.
     pub sources: Vec<SourceFacts>,
 }
 
 impl Graph {
-    /// Analyses the graph.
+    /// Analyses the graph: infers spec, cardinality, sources and alignment.
     ///
     /// # Errors
-    /// [`AnalysisError`] naming the operation that does not fit its input, or the function nobody registered.
+    /// [`AnalysisError`] that names an operation that does not fit its input, or a function that is not
+    /// registered.
     pub fn facts(&self, registry: &dyn Registry) -> Result<Facts, AnalysisError> {
         let mut specs = node_specs(self, registry, None)?;
         let cardinality = cardinality(self, &specs, registry)?;

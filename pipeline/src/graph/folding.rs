@@ -1,6 +1,6 @@
-//! A state and the function that changes it: what `scan` and `reduce` have in common.
+//! The state and the function that `scan` and `reduce` have in common.
 //!
-//! A function of a state is a chain of maps over a dict of `state` and `element`.
+//! The function is a chain of maps over a dict of `state` and `element`.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{ElementSpec, Structure};
@@ -12,16 +12,17 @@ use super::spec::{node_specs, widened};
 use super::tree::Given;
 use super::tree::Graph;
 
-/// The number of times that the shapes of a state are widened, one dimension at a time, until they describe
-/// the results of a function.
+/// The maximum number of rounds in which the shapes of a state are widened until they describe all results of
+/// the function. Each round makes at least one more dimension, or a rank, unknown.
 const WIDENED_MAX: usize = 64;
 
-/// A state and the function that changes it.
+/// The initial state of a `scan` or `reduce`, and the function that changes the state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Folding {
     /// The state before the first element of every pass.
     pub initial: Constant,
-    /// Makes the next state, of a scan the next state and what it yields, of a dict of `state` and `element`.
+    /// The function, called with a dict of `state` and `element`. For `reduce` the function makes the next
+    /// state; for `scan`, the next state and the output.
     pub function: Graph,
 }
 
@@ -33,8 +34,8 @@ impl Folding {
         })
     }
 
-    /// Returns what describes every state: the initial one and those that `next` finds in what the function
-    /// makes.
+    /// Returns the spec that describes every state: the initial state and all states that the function makes.
+    /// `next` extracts the spec of the next state from the spec of the function's result.
     pub(crate) fn state(
         &self,
         given: &Given<'_>,
@@ -49,17 +50,17 @@ impl Folding {
             }
             state = wider;
         }
-        Err(given.mismatch("its function makes a state of ever other shapes"))
+        Err(given.mismatch("the shapes of its state change with every call of its function"))
     }
 
-    /// Returns what the function makes of such a state and an element.
+    /// Returns the spec of the function's result for a state of the spec `state` and an element of the input.
     pub(crate) fn made(&self, given: &Given<'_>, state: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
         let argument = self.argument(given, state)?;
         let made = node_specs(&self.function, given.registry, Some(&argument))?.pop();
         made.ok_or_else(|| given.mismatch("it has no function"))
     }
 
-    /// Returns what the function is called with.
+    /// Returns the spec of the function's argument: a dict of `state` and `element`.
     pub(crate) fn argument(
         &self,
         given: &Given<'_>,
@@ -72,7 +73,7 @@ impl Folding {
         ElementSpec::new(structure, components.collect()).map_err(|error| given.not_allowed(error))
     }
 
-    /// Returns the next state and the output that are in `made`.
+    /// Splits `made`, the spec of the function's result, into the specs of the next state and of the output.
     pub(crate) fn parts(
         given: &Given<'_>,
         state: &ElementSpec,
@@ -85,13 +86,13 @@ impl Folding {
         };
         let [first, second] = parts[..] else {
             return Err(given.mismatch(format!(
-                "its function is to make a tuple or dict of two, the next state and what is yielded, and makes {made}"
+                "expected its function to make a tuple or dict of two, the next state and the output, found {made}"
             )));
         };
         let count = state.components().len();
         if first != state.structure() || made.components().len() < count {
             return Err(given.mismatch(format!(
-                "its function makes {made}, whose first part is to be the next state {state}"
+                "expected its function to make the next state {state} as its first part, found {made}"
             )));
         }
         let (next, output) = made.components().split_at(count);
@@ -102,13 +103,13 @@ impl Folding {
     }
 }
 
-/// Returns the spec that describes both a state and the next.
+/// Returns the narrowest spec that describes the states of both specs.
 fn wider(given: &Given<'_>, state: &ElementSpec, next: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
     let pairs = state.components().iter().zip(next.components());
     let alike = pairs.clone().all(|(one, other)| one.dtype() == other.dtype());
     if next.structure() != state.structure() || !alike {
         return Err(given.mismatch(format!(
-            "its function makes {next} of the state {state}, which is to stay what it is"
+            "expected its function to keep the structure and dtypes of the state {state}, found {next}"
         )));
     }
     let components = pairs.map(|(one, other)| widened(one, other)).collect();

@@ -1,4 +1,5 @@
-//! The functions a `map` applies: registered ones, known by name, and the native ones with their parameters.
+//! The functions that a `map` applies: functions registered by name, and native functions with their
+//! parameters.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -10,16 +11,16 @@ use super::params::{Params, SpecField};
 /// The function that a `map` applies to every element.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Function {
-    /// A Rust function registered by name.
+    /// A Rust function that is registered by name.
     Registered(RegisteredMap),
-    /// A function of pictures.
+    /// A native function of pictures.
     Image(ImageFunction),
-    /// A native function that is not about images.
+    /// A native function that does not work on pictures.
     Native(Native),
 }
 
 impl Function {
-    /// The name of the operation on the wire.
+    /// Returns the name of the operation on the wire.
     pub fn op_name(&self) -> &'static str {
         match self {
             Function::Registered(_) => "map",
@@ -28,7 +29,8 @@ impl Function {
         }
     }
 
-    /// The name to show a user: the registered one, else the operation's.
+    /// Returns the name to show to a user: the registered name, or the operation's name for a native
+    /// function.
     pub fn name(&self) -> &str {
         match self {
             Function::Registered(registered) => &registered.name,
@@ -37,17 +39,17 @@ impl Function {
     }
 }
 
-/// Parameters of a `map` of a registered function.
+/// Parameters of a `map` with a registered function.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct RegisteredMap {
-    /// The registered name.
+    /// The name under which the function is registered.
     #[n(0)]
     pub name: String,
-    /// The parameters of the function beside the element.
+    /// The parameters that the function receives with each element.
     #[n(1)]
     pub params: Params,
-    /// The spec of its results, where declared; else the registry is asked.
+    /// The spec of the function's results; `None` if the spec is not declared and the registry knows it.
     #[n(2)]
     pub output: Option<SpecField>,
 }

@@ -1,4 +1,4 @@
-//! The specs of the results of operations' functions, and the rules for them.
+//! The specs of the results of functions that are graphs, and the checks of these specs.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -8,7 +8,7 @@ use super::registry::Registry;
 use super::spec::node_specs;
 use super::tree::Graph;
 
-/// Returns the spec of `reduce`'s results for windows of elements of `input`.
+/// Returns the spec of the results of the graph `reduce` for windows of elements of `input`.
 pub(crate) fn reduced_spec(
     op: &str,
     reduce: &Graph,
@@ -22,7 +22,7 @@ pub(crate) fn reduced_spec(
     })
 }
 
-/// Refuses a function that makes anything but an `i64` of elements of `input`.
+/// Refuses a function whose result for elements of `input` is not an `i64` scalar.
 pub(crate) fn wants_number(
     what: &str,
     function: &Graph,
@@ -39,7 +39,7 @@ pub(crate) fn wants_number(
         found => Err(AnalysisError::Mismatch {
             op: what.to_owned(),
             reason: format!(
-                "it is to be an i64 scalar, and is {}",
+                "expected an i64 scalar, found {}",
                 found.map_or_else(|| "nothing".to_owned(), |spec| spec.to_string())
             ),
         }),

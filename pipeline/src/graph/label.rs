@@ -1,17 +1,17 @@
 //! Operations as short text for people.
 //!
-//! Owns the cut of what is long. Refuses to know any operation.
+//! Owns the truncation of long text. Refuses to know any operation.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt::{self, Write};
 
-/// Characters of an operation's parameters that are shown.
+/// The maximum number of characters of a label; longer parameters are truncated.
 pub(crate) const LABEL_CHARS_MAX: usize = 96;
 
-/// Returns the name, and the parameters in brackets where there are any.
+/// Returns the name, followed by the parameters in brackets if there are any.
 pub(crate) fn label(name: &str, parameters: &str) -> String {
     let mut label = Cut::default();
-    // The only thing that can fail is the cut, which is wanted.
+    // Writing fails only if the text is truncated, which is intended.
     let _ = label.write_str(name);
     if !parameters.is_empty() {
         let _ = write!(label, "({parameters})");
@@ -19,14 +19,14 @@ pub(crate) fn label(name: &str, parameters: &str) -> String {
     label.0
 }
 
-/// Returns the fields of a struct as its derived `Debug` prints them, without those that are absent.
+/// Returns the fields of a struct as its derived `Debug` prints them, without fields that are `None`.
 pub(crate) fn parameters(value: &dyn fmt::Debug) -> String {
     let mut all = Cut::default();
     let _ = write!(all, "{value:?}");
     fields(&all.0)
 }
 
-/// The inside of the first braces, as derived `Debug` prints parameters.
+/// Returns the text inside the first braces, where derived `Debug` prints the parameters.
 fn fields(debug: &str) -> String {
     let Some((_, inside)) = debug.split_once('{') else {
         return String::new();
@@ -36,13 +36,13 @@ fn fields(debug: &str) -> String {
         depth += i32::from(letter == '{') - i32::from(letter == '}');
         depth == 0
     });
-    // Where the parameters were cut off there is no end.
+    // Truncated parameters have no closing brace.
     let inside = inside[..end.unwrap_or(inside.len())].trim();
     let kept = inside.split(", ").filter(|field| !field.ends_with(": None"));
     kept.collect::<Vec<_>>().join(", ")
 }
 
-/// Text up to a length.
+/// Text that is truncated at [`LABEL_CHARS_MAX`] characters.
 #[derive(Default)]
 struct Cut(String);
 

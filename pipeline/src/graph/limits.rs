@@ -1,19 +1,20 @@
-//! The limits of a graph and of what its operations hold.
+//! The limits of graphs and of the elements that operations hold.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Nodes of a graph, sub-graphs included.
+/// The maximum number of nodes in a graph, including the graphs of its functions.
 pub const NODES_MAX: usize = 4096;
-/// Operations one behind the other from the output to a source, sub-graphs included: execution recurses this
-/// deep.
+/// The maximum length of a path from the output to a source, in operations, including the graphs of
+/// functions. The execution of a graph recurses as deep as its longest path.
 pub const DEPTH_MAX: usize = 256;
-/// Sub-graphs within sub-graphs.
+/// The maximum depth of graphs nested in the functions of graphs.
 pub const NESTING_MAX: usize = 8;
-/// Bytes of an encoded graph.
+/// The maximum number of bytes of an encoded graph.
 pub const GRAPH_BYTES_MAX: usize = 16 << 20;
-/// Bytes of a name: of a function, a component, a field, a pattern.
+/// The maximum number of bytes of a name, such as a function, component, field or pattern.
 pub const NAME_BYTES_MAX: usize = 4096;
-/// Elements that `shuffle`, `batch` and `prefetch` may hold.
+/// The maximum number of elements that `shuffle`, `batch` or `prefetch` may hold.
 pub const BUFFER_MAX: u64 = 1 << 24;
 
-/// Datasets that an `interleave` may have open at once: each holds at least a file, as a rule.
+/// The maximum number of datasets that an `interleave` may have open. An open dataset usually holds at least
+/// one open file.
 pub const CYCLE_MAX: u64 = 4096;

@@ -1,16 +1,15 @@
-//! The definition of a dataset: a graph of operations, the fluent builder that writes it, its encoding, and
-//! everything that can be said of it without running it. Pure: nothing here touches a file, a clock or a
-//! thread.
+//! The definition of a dataset: a graph of operations, with its builder, its encoding and its analyses. The
+//! module is pure: no code here touches a file, a clock or a thread.
 //!
-//! - [`Dataset`] builds a [`Graph`] of [`Node`]s, each an [`Op`] with its parameters;
-//! - [`Graph::to_bytes`] and [`Graph::from_bytes`] move it between processes;
-//! - [`Graph::facts`] infers spec, cardinality, splits and alignment, asking a [`Registry`] about registered
-//!   names;
-//! - [`Graph::sharded`] makes one worker's share of it;
-//! - `Graph::rewritten` changes it before it is executed, never what it yields: see [`Rewrites`];
-//! - [`Graph::drawing`] draws it for people;
-//! - [`FilePart`] is a part of a file where a path would stand;
-//! - [`Graph::resolved`] writes the registry's answers into the graph, for those who have no such registry.
+//! - [`Dataset`] builds a [`Graph`] of [`Node`]s, each an [`Op`] with its parameters.
+//! - [`Graph::to_bytes`] and [`Graph::from_bytes`] encode and decode a graph.
+//! - [`Graph::facts`] infers spec, cardinality, splits and alignment, with the signatures of a [`Registry`].
+//! - [`Graph::sharded`] returns the part of a graph that one worker reads.
+//! - `Graph::rewritten` changes a graph before it is executed, but not the elements that it yields: see
+//!   [`Rewrites`].
+//! - [`Graph::drawing`] draws a graph for people.
+//! - [`FilePart`] names a part of a file, and can replace a path.
+//! - [`Graph::resolved`] writes the registry's signatures into a graph, for processes without that registry.
 
 pub(crate) mod cardinality;
 pub(crate) mod check;

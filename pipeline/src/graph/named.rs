@@ -165,7 +165,11 @@ mod tests {
     fn specs_nest_as_their_notation_does() {
         let image = ["tensor".into(), "u8".into(), json!([null, null, 3])];
         let label = json!(["tensor", "i64", []]);
-        let spec = read(json!(["dict", [["image", image], ["rest", ["tuple", [label, ["none"]]]]]])).unwrap();
+        let spec = read(json!([
+            "dict",
+            [["image", image], ["rest", ["tuple", [label, ["none"]]]]]
+        ]))
+        .unwrap();
         let expected = ElementSpec::new(
             Structure::Dict(vec![
                 ("image".to_owned(), Structure::Leaf),
@@ -208,7 +212,10 @@ mod tests {
     #[test]
     fn constants_are_bytes_or_lists_of_bytes() {
         let read = |json| serde_json::from_value::<ConstantTensor>(json);
-        assert_eq!(read(json!({"fixed": [1, 0]})).unwrap(), ConstantTensor::fixed([1, 0]));
+        assert_eq!(
+            read(json!({"fixed": [1, 0]})).unwrap(),
+            ConstantTensor::fixed([1, 0])
+        );
         assert_eq!(
             read(json!({"items": [[97], []]})).unwrap(),
             ConstantTensor::items([&b"a"[..], b""])

@@ -4,16 +4,16 @@
 use minicbor::{Decode, Encode};
 use serde::Deserialize;
 
-/// Treatment of a record that cannot be read.
+/// The treatment of a record that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
-    /// The pipeline ends with an error that names file, offset and key.
+    /// The pipeline ends with an error that names the file, the offset and the key.
     #[default]
     #[n(0)]
     Raise,
-    /// The record is counted, logged and left out.
+    /// The record is skipped, counted and logged.
     #[n(1)]
     Skip,
 }

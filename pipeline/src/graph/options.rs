@@ -1,4 +1,4 @@
-//! How a dataset is executed and travels, wherever that is.
+//! Options for the execution of a dataset and for the transfer of its elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -8,40 +8,41 @@ use super::error_policy::ErrorPolicy;
 use super::rewrites::Rewrites;
 use super::settings::{Autotune, ExternalState, Threading};
 
-/// Parameters of `options`: how the dataset is executed up to there. What is absent is as it was.
+/// Parameters of `options`, which hold for the dataset up to this operation. An option that is `None` leaves
+/// the setting of earlier options unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Whether operations that work in parallel keep the order of their elements unless they say otherwise
-    /// themselves; they do by default.
+    /// The default order of parallel operations: with `true`, they keep the order of their elements. An
+    /// operation can override this option; `None` means `true`.
     #[n(0)]
     pub deterministic: Option<bool>,
-    /// How elements travel from workers over a network; by default as each worker is set, which is `Auto`
-    /// unless it was told otherwise. Of a whole dataset only: what is part of another dataset travels
-    /// nowhere.
+    /// The compression of elements between workers and readers on other hosts. The default is the worker's
+    /// setting, which is `Auto` unless the worker was configured otherwise. The option has an effect only in
+    /// the options of a whole dataset.
     #[n(1)]
     pub compression: Option<Travel>,
-    /// Treatment of elements at which an operation fails, for all operations up to here that no option
-    /// further up covers; [`ErrorPolicy::RAISE`] by default.
+    /// The treatment of elements at which an operation fails. The option holds for all operations up to here
+    /// that have no nearer option; the default is [`ErrorPolicy::RAISE`].
     #[n(2)]
     pub on_error: Option<ErrorPolicy>,
-    /// Rewrites of the graph before execution; by default all that never change an element.
+    /// The rewrites of the graph before execution; all are on by default.
     #[n(3)]
     pub rewrites: Option<Rewrites>,
-    /// Threads that the dataset uses.
+    /// The threads that the dataset uses.
     #[n(4)]
     pub threading: Option<Threading>,
-    /// Settings that are tuned by measurement.
+    /// The settings that are tuned by measurement.
     #[n(5)]
     pub autotune: Option<Autotune>,
-    /// Treatment of state outside of the dataset when its position is saved.
+    /// The treatment of external state when the position of the dataset is saved.
     #[n(6)]
     pub external_state: Option<ExternalState>,
 }
 
 impl Options {
-    /// The rules that parameters obey by themselves.
+    /// Checks the parameters, without knowledge of the input.
     pub(crate) fn check_settings(&self) -> Result<(), String> {
         self.on_error.unwrap_or_default().check()?;
         self.threading.unwrap_or_default().check()?;
@@ -49,8 +50,8 @@ impl Options {
     }
 }
 
-/// How elements travel over a network. What the tf.data service calls `AUTO`, `None` and `SNAPPY` is `Auto`,
-/// `Plain` and `Lz4`.
+/// The compression of elements that travel over a network. The tf.data service's names `AUTO`, `None` and
+/// `SNAPPY` correspond to `Auto`, `Plain` and `Lz4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
@@ -59,17 +60,17 @@ pub enum Travel {
     #[n(0)]
     #[serde(rename = "none")]
     Plain,
-    /// Elements travel as LZ4 blocks, where that is shorter.
+    /// Elements are compressed as LZ4 blocks if that makes them shorter.
     #[n(1)]
     Lz4,
-    /// Elements travel as LZ4 blocks to readers that measurably receive them sooner that way, and
-    /// uncompressed to others.
+    /// Elements are compressed as LZ4 blocks for readers that measurably receive them sooner with
+    /// compression. Other readers receive uncompressed elements.
     #[n(2)]
     Auto,
 }
 
 impl Travel {
-    /// The word for it: `none`, `lz4` or `auto`.
+    /// Returns the name of the compression: `none`, `lz4` or `auto`.
     pub fn name(self) -> &'static str {
         match self {
             Travel::Plain => "none",

@@ -3,16 +3,16 @@
 
 use millstream_element::{ElementSpec, TensorSpec};
 
-/// The shapes of `input`, of which unknown dimensions are to be padded.
+/// Returns the shapes of the components of `input`, whose unknown dimensions are to be padded.
 pub(crate) fn own_shapes(input: &ElementSpec) -> Result<Vec<Vec<Option<u64>>>, String> {
     let dims = input.components().iter().map(|component| {
-        let unknown = || format!("it cannot pad a tensor whose rank is unknown: {input}");
+        let unknown = || format!("cannot pad a tensor of unknown rank: {input}");
         component.dims().map(<[_]>::to_vec).ok_or_else(unknown)
     });
     dims.collect()
 }
 
-/// Returns what a batch of elements padded to `shapes` is.
+/// Returns the spec of a batch of `size` elements of `input`, padded to `shapes`.
 pub(crate) fn stacked(
     input: &ElementSpec,
     shapes: &[Vec<Option<u64>>],

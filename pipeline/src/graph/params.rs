@@ -1,32 +1,32 @@
-//! Parameters of registered functions and constants embedded in a graph: bytes that this crate stores, bounds
-//! and hands over, and never looks into.
+//! Parameters of registered functions, and specs embedded in a graph. The crate stores the bytes of
+//! parameters and hands them over without interpreting them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
 use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
-/// The parameters a registered function or source receives: opaque bytes, by custom a CBOR value.
+/// The parameters that a registered function or source receives: opaque bytes, by convention a CBOR value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Params(Vec<u8>);
 
 impl Params {
-    /// No parameters: empty bytes.
+    /// Makes parameters without content, which are empty bytes.
     pub fn none() -> Params {
         Params::default()
     }
 
-    /// Parameters that are exactly these bytes.
+    /// Makes parameters of exactly these bytes.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Params {
         Params(bytes.into())
     }
 
-    /// The CBOR encoding of `value`. `None` if the value refuses to be encoded.
+    /// Encodes `value` as CBOR; returns `None` if the encoding of the value fails.
     pub fn encode<T: Encode<()>>(value: &T) -> Option<Params> {
         minicbor::to_vec(value).ok().map(Params)
     }
 
-    /// Reads the parameters as CBOR.
+    /// Decodes the parameters as CBOR.
     ///
     /// # Errors
     /// The reason, as text, when the bytes are not the encoding of a `T`.
@@ -34,7 +34,7 @@ impl Params {
         minicbor::decode(&self.0).map_err(|error| error.to_string())
     }
 
-    /// The bytes as they were given.
+    /// Returns the bytes of the parameters.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -53,7 +53,7 @@ impl<'b, C> Decode<'b, C> for Params {
     }
 }
 
-/// An [`ElementSpec`] as a field of a graph: its own encoding, nested as bytes.
+/// An [`ElementSpec`] as a field of a graph. The spec's own encoding is nested as bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpecField(pub ElementSpec);
 

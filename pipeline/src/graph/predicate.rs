@@ -11,29 +11,29 @@ use super::expr::{Expr, Typed, typed};
 use super::params::Params;
 use super::registry::Registry;
 
-/// Condition that is evaluated for every element.
+/// The condition that `filter` or `take_while` evaluates for every element.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
-    /// A registered predicate.
+    /// A predicate that is registered by name.
     Registered(RegisteredPredicate),
-    /// Whether an expression, a `bool` scalar, holds.
+    /// An expression that computes a `bool` scalar.
     Expr(Expr),
 }
 
-/// Parameters of `filter` and `take_while` by a registered predicate.
+/// Parameters of a `filter` or `take_while` with a registered predicate.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct RegisteredPredicate {
-    /// The registered predicate.
+    /// The name of the registered predicate.
     #[n(0)]
     pub function: String,
-    /// Parameters that the function receives beside the element.
+    /// The parameters that the predicate receives with each element.
     #[n(1)]
     pub params: Params,
 }
 
 impl Predicate {
-    /// A registered one.
+    /// Makes the predicate that is registered under the name `function`.
     pub(crate) fn registered(function: impl Into<String>, params: Params) -> Predicate {
         Predicate::Registered(RegisteredPredicate {
             function: function.into(),
@@ -41,7 +41,7 @@ impl Predicate {
         })
     }
 
-    /// Returns an operation's name on the wire: one name for a registered predicate, another for an
+    /// Returns the name of an operation on the wire: `registered` for a registered predicate, `expr` for an
     /// expression.
     pub(crate) fn op_name(&self, registered: &'static str, expr: &'static str) -> &'static str {
         match self {
@@ -58,7 +58,8 @@ impl Predicate {
         }
     }
 
-    /// Reads the predicate of an operation, which is called `expr` if that is an expression.
+    /// Decodes the predicate of an operation. The predicate is an expression if the operation has the name
+    /// `expr`.
     pub(crate) fn decode(encoded: &Encoded<'_>, expr: &str) -> Result<Predicate, GraphError> {
         Ok(if encoded.name() == expr {
             Predicate::Expr(encoded.params()?)
@@ -74,7 +75,7 @@ impl Predicate {
         }
     }
 
-    /// Returns whether it can be asked of elements of `input`.
+    /// Checks that the predicate can be evaluated for elements of `input`.
     pub(crate) fn fits(&self, registry: &dyn Registry, input: &ElementSpec) -> Result<(), AnalysisError> {
         match self {
             Predicate::Registered(registered) => {
@@ -85,7 +86,8 @@ impl Predicate {
     }
 }
 
-/// The expression `expr` over elements of `input`, which is a `bool` scalar.
+/// Infers the types of the expression `expr` for elements of `input`, and checks that its result is a `bool`
+/// scalar.
 pub(crate) fn typed_predicate(expr: &Expr, input: &ElementSpec) -> Result<Typed, AnalysisError> {
     let refused = |reason| AnalysisError::Mismatch {
         op: "filter".to_owned(),
@@ -97,6 +99,6 @@ pub(crate) fn typed_predicate(expr: &Expr, input: &ElementSpec) -> Result<Typed,
         return Ok(typed);
     }
     Err(refused(format!(
-        "its condition is to be one bool, and is {found}: compare, and reduce with .all([], false)"
+        "expected a condition that is one bool, found {found}: compare values, and reduce them with .all([], false)"
     )))
 }

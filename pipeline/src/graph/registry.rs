@@ -1,4 +1,4 @@
-//! Lookup of names that the analysis does not know: the signatures of registered functions and sources.
+//! Lookup of the signatures of registered functions and sources, which the analysis needs.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::any::Any;
@@ -9,26 +9,27 @@ use super::cardinality::Cardinality;
 use super::error::AnalysisError;
 use super::params::Params;
 
-/// The signatures of registered functions. The executor's `Functions` is one; a dispatcher that runs no
-/// functions uses [`NoFunctions`] and relies on what graphs declare.
+/// The signatures of registered functions and sources. The executor's `Functions` implements this trait. A
+/// dispatcher runs no functions, so it uses [`NoFunctions`] and relies on the declarations in graphs.
 pub trait Registry: Send + Sync {
     /// Returns the output spec of the map function `name` for elements of `input`.
     ///
     /// # Errors
-    /// [`AnalysisError::Unknown`] listing the known names; [`AnalysisError::Mismatch`] when it cannot take
-    /// `input`.
+    /// [`AnalysisError::Unknown`], with the known names, if `name` is not registered;
+    /// [`AnalysisError::Mismatch`] if the function cannot take `input`.
     fn map(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<ElementSpec, AnalysisError>;
 
-    /// Returns whether the predicate `name` takes elements of `input`.
+    /// Checks that the predicate `name` is registered and takes elements of `input`.
     ///
     /// # Errors
-    /// As [`Registry::map`].
+    /// The errors of [`Registry::map`].
     fn filter(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<(), AnalysisError>;
 
-    /// Returns the spec of the elements of the datasets that `name` returns for elements of `input`.
+    /// Returns the spec of the elements in the datasets that the function `name` makes from elements of
+    /// `input`.
     ///
     /// # Errors
-    /// As [`Registry::map`].
+    /// The errors of [`Registry::map`].
     fn flat_map(
         &self,
         name: &str,
@@ -36,46 +37,47 @@ pub trait Registry: Send + Sync {
         input: &ElementSpec,
     ) -> Result<ElementSpec, AnalysisError>;
 
-    /// The signature of the source `name`.
+    /// Returns the signature of the source `name`.
     ///
     /// # Errors
-    /// As [`Registry::map`].
+    /// The errors of [`Registry::map`].
     fn source(&self, name: &str, params: &Params) -> Result<SourceSignature, AnalysisError>;
 
-    /// Returns the spec of files whose `format` does not state it: that of the first file that matches
-    /// [`Columns::example`](super::Columns::example).
+    /// Returns the spec of the elements in files of `format`, for a format whose files describe themselves.
+    /// The spec is read from the first file that matches [`Columns::example`](super::Columns::example).
     ///
     /// # Errors
-    /// [`AnalysisError::Mismatch`] when nobody can tell here, or that file cannot be read.
+    /// [`AnalysisError::Mismatch`] if this registry does not read files, or the file cannot be read.
     fn files(&self, format: &dyn FileFormat) -> Result<ElementSpec, AnalysisError> {
         Err(AnalysisError::Mismatch {
             op: format.op_name().to_owned(),
-            reason: "what its files hold is not declared, and is not looked up here: declare the columns"
+            reason: "the columns of its files are not declared, and this process does not read files: declare the columns"
                 .to_owned(),
         })
     }
 }
 
-/// A format of files that say themselves what is in them.
+/// A format of files that describe their own columns.
 pub trait FileFormat: Any {
-    /// Returns the name of the operation that reads such files.
+    /// Returns the name of the operation that reads files of this format.
     fn op_name(&self) -> &'static str;
 }
 
-/// Signature of a registered source.
+/// The signature of a registered source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceSignature {
-    /// Spec of the source's elements.
+    /// The spec of the source's elements.
     pub spec: ElementSpec,
-    /// How many elements.
+    /// The number of elements.
     pub cardinality: Cardinality,
-    /// Whether it can be opened at any range of its positions; with a finite cardinality this makes it
-    /// splittable.
+    /// `true` if the source can be opened at any range of its positions. A source that is indexable and
+    /// finite can be divided into splits.
     pub indexable: bool,
 }
 
-/// A registry without any names: graphs that declare their functions' outputs can be analysed with it.
-/// Predicates need no declaration, since they yield what they are given, and pass.
+/// A registry without any names. The registry suffices for graphs that declare the outputs of their
+/// functions. Predicates need no declarations, because predicates do not change the spec. The check of a
+/// predicate always passes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFunctions;
 

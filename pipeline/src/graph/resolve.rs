@@ -10,10 +10,10 @@ use super::spec::node_specs;
 use super::tree::{Graph, Node, Resolution};
 
 impl Resolution<'_> {
-    /// Writes the signatures into `graph`, which is called with `argument`.
+    /// Writes the signatures into `graph`, whose argument has the spec `argument`.
     ///
     /// # Errors
-    /// As [`Graph::facts`].
+    /// The errors of [`Graph::facts`].
     pub fn resolve(&self, graph: &mut Graph, argument: Option<&ElementSpec>) -> Result<(), AnalysisError> {
         *graph = graph.resolved_within(self.registry, argument)?;
         Ok(())
@@ -21,19 +21,20 @@ impl Resolution<'_> {
 }
 
 impl Graph {
-    /// The graph with everything declared that `registry` knows of its functions and sources.
+    /// Returns the graph with the signatures of all functions and sources that `registry` knows declared in
+    /// it.
     ///
     /// # Errors
-    /// As [`Graph::facts`].
+    /// The errors of [`Graph::facts`].
     pub fn resolved(&self, registry: &dyn Registry) -> Result<Graph, AnalysisError> {
         self.resolved_within(registry, None)
     }
 
-    /// The graph with the columns declared of all files that say themselves what they hold. Blocks on storage
-    /// where `registry` looks at files, and does nothing where none are to be looked at.
+    /// Returns the graph with the columns of all files that describe themselves declared in it. Blocks on
+    /// storage where `registry` reads files. Returns an unchanged copy if all columns are declared already.
     ///
     /// # Errors
-    /// As [`Graph::facts`].
+    /// The errors of [`Graph::facts`].
     pub fn described(&self, registry: &dyn Registry) -> Result<Graph, AnalysisError> {
         if self.lacks_columns() {
             self.resolved(registry)
@@ -42,7 +43,8 @@ impl Graph {
         }
     }
 
-    /// Returns whether it, or a function of it, reads files of which nothing declares what they hold.
+    /// Returns whether the graph, or the graph of one of its functions, reads files whose columns are not
+    /// declared.
     fn lacks_columns(&self) -> bool {
         self.nodes().iter().any(|node| {
             node.op.lacks_columns() || node.op.graphs().iter().any(|(graph, _)| graph.lacks_columns())

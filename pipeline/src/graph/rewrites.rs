@@ -4,42 +4,42 @@
 use minicbor::{Decode, Encode};
 use serde::Deserialize;
 
-/// Rewrites to apply before execution; none of them ever changes an element. All are on by default; switching
-/// one off shows its effect.
+/// The rewrites that are applied to a graph before execution. No rewrite changes any element. All rewrites
+/// are on by default; switching one off shows its effect.
 ///
-/// `tf.data`'s `Options.experimental_optimization` has more: those that change what a seed draws, or that
-/// only help where operations are dispatched one by one, are not here. Its `map_and_batch_fusion` is what
-/// `batch` always does.
+/// `tf.data`'s `Options.experimental_optimization` has more rewrites. Rewrites that change the draws of a
+/// seed are missing here, and rewrites that only help an executor that dispatches single operations.
+/// `map_and_batch_fusion` has no switch here because `batch` always works that way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rewrites {
-    /// All that nothing below says otherwise of (`apply_default_optimizations`).
+    /// The switch for all rewrites whose own switch is `None` (`apply_default_optimizations`).
     #[n(0)]
     pub all: Option<bool>,
-    /// Whether operations that do nothing are removed (`noop_elimination`): `take` without end, `skip(0)`,
-    /// `repeat(1)`, the only shard, a shuffle of one element.
+    /// The switch for removing operations without effect (`noop_elimination`): `take` without end, `skip(0)`,
+    /// `repeat(1)`, a shard of one, a shuffle of one element.
     #[n(1)]
     pub noops: Option<bool>,
-    /// Whether a `take` of a `take` is one, and a `skip` of a `skip`.
+    /// The switch for merging two `take` operations in a row into one, and two `skip` operations.
     #[n(2)]
     pub counts: Option<bool>,
-    /// Whether a `prefetch` of a `prefetch` is one.
+    /// The switch for merging two `prefetch` operations in a row into one.
     #[n(3)]
     pub prefetches: Option<bool>,
-    /// Whether neighbouring maps with one schedule are executed as one step (`map_fusion`).
+    /// The switch for executing neighbouring maps with the same schedule as one step (`map_fusion`).
     #[n(4)]
     pub map_fusion: Option<bool>,
-    /// Whether columns of Parquet files that nobody looks at are left unread.
+    /// The switch for skipping columns of Parquet files that no operation uses.
     #[n(5)]
     pub projections: Option<bool>,
-    /// Whether casts move behind what chooses elements or cuts pictures.
+    /// The switch for moving casts past operations that choose elements or crop pictures.
     #[n(6)]
     pub casts: Option<bool>,
 }
 
 impl Rewrites {
-    /// No change at all.
+    /// The settings with all rewrites switched off.
     pub const OFF: Rewrites = Rewrites {
         all: Some(false),
         noops: None,

@@ -1,26 +1,26 @@
-//! How calls of a function are spread over threads, and how datasets take turns.
+//! The schedules by which calls run on threads, and the cycles by which datasets are read in turn.
 //!
-//! Owns parameters that several operations have. Refuses to know what is called.
+//! Owns parameters that several operations have. Refuses to know the functions that are called.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 
-/// How the calls of a map are spread over the pool, and the datasets of an `interleave` over threads.
+/// The way in which the calls of a map run on the pool, or the datasets of an `interleave` on threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Schedule {
-    /// How many calls run, or datasets are read, at once: 1 = in the thread that pulls, 0 =
-    /// [`AUTO`](crate::graph::AUTO).
+    /// The number of calls that run in parallel, or of datasets that are read in parallel. 1 means the thread
+    /// that pulls, 0 means [`AUTO`](crate::graph::AUTO).
     #[n(0)]
     pub parallel: u32,
-    /// Whether results keep the order that they would have with `parallel` 1; absent = as the dataset's
-    /// [`Options`](crate::graph::Options) say.
+    /// The order of results: with `true` they keep the order that they have with `parallel` 1. `None` uses
+    /// the dataset's [`Options`](crate::graph::Options).
     #[n(1)]
     pub ordered: Option<bool>,
 }
 
 impl Schedule {
-    /// Returns whether results keep their order in a dataset whose options say `deterministic`.
+    /// Returns whether results keep their order in a dataset with the option `deterministic`.
     pub fn is_ordered(&self, deterministic: bool) -> bool {
         self.parallel == 1 || self.ordered.unwrap_or(deterministic)
     }
@@ -35,17 +35,18 @@ impl Default for Schedule {
     }
 }
 
-/// How `interleave` takes turns.
+/// The way in which `interleave` reads its datasets in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Cycle {
-    /// How many datasets are open at once, at least 1.
+    /// The number of datasets that are open at the same time, at least 1.
     #[n(0)]
     pub length: u64,
-    /// How many consecutive elements each yields before it is the next one's turn, at least 1.
+    /// The number of consecutive elements that `interleave` takes from one dataset before it turns to the
+    /// next dataset; at least 1.
     #[n(1)]
     pub block: u64,
-    /// How many of them are read ahead at once, each by a thread of its own.
+    /// The number of datasets that are prefetched in parallel, each in its own thread.
     #[n(2)]
     pub schedule: Schedule,
 }

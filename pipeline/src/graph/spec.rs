@@ -1,4 +1,4 @@
-//! Inference of element specs: what every operation yields, given what its input yields.
+//! Inference of element specs: the spec of each operation's output, from the specs of its inputs.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{ElementSpec, Structure, TensorSpec};
@@ -10,10 +10,10 @@ use super::registry::Registry;
 use super::tree::Given;
 use super::tree::{Graph, Node};
 
-/// The spec of every node's elements, in node order. `argument` is the spec of a function's argument.
+/// Returns the spec of every node's elements, in node order. `argument` is the spec of a function's argument.
 ///
 /// # Errors
-/// [`AnalysisError`] naming the first operation that does not fit its input.
+/// [`AnalysisError`] that names the first operation that does not fit its input.
 pub fn node_specs(
     graph: &Graph,
     registry: &dyn Registry,
@@ -34,7 +34,8 @@ pub fn node_specs(
     Ok(specs)
 }
 
-/// Returns the inputs of `node` in a graph whose nodes up to it yield `specs`.
+/// Returns the specs of the inputs of `node`. `specs` has the output specs of the nodes before `node`. A node
+/// without inputs receives the argument.
 fn given<'s>(
     node: &Node,
     specs: &'s [ElementSpec],
@@ -47,7 +48,8 @@ fn given<'s>(
     }
 }
 
-/// The position of a named component; the empty name is the only component of a single-component element.
+/// Returns the position of the component `name`. The empty name is the only component of a single-component
+/// element.
 pub(crate) fn component(op: &str, spec: &ElementSpec, name: &str) -> Result<usize, AnalysisError> {
     column_of(name, spec).map_err(|reason| AnalysisError::Mismatch {
         op: op.to_owned(),
@@ -55,7 +57,7 @@ pub(crate) fn component(op: &str, spec: &ElementSpec, name: &str) -> Result<usiz
     })
 }
 
-/// `spec` with every component's leading dimension removed.
+/// Returns `spec` with the leading dimension of every component removed.
 pub(crate) fn without_leading(spec: &ElementSpec) -> Result<ElementSpec, String> {
     let mut components = Vec::with_capacity(spec.components().len());
     for component in spec.components() {
@@ -70,8 +72,8 @@ pub(crate) fn without_leading(spec: &ElementSpec) -> Result<ElementSpec, String>
     ElementSpec::new(spec.structure().clone(), components).map_err(|error| error.to_string())
 }
 
-/// Returns one spec for the elements of all inputs, which share a structure: dimensions that differ become
-/// unknown.
+/// Returns one spec for the elements of all inputs, which must share structure and dtypes. Dimensions that
+/// differ between inputs become unknown.
 pub(crate) fn alike(given: &[&ElementSpec]) -> Result<ElementSpec, String> {
     let Some((first, others)) = given.split_first() else {
         return Err("it has no inputs".to_owned());
@@ -80,7 +82,7 @@ pub(crate) fn alike(given: &[&ElementSpec]) -> Result<ElementSpec, String> {
     for (index, other) in others.iter().enumerate() {
         let differs = || {
             format!(
-                "its inputs yield different structures or dtypes: {first} (input 0) and {other} (input {}); map them to one",
+                "the inputs yield different structures or dtypes: {first} (input 0) and {other} (input {}); map them to the same structure and dtypes",
                 index + 1
             )
         };
@@ -97,7 +99,7 @@ pub(crate) fn alike(given: &[&ElementSpec]) -> Result<ElementSpec, String> {
     ElementSpec::new(first.structure().clone(), components).map_err(|error| error.to_string())
 }
 
-/// The narrowest spec that describes both tensors, whose dtypes are the same.
+/// Returns the narrowest spec that describes both tensors, whose dtypes are the same.
 pub(crate) fn widened(one: &TensorSpec, other: &TensorSpec) -> TensorSpec {
     match (one.dims(), other.dims()) {
         (Some(dims), Some(others)) if dims.len() == others.len() => {
@@ -109,8 +111,8 @@ pub(crate) fn widened(one: &TensorSpec, other: &TensorSpec) -> TensorSpec {
     }
 }
 
-/// `input` with the component `name` replaced by what `yields` makes of it, which is `None` unless it is what
-/// is `wanted`.
+/// Returns `input` with the component `name` replaced by the result of `yields` for its spec. `yields`
+/// returns `None` if the component does not have the form `wanted`, which the error names.
 pub(crate) fn replaced(
     op: &str,
     input: &ElementSpec,
@@ -122,7 +124,7 @@ pub(crate) fn replaced(
     let mut components = input.components().to_vec();
     components[position] = yields(&components[position]).ok_or_else(|| AnalysisError::Mismatch {
         op: op.to_owned(),
-        reason: format!("component {name:?} should be {wanted}: {input}"),
+        reason: format!("expected component {name:?} to be {wanted}, found {input}"),
     })?;
     ElementSpec::new(input.structure().clone(), components).map_err(|error| AnalysisError::Spec {
         op: op.to_owned(),
@@ -130,7 +132,7 @@ pub(crate) fn replaced(
     })
 }
 
-/// The elements of every input side by side.
+/// Returns the spec of elements that hold one element of every input: a dict with `names`, or a tuple.
 pub(crate) fn side_by_side(names: Option<&[String]>, given: &[&ElementSpec]) -> Result<ElementSpec, String> {
     let structures = given.iter().map(|spec| spec.structure().clone());
     let structure = match names {

@@ -1,5 +1,4 @@
-//! How the sources of a graph are dealt out in splits, and whether elements stay aligned with source
-//! positions.
+//! The splits of a graph's sources, and the alignment of elements with source positions.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::error::AnalysisError;
@@ -11,18 +10,18 @@ use super::units::WITHOUT_SPLITS;
 /// One source of a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceFacts {
-    /// The index of its node.
+    /// The index of the source's node.
     pub node: usize,
-    /// Name of the source: the operation, or the registered name.
+    /// The name of the source: the operation's name, or the registered name.
     pub name: String,
-    /// How it is dealt out.
+    /// The way in which the source is divided into splits.
     pub splitting: Splitting,
 }
 
-/// The sources of `graph`, depth first.
+/// Returns the sources of `graph` in depth-first order.
 ///
 /// # Errors
-/// [`AnalysisError`] for a source nobody registered.
+/// [`AnalysisError`] for a source that is not registered.
 pub(crate) fn sources(graph: &Graph, registry: &dyn Registry) -> Result<Vec<SourceFacts>, AnalysisError> {
     let mut found = Vec::new();
     for node in graph.sources() {
@@ -36,7 +35,8 @@ pub(crate) fn sources(graph: &Graph, registry: &dyn Registry) -> Result<Vec<Sour
     Ok(found)
 }
 
-/// Returns whether all of `sources` can be dealt out.
+/// Checks that all of `sources` can be divided into splits. The error explains why a source cannot be
+/// divided.
 pub(crate) fn splittable(sources: &[SourceFacts]) -> Result<(), String> {
     for source in sources {
         match &source.splitting {
@@ -47,18 +47,20 @@ pub(crate) fn splittable(sources: &[SourceFacts]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether no operation of `graph` keeps in files what would be a task's splits of the moment.
+/// Checks that no operation of `graph` keeps elements in files. If sources are divided into splits, a file
+/// would hold only the elements of one task.
 pub(crate) fn keeps_nothing_apart(graph: &Graph) -> Result<(), String> {
     match graph.nodes().iter().find(|node| node.op.keeps_files()) {
         Some(node) => Err(format!(
-            "operation {:?} would keep in files only what one task was dealt: {WITHOUT_SPLITS}",
+            "operation {:?} would keep only the elements of one task in its files: {WITHOUT_SPLITS}",
             node.op.name()
         )),
         None => Ok(()),
     }
 }
 
-/// Returns whether the elements of `graph` state exactly the positions they stand for.
+/// Checks that every element of `graph` states exactly the source positions that it was made from. The error
+/// explains why elements do not.
 pub(crate) fn aligned(graph: &Graph, sources: &[SourceFacts]) -> Result<(), String> {
     splittable(sources)?;
     for node in graph.nodes() {

@@ -1,8 +1,8 @@
-//! The graph of a dataset, and what it asks of its operations: names, parameters, rules, and what each makes
-//! of its input.
+//! The graph of a dataset, and the trait that every operation implements: name, parameters, checks, and the
+//! inference of its output.
 //!
 //! Owns the nodes of a graph and the trait that every operation implements in its room below `ops`. Refuses
-//! to know any operation, and how one is executed.
+//! to know any particular operation, and how operations are executed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::any::Any;
@@ -21,39 +21,41 @@ use super::registry::Registry;
 use super::schedule::{Cycle, Schedule};
 use super::units::Splitting;
 
-/// One operation and the nodes it reads.
+/// One operation and the indices of its inputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Operation of the node.
+    /// The operation of the node.
     pub op: Op,
-    /// Indices of the nodes it reads, each below its own.
+    /// The indices of the nodes that the operation reads, each below the index of this node.
     pub inputs: Vec<u32>,
 }
 
-/// A dataset's definition. Made by [`Dataset`](super::Dataset) or [`Graph::from_bytes`].
+/// The definition of a dataset. [`Dataset`](super::Dataset) and [`Graph::from_bytes`] make graphs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
-    /// Positions of a split, if it is asked for: 1 to [`SPLIT_SIZE_MAX`](super::SPLIT_SIZE_MAX).
+    /// The number of positions of a split, 1 to [`SPLIT_SIZE_MAX`](super::SPLIT_SIZE_MAX); `None` means the
+    /// default.
     pub(crate) split_size: Option<u64>,
     pub(crate) execution: Execution,
 }
 
-/// How a graph is executed that is not as it was defined any more. Not part of its encoding.
+/// The state of a graph that was changed for execution, which is not part of the graph's encoding.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Execution {
-    /// The numbers of the nodes in the graph as it was defined; empty = their own.
+    /// The numbers of the nodes in the graph as it was defined. An empty list means that the numbers are
+    /// unchanged.
     pub(crate) origins: Vec<u32>,
-    /// Whether neighbouring maps are executed each for itself.
+    /// `true` if neighbouring maps are executed separately.
     pub(crate) keeps_maps_apart: bool,
-    /// Whether its sources are dealt out in splits.
+    /// `true` if the sources receive splits.
     pub(crate) is_fed: bool,
-    /// The nodes as they were defined; absent = its own.
+    /// The nodes of the graph as it was defined; `None` if the nodes are unchanged.
     pub(crate) defined: Option<Arc<[Node]>>,
 }
 
 impl Graph {
-    /// Returns the nodes, inputs before their users.
+    /// Returns the nodes; inputs come before their users.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -61,101 +63,100 @@ impl Graph {
 
 /// One kind of operation with its parameters.
 ///
-/// The defaults are those of an operation over one input that passes on each element as it is.
+/// The default methods describe an operation with one input that forwards each element unchanged.
 pub trait Operation: Comparable + fmt::Debug + Send + Sync {
-    /// Returns the name on the wire and in messages.
+    /// Returns the name of the operation on the wire and in messages.
     fn name(&self) -> &'static str;
 
-    /// Encodes the parameters. Graphs, schedules and cycles are encoded beside them.
+    /// Encodes the parameters. Graphs, schedules and cycles are encoded separately.
     ///
     /// # Errors
     /// [`GraphError::Malformed`] for parameters that have no encoding.
     fn encode(&self) -> Result<Vec<u8>, GraphError>;
 
-    /// Returns how many inputs the operation takes.
+    /// Returns the allowed number of inputs.
     fn arity(&self) -> RangeInclusive<usize> {
         1..=1
     }
 
-    /// Returns the graphs that are parameters of the operation, and what each of them is.
+    /// Returns the graphs among the parameters, each with its role.
     fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
         SmallVec::new()
     }
 
-    /// Returns the graphs of [`Operation::graphs`], to be changed into graphs of the same shape.
+    /// Returns the graphs of [`Operation::graphs`] for changes that keep their shape.
     fn graphs_mut(&mut self) -> SmallVec<[&mut Graph; 1]> {
         SmallVec::new()
     }
 
-    /// Returns how calls are spread, for an operation that encodes it beside its parameters.
+    /// Returns the schedule of the calls, for an operation whose schedule is encoded next to its parameters.
     fn schedule(&self) -> Option<Schedule> {
         None
     }
 
-    /// Returns how calls are spread over threads, to be changed; `None` for an operation that runs in one
-    /// thread.
+    /// Returns the schedule of the calls for changes; `None` for an operation that runs in one thread.
     fn schedule_mut(&mut self) -> Option<&mut Schedule> {
         None
     }
 
-    /// Returns how datasets take turns, for an operation that reads several at once.
+    /// Returns the cycle of the datasets, for an operation that reads several datasets in turn.
     fn cycle(&self) -> Option<Cycle> {
         None
     }
 
-    /// Returns what the operation says of the execution of everything below it.
+    /// Returns the options that the operation sets for all operations below it.
     fn options(&self) -> Option<&Options> {
         None
     }
 
-    /// Checks the parameters by themselves, given the number of inputs.
+    /// Checks the parameters, given the number of inputs but not their specs.
     ///
     /// # Errors
-    /// The rule and how it is broken, as text.
+    /// The broken rule, as text.
     fn check(&self, inputs: usize) -> Result<(), String> {
         let _ = inputs;
         Ok(())
     }
 
-    /// Checks whether the operation may stand in a graph of this role, which is nested this deep.
+    /// Checks that the operation is allowed in a graph with this role and depth of nesting.
     ///
     /// # Errors
-    /// The reason, as text.
+    /// The reason why the operation is not allowed, as text.
     fn check_place(&self, role: Role, nesting: usize) -> Result<(), String> {
         let _ = nesting;
         match role {
             Role::Dataset | Role::Function => Ok(()),
             Role::Value => Err(
-                "stands in a function that makes one value of another, which is to be maps alone".to_owned(),
+                "is not allowed in a function that computes one value from another, which consists of maps alone".to_owned(),
             ),
         }
     }
 
-    /// Infers what the operation yields.
+    /// Infers the spec of the operation's elements.
     ///
     /// # Errors
-    /// [`AnalysisError`] when the operation cannot take what comes in.
+    /// [`AnalysisError`] if the operation cannot take its input.
     fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
         given.input().cloned()
     }
 
-    /// Infers how many elements the operation yields.
+    /// Infers the number of the operation's elements.
     ///
     /// # Errors
-    /// [`AnalysisError`] for a name that nobody registered.
+    /// [`AnalysisError`] for a name that is not registered.
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         given.count()
     }
 
-    /// Returns what a source is called: the operation's name, or a registered one.
+    /// Returns the name of a source: the operation's name, or a registered name.
     fn source_name(&self) -> String {
         self.name().to_owned()
     }
 
-    /// Returns how a source of `graph` is dealt out.
+    /// Returns the way in which this source of `graph` is divided into splits.
     ///
     /// # Errors
-    /// [`AnalysisError`] for a source that nobody registered.
+    /// [`AnalysisError`] for a source that is not registered.
     fn splitting(&self, graph: &Graph, registry: &dyn Registry) -> Result<Splitting, AnalysisError> {
         let _ = (graph, registry);
         Ok(Splitting::Whole("is not a source".to_owned()))
@@ -171,69 +172,72 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns why source positions cannot be followed through the operation, in a dataset whose options say
-    /// `deterministic`.
+    /// Returns the reason why source positions cannot be followed through the operation; `None` if they can.
+    /// `deterministic` is the dataset's option for the order of elements.
     fn misaligns(&self, deterministic: bool) -> Option<&'static str> {
         let _ = deterministic;
         None
     }
 
-    /// Returns whether the operation yields the same elements in whatever order its input comes.
+    /// Returns whether the operation yields the same elements for every order of its input.
     fn ignores_order(&self) -> bool {
         false
     }
 
-    /// Returns whether the operation, with its parameters, yields exactly what it reads, so that it may be
-    /// left out.
+    /// Returns whether the operation, with its parameters, yields exactly its input. The rewrites may remove
+    /// an operation that yields its input.
     fn does_nothing(&self) -> bool {
         false
     }
 
-    /// Returns whether files that the operation reads leave it as they came, though in another order or
+    /// Returns whether the operation forwards file paths unchanged, though possibly in another order or
     /// number.
     fn passes_files(&self) -> bool {
         self.options().is_some()
     }
 
-    /// Returns whether the operation passes on elements of its input as they are: some, in another order or
-    /// several times.
+    /// Returns whether the operation yields only elements of its input. The operation may drop, reorder or
+    /// repeat elements.
     fn yields_its_input(&self) -> bool {
         false
     }
 
-    /// Returns the rows of every element but the last, for an operation that stacks as many.
+    /// Returns the number of rows of every element but the last, for an operation that stacks elements.
     fn batch_size(&self) -> Option<u64> {
         None
     }
 
-    /// Returns whether the operation ignores errors of what is below it.
+    /// Returns whether the operation ignores the errors of the operations below it.
     fn ignores_errors(&self) -> bool {
         false
     }
 
-    /// Makes the operation yield the same elements in the same order on all workers. What has no seed draws
-    /// with `seed`.
+    /// Makes the operation yield the same elements in the same order on all workers. An operation without a
+    /// seed draws with `seed`.
     fn draw_alike(&mut self, seed: u64) {
         let _ = seed;
     }
 
-    /// Makes the operation draw alike in every pass and epoch. Returns whether it draws at all.
+    /// Makes the operation repeat its draws in every pass and epoch. Returns whether the operation draws at
+    /// all.
     fn fix_draws(&mut self) -> bool {
         false
     }
 
-    /// Gives what the operation keeps for one share of a dataset a place of its own.
+    /// Gives the operation a separate place for the elements that it keeps for share `index` of `count`
+    /// shares.
     fn take_share(&mut self, index: u64, count: u64) {
         let _ = (index, count);
     }
 
-    /// Returns whether the operation makes elements of the files whose paths come in.
+    /// Returns whether the operation, or an operation of its functions, reads the files whose paths are its
+    /// input.
     fn reads_files(&self) -> bool {
         let within = |graph: &Graph| graph.nodes().iter().any(|node| node.op.reads_files());
         self.graphs().iter().any(|(graph, _)| within(graph))
     }
 
-    /// Returns whether nothing declares what the files hold that the operation reads.
+    /// Returns whether the operation reads files whose columns are not declared.
     fn lacks_columns(&self) -> bool {
         false
     }
@@ -241,7 +245,7 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
     /// Writes the signatures of registered functions into the operation.
     ///
     /// # Errors
-    /// As [`Graph::facts`].
+    /// The errors of [`Graph::facts`].
     fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
         for graph in self.graphs_mut() {
             resolution.resolve(graph, resolution.input())?;
@@ -249,7 +253,7 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns the name and the parameters for people, cut off where they are long.
+    /// Returns the name and the parameters for people, truncated if they are long.
     fn label(&self) -> String {
         let parameters = if self.graphs().is_empty() {
             label::parameters(&self)
@@ -260,13 +264,13 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
     }
 }
 
-/// Comparison and copying of an operation whose type is erased. A blanket implementation covers every
+/// Comparison and copying of an operation whose type is erased. The blanket implementation covers every
 /// operation.
 pub trait Comparable: Any {
-    /// Returns whether `other` is of the same type and equal.
+    /// Returns whether `other` has the same type and an equal value.
     fn equals(&self, other: &dyn Any) -> bool;
 
-    /// Returns a copy.
+    /// Returns a copy of the operation.
     fn copied(&self) -> Arc<dyn Operation>;
 }
 
@@ -280,7 +284,7 @@ impl<T: Operation + Clone + PartialEq> Comparable for T {
     }
 }
 
-/// One operation of a graph. Copies share it until one of them is changed.
+/// One operation of a graph. Copies share the operation until one copy is changed.
 #[derive(Clone)]
 pub struct Op(Arc<dyn Operation>);
 
@@ -290,17 +294,17 @@ impl Op {
         Op(Arc::new(operation))
     }
 
-    /// Returns the operation if it is of type `T`.
+    /// Returns the operation if it has the type `T`.
     pub fn of<T: Operation>(&self) -> Option<&T> {
         (&*self.0 as &dyn Any).downcast_ref()
     }
 
-    /// Returns whether the operation is of type `T`.
+    /// Returns whether the operation has the type `T`.
     pub fn is<T: Operation>(&self) -> bool {
         self.of::<T>().is_some()
     }
 
-    /// Returns the operation to be changed if it is of type `T`.
+    /// Returns the operation for changes if it has the type `T`.
     pub fn of_mut<T: Operation>(&mut self) -> Option<&mut T> {
         if self.is::<T>() {
             (self.change() as &mut dyn Any).downcast_mut()
@@ -309,7 +313,7 @@ impl Op {
         }
     }
 
-    /// Returns the operation to be changed.
+    /// Returns the operation for changes. A shared operation is copied first.
     pub fn change(&mut self) -> &mut dyn Operation {
         if Arc::get_mut(&mut self.0).is_none() {
             self.0 = self.0.copied();
@@ -317,7 +321,7 @@ impl Op {
         Arc::get_mut(&mut self.0).expect("a copy has one owner")
     }
 
-    /// Returns the graph that is opened as a dataset of its own, for an element, for a window, or once.
+    /// Returns the graph that the operation opens as a dataset, for each element, for each window, or once.
     pub(crate) fn body(&self) -> Option<&Graph> {
         let mut bodies = self.graphs().into_iter();
         bodies
@@ -352,26 +356,26 @@ impl<T: Operation> From<T> for Op {
     }
 }
 
-/// Role of a graph.
+/// The role of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A dataset of its own.
+    /// The graph is an independent dataset.
     Dataset,
-    /// The body of a function that makes a dataset of its argument.
+    /// The graph is the body of a function that makes a dataset from its argument.
     Function,
-    /// The body of a function that makes one value of its argument: maps.
+    /// The graph is the body of a function that makes one value from its argument, and consists of maps.
     Value,
 }
 
-/// Inputs of an operation under analysis.
+/// The inputs of an operation under analysis.
 pub struct Given<'a> {
     /// The name of the operation.
     pub(crate) op: &'static str,
-    /// The signatures of registered functions.
+    /// The registry with the signatures of registered functions.
     pub(crate) registry: &'a dyn Registry,
-    /// The elements of each input; of a source in a function, the function's argument.
+    /// The spec of each input. A source in a function has the spec of the function's argument here.
     pub(crate) specs: SmallVec<[&'a ElementSpec; 1]>,
-    /// How many elements each input has, where that is known already.
+    /// The number of elements of each input; empty while the specs are inferred.
     pub(crate) counts: SmallVec<[Cardinality; 1]>,
 }
 
@@ -386,23 +390,23 @@ impl fmt::Debug for Given<'_> {
 }
 
 impl Given<'_> {
-    /// Returns the elements of the first input.
+    /// Returns the spec of the first input.
     ///
     /// # Errors
-    /// [`AnalysisError::Mismatch`] when there is no input, which a graph's own check rules out.
+    /// [`AnalysisError::Mismatch`] if the operation has no input, which the check of a graph excludes.
     pub fn input(&self) -> Result<&ElementSpec, AnalysisError> {
         self.specs.first().copied().ok_or_else(|| self.nothing())
     }
 
-    /// Returns how many elements the first input has.
+    /// Returns the number of elements of the first input.
     ///
     /// # Errors
-    /// As [`Given::input`].
+    /// The errors of [`Given::input`].
     pub fn count(&self) -> Result<Cardinality, AnalysisError> {
         self.counts.first().copied().ok_or_else(|| self.nothing())
     }
 
-    /// Returns the error of an operation that cannot take what comes in.
+    /// Returns the error of an operation that cannot take its input.
     pub fn mismatch(&self, reason: impl Into<String>) -> AnalysisError {
         AnalysisError::Mismatch {
             op: self.op.to_owned(),
@@ -410,7 +414,7 @@ impl Given<'_> {
         }
     }
 
-    /// Returns the error of an operation whose elements would break a limit.
+    /// Returns the error of an operation whose elements would exceed a limit.
     pub fn not_allowed(&self, reason: impl fmt::Display) -> AnalysisError {
         AnalysisError::Spec {
             op: self.op.to_owned(),
@@ -418,20 +422,20 @@ impl Given<'_> {
         }
     }
 
-    /// Returns the spec of one scalar.
+    /// Returns the spec of a single scalar.
     ///
     /// # Errors
-    /// [`AnalysisError::Spec`], which a scalar never is.
+    /// [`AnalysisError::Spec`], which never occurs for a scalar.
     pub fn scalar(&self, dtype: Dtype) -> Result<ElementSpec, AnalysisError> {
         ElementSpec::single(TensorSpec::scalar(dtype)).map_err(|error| self.not_allowed(error))
     }
 
     fn nothing(&self) -> AnalysisError {
-        self.mismatch("it is given nothing to work on")
+        self.mismatch("expected an input, found none")
     }
 }
 
-/// Context of an operation into which signatures are written.
+/// The context in which signatures are written into an operation.
 pub struct Resolution<'a> {
     pub(crate) registry: &'a dyn Registry,
     pub(crate) input: Option<&'a ElementSpec>,
@@ -448,22 +452,23 @@ impl fmt::Debug for Resolution<'_> {
 }
 
 impl<'a> Resolution<'a> {
-    /// Returns the signatures of registered functions.
+    /// Returns the registry with the signatures of registered functions.
     pub fn registry(&self) -> &'a dyn Registry {
         self.registry
     }
 
-    /// Returns the elements of the first input; `None` of a source.
+    /// Returns the spec of the first input; `None` for a source.
     pub fn input(&self) -> Option<&'a ElementSpec> {
         self.input
     }
 
-    /// Returns the elements that the operation yields.
+    /// Returns the spec of the operation's elements.
     pub fn output(&self) -> &'a ElementSpec {
         self.output
     }
 
-    /// Returns what comes into the operation `op`, for its own inference; `None` of a source.
+    /// Returns the input of the operation `op` as [`Given`], for the inference of its output; `None` for a
+    /// source.
     pub fn given(&self, op: &'static str) -> Option<Given<'a>> {
         let input = self.input?;
         Some(Given {

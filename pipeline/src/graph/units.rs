@@ -1,62 +1,63 @@
-//! How a source is dealt out: in ranges of positions, by files, or not at all.
+//! The division of a source into splits: by ranges of positions, by files, or not at all.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::ops::Range;
 
-/// Advice for a source that cannot be divided.
+/// The advice in messages about a source that cannot be divided.
 pub(crate) const WITHOUT_SPLITS: &str =
     "use the sharding policy `off`, under which every worker reads all of it";
 
-/// How a source is dealt out.
+/// The way in which a source is divided into splits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Splitting {
-    /// In ranges of positions.
+    /// Each split is a range of positions.
     Counted(Units),
-    /// One file a split, or a part of one where the reader can; which files there are is found out when an
-    /// iteration is planned.
+    /// Each split is one file, or a part of one file if the reader can read parts. The files are listed when
+    /// an iteration is planned.
     Listed,
-    /// The source cannot be divided, for this reason.
+    /// The source cannot be divided, for the reason given.
     Whole(String),
 }
 
-/// Positions dealt out in ranges of a fixed size: a pure function of their number, so that every worker and
-/// the dispatcher agree without being told.
+/// The division of a source into ranges of a fixed size. The ranges are a pure function of the number of
+/// positions, so that the workers and the dispatcher agree without communicating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Units {
     positions: u64,
     unit: u64,
 }
 
-/// Splits a source is cut into, where it has as many positions: enough to balance workers, and few enough
-/// that one element made of all of them can name them in its header.
+/// The number of splits into which a source with enough positions is divided. The number is large enough to
+/// balance workers. An element made from all splits can still name every split in its header.
 const SPLITS_WANTED: u64 = 1024;
-/// Positions a split has at most, which bounds what one lost split costs.
+/// The maximum number of positions in a split, which bounds the work that is lost with one split.
 pub const SPLIT_SIZE_MAX: u64 = 4096;
 
 impl Units {
-    /// The units of a source of so many positions: `positions / 1024` positions each, rounded up, but at most
-    /// 4096.
+    /// Divides a source of `positions` positions into splits of `positions / 1024` positions each, rounded
+    /// up, but at most 4096.
     pub fn of(positions: u64) -> Units {
         Units::sized(positions, positions.div_ceil(SPLITS_WANTED))
     }
 
-    /// Units of `unit` positions each, 1 to [`SPLIT_SIZE_MAX`], the last perhaps of fewer.
+    /// Divides a source into splits of `unit` positions each, 1 to [`SPLIT_SIZE_MAX`]. The last split may
+    /// have fewer positions.
     pub fn sized(positions: u64, unit: u64) -> Units {
         let unit = unit.clamp(1, SPLIT_SIZE_MAX);
         Units { positions, unit }
     }
 
-    /// Positions of the source.
+    /// Returns the number of positions of the source.
     pub fn positions(&self) -> u64 {
         self.positions
     }
 
-    /// Returns how many splits there are.
+    /// Returns the number of splits.
     pub fn splits(&self) -> u64 {
         self.positions.div_ceil(self.unit)
     }
 
-    /// The positions of split `index`. `None` if there is no such split.
+    /// Returns the positions of split `index`; `None` if no split has this index.
     pub fn range(&self, index: u64) -> Option<Range<u64>> {
         let start = index
             .checked_mul(self.unit)

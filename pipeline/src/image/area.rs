@@ -1,7 +1,7 @@
-//! A part of a picture.
+//! A rectangular part of a picture.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// A part of a picture, in pixels.
+/// A rectangular part of a picture, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Area {
     pub(crate) top: u32,
@@ -11,7 +11,7 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    /// All of a picture.
+    /// Returns the area that covers a whole picture.
     pub(crate) fn whole(height: u32, width: u32) -> Area {
         Area {
             top: 0,
@@ -21,12 +21,12 @@ impl Area {
         }
     }
 
-    /// Returns whether it is all of a picture of `height` x `width`.
+    /// Returns whether the area covers a whole picture of `height` x `width` pixels.
     pub(crate) fn is_whole(&self, height: u32, width: u32) -> bool {
         *self == Area::whole(height, width)
     }
 
-    /// Returns whether it is not empty and lies within a picture of `height` x `width`.
+    /// Returns whether the area is not empty and is within a picture of `height` x `width` pixels.
     pub(crate) fn fits(&self, height: u32, width: u32) -> bool {
         let within = |from: u32, length: u32, side: u32| {
             length > 0 && from.checked_add(length).is_some_and(|end| end <= side)
@@ -34,7 +34,7 @@ impl Area {
         within(self.top, self.height, height) && within(self.left, self.width, width)
     }
 
-    /// The area of `height` x `width` around the centre of a picture that is at least as large.
+    /// Returns the area of `height` x `width` pixels around the centre of a picture of at least this size.
     pub(crate) fn centred(height: u32, width: u32, of_height: u32, of_width: u32) -> Area {
         Area {
             top: of_height.saturating_sub(height) / 2,
@@ -44,8 +44,8 @@ impl Area {
         }
     }
 
-    /// Copies its rows from `pixels`, of rows of `width` pixels of `pixel_bytes`, to `destination`. It lies
-    /// within them.
+    /// Copies the rows of the area from `pixels` to `destination`. `pixels` has rows of `width` pixels with
+    /// `pixel_bytes` bytes each, and must contain the area.
     pub(crate) fn copy(&self, pixels: &[u8], width: u32, pixel_bytes: usize, destination: &mut [u8]) {
         let (from_row, to_row) = (width as usize * pixel_bytes, self.width as usize * pixel_bytes);
         if to_row == 0 {

@@ -1,8 +1,8 @@
-//! Encoded pictures of any format: recognised by their first bytes, checked against a limit of pixels before
-//! anything is allocated, and decoded to the wanted number of channels. How a format is laid out is its own
-//! file's business.
+//! Encoded pictures of any format. A picture is recognised by its first bytes. The size of a picture is
+//! checked against a limit of pixels before memory is allocated. The picture is then decoded to the wanted
+//! number of channels. The file of each format knows the layout of the format.
 //!
-//! Decoding is strict: a picture that is cut short or garbled is an error, never a picture that ends in grey.
+//! Decoding is strict: a truncated or corrupt picture is an error, and never a picture that ends in grey.
 
 use super::area::Area;
 use super::decoded::{Decoded, check_pixels};
@@ -10,7 +10,7 @@ use super::jpeg::Jpeg;
 use super::png::Png;
 use super::webp::WebP;
 
-/// An encoded picture whose size is known.
+/// An encoded picture of known size.
 pub(crate) struct Encoded<'b> {
     format: Format<'b>,
     height: u32,
@@ -24,10 +24,10 @@ enum Format<'b> {
 }
 
 impl<'b> Encoded<'b> {
-    /// Reads the header of `bytes`: a JPEG, PNG or WebP of at most `pixels_max` pixels.
+    /// Reads the header of `bytes`, which must be a JPEG, PNG or WebP of at most `pixels_max` pixels.
     ///
     /// # Errors
-    /// The reason, as text: what it is instead, that it is corrupt, or that it is too large.
+    /// A text that states the reason: another format, a corrupt picture, or too many pixels.
     pub(crate) fn open(bytes: &'b [u8], pixels_max: u64) -> Result<Encoded<'b>, String> {
         let (format, name, (height, width)) = match bytes {
             [0xff, 0xd8, ..] => {
@@ -66,16 +66,17 @@ impl<'b> Encoded<'b> {
         self.width
     }
 
-    /// Decodes `area`, which lies within the picture, to `channels`: 1 = grey, 3 = RGB, 4 = RGBA, 0 = as in
-    /// the picture, which may then be 2, grey and alpha. The same pixels as are in that area of the whole.
+    /// Decodes `area`, which must be within the picture, to `channels`: 1 for grey, 3 for RGB, 4 for RGBA. 0
+    /// keeps the channels of the picture, which may then also be 2, for grey and alpha. The pixels are equal
+    /// to those of the same area in the decoded whole picture.
     ///
     /// # Errors
-    /// The reason, as text. Of a JPEG that is decoded in part, what garbles only the rest goes unnoticed;
-    /// that it is cut short does not.
+    /// A text that states the reason. If only a part of a JPEG is decoded, damage outside of the part is not
+    /// noticed, but truncation is.
     pub(crate) fn decode(self, area: Area, channels: u8) -> Result<Decoded, String> {
         if !area.fits(self.height, self.width) {
             return Err(format!(
-                "the image of {} x {} pixels does not have the area of {} x {} below row {}, right of column {}",
+                "the image of {} x {} pixels does not contain the area of {} x {} pixels from row {}, column {}",
                 self.width, self.height, area.width, area.height, area.top, area.left
             ));
         }
@@ -88,7 +89,7 @@ impl<'b> Encoded<'b> {
     }
 }
 
-/// Describes bytes that are no supported image.
+/// Returns the error for bytes that are not a supported image.
 fn unknown(bytes: &[u8]) -> String {
     let format = match bytes {
         [] => return "the image is empty".to_owned(),
@@ -98,7 +99,7 @@ fn unknown(bytes: &[u8]) -> String {
         _ if bytes.get(4..8) == Some(b"ftyp") => "AVIF or HEIF",
         _ => {
             return format!(
-                "the image is no JPEG, PNG or WebP: it begins with {:02x?}",
+                "expected an image as JPEG, PNG or WebP, found an image that begins with {:02x?}",
                 &bytes[..bytes.len().min(4)]
             );
         }
@@ -119,12 +120,13 @@ mod tests {
         assert!(refusal(b"GIF89a", 1).contains("GIF"));
         assert!(refusal(b"BM....", 1).contains("BMP"));
         assert!(refusal(b"", 1).contains("empty"));
-        assert!(refusal(b"hello", 1).contains("no JPEG, PNG or WebP"));
+        assert!(refusal(b"hello", 1).contains("expected an image as JPEG, PNG or WebP"));
     }
 
     #[test]
     fn excess_pixels_are_refused_before_allocation() {
-        // Start of image, then a frame header: 8 bits, 65500 x 65500, one component.
+        // The bytes are a start of image and a frame header with 8 bits, 65500 x 65500 pixels and one
+        // component.
         let header = [
             0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0xff, 0xdc, 0xff, 0xdc, 1, 1, 0x11, 0,
         ];

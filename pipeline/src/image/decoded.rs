@@ -1,8 +1,9 @@
-//! Decoded pictures: pixels, their channels converted and parts of them cut out. Knows no format.
+//! Decoded pictures: their pixels, the conversion of channels, and the cropping of areas. This module knows
+//! no format.
 
 use super::area::Area;
 
-/// Pixels: `height` rows of `width` pixels of `channels` bytes.
+/// The pixels of a picture: `height` rows of `width` pixels with `channels` bytes each.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
     pub(crate) height: u32,
@@ -12,7 +13,7 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// With so many channels; 0 = as it is.
+    /// Converts the picture to `channels` channels. 0 keeps the channels of the picture.
     pub(super) fn converted(self, channels: u8) -> Decoded {
         if channels == 0 || channels == self.channels {
             return self;
@@ -40,13 +41,13 @@ impl Decoded {
         }
     }
 
-    /// The part in `area`, which lies within it.
+    /// Returns the part of the picture in `area`, which must be within the picture.
     pub(super) fn cut(self, area: Area) -> Decoded {
         if area.is_whole(self.height, self.width) {
             return self;
         }
         let pixel_bytes = usize::from(self.channels);
-        // Smaller than what is in memory already.
+        // The product is smaller than the picture that is already in memory.
         let mut pixels = vec![0; area.height as usize * area.width as usize * pixel_bytes];
         area.copy(&self.pixels, self.width, pixel_bytes, &mut pixels);
         Decoded {
@@ -58,7 +59,7 @@ impl Decoded {
     }
 }
 
-/// Refuses more pixels than are allowed.
+/// Returns an error if the picture has more pixels than the limit.
 pub(super) fn check_pixels(name: &str, height: u32, width: u32, pixels_max: u64) -> Result<(), String> {
     if u64::from(height) * u64::from(width) > pixels_max {
         return Err(format!(

@@ -1,7 +1,8 @@
-//! Mirrors.
+//! Mirroring of pictures.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Swaps columns: `pixels` are rows of `row_bytes`, of pixels of `pixel_bytes`.
+/// Reverses the order of columns. `pixels` has rows of `row_bytes` bytes, with `pixel_bytes` bytes for each
+/// pixel.
 pub(crate) fn left_right(pixels: &mut [u8], row_bytes: usize, pixel_bytes: usize) {
     if row_bytes == 0 {
         return;
@@ -17,12 +18,12 @@ pub(crate) fn left_right(pixels: &mut [u8], row_bytes: usize, pixel_bytes: usize
     }
 }
 
-/// Swaps rows of `row_bytes`.
+/// Reverses the order of rows of `row_bytes` bytes.
 pub(crate) fn up_down(pixels: &mut [u8], row_bytes: usize) {
     swap_pixels(pixels, row_bytes);
 }
 
-/// Puts items of `size` bytes into the opposite order.
+/// Reverses the order of items of `size` bytes.
 fn swap_pixels(mut bytes: &mut [u8], size: usize) {
     while size > 0 && bytes.len() >= 2 * size {
         let (first, rest) = bytes.split_at_mut(size);

@@ -1,7 +1,8 @@
-//! The order of channels in memory.
+//! The order of the channels in memory.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Puts channels of `item_bytes`, `channels` a pixel in `pixels`, into planes one after the other.
+/// Separates the channels of `pixels` into planes, one after the other. Each pixel has `channels` channels of
+/// `item_bytes` bytes.
 pub(crate) fn planes(pixels: &[u8], channels: usize, item_bytes: usize, destination: &mut [u8]) {
     match (channels, item_bytes) {
         (3, 1) => split::<1, 3>(pixels, destination),
@@ -13,8 +14,8 @@ pub(crate) fn planes(pixels: &[u8], channels: usize, item_bytes: usize, destinat
     }
 }
 
-/// Splits pixels with numbers of channels and bytes that the compiler knows, so that it can vectorise the
-/// loops.
+/// Separates the channels of pixels whose sizes are known at compile time, so that the compiler can vectorise
+/// the loops.
 fn split<const BYTES: usize, const CHANNELS: usize>(pixels: &[u8], destination: &mut [u8]) {
     let items = pixels.as_chunks::<BYTES>().0.as_chunks::<CHANNELS>().0;
     let planes = destination.as_chunks_mut::<BYTES>().0;

@@ -1,10 +1,10 @@
-//! Pictures: from encoded bytes to pixels, and what is made of pixels. Knows nothing of elements, operations
-//! or files.
+//! Pictures: decoding of encoded bytes to pixels, and operations on pixels. This module does not know
+//! elements, operations or files.
 //!
-//! - [`Encoded`] is a picture of which the size is known and nothing is decoded yet; it decodes all of it, or
-//!   an [`Area`];
-//! - `resize`, `crop`, `flip`, `colour` and `layout` work on pixels side by side: rows from top to bottom,
-//!   the channels of a pixel next to each other.
+//! - [`Encoded`] is a picture whose size is known and that is not decoded yet; it decodes the whole picture,
+//!   or an [`Area`];
+//! - `resize`, `crop`, `flip`, `colour` and `layout` work on pixels in memory: rows from top to bottom, with
+//!   the channels of a pixel side by side.
 
 mod area;
 pub(crate) mod colour;

@@ -1,5 +1,5 @@
-//! PNG: of any colour type and depth, interlaced or not, to 8 bits a channel; of an animation the default
-//! picture.
+//! The format PNG, of any colour type and depth, interlaced or not, decoded to 8 bits per channel. For an
+//! animation, the default picture is decoded.
 
 use std::io::Cursor;
 
@@ -7,7 +7,7 @@ use png::{ColorType, Decoder, Limits, Reader, Transformations};
 
 use super::decoded::{Decoded, check_pixels};
 
-/// Bytes that chunks beside the pixels may have decoded at once.
+/// Maximum bytes that chunks other than the pixels may decode to at once.
 const CHUNKS_BYTES_MAX: usize = 1 << 20;
 
 /// A PNG whose header has been read.
@@ -21,7 +21,7 @@ impl<'b> Png<'b> {
         let info = decoder.read_header_info().map_err(corrupt)?;
         let (height, width) = (info.height, info.width);
         check_pixels("PNG", height, width, pixels_max)?;
-        // Rows of up to 4 channels of 16 bits are held a few at a time.
+        // The decoder holds a few rows at a time, with up to 4 channels of 16 bits.
         let rows = (width as usize).saturating_mul(64);
         decoder.set_limits(Limits {
             bytes: rows.saturating_add(CHUNKS_BYTES_MAX),
@@ -33,7 +33,7 @@ impl<'b> Png<'b> {
         Ok(Png { reader })
     }
 
-    /// Height and width.
+    /// Returns the height and the width in pixels.
     pub(super) fn size(&self) -> (u32, u32) {
         let info = self.reader.info();
         (info.height, info.width)
@@ -44,9 +44,11 @@ impl<'b> Png<'b> {
         let mut pixels = vec![0; self.reader.output_buffer_size().ok_or_else(too_large)?];
         let frame = self.reader.next_frame(&mut pixels).map_err(corrupt)?;
         if (frame.height, frame.width) != self.size() {
-            return Err("the PNG is corrupt: its default picture is not of its size".to_owned());
+            return Err(
+                "the PNG is corrupt: the size of the default picture differs from the header".to_owned(),
+            );
         }
-        // What follows may be cut short too.
+        // The chunks after the picture may be truncated too.
         self.reader.finish().map_err(corrupt)?;
         pixels.truncate(frame.buffer_size());
         let channels = match frame.color_type {

@@ -1,4 +1,4 @@
-//! Pictures at another size.
+//! Resizing of pictures.
 
 use std::cell::RefCell;
 
@@ -9,41 +9,42 @@ use crate::graph::ResizeMethod;
 
 use super::area::Area;
 
-/// How pixels are made of others.
+/// The way in which the pixels of a resized picture are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filter {
     pub(crate) method: ResizeMethod,
     pub(crate) antialias: bool,
 }
 
-/// The type of a channel.
+/// The type of a channel's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Channel {
     U8,
     F32,
 }
 
-/// The pixels of a picture and how they lie.
+/// The pixels of a picture and their layout in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source<'p> {
     pub(crate) pixels: &'p [u8],
     pub(crate) height: u32,
     pub(crate) width: u32,
     pub(crate) channel: Channel,
-    /// 1 to 4.
+    /// The number of channels, from 1 to 4.
     pub(crate) channels: usize,
 }
 
 thread_local! {
-    /// The resizer keeps its coefficients and row buffers from one picture to the next.
+    /// The resizer of this thread, which keeps its coefficients and row buffers from one picture to the next
+    /// picture.
     static RESIZER: RefCell<Resizer> = RefCell::new(Resizer::new());
 }
 
-/// Writes `area` of the picture at the size `height` x `width`. Pixels outside of the area have no part in
-/// the result.
+/// Resizes `area` of the picture to `height` x `width` pixels. Pixels outside of the area do not contribute
+/// to the result.
 ///
 /// # Errors
-/// The reason, as text, when sizes do not match.
+/// A text that states the reason, if sizes do not match.
 pub(crate) fn resize(
     source: Source<'_>,
     area: Area,
@@ -64,7 +65,7 @@ pub(crate) fn resize(
             return Err(format!("{channels} channels cannot be resized"));
         }
     };
-    // Numbers of four bytes are only read where they are aligned, which memory from elsewhere need not be.
+    // Numbers of four bytes can only be read at aligned addresses, and the caller's memory may be unaligned.
     let mut aligned = None;
     let view = match ImageRef::new(source.width, source.height, source.pixels, pixel_type) {
         Ok(view) => view,
@@ -110,7 +111,11 @@ impl Filter {
 
 fn filled(to: &mut [u8], from: &[u8]) -> Result<(), String> {
     if to.len() != from.len() {
-        return Err(format!("{} bytes of pixels instead of {}", from.len(), to.len()));
+        return Err(format!(
+            "expected {1} bytes of pixels, found {0}",
+            from.len(),
+            to.len()
+        ));
     }
     to.copy_from_slice(from);
     Ok(())
@@ -127,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel of a method and how far it reaches.
+    /// Returns the value of a method's kernel at `x`, and the radius of the kernel.
     fn kernel(method: ResizeMethod, x: f64) -> (f64, f64) {
         let sinc = |x: f64| {
             if x == 0.0 {
@@ -149,7 +154,8 @@ mod tests {
         }
     }
 
-    /// One side at another length: for each result, the shares of the pixels it is made of.
+    /// Resizes one side. For each pixel of the result, returns the weights of the pixels that contribute to
+    /// it.
     fn shares(from: usize, to: usize, filter: Filter) -> Vec<Vec<f64>> {
         let scale = from as f64 / to as f64;
         let wide = if filter.antialias { scale.max(1.0) } else { 1.0 };
@@ -199,7 +205,7 @@ mod tests {
         ];
         (prop::sample::select(methods.to_vec()), any::<bool>()).prop_map(|(method, antialias)| Filter {
             method,
-            // These two are the same either way.
+            // Nearest and area ignore antialiasing.
             antialias: antialias || matches!(method, ResizeMethod::Nearest | ResizeMethod::Area),
         })
     }
@@ -215,13 +221,13 @@ mod tests {
             filter in filters(),
             seed in 0u32..80,
         ) {
-            // Between two pixels either is the nearest.
+            // If a result lies exactly between two pixels, either pixel is the nearest.
             let has_tie = |from: u32, to: u32| (0..to).any(|at| ((2 * at + 1) * from).is_multiple_of(2 * to));
             prop_assume!(
                 filter.method != ResizeMethod::Nearest || !(has_tie(height, to_height) || has_tie(width, to_width))
             );
             let (full_height, full_width) = (height + top + 1, width + left + 1);
-            // Smooth, so that rounding and clamping between the two directions change little.
+            // The picture is smooth, so that rounding and clamping between the two directions change little.
             let at = |y: u32, x: u32, channel: usize| {
                 (seed + 5 * y + 3 * x + 10 * channel as u32) as u8
             };
@@ -239,7 +245,7 @@ mod tests {
             let mut bytes = vec![0; count];
             resize(source, area, (to_height, to_width), filter, &mut bytes).unwrap();
             let floats: Vec<u8> = pixels.iter().flat_map(|value| f32::from(*value).to_le_bytes()).collect();
-            // Off by one, so that nothing is aligned.
+            // The copy is shifted by one byte, so that no number is aligned.
             let moved = [&[0][..], &floats].concat();
             let source = Source { pixels: &moved[1..], channel: Channel::F32, ..source };
             let mut numbers = vec![0; count * 4 + 1];

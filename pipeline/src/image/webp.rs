@@ -1,4 +1,5 @@
-//! WebP, lossy and lossless, with alpha or without; of an animation the first picture.
+//! The format WebP, lossy and lossless, with or without alpha. For an animation, the first picture is
+//! decoded.
 
 use std::io::Cursor;
 
@@ -6,7 +7,7 @@ use image_webp::WebPDecoder;
 
 use super::decoded::{Decoded, check_pixels};
 
-/// Bytes that a chunk beside the pixels may have.
+/// Maximum bytes of a chunk other than the pixels.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// A WebP whose header has been read.
@@ -16,7 +17,8 @@ pub(super) struct WebP<'b> {
 
 impl<'b> WebP<'b> {
     pub(super) fn open(bytes: &'b [u8], pixels_max: u64) -> Result<WebP<'b>, String> {
-        // A lossy picture says its own size too, and is allocated by it: it can differ from the file's.
+        // A lossy picture also states a size of its own. The decoder allocates memory by this size, which can
+        // differ from the size of the file's header.
         for (height, width) in lossy_sizes(bytes) {
             check_pixels("WebP", height, width, pixels_max)?;
         }
@@ -25,7 +27,7 @@ impl<'b> WebP<'b> {
         Ok(WebP { decoder })
     }
 
-    /// Height and width.
+    /// Returns the height and the width in pixels.
     pub(super) fn size(&self) -> (u32, u32) {
         let (width, height) = self.decoder.dimensions();
         (height, width)
@@ -49,7 +51,7 @@ fn corrupt(error: image_webp::DecodingError) -> String {
     format!("the WebP is corrupt: {error}")
 }
 
-/// Height and width of every lossy picture in the file, as it says itself.
+/// Returns the height and the width that every lossy picture in the file states for itself.
 fn lossy_sizes(bytes: &[u8]) -> Vec<(u32, u32)> {
     let mut sizes = Vec::new();
     let mut at = 12usize;
@@ -57,7 +59,8 @@ fn lossy_sizes(bytes: &[u8]) -> Vec<(u32, u32)> {
         let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         let body = at + 8;
         match &head[..4] {
-            // A picture of an animation is chunks behind 16 bytes: go on among them.
+            // A picture of an animation consists of 16 bytes and further chunks, so the loop continues among
+            // these chunks.
             b"ANMF" => {
                 at = body.saturating_add(16);
                 continue;
@@ -70,7 +73,7 @@ fn lossy_sizes(bytes: &[u8]) -> Vec<(u32, u32)> {
             }
             _ => {}
         }
-        // Chunks begin at even places.
+        // Chunks begin at even offsets.
         at = body.saturating_add(length).saturating_add(length % 2);
     }
     sizes

@@ -1,6 +1,8 @@
-//! The operations of datasets, each in a room of its own: its definition, its execution and its tests.
+//! The operations of datasets. Each operation has a folder with its definition, its execution and its
+//! tests.
 //!
-//! - [`table`]: the list of them, by which definitions are read and prepared
+//! - [`table`]: the list of all operations, through which the codec and the executor find each
+//!   operation by its name
 
 pub(crate) mod argument;
 pub(crate) mod assert_cardinality;

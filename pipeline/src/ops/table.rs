@@ -1,6 +1,7 @@
 //! The table of all operations.
 //!
-//! Owns the one line that each operation has outside of its folder. Refuses to know what operations do.
+//! Owns the one line that each operation has outside of its own folder. The table does not know what
+//! any operation does.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -11,7 +12,7 @@ use crate::exec::{ExecContext, Executor, OpenError};
 use crate::graph::codec::Decode;
 use crate::graph::{Dataset, Graph, GraphError};
 
-/// The rooms of all operations, in no particular order.
+/// The table entries of all operations, in no particular order.
 const ROOMS: &[&Room] = &[
     &super::argument::exec::ROOM,
     &super::assert_cardinality::exec::ROOM,
@@ -63,7 +64,7 @@ const ROOMS: &[&Room] = &[
     &super::zip::exec::ROOM,
 ];
 
-/// The names of all operations, in no particular order.
+/// Returns the names of all operations, in no particular order.
 pub fn operations() -> impl Iterator<Item = &'static str> {
     ROOMS
         .iter()
@@ -86,13 +87,15 @@ pub(crate) fn prepare_of(name: &str) -> Option<Prepare> {
 }
 
 impl Dataset {
-    /// Makes a dataset of the operation `name` with parameters by name, over `inputs`: none for a source.
+    /// Makes a dataset from the operation called `name`, with its `parameters` by name, over `inputs`.
+    /// A source has no inputs.
     ///
-    /// The way of front ends in other languages, which need no code of their own for a new operation. Whether
-    /// the parameters make sense, and whether the number of inputs is right, [`Dataset::graph`] checks.
+    /// Serves front ends in other languages, so that a new operation needs no code
+    /// there. [`Dataset::graph`] later checks the values of the parameters and the number of inputs.
     ///
     /// # Errors
-    /// [`OperationError`]: the operation is unknown, or its parameters are not those that it has.
+    /// [`OperationError`] if the operation is unknown, or if a parameter is missing, unknown or of a
+    /// wrong type.
     pub fn operation(
         name: &str,
         parameters: Map<String, Value>,
@@ -110,47 +113,48 @@ impl Dataset {
     }
 }
 
-/// The reason why an operation cannot be made by name. The caller's mistake.
+/// The reason why an operation cannot be made by name. The caller made the mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OperationError {
     /// No operation has this name.
     #[error("there is no operation {name:?}")]
     Unknown {
-        /// The name.
+        /// The requested name.
         name: String,
     },
     /// The operation takes functions or datasets as parameters.
-    #[error("the operation {name:?} has parameters that are more than numbers, texts and lists")]
+    #[error("the operation {name:?} takes functions or datasets as parameters, so it cannot be made by name")]
     TakesMore {
-        /// The operation.
+        /// The name of the operation.
         name: String,
     },
     /// A parameter is missing, unknown or of a wrong type.
     #[error("{name}: {reason}")]
     Parameters {
-        /// The operation.
+        /// The name of the operation.
         name: String,
-        /// The mistake.
+        /// The reason why the parameters are refused.
         reason: String,
     },
 }
 
 impl Graph {
-    /// Reads an encoded graph and checks it as [`Graph::new`] does.
+    /// Decodes a graph from `bytes` and checks the graph like [`Graph::new`] does.
     ///
     /// # Errors
-    /// [`GraphError`]: an unknown operation is named; nothing else of it is looked at.
+    /// [`GraphError`] if the bytes name an unknown operation or break a rule for graphs. An unknown
+    /// operation stops the decoding at once.
     pub fn from_bytes(bytes: &[u8]) -> Result<Graph, GraphError> {
         Graph::decoded(bytes, decode_of)
     }
 }
 
 impl Executor {
-    /// Prepares `graph` and opens its sources. Blocks on storage where the context has neither plan nor
+    /// Prepares `graph` and opens its sources. Blocks on storage if `context` has neither a plan nor
     /// splits.
     ///
     /// # Errors
-    /// [`OpenError`] saying what is unknown, missing or does not fit.
+    /// [`OpenError`] names the function, file or setting that is unknown, missing or unsuitable.
     pub fn open(graph: &Graph, context: ExecContext) -> Result<Executor, OpenError> {
         Executor::open_with(graph, context, prepare_of)
     }

@@ -8,12 +8,12 @@ use crate::storage::StorageError;
 /// The reason why an iteration cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// The files of a source cannot be found.
-    #[error("files {pattern:?}: {reason}")]
+    /// The files of a source cannot be listed.
+    #[error("cannot list the files {pattern:?}: {reason}")]
     Files {
-        /// The glob pattern.
+        /// The glob pattern of the files.
         pattern: String,
-        /// The fault.
+        /// The cause of the failure.
         reason: String,
     },
     /// The graph cannot be analysed.

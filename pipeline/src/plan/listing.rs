@@ -1,12 +1,12 @@
-//! The files of a source of files: those that its pattern matches, or the shards in the indexes that it
-//! matches.
+//! The files of a `files` source: the files that match its pattern, or the shards that matching index files
+//! list.
 
 use crate::graph::Files;
 use crate::storage::{FILES_MAX, Listed, Storage};
 
 use super::error::PlanError;
 
-/// The files of `files`, in order.
+/// Returns the files of the source `files`, in order.
 pub(crate) fn listed(files: &Files, storage: &Storage) -> Result<Vec<Listed>, PlanError> {
     let found = storage.list(&files.pattern)?;
     if files.are_indexes != Some(true) {
@@ -21,7 +21,7 @@ pub(crate) fn listed(files: &Files, storage: &Storage) -> Result<Vec<Listed>, Pl
         all.extend(shards(storage, &index.path).map_err(refused)?);
         if all.len() > FILES_MAX {
             return Err(refused(format!(
-                "the indexes list more than {FILES_MAX} shards, which is the limit"
+                "the index files list more than {FILES_MAX} shards, which is the limit"
             )));
         }
     }
@@ -35,5 +35,5 @@ fn shards(storage: &Storage, index: &str) -> Result<Vec<Listed>, String> {
 
 #[cfg(not(feature = "mds"))]
 fn shards(_: &Storage, _: &str) -> Result<Vec<Listed>, String> {
-    Err("indexes of shards are not built in: build with the feature \"mds\"".to_owned())
+    Err("this build cannot read index files of shards: build with the feature \"mds\"".to_owned())
 }

@@ -1,5 +1,6 @@
-//! The plan of an iteration, made before it starts, so that every worker sees the same: the number of splits
-//! of each source, and the list of files. Listing files is the only I/O here, done once per iteration.
+//! The plan of an iteration, which fixes the number of splits of each source and the list of files. The plan
+//! is made once, before the iteration starts, so that all workers use the same lists. Listing files is the
+//! only I/O here.
 
 mod error;
 mod listing;

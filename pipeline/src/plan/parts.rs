@@ -1,18 +1,20 @@
-//! The number of parts in which files are dealt out: enough that there can be more workers than files, each
-//! worth the trouble.
+//! The division of files into parts, which are leased as splits. The parts are small enough that more workers
+//! than files can read, and large enough to be worth a lease.
 
 use crate::graph::FilePart;
 use crate::storage::{FILES_MAX, Listed};
 
-/// Bytes of a part at least: what a store is asked for at once. Smaller files are not divided.
+/// The minimum number of bytes in a part, which is the size of one request to a store. Smaller files are not
+/// divided.
 const PART_BYTES_MIN: u64 = 4 << 20;
-/// Bytes of a part at most, which bounds what one lost split costs, unless there would be too many.
+/// The maximum number of bytes in a part, unless the number of parts would be too large. The limit bounds the
+/// work that is lost with one split.
 const PART_BYTES_MAX: u64 = 256 << 20;
-/// Parts that are made of all files together, where they are large enough.
+/// The number of parts into which all files together are divided, if the files are large enough.
 const PARTS_WANTED: u64 = 1024;
 
-/// The parts of `files`, each as it is written where a path would stand. Those of one file are equally long
-/// but for the last.
+/// Returns the parts of `files`, each encoded so that it can replace a path. The parts of one file have equal
+/// lengths, except for the last part.
 pub(super) fn parts(files: &[Listed]) -> Vec<Vec<u8>> {
     let total = files.iter().fold(0_u64, |total, file| {
         total.saturating_add(file.size_bytes.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The split plan of an iteration: for every source of a graph, depth first, how it is dealt out.
+//! The split plan of an iteration: the division of every source of a graph, in depth-first order.
 
 use std::collections::HashSet;
 
@@ -10,42 +10,42 @@ use super::error::PlanError;
 use super::listing::listed;
 use super::parts::parts;
 
-/// The plan by which the sources of a graph are dealt out in one iteration.
+/// The division of a graph's sources into splits, for one iteration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SplitPlan {
-    /// One per source, depth first.
+    /// The plans of the sources, in depth-first order.
     pub sources: Vec<SourcePlan>,
 }
 
-/// The plan by which one source is dealt out.
+/// The division of one source into splits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourcePlan {
-    /// A number of splits that are known by their index.
+    /// A source whose splits are identified by their index.
     Counted {
-        /// The number of splits; 0 for a source that is read whole by every task.
+        /// The number of splits; 0 if every task reads the whole source.
         splits: u64,
     },
-    /// One split an item, whose payload it is: a file's path, or a [`FilePart`](crate::graph::FilePart) of
-    /// one.
+    /// A source of listed items, each of which is one split. The payload of a split is a file's path, or a
+    /// [`FilePart`](crate::graph::FilePart).
     Listed {
-        /// The payloads, in order.
+        /// The payloads of the splits, in order.
         items: Vec<Vec<u8>>,
     },
 }
 
-/// The values that decide the order in which an iteration deals out shuffled files.
+/// The values that determine the order of shuffled files in an iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileOrder {
-    /// Decides the order of files without a seed: a number of the iteration's own, so that no two are alike.
+    /// The number of the iteration, which determines the order of files without a seed, so that iterations
+    /// differ.
     pub iteration: u64,
-    /// The pass over the whole dataset: seeded orders differ from epoch to epoch, and are the same whenever
-    /// that epoch is planned.
+    /// The epoch, which is the pass over the whole dataset. A seeded order differs between epochs, and is
+    /// reproducible for the same epoch.
     pub epoch: u64,
 }
 
 impl SplitPlan {
-    /// Puts the files that `graph`, whose plan this is, wants shuffled into the order that an iteration deals
-    /// them out in.
+    /// Shuffles the files of sources that `graph` wants shuffled. The plan must be a plan of `graph`.
     #[must_use]
     pub fn shuffled(mut self, graph: &Graph, order: FileOrder) -> SplitPlan {
         for (node, source) in graph.sources().into_iter().zip(&mut self.sources) {
@@ -57,7 +57,8 @@ impl SplitPlan {
                     seed: files.seed,
                     task_id: order.iteration,
                     epoch: order.epoch,
-                    // Apart from the order that a task makes of the same listing.
+                    // A task that shuffles the same listing draws with another node number, so that the two
+                    // orders are independent.
                     node: u64::MAX - node as u64,
                     fixed: false,
                 };
@@ -67,7 +68,7 @@ impl SplitPlan {
         self
     }
 
-    /// Puts the parts of files together again, each file where its first part is.
+    /// Joins the parts of each file into the whole file, at the place of the file's first part.
     #[must_use]
     pub fn whole(mut self) -> SplitPlan {
         for source in &mut self.sources {
@@ -84,8 +85,7 @@ impl SplitPlan {
         self
     }
 
-    /// Puts all files back into the order of their names, so that a file's number does not depend on the
-    /// pass.
+    /// Sorts all files by name, so that the index of a file does not depend on the pass.
     #[must_use]
     pub fn in_order(mut self) -> SplitPlan {
         for source in &mut self.sources {
@@ -98,11 +98,11 @@ impl SplitPlan {
     }
 }
 
-/// Plans an iteration of `graph`, listing its files, which are sorted until [`SplitPlan::shuffled`]. Blocks
-/// on `storage`.
+/// Plans an iteration of `graph`, and lists the files of the graph's sources. The files are sorted, until
+/// [`SplitPlan::shuffled`] shuffles them. Blocks on `storage`.
 ///
 /// # Errors
-/// [`PlanError`] naming the pattern that matches nothing, or the source nobody registered.
+/// [`PlanError`] that names a pattern without matches, or a source that is not registered.
 pub fn plan_splits(
     graph: &Graph,
     registry: &dyn Registry,
@@ -118,7 +118,7 @@ pub fn plan_splits(
             Splitting::Listed => {
                 let found = match graph.nodes()[source.node].op.of::<Files>() {
                     Some(files) => listed(files, storage)?,
-                    // Nothing else lists files.
+                    // Only a `files` operation lists files, so other sources have no items.
                     None => Vec::new(),
                 };
                 let items = if graph.reads_parts(source.node) {

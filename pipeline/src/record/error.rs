@@ -1,23 +1,23 @@
-//! Why a record file cannot be read on, and where. Whose file it is, its reader knows.
+//! The error of a record file that cannot be read further. The caller knows the path of the file.
 
 use std::io;
 
 use crate::exec::ErrorKind;
 use crate::storage::blame;
 
-/// The reason and the place, in a file's uncompressed bytes, at which its reader stopped.
+/// The reason why reading stopped, and the position in the file's uncompressed bytes.
 #[derive(Debug)]
 pub(crate) struct RecordError {
-    /// Party to blame: the data, unless the bytes cannot even be read.
+    /// The party to blame: the data, unless storage fails to read the bytes.
     pub(crate) kind: ErrorKind,
-    /// Start of the record that cannot be read.
+    /// The start of the record that cannot be read, in bytes.
     pub(crate) offset_bytes: u64,
-    /// Reason why the record cannot be read.
+    /// The reason why the record cannot be read.
     pub(crate) reason: String,
 }
 
 impl RecordError {
-    /// The file is not what it should be.
+    /// Makes the error of a file with invalid content.
     pub(super) fn damage(offset_bytes: u64, reason: String) -> RecordError {
         RecordError {
             kind: ErrorKind::Data,
@@ -26,13 +26,14 @@ impl RecordError {
         }
     }
 
-    /// Converts an error of reading. Decompressors report the end of a truncated file as an error of its own.
+    /// Converts an error of reading. A decompressor reports the end of a truncated file as an error of its
+    /// own.
     pub(super) fn unreadable(offset_bytes: u64, error: &io::Error) -> RecordError {
         let kind = error.kind();
         let reason = if kind == io::ErrorKind::UnexpectedEof {
-            "the file is cut off: its compressed data has no end".to_owned()
+            "the file is cut off: its compressed data is incomplete".to_owned()
         } else if matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) {
-            format!("the compressed data is corrupt, or of another compression: {error}")
+            format!("the compressed data is corrupt, or has another compression format: {error}")
         } else {
             format!("cannot read the file: {error}")
         };

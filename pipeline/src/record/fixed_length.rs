@@ -1,4 +1,4 @@
-//! Files of records of one length, with or without something in front of them and behind them.
+//! Files of records of one length, with an optional header and footer.
 
 use std::io::{self, Read};
 
@@ -7,21 +7,21 @@ use crate::graph::FixedLength;
 use super::error::RecordError;
 use super::stream::read_more;
 
-/// The records of such a file.
+/// A reader of the records in a file of fixed-length records.
 pub(crate) struct FixedLengthReader<R> {
     stream: R,
     layout: FixedLength,
-    /// Start of the next record.
+    /// The start of the next record, in bytes.
     offset_bytes: u64,
-    /// Bytes read from there on: as many as stand behind the records, since only what follows them tells
-    /// whether they do.
+    /// The bytes that were read after the last record, as many as the footer has. The reader needs the
+    /// following bytes to know whether these bytes are the footer or part of a record.
     ahead: Vec<u8>,
     is_at_start: bool,
 }
 
 impl<R: Read> FixedLengthReader<R> {
-    /// Reads records from `stream`, which is at `offset_bytes` of the uncompressed file: at its start, or
-    /// where a record begins.
+    /// Reads records from `stream`. The stream is at `offset_bytes` of the uncompressed file, which is the
+    /// start of the file or of a record.
     pub(crate) fn new(stream: R, layout: FixedLength, offset_bytes: u64) -> FixedLengthReader<R> {
         FixedLengthReader {
             stream,
@@ -32,7 +32,7 @@ impl<R: Read> FixedLengthReader<R> {
         }
     }
 
-    /// Returns the start of the next record.
+    /// Returns the start of the next record, in bytes.
     pub(crate) fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
@@ -57,7 +57,7 @@ impl<R: Read> FixedLengthReader<R> {
             return Ok(None);
         }
         Err(self.failed(format!(
-            "{} bytes are left, which is neither a record of {length} bytes nor the {footer} bytes behind the last one",
+            "expected a record of {length} bytes or a footer of {footer} bytes at the end, found {} bytes",
             had + read
         )))
     }
@@ -68,7 +68,7 @@ impl<R: Read> FixedLengthReader<R> {
         let passed = passed.map_err(|error| self.unreadable(&error))?;
         if passed < header {
             return Err(self.failed(format!(
-                "the file has {passed} bytes, which is less than the {header} in front of its records"
+                "expected a header of {header} bytes, found {passed} bytes"
             )));
         }
         self.is_at_start = false;
@@ -85,8 +85,8 @@ impl<R: Read> FixedLengthReader<R> {
     }
 }
 
-/// Refuses an uncompressed file of `file_bytes` that does not hold a whole number of records, before any of
-/// it is read.
+/// Checks that an uncompressed file of `file_bytes` bytes holds a whole number of records, before the file is
+/// read.
 pub(crate) fn check_size(layout: &FixedLength, file_bytes: u64) -> Result<(), RecordError> {
     let around = layout.header_bytes + layout.footer_bytes;
     let records = file_bytes.checked_sub(around);
@@ -96,8 +96,8 @@ pub(crate) fn check_size(layout: &FixedLength, file_bytes: u64) -> Result<(), Re
     Err(RecordError::damage(
         0,
         format!(
-            "the file has {file_bytes} bytes, which is no whole number of records of {} bytes between a header of {} and a \
-             footer of {}",
+            "the file has {file_bytes} bytes, expected a whole number of records of {} bytes between a header of {} bytes \
+             and a footer of {} bytes",
             layout.record_bytes, layout.header_bytes, layout.footer_bytes
         ),
     ))

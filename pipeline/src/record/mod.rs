@@ -1,10 +1,11 @@
-//! Record files: how records lie in them, compressed or not. Knows bytes and offsets, neither graphs nor
-//! elements.
+//! Record files: the encoding of records in them, with or without compression. The module knows bytes and
+//! offsets, but neither graphs nor elements.
 //!
-//! - [`TfRecordWriter`] writes TFRecord files, `TfRecordReader` is its twin;
-//! - [`TfRecordFileWriter`] and `WebDatasetWriter` write whole files, which are there when they are finished;
-//! - `FixedLengthReader` reads files of records of one length;
-//! - `Stream` undoes the compression.
+//! - [`TfRecordWriter`] writes TFRecord files, and `TfRecordReader` reads them.
+//! - [`TfRecordFileWriter`] and `WebDatasetWriter` write files that appear under their name when they are
+//!   complete.
+//! - `FixedLengthReader` reads files of records of one length.
+//! - `Stream` decompresses a file.
 
 mod error;
 mod fixed_length;

@@ -7,22 +7,23 @@ use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use crate::graph::Compression;
 use crate::storage::Object;
 
-/// Read-ahead of a file: large enough that a disk or a network file system streams.
+/// The size of the read buffer of a file, in bytes. The size is large enough for sequential reads of disks
+/// and network file systems.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file whose compression is undone as it is read.
+/// A file that is decompressed while it is read.
 pub(crate) enum Stream {
-    /// The file's own bytes.
+    /// A file without compression.
     Plain(BufReader<Object>),
-    /// Boxed: a decompressor's tables are large.
+    /// A file compressed with gzip. The decompressor is boxed because its tables are large.
     Gzip(Box<BufReader<MultiGzDecoder<BufReader<Object>>>>),
-    /// Compressed by DEFLATE, in the container of zlib.
+    /// A file compressed with zlib.
     Zlib(Box<BufReader<ZlibDecoder<BufReader<Object>>>>),
 }
 
 impl Stream {
-    /// The bytes of `file` behind the first `offset_bytes`. Of a compressed file those are decompressed to be
-    /// passed over.
+    /// Returns the uncompressed bytes of `file` from `offset_bytes` on. In a compressed file, the bytes
+    /// before `offset_bytes` are decompressed and discarded.
     pub(crate) fn new(mut file: Object, compression: Compression, offset_bytes: u64) -> io::Result<Stream> {
         let buffered = |file| BufReader::with_capacity(BUFFER_BYTES, file);
         let mut stream = match compression {
@@ -39,7 +40,7 @@ impl Stream {
 }
 
 impl Stream {
-    /// Passes over the next `bytes`; over fewer where the file ends.
+    /// Skips the next `bytes` bytes, or fewer at the end of the file.
     #[cfg(feature = "csv")]
     pub(crate) fn pass_over(&mut self, bytes: u64) -> io::Result<()> {
         match (self, i64::try_from(bytes)) {
@@ -77,14 +78,14 @@ impl Read for Stream {
     }
 }
 
-/// Reads up to `wanted` bytes behind what `into` has; how many there were.
+/// Appends up to `wanted` bytes to `into`, and returns the number of bytes read.
 pub(super) fn read_more(stream: &mut impl Read, into: &mut Vec<u8>, wanted: u64) -> io::Result<u64> {
-    // At most 1 MiB is taken before any of it was read.
+    // At most 1 MiB is reserved before any bytes are read, because `wanted` may be wrong.
     into.reserve(wanted.min(1 << 20) as usize);
     stream.take(wanted).read_to_end(into).map(|read| read as u64)
 }
 
-/// Fills `into` as far as there is anything; how far that was.
+/// Fills `into` until it is full or the stream ends, and returns the number of bytes read.
 pub(super) fn fill(stream: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -98,7 +99,8 @@ pub(super) fn fill(stream: &mut impl Read, into: &mut [u8]) -> io::Result<usize>
     Ok(filled)
 }
 
-/// The next `wanted` bytes, fewer where the file ends. What lies in the buffer already is copied once.
+/// Returns the next `wanted` bytes, or fewer at the end of the file. Bytes that the buffer already holds are
+/// copied only once.
 pub(super) fn read_whole(stream: &mut impl BufRead, wanted: u64) -> io::Result<Vec<u8>> {
     let buffered = loop {
         match stream.fill_buf() {

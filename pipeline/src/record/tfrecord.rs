@@ -1,8 +1,8 @@
-//! TFRecord: each record behind its length and followed by a checksum, as TensorFlow writes it.
+//! The TFRecord format of TensorFlow: a sequence of records, each with its length and checksums.
 //!
-//! `length: u64`, `masked_crc32c(length): u32`, `length` bytes, `masked_crc32c(bytes): u32`, all
-//! little-endian, one record after the other. The masked checksum is the CRC-32C rotated right by 15 bits
-//! plus `0xa282ead8`.
+//! A record is `length: u64`, `masked_crc32c(length): u32`, `length` bytes, and `masked_crc32c(bytes): u32`.
+//! All numbers are little-endian. The masked checksum is the CRC-32C, rotated right by 15 bits, plus
+//! `0xa282ead8`.
 
 use std::io::{self, BufRead, Write};
 
@@ -11,35 +11,36 @@ use crate::graph::RECORD_BYTES_MAX;
 use super::error::RecordError;
 use super::stream::{fill, read_whole};
 
-/// Bytes in front of a record: its length and the checksum of that.
+/// The number of bytes before a record: its length and the checksum of the length.
 const HEADER_BYTES: u64 = 12;
-/// Bytes behind a record: its checksum.
+/// The number of bytes after a record: its checksum.
 const FOOTER_BYTES: u64 = 4;
-/// Added to the rotated checksum, so that the checksum of data with checksums in it is not trivial.
+/// The constant that is added to the rotated checksum. The mask avoids trivial checksums of data that
+/// contains checksums.
 const MASK_DELTA: u32 = 0xa282_ead8;
 
-/// The records of a TFRecord file.
+/// A reader of the records in a TFRecord file.
 pub(crate) struct TfRecordReader<R> {
     stream: R,
     offset_bytes: u64,
 }
 
 impl<R: BufRead> TfRecordReader<R> {
-    /// Reads records from `stream`, which is at `offset_bytes` of the uncompressed file, where a record
-    /// begins.
+    /// Reads records from `stream`, which is at the start of a record, `offset_bytes` bytes into the
+    /// uncompressed file.
     pub(crate) fn new(stream: R, offset_bytes: u64) -> TfRecordReader<R> {
         TfRecordReader { stream, offset_bytes }
     }
 
-    /// Returns the start of the next record.
+    /// Returns the start of the next record, in bytes.
     pub(crate) fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
 
-    /// Reads the next record, checks both checksums, and returns its start and its bytes; `None` at the end
-    /// of the file.
+    /// Reads the next record, verifies both checksums, and returns the record's start and bytes; `None` at
+    /// the end of the file.
     pub(crate) fn record(&mut self) -> Result<Option<(u64, Vec<u8>)>, RecordError> {
-        // An error is told by a decompressor once only.
+        // A decompressor reports an error only once, so the error must be handled here.
         match self.stream.fill_buf() {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -53,7 +54,7 @@ impl<R: BufRead> TfRecordReader<R> {
         };
         if length > RECORD_BYTES_MAX {
             return Err(self.failed(format!(
-                "a record of {length} bytes; the limit is {RECORD_BYTES_MAX}"
+                "the record has {length} bytes, the limit is {RECORD_BYTES_MAX}"
             )));
         }
         let record = read_whole(&mut self.stream, length);
@@ -64,7 +65,7 @@ impl<R: BufRead> TfRecordReader<R> {
         let (read, wanted) = (record.len() as u64 + footer as u64, length + FOOTER_BYTES);
         if read < wanted {
             return Err(self.failed(format!(
-                "the file is cut off: it ends {} bytes before its record does",
+                "the file is cut off: its last record lacks {} bytes",
                 wanted - read
             )));
         }
@@ -76,10 +77,10 @@ impl<R: BufRead> TfRecordReader<R> {
         Ok(Some((begin, record)))
     }
 
-    /// The next record, if all of it lies in the stream's buffer and nothing is wrong with it: then nothing
-    /// is copied but the record.
+    /// Returns the next record, if the stream's buffer holds all of it and its checksums are correct. Only
+    /// the record's bytes are copied.
     fn whole_in_buffer(&mut self) -> Option<(u64, Vec<u8>)> {
-        // It is there already.
+        // The caller has filled the buffer already.
         let buffer = self.stream.fill_buf().ok()?;
         let (header, rest) = buffer.split_first_chunk::<{ HEADER_BYTES as usize }>()?;
         let (length, checksum) = header.split_first_chunk::<8>()?;
@@ -93,14 +94,14 @@ impl<R: BufRead> TfRecordReader<R> {
         }
         let record = record.to_vec();
         let bytes = HEADER_BYTES + length + FOOTER_BYTES;
-        // It lies in the buffer.
+        // The cast is exact, because the record is in the buffer.
         self.stream.consume(bytes as usize);
         let begin = self.offset_bytes;
         self.offset_bytes = begin.saturating_add(bytes);
         Some((begin, record))
     }
 
-    /// The length of the next record.
+    /// Reads the length of the next record; returns `None` at the end of the file.
     fn length(&mut self) -> Result<Option<u64>, RecordError> {
         let mut header = [0; HEADER_BYTES as usize];
         let read = fill(&mut self.stream, &mut header).map_err(|error| self.unreadable(&error))? as u64;
@@ -109,14 +110,14 @@ impl<R: BufRead> TfRecordReader<R> {
         }
         if read < HEADER_BYTES {
             return Err(self.failed(format!(
-                "the file is cut off: it ends {} bytes before the header of its record does",
+                "the file is cut off: the header of its last record lacks {} bytes",
                 HEADER_BYTES - read
             )));
         }
         let (length, stated) = header.split_at(size_of::<u64>());
         if stated != masked(crc32c::crc32c(length)).to_le_bytes() {
             return Err(self.failed(
-                "the checksum of a record's length differs: the file is corrupt, compressed otherwise, or no TFRecord file"
+                "the checksum of a record's length differs: the file is corrupt, has another compression, or is not a TFRecord file"
                     .to_owned(),
             ));
         }
@@ -132,14 +133,14 @@ impl<R: BufRead> TfRecordReader<R> {
     }
 }
 
-/// Writes a TFRecord file. For a compressed one, let it write into a compressor.
+/// A writer of TFRecord files. To write a compressed file, pass a compressor as the underlying writer.
 #[derive(Debug)]
 pub struct TfRecordWriter<W> {
     writer: W,
 }
 
 impl<W: Write> TfRecordWriter<W> {
-    /// Writes records to `writer`, each with three writes: buffer what is slow.
+    /// Writes records to `writer`, with three writes for each record. A slow writer should be buffered.
     pub fn new(writer: W) -> TfRecordWriter<W> {
         TfRecordWriter { writer }
     }
@@ -147,12 +148,12 @@ impl<W: Write> TfRecordWriter<W> {
     /// Appends a record of any bytes.
     ///
     /// # Errors
-    /// What the writer fails with; of kind `InvalidInput` for a record of more than [`RECORD_BYTES_MAX`],
-    /// which no reader of this crate would take.
+    /// The error of the underlying writer. The error has the kind `InvalidInput` if the record is longer than
+    /// [`RECORD_BYTES_MAX`], because readers refuse such a record.
     pub fn write(&mut self, record: &[u8]) -> io::Result<()> {
         let length = record.len() as u64;
         if length > RECORD_BYTES_MAX {
-            let message = format!("a record of {length} bytes; the limit is {RECORD_BYTES_MAX}");
+            let message = format!("the record has {length} bytes, the limit is {RECORD_BYTES_MAX}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let mut header = [0; HEADER_BYTES as usize];
@@ -165,10 +166,10 @@ impl<W: Write> TfRecordWriter<W> {
             .write_all(&masked(crc32c::crc32c(record)).to_le_bytes())
     }
 
-    /// Flushes the writer and gives it back.
+    /// Flushes the underlying writer and returns it.
     ///
     /// # Errors
-    /// What the writer fails with.
+    /// The error of the underlying writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.writer.flush()?;
         Ok(self.writer)

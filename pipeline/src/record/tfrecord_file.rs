@@ -1,4 +1,4 @@
-//! A TFRecord file being written, compressed or not, that is there as a whole or not at all.
+//! A writer of a TFRecord file, compressed or not, which appears under its name only when it is complete.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::graph::Compression;
 use super::tfrecord::TfRecordWriter;
 use super::whole_file::WholeFile;
 
-/// Writes a TFRecord file. It has its name when it is finished; a writer that is dropped before leaves
-/// nothing.
+/// A writer of a TFRecord file. The file gets its name when it is finished; a writer that is dropped earlier
+/// leaves no file.
 #[derive(Debug)]
 pub struct TfRecordFileWriter {
     writer: TfRecordWriter<Compressor>,
 }
 
-/// A file whose bytes are compressed as they are written.
+/// A file that is compressed while it is written.
 #[derive(Debug)]
 enum Compressor {
     None(BufWriter<WholeFile>),
@@ -26,10 +26,10 @@ enum Compressor {
 }
 
 impl TfRecordFileWriter {
-    /// Begins the file at `path`, which replaces one that is there when it is finished.
+    /// Begins the file at `path`. An existing file is replaced when the new file is finished.
     ///
     /// # Errors
-    /// What creating a file beside `path` fails with.
+    /// The error of creating a temporary file next to `path`.
     pub fn create(path: impl AsRef<Path>, compression: Compression) -> io::Result<TfRecordFileWriter> {
         let file = BufWriter::new(WholeFile::create(path.as_ref())?);
         let level = flate2::Compression::default();
@@ -44,15 +44,15 @@ impl TfRecordFileWriter {
     /// Appends a record of any bytes.
     ///
     /// # Errors
-    /// As [`TfRecordWriter::write`].
+    /// The errors of [`TfRecordWriter::write`].
     pub fn write(&mut self, record: &[u8]) -> io::Result<()> {
         self.writer.write(record)
     }
 
-    /// Puts the file in its place, once the disk has its bytes.
+    /// Syncs the file to the disk, and moves it to its path.
     ///
     /// # Errors
-    /// What the file system fails with; then the file is not there.
+    /// The error of the file system; the file does not appear at its path then.
     pub fn finish(self) -> io::Result<()> {
         let file = match self.writer.finish()? {
             Compressor::None(file) => file,

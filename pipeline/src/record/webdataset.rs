@@ -1,4 +1,4 @@
-//! A WebDataset tar shard being written, that is there as a whole or not at all.
+//! A writer of a WebDataset tar shard, which appears under its name only when it is complete.
 
 use std::io::{self, BufWriter};
 use std::path::Path;
@@ -7,18 +7,18 @@ use tar::{Builder, Header};
 
 use super::whole_file::WholeFile;
 
-/// Writes a WebDataset shard. It has its name when it is finished; a writer that is dropped before leaves
-/// nothing.
+/// A writer of a WebDataset shard. The shard gets its name when it is finished; a writer that is dropped
+/// earlier leaves no file.
 pub struct WebDatasetWriter {
     builder: Builder<BufWriter<WholeFile>>,
     last_key: String,
 }
 
 impl WebDatasetWriter {
-    /// Begins the shard at `path`, which replaces one that is there when it is finished.
+    /// Begins the shard at `path`. An existing file is replaced when the shard is finished.
     ///
     /// # Errors
-    /// What creating a file beside `path` fails with.
+    /// The error of creating a temporary file next to `path`.
     pub fn create(path: impl AsRef<Path>) -> io::Result<WebDatasetWriter> {
         let file = BufWriter::new(WholeFile::create(path.as_ref())?);
         Ok(WebDatasetWriter {
@@ -27,12 +27,14 @@ impl WebDatasetWriter {
         })
     }
 
-    /// Appends a sample: a file `key.extension` for each of its fields, in this order.
+    /// Appends a sample: one file `key.extension` for each of its fields, in this order.
     ///
     /// # Errors
-    /// Fails with `InvalidInput` for a key that is empty, equals the last one, or has a dot in its last part,
-    /// where readers end keys. The same holds for an extension that is empty, has a `/` in it or comes twice;
-    /// else what the file system fails with.
+    /// An error of the kind `InvalidInput` for an invalid sample, otherwise the error of the file system.
+    ///
+    /// A key is invalid if it is empty or equals the previous key. A key with a dot in its last part is
+    /// invalid too, because readers end the key at the dot. An extension is invalid if it is empty, contains
+    /// a `/` or occurs twice.
     pub fn write(&mut self, key: &str, fields: &[(&str, &[u8])]) -> io::Result<()> {
         check(key, &self.last_key, fields).map_err(|reason| {
             let message = format!("sample {key:?}: {reason}");
@@ -49,10 +51,10 @@ impl WebDatasetWriter {
         Ok(())
     }
 
-    /// Puts the shard in its place, once the disk has its bytes.
+    /// Syncs the shard to the disk, and moves it to its path.
     ///
     /// # Errors
-    /// What the file system fails with; then the shard is not there.
+    /// The error of the file system; the shard does not appear at its path then.
     pub fn finish(self) -> io::Result<()> {
         let file = self.builder.into_inner()?;
         file.into_inner()
@@ -69,30 +71,31 @@ impl std::fmt::Debug for WebDatasetWriter {
     }
 }
 
-/// Refuses what a reader would not find again as it was written.
+/// Refuses a sample that a reader would not read as it was written.
 fn check(key: &str, last_key: &str, fields: &[(&str, &[u8])]) -> Result<(), String> {
     let base = key.rsplit('/').next().unwrap_or(key);
     if base.is_empty() || base.contains('.') || key.starts_with('/') {
         return Err(
-            "a key ends where its last part has a dot, and is no path from the root: write none of both"
-                .to_owned(),
+            "invalid key: expected a relative path whose last part is not empty and has no dot".to_owned(),
         );
     }
     if key == last_key {
-        return Err("it has the key of the sample before, and would be read as part of it".to_owned());
+        return Err("the key equals the previous key, so readers would merge the two samples".to_owned());
     }
     if fields.is_empty() {
-        return Err("it has no fields".to_owned());
+        return Err("the sample has no fields".to_owned());
     }
     for (index, (extension, _)) in fields.iter().enumerate() {
         if extension.is_empty() || extension.contains('/') {
-            return Err(format!("{extension:?} is no extension"));
+            return Err(format!(
+                "invalid extension {extension:?}: expected a name without `/`"
+            ));
         }
         if fields[..index]
             .iter()
             .any(|(earlier, _)| earlier.eq_ignore_ascii_case(extension))
         {
-            return Err(format!("it has the extension {extension:?} twice"));
+            return Err(format!("the extension {extension:?} occurs twice"));
         }
     }
     Ok(())

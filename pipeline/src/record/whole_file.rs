@@ -1,5 +1,5 @@
-//! A file that is there as a whole or not at all: written beside its place, and moved there when it is
-//! finished.
+//! A file that appears at its path only when it is complete: the writer writes a temporary file and renames
+//! it at the end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Files that this process has begun: their number makes names that no two of them share.
+/// The number of files that this process has begun, which makes the names of temporary files unique.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
-/// A file being written, which nobody sees under its name before [`WholeFile::finish`]. Dropped before that,
-/// it is gone.
+/// A file that is being written. The file appears at its path with [`WholeFile::finish`]. If the writer is
+/// dropped earlier, the file is removed.
 #[derive(Debug)]
 pub(super) struct WholeFile {
     file: File,
-    /// Temporary file that is written.
+    /// The path of the temporary file, next to the final path.
     beside: PathBuf,
     path: PathBuf,
     is_finished: bool,
 }
 
 impl WholeFile {
-    /// Begins the file at `path`, which replaces one that is there when it is finished.
+    /// Begins the file at `path`. An existing file is replaced when the new file is finished.
     pub(super) fn create(path: &Path) -> io::Result<WholeFile> {
         let Some(name) = path.file_name() else {
-            let reason = format!("{} is the path of no file", path.display());
+            let reason = format!("the path {} does not name a file", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         };
-        // Relaxed: a number that orders nothing else.
+        // `Relaxed` ordering suffices, because the counter does not order other memory accesses.
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
@@ -43,7 +43,7 @@ impl WholeFile {
         })
     }
 
-    /// Puts the file in its place, once the disk has its bytes.
+    /// Syncs the file to the disk, and moves it to its path.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         std::fs::rename(&self.beside, &self.path)?;
@@ -65,7 +65,8 @@ impl Write for WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // What cannot be removed stays, under a name that no listing of records asks for.
+            // A file that cannot be removed stays under a hidden name, which patterns of record files do not
+            // match.
             let _ = std::fs::remove_file(&self.beside);
         }
     }

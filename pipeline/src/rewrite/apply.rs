@@ -1,5 +1,5 @@
-//! Applies rules to a graph from the sources to the output, until none applies. A rule looks at one operation
-//! and the one that it reads, and knows nothing of graphs.
+//! Applies the rewrite rules to a graph from the sources to the output, until no rule applies. A rule looks
+//! at one operation and its input, and does not know the graph.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;
@@ -8,20 +8,23 @@ use crate::graph::rewrites::Rewrites;
 use crate::graph::tree::Op;
 use crate::graph::tree::{Execution, Graph, Node};
 
-/// Looks at an operation and at the one it reads first.
+/// A rule, which looks at an operation and the operation that is its first input.
 type Rule = fn(&Op, &Op) -> Option<Edit>;
 
 impl Graph {
-    /// The graph as it is executed where everything is read: see [`Graph::rewritten_for`].
+    /// Returns the graph as it is executed without splits: see [`Graph::rewritten_for`].
     pub(crate) fn rewritten(&self, switches: Rewrites) -> Graph {
         self.rewritten_for(switches, false)
     }
 
-    /// The graph with full shuffles moved to their sources, and with what `switches` allow applied to it and
-    /// to the bodies of its functions. `is_fed` says that its sources are dealt out in splits. Its operations
-    /// remember where they were, since draws follow from that.
+    /// Returns the graph as it is executed. Full shuffles are moved to their sources, and the rewrites that
+    /// `switches` allow are applied.
+    ///
+    /// The rewrites also apply to the bodies of functions. `is_fed` says whether the sources receive splits.
+    /// The new graph remembers the original numbers of its nodes, because random draws depend on these
+    /// numbers.
     pub(crate) fn rewritten_for(&self, switches: Rewrites, is_fed: bool) -> Graph {
-        // What a body says of itself holds in it; else what surrounds it does.
+        // A body's own options take precedence over the options of the surrounding graph.
         let switches = self.rewrites().unwrap_or(switches);
         let mut rewriting = Rewriting {
             nodes: self.nodes().to_vec(),
@@ -53,16 +56,17 @@ impl Graph {
     }
 }
 
-/// A graph being rewritten.
+/// The nodes of a graph during rewriting, and their original numbers.
 struct Rewriting {
     nodes: Vec<Node>,
     origins: Vec<u32>,
 }
 
 impl Rewriting {
-    /// Applies `rule` from the sources to the output. What an edit leaves is looked at again with the
-    /// operation that reads it. An edit removes a node, brings one nearer to the output, or does what is done
-    /// once, so that this ends.
+    /// Applies `rule` from the sources to the output. After an edit, the changed operation is checked again.
+    ///
+    /// The loop ends, because every edit removes a node, moves a node nearer to the output, or is made only
+    /// once.
     fn apply(&mut self, rule: Rule) {
         let mut node = 0;
         while node < self.nodes.len() {
@@ -72,7 +76,8 @@ impl Rewriting {
                     self.nodes[node].op = op;
                     let below = self.nodes[node].inputs[0] as usize;
                     self.remove(below);
-                    // It has moved to where the one below was, or further down, and is looked at again there.
+                    // The merged operation now has the place of its input, or an earlier one, and is checked
+                    // again.
                     node = node.saturating_sub(1);
                 }
                 Some(Edit::Below(op)) => {
@@ -82,7 +87,7 @@ impl Rewriting {
                 Some(Edit::Swap) => {
                     let below = self.nodes[node].inputs[0] as usize;
                     self.swap(below, node);
-                    // What has moved down may have another below it.
+                    // The operation that moved down may move further.
                     node = below;
                 }
                 None => node += 1,
@@ -90,8 +95,7 @@ impl Rewriting {
         }
     }
 
-    /// Has the operation at `node`, which reads the one at `below` alone, read what that one reads, and that
-    /// one it.
+    /// Swaps the operation at `node` with its only input, the operation at `below`.
     fn swap(&mut self, below: usize, node: usize) {
         let (earlier, later) = self.nodes.split_at_mut(node);
         std::mem::swap(&mut earlier[below].op, &mut later[0].op);
@@ -100,18 +104,18 @@ impl Rewriting {
 
     fn edit(&self, node: usize, rule: Rule) -> Option<Edit> {
         let Node { op, inputs } = &self.nodes[node];
-        // What has several inputs, or none, is nobody's to remove.
+        // The rules only handle operations with one input.
         let [below] = inputs[..] else { return None };
-        // Each node has one user: whatever is done to what it reads is done for it alone.
+        // Each node has one user, so that a change of the input affects no other operation.
         rule(op, &self.nodes[below as usize].op)
     }
 
-    /// Removes a node with one input, which is read instead.
+    /// Removes a node with one input. The users of the node read that input instead.
     fn remove(&mut self, node: usize) {
         let below = self.nodes[node].inputs[0];
         self.nodes.remove(node);
         self.origins.remove(node);
-        // Users follow what they read, so that all of them stand behind.
+        // Users come after their inputs, so all users of the node are behind it.
         for user in &mut self.nodes[node..] {
             for input in &mut user.inputs {
                 if *input as usize == node {
@@ -131,7 +135,10 @@ mod tests {
 
     fn labels(dataset: Dataset) -> Vec<String> {
         let graph = dataset.graph().unwrap().rewritten(Rewrites::default());
-        assert!(Graph::new(graph.nodes().to_vec()).is_ok(), "it is a graph still");
+        assert!(
+            Graph::new(graph.nodes().to_vec()).is_ok(),
+            "the rewritten graph is valid"
+        );
         graph.nodes().iter().map(|node| node.op.label()).collect()
     }
 
@@ -179,7 +186,7 @@ mod tests {
         assert_eq!(
             labels(range().skip(u64::MAX).skip(1)).len(),
             3,
-            "their sum is no count"
+            "the sum overflows"
         );
         assert_eq!(
             labels(range().prefetch(2).prefetch(9).prefetch(4)),
@@ -203,7 +210,7 @@ mod tests {
             .collect();
         assert_eq!(origins, [0, 3, 5]);
         let again = rewritten.rewritten(Rewrites::default());
-        assert_eq!(again, rewritten, "there is nothing left to do");
+        assert_eq!(again, rewritten, "a second rewrite changes nothing");
     }
 
     #[test]

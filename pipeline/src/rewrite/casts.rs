@@ -1,9 +1,9 @@
-//! Casts move behind what only chooses elements or cuts pictures: fewer items are converted then, and what is
-//! buffered is no larger.
+//! Moves casts past operations that only choose elements or crop pictures. Fewer items are then converted,
+//! and buffers do not grow.
 //!
-//! A cast never fails, draws nothing and leaves every other component alone, so that it does not matter
-//! whether it comes first. It stays below a `prefetch`, which takes its work to another thread, and below a
-//! `batch`, which writes the rows of what is below it.
+//! A cast never fails, draws no random numbers and leaves every other component alone, so the order of the
+//! two operations does not matter. A cast stays below a `prefetch`, which moves its work to another thread. A
+//! cast also stays below a `batch`, which writes the rows of its input.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;
@@ -22,8 +22,8 @@ use crate::ops::skip::Skip;
 use crate::ops::take::Take;
 use crate::ops::take_while::TakeWhile;
 
-/// No type that is cast has larger items than this, but for complex numbers, which are no wider than what
-/// they are cast to.
+/// The largest size of an item that can be cast, except for complex numbers. A complex number is never wider
+/// than the type to which it is cast.
 const WIDEST_BYTES: usize = 8;
 
 pub(crate) fn rule(op: &Op, below: &Op) -> Option<Edit> {
@@ -56,13 +56,13 @@ pub(crate) fn rule(op: &Op, below: &Op) -> Option<Edit> {
     is_behind.then_some(Edit::Swap)
 }
 
-/// The predicate that chooses elements.
+/// Returns the predicate of an operation that chooses elements; `None` for other operations.
 fn predicate(op: &Op) -> Option<&Predicate> {
     let filter = op.of::<Filter>().map(|filter| &filter.0);
     filter.or_else(|| op.of::<TakeWhile>().map(|take| &take.0))
 }
 
-/// Returns whether all that is computed are casts of components in their places.
+/// Returns whether all expressions are casts that replace their own component.
 fn are_casts(compute: &Compute) -> bool {
     let is_cast = |name: &str, expr: &Expr| match expr.nodes() {
         [column, cast] => {
@@ -77,12 +77,12 @@ fn are_casts(compute: &Compute) -> bool {
             .all(|named| is_cast(&named.name, &named.expr))
 }
 
-/// Returns whether elements come out in the order in which they came in, whatever the dataset's options say.
+/// Returns whether elements keep their order under every option of the dataset.
 fn keeps_order(schedule: Schedule) -> bool {
     schedule.is_ordered(false)
 }
 
-/// Returns whether nothing that is cast had larger items than what comes of it.
+/// Returns whether no dtype has larger items than the dtype to which `cast` casts.
 fn is_widest(cast: &Expr) -> bool {
     let mut casts = cast.nodes().iter();
     casts.any(|node| {
@@ -93,7 +93,8 @@ fn is_widest(cast: &Expr) -> bool {
     })
 }
 
-/// Returns whether `asked` looks at the component `name`, at one within it, or at what it is within.
+/// Returns whether the expression `asked` reads the component `name`, a component inside it, or a component
+/// that contains it.
 fn looks_at(asked: &Expr, name: &str) -> bool {
     let is_within = |inner: &str, outer: &str| {
         outer.is_empty()
@@ -110,7 +111,7 @@ fn looks_at(asked: &Expr, name: &str) -> bool {
     })
 }
 
-/// Returns whether it takes a part of a picture of any type, and leaves the rest.
+/// Returns whether the function crops pictures of any dtype without changing pixels.
 fn is_cut(function: &ImageFunction) -> bool {
     matches!(
         function,
@@ -127,7 +128,7 @@ mod tests {
 
     use crate::graph::{Dataset, Rewrites, col};
 
-    /// The names of the operations behind the source, as they are executed.
+    /// Returns the names of the operations after the source, in the order of execution.
     fn order(then: impl FnOnce(Dataset) -> Dataset) -> Vec<String> {
         let rows = Dataset::range(0, 9, 1).map_exprs([("a", col("")), ("b", col("") + 1)]);
         let graph = then(rows).graph().unwrap().rewritten(Rewrites::default());

@@ -1,5 +1,4 @@
-//! The first of the first elements are the first, and what comes behind what comes behind comes further
-//! behind.
+//! Merges two `take` operations into the smaller one, and two `skip` operations into one that skips the sum.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;

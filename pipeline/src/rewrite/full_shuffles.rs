@@ -1,9 +1,9 @@
-//! Full shuffles: those whose buffer takes in all that a source has, whose elements are found by their
-//! positions. They are executed as a permutation of the positions, so that nothing is held, and tasks that
-//! are dealt splits share one order.
+//! Full shuffles, whose buffer holds all elements of a source with random access. A full shuffle is executed
+//! as a permutation of the source's positions. No element is buffered, and tasks that receive splits share
+//! one order.
 //!
-//! This is what such a shuffle is defined as, and no change that can be switched off: the permutation draws
-//! another order than a buffer would.
+//! The permutation is the definition of a full shuffle, so no option switches it off. A buffer would draw
+//! another order.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::noop;
@@ -21,8 +21,8 @@ use crate::ops::tensor_slices::TensorSlices;
 use crate::ops::tensors::Tensors;
 
 impl Graph {
-    /// The source that the shuffle at `node` permutes, and its positions, if it stands right above one, or
-    /// above others that do.
+    /// Returns the source that the shuffle at `node` permutes, and the number of its positions. Only other
+    /// shuffles may be between the shuffle and the source.
     pub(crate) fn permuted(&self, node: usize) -> Option<(usize, u64)> {
         let mut smallest = shuffle_of(&self.nodes()[node].op)?;
         let mut below = node;
@@ -38,8 +38,8 @@ impl Graph {
     }
 }
 
-/// Moves full shuffles down to the source that they permute. `is_fed` says that its positions are dealt out
-/// in splits.
+/// Moves full shuffles down to the sources that they permute. `is_fed` says whether the sources receive
+/// splits.
 pub(crate) fn sink(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, is_fed: bool) {
     let mut node = 0;
     while node < nodes.len() {
@@ -59,7 +59,7 @@ pub(crate) fn sink(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, is_fed: bool) 
     }
 }
 
-/// Returns whether the operation at `node` is a shuffle whose buffer takes in a whole source.
+/// Returns whether the operation at `node` is a shuffle whose buffer holds a whole source.
 fn is_full_here(nodes: &[Node], node: usize, is_fed: bool) -> bool {
     let op = &nodes[node].op;
     let shuffle = if let Some(both) = op.of::<ShuffleAndRepeat>() {
@@ -76,7 +76,7 @@ fn is_full_here(nodes: &[Node], node: usize, is_fed: bool) -> bool {
     while let [input] = nodes[below].inputs[..] {
         below = input as usize;
         let op = &nodes[below].op;
-        // Full shuffles further down stand at their source already.
+        // Full shuffles further down are next to their source already.
         if let Some(shuffle) = shuffle_of(op) {
             is_at_shuffles = true;
             smallest = least(smallest, shuffle);
@@ -87,13 +87,13 @@ fn is_full_here(nodes: &[Node], node: usize, is_fed: bool) -> bool {
     positions(&nodes[below].op).is_some_and(|positions| is_full(&smallest, positions, is_fed))
 }
 
-/// Makes a shuffle and a repetition of a full `shuffle_and_repeat` at `node`: nothing is left to be read
-/// ahead.
+/// Replaces a full `shuffle_and_repeat` at `node` by a shuffle and a repetition. A permutation needs no
+/// prefetch of the next pass.
 fn divide(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, node: usize) {
     let Some(both) = nodes[node].op.of::<ShuffleAndRepeat>().copied() else {
         return;
     };
-    // A graph has at most 4096 nodes, and this at most doubles them.
+    // The cast is exact, because a graph has at most 4096 nodes, and this loop at most doubles them.
     let place = node as u32;
     for user in &mut nodes[node + 1..] {
         for input in &mut user.inputs {
@@ -111,7 +111,7 @@ fn divide(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, node: usize) {
     });
 }
 
-/// Returns how many positions a source has, if its elements are found by them at no cost.
+/// Returns the number of positions of a source with free random access; `None` for other operations.
 fn positions(op: &Op) -> Option<u64> {
     if let Some(range) = op.of::<Range>() {
         Some(range.len())
@@ -124,14 +124,16 @@ fn positions(op: &Op) -> Option<u64> {
     }
 }
 
-/// Returns whether a shuffle takes in so many positions. A shuffle that draws the same in all passes stays a
-/// buffer where everything is read. Other sources' shuffles with its seed then draw as it does.
+/// Returns whether the buffer of the shuffle holds `positions` positions.
+///
+/// A shuffle that repeats its draws in every pass stays a buffer if the source receives no splits. A shuffle
+/// that stays a buffer draws the same order as the shuffles of other sources with the same seed.
 fn is_full(shuffle: &Shuffle, positions: u64, is_fed: bool) -> bool {
-    // One element is nothing to shuffle: such a shuffle is left out.
+    // A shuffle of a single element has no effect, and is removed by another rule.
     shuffle.buffer >= positions.max(2) && (is_fed || !shuffle.fixed)
 }
 
-/// The demands of two shuffles together: both are full if this one is.
+/// Returns the requirements of two shuffles together: if the result is full, both shuffles are full.
 fn least(one: Shuffle, other: Shuffle) -> Shuffle {
     Shuffle {
         buffer: one.buffer.min(other.buffer),
@@ -140,9 +142,11 @@ fn least(one: Shuffle, other: Shuffle) -> Shuffle {
     }
 }
 
-/// Returns whether a shuffle may change places with the operation that it reads: what that yields is the same
-/// in any order. User code may count its calls, which says something only where one process makes all of
-/// them.
+/// Returns whether a shuffle may swap places with `op`, its input. `op` must yield the same elements in any
+/// order.
+///
+/// User code may count its calls. The count has a meaning only if one process makes all calls, which is not
+/// the case with splits.
 fn passes(op: &Op, is_fed: bool) -> bool {
     let maps = op
         .of::<Map>()
@@ -156,7 +160,7 @@ fn passes(op: &Op, is_fed: bool) -> bool {
 }
 
 fn shuffle_of(op: &Op) -> Option<Shuffle> {
-    // One of a single element does nothing.
+    // A shuffle of a single element has no effect.
     op.of::<Shuffle>().copied().filter(|shuffle| shuffle.buffer > 1)
 }
 
@@ -164,10 +168,14 @@ fn shuffle_of(op: &Op) -> Option<Shuffle> {
 mod tests {
     use crate::graph::{Dataset, Graph, Params, Rewrites, col};
 
-    /// The operations as they are executed, from the source on; a shuffle that permutes is marked.
+    /// Returns the operations in the order of execution, from the source on; a shuffle that permutes is
+    /// marked with `!`.
     fn executed(dataset: Dataset, is_fed: bool) -> Vec<String> {
         let graph = dataset.graph().unwrap().rewritten_for(Rewrites::OFF, is_fed);
-        assert!(Graph::new(graph.nodes().to_vec()).is_ok(), "it is a graph still");
+        assert!(
+            Graph::new(graph.nodes().to_vec()).is_ok(),
+            "the rewritten graph is valid"
+        );
         let name = |node: usize| {
             let mark = if graph.permuted(node).is_some() { "!" } else { "" };
             format!("{}{mark}", graph.nodes()[node].op.name())

@@ -1,15 +1,16 @@
-//! Changes of a graph before it is executed. Those that can be switched off never change its elements, their
-//! order, draws or errors. What is executed together is `exec`'s business, but for whether maps are.
+//! Rewrites of a graph before it is executed. The rewrites with a switch never change the elements, their
+//! order, random draws or errors. The executor decides which operations run together, except for neighbouring
+//! maps.
 //!
-//! - [`apply`]: applies the rules, each of which looks at one operation and what it reads;
-//! - [`full_shuffles`]: shuffles that permute the positions of a source;
-//! - [`edit`]: what a rule wants
-//! - [`noop`]: operations that do nothing;
-//! - [`counts`]: counts of counts;
-//! - [`casts`]: casts that can wait;
-//! - [`prefetches`]: buffers of buffers;
-//! - [`projection`]: columns that nobody looks at;
-//! - [`fusion`]: which operations are executed together
+//! - [`apply`]: applies the rules, each of which looks at one operation and its input.
+//! - [`full_shuffles`]: shuffles that permute the positions of a source.
+//! - [`edit`]: the change that a rule requests.
+//! - [`noop`]: removes operations without effect.
+//! - [`counts`]: merges `take` or `skip` operations in a row.
+//! - [`casts`]: moves casts past operations that drop items.
+//! - [`prefetches`]: merges `prefetch` operations in a row.
+//! - [`projection`]: skips columns that no operation uses.
+//! - [`fusion`]: the operations that are executed together.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod apply;

@@ -1,4 +1,4 @@
-//! Operations that do nothing are removed.
+//! Removes operations without effect.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;

@@ -1,5 +1,5 @@
-//! Removes the smaller of two adjacent buffers: a thread that fills a buffer from another one waits for the
-//! same.
+//! Removes the smaller of two adjacent prefetch buffers. A thread that moves elements from one buffer to
+//! another adds nothing.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;
@@ -8,7 +8,7 @@ use crate::ops::prefetch::Prefetch;
 
 pub(crate) fn rule(op: &Op, below: &Op) -> Option<Edit> {
     if let (Some(one), Some(other)) = (op.of::<Prefetch>(), below.of::<Prefetch>()) {
-        // One that sizes itself is as large as it need be.
+        // A buffer that is tuned by measurement becomes as large as necessary.
         let buffer = if one.buffer == 0 || other.buffer == 0 {
             0
         } else {

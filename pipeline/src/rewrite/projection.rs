@@ -1,7 +1,7 @@
-//! Columns of Parquet files that the map right behind the reader does not look at are not read.
+//! Skips the columns of Parquet files that the map directly above the reader does not use.
 //!
-//! Elements keep their components, and those have no items: nobody sees them. A column in which something may
-//! be null is read all the same where a null is an error.
+//! Elements keep these components, but without items, because no operation reads them. If nulls are errors, a
+//! column that may contain nulls is read nevertheless.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::edit::Edit;
@@ -35,7 +35,7 @@ pub(crate) fn rule(op: &Op, below: &Op) -> Option<Edit> {
     Some(Edit::Below(Op::new(Read(Format::Parquet(narrowed)))))
 }
 
-/// The components that `native` looks at; `None` = all, or whichever there is.
+/// Returns the components that `native` reads; `None` if it may read any component.
 fn looked_at(native: &Native) -> Option<Vec<String>> {
     let names: Vec<String> = if let Native::Select(select) = native {
         let selected = select.components.iter();
@@ -66,13 +66,13 @@ mod tests {
     use super::*;
     use crate::graph::{Columns, Dataset, Rewrites, col};
 
-    /// Returns which of the components `a`, `b` and `c` are still read.
+    /// Returns the components among `a`, `b` and `c` that are still read.
     fn left(then: impl Fn(Dataset) -> Dataset) -> Vec<&'static str> {
         let table = Table::rows(Columns::named(["a", "b", "c"]).like("none"));
         let graph = then(Dataset::files("none").parquet(table)).graph().unwrap();
         let graph = graph.rewritten(Rewrites::default());
         let Some(Read(Format::Parquet(table))) = graph.nodes()[1].op.of() else {
-            panic!("it reads tables");
+            panic!("the operation is not a reader of tables");
         };
         let names = ["a", "b", "c"].into_iter();
         names.filter(|name| table.is_looked_at(name)).collect()

@@ -1,6 +1,6 @@
-//! Blocks of elements: how many bytes are stored and unpacked, how many elements there are, checksums, and
-//! the elements, each behind its length. The end of a file is a block of no elements that says how many there
-//! were.
+//! Blocks of elements in a file. A block begins with its stored size, its uncompressed size, its number of
+//! elements, and checksums. Each element follows its length. A block without elements ends a file, and holds
+//! the number of elements in the file.
 
 use std::io::{self, Read, Write};
 
@@ -12,16 +12,17 @@ use crate::graph::Packing;
 
 use super::header::{damaged, number};
 
-/// Bytes of a block at which it is written.
+/// The uncompressed size in bytes at which a block is written.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
-/// Elements of a block: a place in a file is a block and a number below this.
+/// The maximum number of elements in a block. A position in a file combines the start of a block and a number
+/// below this limit.
 pub(super) const BLOCK_ELEMENTS_MAX: u32 = 4096;
-/// Bytes of a block, which one element can be alone.
+/// The maximum number of bytes in a block, which a single large element can reach.
 const BYTES_MAX: u32 = 2 << 30;
-/// How much larger a block of LZ4 can become: more is damage.
+/// The maximum ratio of uncompressed to stored size of an LZ4 block. A larger ratio is a sign of damage.
 const LZ4_RATIO_MAX: usize = 256;
 
-/// The elements of a block, unpacked.
+/// The elements of a block, uncompressed.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) raw: Vec<u8>,
@@ -29,24 +30,25 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Adds an element.
+    /// Adds an element to the block.
     pub(super) fn push(&mut self, element: &[u8]) -> io::Result<()> {
         let len = u32::try_from(element.len())
             .ok()
             .filter(|len| *len < BYTES_MAX / 2);
-        let len = len.ok_or_else(|| io::Error::other("an element has more bytes than a block may"))?;
+        let len =
+            len.ok_or_else(|| io::Error::other("an element has more bytes than the limit of a block"))?;
         self.raw.extend_from_slice(&len.to_le_bytes());
         self.raw.extend_from_slice(element);
         self.elements += 1;
         Ok(())
     }
 
-    /// Returns whether it is to be written before anything is added.
+    /// Returns whether the block must be written before another element is added.
     pub(super) fn is_full(&self) -> bool {
         self.raw.len() >= BLOCK_BYTES || self.elements >= BLOCK_ELEMENTS_MAX
     }
 
-    /// Writes it; its bytes.
+    /// Writes the block, and returns the number of bytes written.
     pub(super) fn write(&self, packing: Packing, into: &mut impl Write) -> io::Result<u64> {
         let packed;
         let stored = match packing {
@@ -62,7 +64,7 @@ impl Block {
                 &packed
             }
         };
-        let too_large = |_| io::Error::other("a block has too many bytes");
+        let too_large = |_| io::Error::other("a block exceeds the limit of 4 GiB");
         let mut head = Vec::with_capacity(20);
         let lengths = [stored.len(), self.raw.len()];
         for len in lengths {
@@ -76,26 +78,28 @@ impl Block {
         Ok((head.len() + stored.len()) as u64)
     }
 
-    /// Reads one; with its bytes.
+    /// Reads a block, and returns the block and the number of bytes read.
     pub(super) fn read(packing: Packing, from: &mut impl Read) -> io::Result<(Block, u64)> {
         let mut head = [0; 16];
         from.read_exact(&mut head)?;
         if crc32c::crc32c(&head) != number(from)? {
-            return Err(damaged("a block is damaged"));
+            return Err(damaged("the header of a block is damaged: its checksum differs"));
         }
         let field = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (stored_len, raw_len, elements) = (field(0), field(4), field(8));
         if stored_len > BYTES_MAX || raw_len > BYTES_MAX || elements > BLOCK_ELEMENTS_MAX {
-            return Err(damaged("a block is larger than one may be"));
+            return Err(damaged(
+                "the header of a block is damaged: its sizes exceed the limits",
+            ));
         }
-        // Memory is taken as bytes come, not as the head says.
+        // Memory grows with the bytes that are read, because the stored size may be wrong.
         let mut stored = Vec::new();
         from.take(u64::from(stored_len)).read_to_end(&mut stored)?;
         if stored.len() != stored_len as usize {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if crc32c::crc32c(&stored) != field(12) {
-            return Err(damaged("a block is damaged"));
+            return Err(damaged("a block is damaged: its checksum differs"));
         }
         let raw = unpacked(packing, stored, raw_len as usize)?;
         let bytes = head.len() as u64 + 4 + u64::from(stored_len);
@@ -107,10 +111,10 @@ fn unpacked(packing: Packing, stored: Vec<u8>, raw_len: usize) -> io::Result<Vec
     let raw = match packing {
         Packing::None => stored,
         Packing::Lz4 if raw_len > stored.len().saturating_mul(LZ4_RATIO_MAX) => {
-            return Err(damaged("a block is damaged"));
+            return Err(damaged("a block is damaged: its uncompressed size is too large"));
         }
         Packing::Lz4 => lz4_flex::block::decompress(&stored, raw_len)
-            .map_err(|error| damaged(&format!("a block cannot be unpacked: {error}")))?,
+            .map_err(|error| damaged(&format!("a block cannot be decompressed: {error}")))?,
         Packing::Gzip => {
             let mut raw = Vec::new();
             let mut decoder = GzDecoder::new(&stored[..]).take(raw_len as u64 + 1);
@@ -121,6 +125,8 @@ fn unpacked(packing: Packing, stored: Vec<u8>, raw_len: usize) -> io::Result<Vec
     if raw.len() == raw_len {
         Ok(raw)
     } else {
-        Err(damaged("a block does not have the bytes that it says"))
+        Err(damaged(
+            "a block is damaged: its uncompressed size differs from the header",
+        ))
     }
 }

@@ -1,5 +1,6 @@
-//! A directory of files of elements, its shards: written beside its place and moved there when it is whole,
-//! by one writer at a time. The next writer replaces what a crash leaves.
+//! A directory of files of elements, which are its shards. A writer fills a temporary directory next to the
+//! final place, and renames the directory when it is complete. Only one writer can work at a time. The next
+//! writer replaces the incomplete directory that a crash leaves.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -12,38 +13,39 @@ use crate::graph::Packing;
 
 use super::writer::ElementWriter;
 
-/// Shards that are written at once: each is an open file.
+/// The maximum number of shards that are written at the same time. Each shard is an open file.
 const SHARDS_MAX: usize = 512;
-/// Says what is in the directory; the last file to be written.
+/// The name of the file that lists the shards. The manifest is the last file to be written.
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
 
-/// A place for a directory of elements.
+/// The path of a directory of elements, which may not exist yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     path: PathBuf,
     partial: PathBuf,
 }
 
-/// Outcome of an attempt to begin writing.
+/// The outcome of an attempt to begin writing.
 #[derive(Debug)]
 pub(crate) enum Begun {
-    /// The folder is complete: its shards, in order.
+    /// The directory is complete; the paths are its shards, in order.
     Whole(Vec<PathBuf>),
-    /// The caller is to write it.
+    /// The caller has the lock and writes the directory.
     Writing(Sink),
-    /// Another is writing it.
+    /// Another writer has the lock.
     Taken,
 }
 
-/// A directory being written. Dropped, it is left to the next writer.
+/// A directory that is being written. If the sink is dropped, the next writer continues or replaces the
+/// directory.
 #[derive(Debug)]
 pub(crate) struct Sink {
     folder: Folder,
     spec: ElementSpec,
     packing: Packing,
     shards: BTreeMap<u64, ElementWriter<BufWriter<File>>>,
-    /// Held until the directory is in its place.
+    /// The lock file, which is locked until the directory is in its place.
     lock: File,
 }
 
@@ -58,27 +60,27 @@ impl Folder {
         }
     }
 
-    /// The shards, in order, if it is there whole.
+    /// Returns the shards in order, if the directory is complete; `None` if the directory does not exist.
     pub(crate) fn shards(&self) -> io::Result<Option<Vec<PathBuf>>> {
         let manifest = match fs::read_to_string(self.path.join(MANIFEST)) {
             Ok(manifest) => manifest,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.path.exists() => return Ok(None),
             Err(error) => {
-                let message = format!("it is no directory of elements: {error}");
+                let message = format!("expected a directory of elements: {error}");
                 return Err(io::Error::new(error.kind(), message));
             }
         };
         let shards: Vec<PathBuf> = manifest.lines().map(|name| self.path.join(name)).collect();
         match shards.iter().find(|shard| !shard.is_file()) {
             Some(missing) => {
-                let message = format!("its shard {} is gone", missing.display());
+                let message = format!("the shard {} is missing", missing.display());
                 Err(io::Error::new(io::ErrorKind::InvalidData, message))
             }
             None => Ok(Some(shards)),
         }
     }
 
-    /// Begins to write it from the start, unless it is there or another writes it.
+    /// Begins to write the directory from the start, unless it is complete or another writer has the lock.
     pub(crate) fn begin(&self, spec: &ElementSpec, packing: Packing) -> io::Result<Begun> {
         let sink = match self.locked(spec, packing)? {
             Begun::Writing(sink) => sink,
@@ -93,8 +95,8 @@ impl Folder {
         Ok(Begun::Writing(sink))
     }
 
-    /// Goes on to write what a sink wrote until its [`Sink::flush`] said `written`. `None` when that is not
-    /// there.
+    /// Resumes an earlier write at the state `written`, which [`Sink::flush`] returned. Returns `None` if the
+    /// files of that state are missing or too short.
     pub(crate) fn resume(
         &self,
         spec: &ElementSpec,
@@ -146,7 +148,7 @@ impl Folder {
             Err(TryLockError::WouldBlock) => return Ok(Begun::Taken),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Who had the lock until now may have finished, and moved it.
+        // The previous owner of the lock may have completed the directory in the meantime.
         if let Some(shards) = self.shards()? {
             return Ok(Begun::Whole(shards));
         }
@@ -161,11 +163,11 @@ impl Folder {
 }
 
 impl Sink {
-    /// Adds an element to a shard.
+    /// Adds an element to the shard `shard`.
     pub(crate) fn write(&mut self, shard: u64, element: &[u8]) -> io::Result<()> {
         if !self.shards.contains_key(&shard) {
             if self.shards.len() >= SHARDS_MAX {
-                let message = format!("there are more than {SHARDS_MAX} shards");
+                let message = format!("found more than {SHARDS_MAX} shards, which is the limit");
                 return Err(io::Error::other(message));
             }
             let file = File::create(self.folder.partial.join(name(shard)))?;
@@ -174,11 +176,12 @@ impl Sink {
         }
         match self.shards.get_mut(&shard) {
             Some(writer) => writer.write(element),
-            None => Err(io::Error::other("a shard is not there")),
+            None => Err(io::Error::other("a shard is missing")),
         }
     }
 
-    /// Writes what is not written yet; of each shard how many bytes hold how many elements.
+    /// Writes all buffered elements. Returns for each shard its number, its length in bytes and its number of
+    /// elements.
     pub(crate) fn flush(&mut self) -> io::Result<Vec<(u64, u64, u64)>> {
         let shards = self.shards.iter_mut();
         shards
@@ -186,7 +189,7 @@ impl Sink {
             .collect()
     }
 
-    /// Puts the directory in its place, on the disk.
+    /// Syncs all files to the disk, and moves the directory to its place.
     pub(crate) fn finish(self) -> io::Result<()> {
         let Folder { path, partial } = &self.folder;
         let mut manifest = String::new();
@@ -207,13 +210,13 @@ impl Sink {
         Ok(())
     }
 
-    /// Removes what was written.
+    /// Removes the incomplete directory.
     pub(crate) fn discard(self) -> io::Result<()> {
         fs::remove_dir_all(&self.folder.partial)
     }
 }
 
-/// The name of a shard's file; in the order of names, as long as there are not too many, are shards.
+/// Returns the name of a shard's file. Names sort in the order of shards below 100 000.
 fn name(shard: u64) -> String {
     format!("shard-{shard:05}.elements")
 }

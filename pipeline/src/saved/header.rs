@@ -1,5 +1,5 @@
-//! The header of a file of elements: `MSELEMNT`, the length of the header, the header as a CBOR map, its
-//! checksum.
+//! The header of a file of elements: the magic bytes `MSELEMNT`, the length of the header, the header as a
+//! CBOR map, and its checksum.
 
 use std::io::{self, Read, Write};
 
@@ -9,12 +9,12 @@ use minicbor::{Decode, Encode};
 use crate::graph::{Packing, SpecField};
 
 const MAGIC: &[u8; 8] = b"MSELEMNT";
-/// The only version so far.
+/// The version of the format; no other version exists.
 const VERSION: u32 = 1;
-/// Bytes of a header: a spec, which is far smaller.
+/// The maximum number of bytes of a header. A header consists mainly of a spec, which is far smaller.
 const HEADER_BYTES_MAX: u32 = 16 << 20;
 
-/// The header of a file of elements.
+/// The header of a file of elements: the version, the compression and the spec of the elements.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub(crate) struct Header {
@@ -39,7 +39,7 @@ impl Header {
         &self.spec.0
     }
 
-    /// Writes it; its bytes.
+    /// Writes the header, and returns the number of bytes written.
     pub(super) fn write(&self, into: &mut impl Write) -> io::Result<u64> {
         let header = minicbor::to_vec(self).map_err(|error| io::Error::other(error.to_string()))?;
         let len = u32::try_from(header.len()).map_err(|_| io::Error::other("the spec is too large"))?;
@@ -50,25 +50,30 @@ impl Header {
         Ok(MAGIC.len() as u64 + 8 + u64::from(len))
     }
 
-    /// Reads it; with its bytes.
+    /// Reads the header, and returns the header and the number of bytes read.
     pub(super) fn read(from: &mut impl Read) -> Result<(Header, u64), io::Error> {
         let mut magic = [0; 8];
         from.read_exact(&mut magic)?;
         if &magic != MAGIC {
-            return Err(damaged("it is no file of elements"));
+            return Err(damaged("expected a file of elements, found other data"));
         }
         let len = number(from)?;
         if len > HEADER_BYTES_MAX {
-            return Err(damaged("its header is damaged"));
+            return Err(damaged(
+                "the header of the file is damaged: its length exceeds the limit",
+            ));
         }
         let mut header = vec![0; len as usize];
         from.read_exact(&mut header)?;
         if crc32c::crc32c(&header) != number(from)? {
-            return Err(damaged("its header is damaged"));
+            return Err(damaged("the header of the file is damaged: its checksum differs"));
         }
         let header: Header = minicbor::decode(&header).map_err(|error| damaged(&error.to_string()))?;
         if header.version != VERSION {
-            let message = format!("it is of version {}, this is version {VERSION}", header.version);
+            let message = format!(
+                "expected format version {VERSION}, found version {}",
+                header.version
+            );
             return Err(damaged(&message));
         }
         Ok((header, MAGIC.len() as u64 + 8 + u64::from(len)))

@@ -1,11 +1,11 @@
-//! Files of elements: a header, blocks of elements behind their checksums, and an end, without which a file
-//! is not whole.
+//! Files of elements. A file has a header, blocks of elements with checksums, and an end mark. A file without
+//! the end mark is incomplete.
 //!
-//! - [`block`]: blocks, packed or not;
-//! - [`writer`], [`reader`]: one file;
-//! - [`folder`]: a directory of such files, which is there whole or not at all.
+//! - [`block`]: blocks, compressed or not.
+//! - [`writer`], [`reader`]: the writer and the reader of one file.
+//! - [`folder`]: a directory of files, which is written completely or not at all.
 //!
-//! Elements are bytes here; what they mean is the executor's.
+//! Elements are bytes here. The executor encodes and decodes them.
 
 mod block;
 mod folder;

@@ -1,46 +1,47 @@
-//! Reads a file of elements. What is missing or damaged is an error, also where only the end is missing.
+//! The reader of a file of elements. Missing or damaged bytes are errors, even if only the end mark is
+//! missing.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::block::{BLOCK_ELEMENTS_MAX, Block};
 use super::header::{Header, damaged};
 
-/// A file of elements being read.
+/// A file of elements that is being read.
 #[derive(Debug)]
 pub(crate) struct ElementReader<R> {
     reader: R,
     header: Header,
-    /// Start of the current block.
+    /// The start of the current block, in bytes.
     block_at: u64,
-    /// Start of the next block.
+    /// The start of the next block, in bytes.
     next_at: u64,
     block: Block,
-    /// Bytes and elements of the block that were passed.
+    /// The number of bytes of the current block that were read. `index` counts the elements that were read.
     passed: usize,
     index: u32,
-    /// Elements read, from the first of the file.
+    /// The number of elements that were read, from the start of the file.
     elements: u64,
     ended: bool,
 }
 
-/// The position at which a reader continues: the block, and the element in it.
+/// The position at which a reader continues: the start of a block, and the number of an element in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// Returns the position as one number, which is 0 for the beginning.
+    /// Returns the position as a number, which is 0 for the start of the file.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
 
-    /// The place of that number.
+    /// Converts a number from [`Place::number`] back to a position.
     pub(crate) fn of(number: u64) -> Place {
         Place(number)
     }
 }
 
 impl<R: Read + Seek> ElementReader<R> {
-    /// Opens a file at its beginning.
+    /// Opens a file at its start.
     pub(crate) fn new(mut reader: R) -> io::Result<ElementReader<R>> {
         let (header, at) = Header::read(&mut reader)?;
         Ok(ElementReader {
@@ -56,7 +57,7 @@ impl<R: Read + Seek> ElementReader<R> {
         })
     }
 
-    /// Goes to a place, behind `elements` elements.
+    /// Moves to a position, before which the file has `elements` elements.
     pub(crate) fn go_to(&mut self, place: Place, elements: u64) -> io::Result<()> {
         if place.0 == 0 {
             return Ok(());
@@ -72,7 +73,7 @@ impl<R: Read + Seek> ElementReader<R> {
         self.elements = elements.saturating_sub(index);
         for _ in 0..index {
             if self.element()?.is_none() {
-                return Err(damaged("it ends before the place to go on"));
+                return Err(damaged("the file ends before the position to continue at"));
             }
         }
         Ok(())
@@ -84,23 +85,23 @@ impl<R: Read + Seek> ElementReader<R> {
 
     /// Returns the position of the next element.
     pub(crate) fn place(&self) -> Place {
-        // Files have fewer than 2^51 bytes.
+        // The multiplication cannot overflow for files of fewer than 2^51 bytes.
         Place(self.block_at * 2 * u64::from(BLOCK_ELEMENTS_MAX) + u64::from(self.index))
     }
 
-    /// Returns the start of the latest element's block, in bytes.
+    /// Returns the start of the block that holds the last element read, in bytes.
     pub(crate) fn offset_bytes(&self) -> u64 {
         self.block_at
     }
 
-    /// The next element; `None` at the end.
+    /// Reads the next element; returns `None` at the end of the file.
     pub(crate) fn element(&mut self) -> io::Result<Option<&[u8]>> {
         while self.index >= self.block.elements {
             if self.ended || !self.next_block()? {
                 return Ok(None);
             }
         }
-        let damage = || damaged("an element has other bytes than it says");
+        let damage = || damaged("an element is damaged: its length exceeds the block");
         let head = self
             .block
             .raw
@@ -115,7 +116,7 @@ impl<R: Read + Seek> ElementReader<R> {
         Ok(Some(element))
     }
 
-    /// Reads a block; `false` at the end.
+    /// Reads the next block; returns `false` at the end of the file.
     fn next_block(&mut self) -> io::Result<bool> {
         let (block, bytes) = Block::read(self.header.packing, &mut self.reader)?;
         self.block_at = self.next_at;
@@ -130,7 +131,9 @@ impl<R: Read + Seek> ElementReader<R> {
         if block.raw[..] == self.elements.to_le_bytes() {
             Ok(false)
         } else {
-            Err(damaged("it does not have as many elements as it says"))
+            Err(damaged(
+                "the file is damaged: its number of elements differs from the end mark",
+            ))
         }
     }
 }

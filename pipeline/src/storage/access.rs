@@ -1,43 +1,46 @@
-//! The files that may be read: an operator's list of folders, buckets and servers, without the addresses that
-//! only attackers use.
+//! The rules for files that may be read.
 //!
-//! A submitter names paths that workers and the dispatcher open with their own rights. Knows paths and hosts,
-//! and opens nothing.
+//! An operator lists the allowed folders, buckets and servers. Without a list, all files may be read, except
+//! from addresses that give cloud machines their credentials.
+//!
+//! A submitter names paths, and the workers and the dispatcher open them with their own rights. The module
+//! knows paths and hosts, but opens no files.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::path::{Component, Path, PathBuf};
 
 use super::location::{Location, RemoteLocation};
 
-/// Names by which clouds serve the credentials of their machines.
+/// The host names at which clouds serve the credentials of their machines.
 const METADATA_HOSTS: [&str; 3] = ["metadata", "metadata.google.internal", "instance-data"];
-/// Addresses by which they do, besides the link-local ones: of Alibaba Cloud, and of AWS over IPv6.
+/// The addresses at which clouds serve credentials, besides the link-local addresses: those of Alibaba Cloud,
+/// and of AWS over IPv6.
 const METADATA_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// Rule that says which paths may be read.
+/// The rule for paths that may be read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Access {
-    /// Empty: everything but what serves a machine's credentials.
+    /// The allowed folders and URLs. An empty list allows everything but the servers of credentials.
     allowed: Vec<Allowed>,
 }
 
-/// A folder of this machine, or the beginning of URLs.
+/// A folder of this machine, or a prefix of URLs.
 #[derive(Debug, Clone)]
 enum Allowed {
-    /// With its links resolved.
+    /// A folder whose symbolic links are resolved.
     Folder(PathBuf),
     Urls(RemoteLocation),
 }
 
 impl Access {
-    /// Access to what these prefixes name: absolute folders, or URLs such as `s3://bucket/train/` and
-    /// `https://host/`. None: everything.
+    /// Allows the files below these prefixes: absolute folders, or URLs such as `s3://bucket/train/` and
+    /// `https://host/`. An empty list allows everything but the servers of credentials.
     ///
     /// # Errors
-    /// The prefix that is neither, or the folder that does not exist.
+    /// The reason, for the operator: a prefix is neither a folder nor a URL, or a folder does not exist.
     pub(super) fn new(prefixes: &[String]) -> Result<Access, String> {
         let allowed = prefixes.iter().map(|prefix| {
             Ok(match Location::of(prefix)? {
@@ -54,10 +57,10 @@ impl Access {
         })
     }
 
-    /// Returns whether a file or a pattern may be looked at.
+    /// Checks that a file or a pattern may be read.
     ///
     /// # Errors
-    /// The reason for the caller why it may not.
+    /// The reason, for the caller, why reading is not allowed.
     pub(super) fn check(&self, location: &Location) -> Result<(), String> {
         match location {
             Location::Local(path) => self.check_local(Path::new(path)),
@@ -71,11 +74,11 @@ impl Access {
         }
         if path.components().any(|part| part == Component::ParentDir) {
             return Err(
-                "it has `..` in it, and this process reads some folders only (--allow-path)".to_owned(),
+                "the path contains `..`, which is not allowed because this process reads only some folders (--allow-path)".to_owned(),
             );
         }
-        // What exists of it, with its links resolved: a pattern's folders up to the first that is not a plain
-        // name.
+        // The longest existing ancestor is checked, with its links resolved. For a pattern, this is the
+        // folder before the first wildcard.
         let existing = path.ancestors().find_map(|part| std::fs::canonicalize(part).ok());
         let is_inside = |allowed: &Allowed| match allowed {
             Allowed::Folder(folder) => existing.as_ref().is_some_and(|path| path.starts_with(folder)),
@@ -105,8 +108,8 @@ impl Access {
         }
         if location.scheme.is_server() && serves_credentials(&location.authority) {
             return Err(
-                "its host is one by which a cloud gives machines their credentials: allow it by name with --allow-path if \
-                 datasets are meant to read it"
+                "the host serves the credentials of cloud machines: allow it by name with --allow-path if datasets are \
+                 meant to read it"
                     .to_owned(),
             );
         }
@@ -114,11 +117,10 @@ impl Access {
     }
 }
 
-const NOT_ALLOWED: &str =
-    "this process reads only what --allow-path names, and this is not in it: ask its operator";
+const NOT_ALLOWED: &str = "the path is not below any --allow-path of this process: ask its operator";
 
-/// Returns whether a host is the link-local network or a cloud's service of metadata, by its name or by what
-/// the name leads to.
+/// Returns whether a host is in the link-local network or serves a cloud's metadata, by its name or its
+/// resolved addresses.
 fn serves_credentials(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -130,7 +132,7 @@ fn serves_credentials(authority: &str) -> bool {
     }
     match name.parse::<IpAddr>() {
         Ok(address) => is_of_credentials(address),
-        // What cannot be resolved cannot be read either.
+        // A name that cannot be resolved cannot be read from either.
         Err(_) => (name.as_str(), 80)
             .to_socket_addrs()
             .is_ok_and(|mut addresses| addresses.any(|address| is_of_credentials(address.ip()))),
@@ -203,7 +205,10 @@ mod tests {
             assert!(check(&access, path).is_err(), "{path}");
         }
         let sibling = format!("{}-more/a", inside.display());
-        assert!(check(&access, &sibling).is_err(), "a name that begins alike");
+        assert!(
+            check(&access, &sibling).is_err(),
+            "a folder with the same prefix is not inside"
+        );
     }
 
     #[test]

@@ -1,59 +1,61 @@
-//! The settings of storage, the same for every set of built-in stores.
+//! The settings of storage, which do not depend on the stores that a build contains.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The settings of a [`Storage`](super::Storage). All but `allowed` concern files that are not of this
-/// machine.
+/// The settings of a [`Storage`](super::Storage). All settings except `allowed` affect only files on other
+/// machines.
 #[derive(Clone)]
 pub struct StorageConfig {
-    /// Settings of the stores, by the names that they have in the environment: `AWS_ENDPOINT_URL`,
-    /// `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`. They go before those of the environment, from
-    /// which everything else is taken.
+    /// The settings of the stores, by the names of their environment variables, such as `AWS_ENDPOINT_URL`,
+    /// `GOOGLE_SERVICE_ACCOUNT` or `AZURE_STORAGE_ACCOUNT_NAME`. The settings here take precedence over the
+    /// environment.
     pub options: BTreeMap<String, String>,
-    /// Bytes asked for at once, 64 KiB to 1 GiB; default 4 MiB, which takes a few round trips of a busy store
-    /// to bring.
+    /// The number of bytes in one request, 64 KiB to 1 GiB; the default is 4 MiB. A busy store needs a few
+    /// round trips to transfer the default size.
     pub block_bytes: u64,
-    /// Blocks of a file that are asked for ahead of a reader, 1 to 64; default 8. Only a reader that goes
-    /// straight on and has to wait gets as many.
+    /// The maximum number of blocks of a file that are prefetched, 1 to 64; the default is 8. The number of
+    /// blocks grows up to the maximum for a sequential reader that has to wait.
     pub ahead_blocks: u64,
-    /// Bytes held for all open files together; default 256 MiB. Every open file may hold one block beyond it,
-    /// so that none stands still.
+    /// The number of bytes that all open files may hold in memory together; the default is 256 MiB. Every
+    /// open file may hold one block more, so that each reader can continue.
     pub memory_bytes: u64,
-    /// How often a request is made that fails in a way that may pass; default 5.
+    /// The maximum number of attempts for a request that fails for a temporary reason; the default is 5.
     pub attempts: u32,
-    /// How long a server may be silent within an answer; default 20 s.
+    /// The maximum time without data from a server within an answer; the default is 20 s.
     pub stall: Duration,
-    /// How long a connection may take to be made; default 5 s.
+    /// The timeout for opening a connection; the default is 5 s.
     pub connect: Duration,
-    /// How long a block, or a page of a listing, may take with all attempts; default 2 minutes.
+    /// The timeout for a block, or for a page of a listing, including all attempts; the default is 2 minutes.
     pub deadline: Duration,
-    /// Bytes of a file that is fetched whole, to a temporary file, because its server answers no ranges;
-    /// default 16 GiB.
+    /// The maximum number of bytes of a file that is fetched whole into a temporary file; the default is 16
+    /// GiB. Only servers that do not support ranges need temporary files.
     pub spool_bytes: u64,
-    /// Keeps what was read on a local disk; default none.
+    /// The cache on a local disk; the default is no cache.
     pub cache: Option<CacheConfig>,
-    /// The only files that are read: below these folders, or with URLs that begin like these. Default none,
-    /// which allows everything but servers by which clouds give machines their credentials.
+    /// The files that may be read: files below these folders, and URLs that begin with these prefixes. An
+    /// empty list, the default, allows all files. An exception is made for servers that give cloud machines
+    /// their credentials.
     pub allowed: Vec<String>,
 }
 
-/// Settings of the cache of bytes that were read. Processes may share a directory.
+/// The settings of the cache of blocks. Several processes may share a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// A directory of its own, made if it is missing, with mode 0700. What lies in it may be deleted at any
-    /// time.
+    /// The directory, which only the cache uses. A missing directory is created with mode 0700. The files in
+    /// the directory may be deleted at any time.
     pub directory: PathBuf,
-    /// Limit on the length of all files in the directory: at least 64 MiB. The least recently used go first.
+    /// The limit on the total length of the files in the directory; at least 64 MiB. The least recently used
+    /// blocks are deleted first.
     ///
-    /// A process that shares the directory may exceed the limit by a sixteenth before it notices the writes
-    /// of others.
+    /// If several processes share the directory, each may exceed the limit by a sixteenth before it notices
+    /// the writes of the other processes.
     pub limit_bytes: u64,
 }
 
-/// The least a cache may have.
+/// The smallest limit of a cache, in bytes.
 pub(super) const CACHE_BYTES_MIN: u64 = 64 << 20;
 
 impl Default for StorageConfig {
@@ -75,33 +77,33 @@ impl Default for StorageConfig {
 }
 
 impl StorageConfig {
-    /// Checks the settings; the error tells the caller what is wrong.
+    /// Checks the settings; the error names an invalid setting.
     pub(super) fn check(&self) -> Result<(), String> {
         if !(64 << 10..=1 << 30).contains(&self.block_bytes) {
             return Err(format!(
-                "blocks of {} bytes: 64 KiB to 1 GiB are possible",
+                "invalid block_bytes: expected 64 KiB to 1 GiB, found blocks of {} bytes",
                 self.block_bytes
             ));
         }
         if !(1..=64).contains(&self.ahead_blocks) {
             return Err(format!(
-                "{} blocks ahead: 1 to 64 are possible",
+                "invalid ahead_blocks: expected 1 to 64 blocks, found {}",
                 self.ahead_blocks
             ));
         }
         if self.attempts == 0 {
-            return Err("0 attempts: at least 1 is needed".to_owned());
+            return Err("invalid attempts: expected at least 1, found 0".to_owned());
         }
         if self.stall.is_zero() || self.connect.is_zero() || self.deadline.is_zero() {
-            return Err("a wait of no time: every wait needs some".to_owned());
+            return Err("invalid timeout: expected stall, connect and deadline above 0, found 0".to_owned());
         }
         match &self.cache {
             Some(cache) if cache.limit_bytes < CACHE_BYTES_MIN => Err(format!(
-                "a cache of {} bytes: at least {CACHE_BYTES_MIN} are needed",
+                "invalid limit_bytes: expected a cache of at least {CACHE_BYTES_MIN} bytes, found {}",
                 cache.limit_bytes
             )),
             Some(_) if !cfg!(feature = "storage") => Err(
-                "a cache, for files that this build cannot read: build with the feature \"storage\""
+                "invalid cache: this build reads no remote files, build with the feature \"storage\""
                     .to_owned(),
             ),
             Some(_) | None => Ok(()),
@@ -109,7 +111,7 @@ impl StorageConfig {
     }
 }
 
-/// Without the values of its options, which may be secret.
+/// Prints the settings without the values of `options`, which may be secret.
 impl fmt::Debug for StorageConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StorageConfig")
@@ -140,16 +142,16 @@ mod tests {
             config.check().unwrap_err()
         };
         assert!(refused(|config| config.block_bytes = 1).contains("blocks of 1 bytes"));
-        assert!(refused(|config| config.ahead_blocks = 65).contains("65 blocks ahead"));
-        assert!(refused(|config| config.attempts = 0).contains("0 attempts"));
-        assert!(refused(|config| config.stall = Duration::ZERO).contains("no time"));
+        assert!(refused(|config| config.ahead_blocks = 65).contains("found 65"));
+        assert!(refused(|config| config.attempts = 0).contains("invalid attempts"));
+        assert!(refused(|config| config.stall = Duration::ZERO).contains("invalid timeout"));
         let small = |config: &mut StorageConfig| {
             config.cache = Some(CacheConfig {
                 directory: PathBuf::from("/nowhere"),
                 limit_bytes: 1,
             });
         };
-        assert!(refused(small).contains("a cache of 1 bytes"));
+        assert!(refused(small).contains("found 1"));
     }
 
     #[test]

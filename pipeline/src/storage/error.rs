@@ -1,4 +1,4 @@
-//! Why a file cannot be opened, listed or read, and who is to blame.
+//! The error of a file that cannot be opened, listed or read.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::exec::ErrorKind;
 
-/// A failure of storage: what was tried on which path, and why it did not work.
+/// A failure of storage: the attempted action, the path, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageError {
     kind: ErrorKind,
@@ -15,32 +15,32 @@ pub struct StorageError {
     reason: String,
 }
 
-/// Action that failed.
+/// The action that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Tried {
     Open,
     List,
     #[cfg_attr(
         not(feature = "storage"),
-        expect(dead_code, reason = "only stores fail in the middle in words of their own")
+        expect(dead_code, reason = "only stores report errors of reads in this form")
     )]
     Read(Range<u64>),
-    /// To begin at all.
+    /// The setup of the storage.
     Settings,
 }
 
 impl StorageError {
-    /// `path` cannot be opened.
+    /// Makes the error of a file that cannot be opened.
     pub(super) fn open(kind: ErrorKind, path: &str, reason: impl Into<String>) -> StorageError {
         StorageError::new(kind, Tried::Open, path, reason)
     }
 
-    /// The files that `pattern` matches cannot be told.
+    /// Makes the error of a pattern whose files cannot be listed.
     pub(super) fn list(kind: ErrorKind, pattern: &str, reason: impl Into<String>) -> StorageError {
         StorageError::new(kind, Tried::List, pattern, reason)
     }
 
-    /// These bytes of `path` cannot be read.
+    /// Makes the error of a byte range that cannot be read.
     #[cfg(feature = "storage")]
     pub(super) fn read(
         kind: ErrorKind,
@@ -51,7 +51,7 @@ impl StorageError {
         StorageError::new(kind, Tried::Read(range), path, reason)
     }
 
-    /// There is no storage with such settings.
+    /// Makes the error of settings with which no storage can be set up.
     pub(super) fn settings(kind: ErrorKind, reason: impl Into<String>) -> StorageError {
         StorageError::new(kind, Tried::Settings, "", reason)
     }
@@ -65,13 +65,13 @@ impl StorageError {
         }
     }
 
-    /// Returns the party to blame: the caller for an invalid path or missing rights; the data, as `NotFound`,
-    /// for a missing file; a peer for a failing server; a resource for a limit of this machine.
+    /// Returns the party to blame. `Caller` means an invalid path or missing rights, and `NotFound` a missing
+    /// file. `Peer` means a failing server, and `Resource` a limit of this machine.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The path or pattern.
+    /// Returns the path or pattern of the failed action.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -91,22 +91,23 @@ impl fmt::Display for StorageError {
             Tried::Read(Range { start, end }) => {
                 write!(f, "cannot read bytes {start} to {end} of {path}: {reason}")
             }
-            Tried::Settings => write!(f, "storage cannot be set up: {reason}"),
+            Tried::Settings => write!(f, "cannot set up storage: {reason}"),
         }
     }
 }
 
 impl std::error::Error for StorageError {}
 
-/// Converts to the error of `Read` and `Seek`. No decoder takes its kind for damaged data.
+/// Converts to the error of `Read` and `Seek`. The kind `Other` ensures that no decoder treats the failure as
+/// damaged data.
 impl From<StorageError> for io::Error {
     fn from(error: StorageError) -> io::Error {
         io::Error::other(error)
     }
 }
 
-/// Returns the party to blame for a failed read of an [`Object`](super::Object): storage names it itself, and
-/// for other errors it is the data.
+/// Returns the party to blame for a failed read of an [`Object`](super::Object). A [`StorageError`] names the
+/// party itself; every other error is a fault of the data.
 pub(crate) fn blame(error: &io::Error) -> ErrorKind {
     let inner = error.get_ref();
     inner

@@ -19,20 +19,23 @@ use super::object::Object;
 #[cfg(feature = "storage")]
 use super::remote::{Opened, Remote};
 
-/// Opens and lists files: of this machine by their paths, of stores by `s3://bucket/key`, `gs://`, `az://`,
-/// of servers by `http://` and `https://`. Cheap to clone; clones share the storage and one thread for
-/// requests. The thread starts with the first request and ends with the last clone and the last open file.
+/// The handle that opens and lists files.
+///
+/// Files of this machine have paths; objects of stores have URLs such as `s3://bucket/key`, `gs://` or
+/// `az://`. Files of servers have `http://` and `https://` URLs. Clones are cheap, and share the storage and
+/// one thread for requests. The thread starts with the first request, and ends with the last clone and the
+/// last open file.
 #[derive(Debug, Clone, Default)]
 pub struct Storage {
     shared: Arc<Shared>,
-    /// Ends waiting.
+    /// The cancellation signal that ends the waits of this handle.
     cancel: Option<Cancel>,
 }
 
 #[derive(Debug, Default)]
 #[cfg_attr(
     not(feature = "storage"),
-    expect(dead_code, reason = "files of this machine need no settings")
+    expect(dead_code, reason = "files of this machine use no settings")
 )]
 struct Shared {
     access: Access,
@@ -44,10 +47,10 @@ struct Shared {
 }
 
 impl Storage {
-    /// Storage with these settings. Opens the cache, for which it looks through its directory. Blocks.
+    /// Makes a storage with these settings. Scans the directory of the cache, if a cache is set. Blocks.
     ///
     /// # Errors
-    /// [`StorageError`]: a setting cannot be, or the cache's directory cannot be used.
+    /// [`StorageError`] if a setting is invalid, or the directory of the cache cannot be used.
     pub fn new(config: StorageConfig) -> Result<Storage, StorageError> {
         config
             .check()
@@ -62,10 +65,7 @@ impl Storage {
             None => None,
         };
         let access = Access::new(&config.allowed).map_err(|reason| {
-            StorageError::settings(
-                ErrorKind::Caller,
-                format!("what may be read (--allow-path): {reason}"),
-            )
+            StorageError::settings(ErrorKind::Caller, format!("invalid --allow-path: {reason}"))
         })?;
         let shared = Shared {
             access,
@@ -81,10 +81,10 @@ impl Storage {
         })
     }
 
-    /// Returns whether a file or folder of this machine may be used by other means than this storage.
+    /// Checks that a file or folder of this machine may be used without this storage.
     ///
     /// # Errors
-    /// [`StorageError`] of kind `Caller` with the reason why not.
+    /// [`StorageError`] of the kind `Caller` if `path` is not allowed.
     pub fn permits(&self, path: &str) -> Result<(), StorageError> {
         let location = Location::Local(path.to_owned());
         let permitted = self.shared.access.check(&location);
@@ -103,7 +103,7 @@ impl Storage {
     /// Opens the file at `path`. Blocks.
     ///
     /// # Errors
-    /// [`StorageError`]: there is none, or it may not be read, or its store cannot be reached.
+    /// [`StorageError`] if the file does not exist, may not be read, or its store cannot be reached.
     pub fn open(&self, path: &str) -> Result<Object, StorageError> {
         let failed = |kind, reason: String| StorageError::open(kind, path, reason);
         self.check()
@@ -117,12 +117,14 @@ impl Storage {
         }
     }
 
-    /// The files that the glob `pattern` matches, sorted by the bytes of their paths; at least one and at
-    /// most [`FILES_MAX`](super::FILES_MAX). Directories are not files. A server has no listing: its pattern
-    /// is one file, and is not asked for. Blocks.
+    /// Returns the files that match the glob `pattern`, sorted by the bytes of their paths. Blocks.
+    ///
+    /// The result has at least one file and at most [`FILES_MAX`](super::FILES_MAX). Directories are left
+    /// out. A server has no listing, so its pattern must be the URL of one file; no request is made.
     ///
     /// # Errors
-    /// [`StorageError`]: it is no pattern, matches nothing or too much, or what it names cannot be listed.
+    /// [`StorageError`] if the pattern is invalid, matches no file or too many files, or the files cannot be
+    /// listed.
     pub fn list(&self, pattern: &str) -> Result<Vec<Listed>, StorageError> {
         let failed = |kind, reason: String| StorageError::list(kind, pattern, reason);
         self.check()
@@ -136,7 +138,7 @@ impl Storage {
         }
     }
 
-    /// Resolves a path, if reading it is allowed.
+    /// Parses a path, and checks that reading it is allowed.
     fn located(&self, path: &str) -> Result<Location, String> {
         let location = Location::of(path)?;
         self.shared.access.check(&location)?;
@@ -170,7 +172,7 @@ impl Storage {
         remote.list(location, self.cancel.as_ref())
     }
 
-    /// Returns the client of stores, which the first call starts.
+    /// Returns the client of the stores, which the first call starts.
     #[cfg(feature = "storage")]
     fn remote(&self) -> Result<Arc<Remote>, String> {
         let mut remote = self.shared.remote.lock();
@@ -205,4 +207,5 @@ impl Storage {
 }
 
 #[cfg(not(feature = "storage"))]
-const NOT_BUILT_IN: &str = "files of stores and servers are not built in: build with the feature \"storage\"";
+const NOT_BUILT_IN: &str =
+    "this build cannot read files of stores and servers: build with the feature \"storage\"";

@@ -1,13 +1,13 @@
-//! A file that a pattern matches.
+//! The files that a pattern matches.
 
-/// The most files that a pattern may match.
+/// The maximum number of files that a pattern may match.
 pub const FILES_MAX: usize = 1 << 20;
 
-/// A file that a pattern matches.
+/// A file that matches a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The path by which [`Storage::open`](super::Storage::open) opens it.
+    /// The path by which [`Storage::open`](super::Storage::open) opens the file.
     pub path: String,
-    /// The size, if that could be told.
+    /// The length of the file in bytes; `None` if it is unknown.
     pub size_bytes: Option<u64>,
 }

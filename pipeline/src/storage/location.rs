@@ -1,31 +1,31 @@
-//! The meaning of a path: a file of this machine, or an object of a store.
+//! The parser of paths: a path names a file of this machine, or an object of a store.
 
 use std::fmt;
 
-/// Place that a path names.
+/// The file or object that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Location {
-    /// To a file system of this machine.
+    /// A path in a file system of this machine.
     Local(String),
-    /// To a store.
+    /// An object of a store or server.
     Remote(RemoteLocation),
 }
 
-/// An object of a store, or a pattern of some.
+/// An object of a store or server, or a pattern that matches objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RemoteLocation {
     pub(super) scheme: Scheme,
-    /// Scheme, as the caller wrote it.
+    /// The scheme, in the caller's spelling.
     written: String,
-    /// Bucket, container or host.
+    /// The bucket, container or host.
     pub(super) authority: String,
-    /// The object's name in the store; of a server, the path of its URL.
+    /// The name of the object in the store; for a server, the path of the URL.
     pub(super) key: String,
-    /// Text after the `?` of a server's URL.
+    /// The text after the `?` of a server's URL.
     pub(super) query: Option<String>,
 }
 
-/// Kind of store.
+/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Scheme {
     S3,
@@ -36,10 +36,10 @@ pub(super) enum Scheme {
 }
 
 impl Location {
-    /// Reads `path`.
+    /// Parses `path`.
     ///
     /// # Errors
-    /// The reason for the caller: it has a scheme, and an unknown one, or not what one of its scheme needs.
+    /// The reason, for the caller: the scheme is unknown, or the rest of the path does not fit its scheme.
     pub(super) fn of(path: &str) -> Result<Location, String> {
         let Some((written, rest)) = split_scheme(path) else {
             return Ok(Location::Local(path.to_owned()));
@@ -53,7 +53,7 @@ impl Location {
             "https" => Scheme::Https,
             _ => {
                 return Err(format!(
-                    "there are no {written}:// files: known are paths of this machine and s3://, gs://, az://, http:// and https://"
+                    "unknown scheme {written}://, expected a path of this machine, or s3://, gs://, az://, http:// or https://"
                 ));
             }
         };
@@ -63,10 +63,16 @@ impl Location {
             Some(_) | None => (key, None),
         };
         if authority.is_empty() {
-            return Err(format!("it names no {} behind {written}://", scheme.authority()));
+            return Err(format!(
+                "expected a {} after {written}://, found none",
+                scheme.authority()
+            ));
         }
         if scheme.is_server() && authority.contains('@') {
-            return Err("it has a password in it, which would show up in messages: servers that want one are not read".to_owned());
+            return Err(
+                "the URL contains a password, which is not supported because messages would show it"
+                    .to_owned(),
+            );
         }
         Ok(Location::Remote(RemoteLocation {
             scheme,
@@ -79,7 +85,7 @@ impl Location {
 }
 
 impl Scheme {
-    /// Returns whether it is a plain server of files, which knows no listings.
+    /// Returns whether the scheme is that of a plain HTTP server, which has no listings.
     pub(super) fn is_server(self) -> bool {
         matches!(self, Scheme::Http | Scheme::Https)
     }
@@ -94,7 +100,7 @@ impl Scheme {
 }
 
 impl RemoteLocation {
-    /// The store alone, as a URL without a path.
+    /// Returns the URL of the store, without a path.
     pub(super) fn store(&self) -> String {
         format!("{}://{}", self.written, self.authority)
     }
@@ -106,7 +112,7 @@ impl RemoteLocation {
         format!("{}/{}{}", self.store(), self.key, query.unwrap_or_default())
     }
 
-    /// The object of the same store whose name is `key`.
+    /// Returns the object `key` of the same store.
     #[cfg(feature = "storage")]
     pub(super) fn sibling(&self, key: &str) -> RemoteLocation {
         RemoteLocation {
@@ -116,7 +122,7 @@ impl RemoteLocation {
     }
 }
 
-/// Displays the caller's text without what follows a `?`, which may be a signature.
+/// Displays the URL in the caller's spelling. The text after a `?` is hidden, because it may be a signature.
 impl fmt::Display for RemoteLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.store(), self.key)?;
@@ -127,7 +133,7 @@ impl fmt::Display for RemoteLocation {
     }
 }
 
-/// The scheme of `path` and what follows it, if it has one.
+/// Splits `path` into its scheme and the rest; returns `None` for a path without a scheme.
 fn split_scheme(path: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = path.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -137,13 +143,13 @@ fn split_scheme(path: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// A file of this machine that is written as a URL.
+/// Parses the rest of a `file://` URL as a file of this machine.
 fn file(rest: &str) -> Result<Location, String> {
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if path.starts_with('/') {
         Ok(Location::Local(path.to_owned()))
     } else {
-        Err("a file:// path begins with a third slash, and is of this machine".to_owned())
+        Err("expected a third slash after file://, because the file must be on this machine".to_owned())
     }
 }
 
@@ -154,7 +160,7 @@ mod tests {
     fn remote(path: &str) -> RemoteLocation {
         match Location::of(path).unwrap() {
             Location::Remote(location) => location,
-            Location::Local(local) => panic!("{local} is of this machine"),
+            Location::Local(local) => panic!("{local} is a path of this machine"),
         }
     }
 
@@ -192,8 +198,8 @@ mod tests {
     #[test]
     fn impossible_objects_are_refused_with_reasons() {
         for (path, reason) in [
-            ("ftp://host/a", "no ftp:// files"),
-            ("s3:///a", "names no bucket"),
+            ("ftp://host/a", "unknown scheme ftp://"),
+            ("s3:///a", "expected a bucket"),
             ("http://user:word@host/a", "password"),
         ] {
             let refused = Location::of(path).unwrap_err();

@@ -1,13 +1,13 @@
-//! Sources of files' bytes: this machine's file systems, the clouds' stores, HTTP servers.
+//! Access to the bytes of files: on this machine's file systems, in object stores and on HTTP servers.
 //!
-//! - [`Storage`] opens files and lists patterns; every operation that reads files is given one;
-//! - [`Object`] is an open file: [`Read`](std::io::Read), [`Seek`](std::io::Seek), and reads at a position;
-//! - [`StorageError`] says which file, which bytes of it, why, and who is to blame;
-//! - `access` says which files may be read;
+//! - [`Storage`] opens files and lists patterns; every operation that reads files receives a `Storage`.
+//! - [`Object`] is an open file: [`Read`](std::io::Read), [`Seek`](std::io::Seek), and reads at a position.
+//! - [`StorageError`] names the file, the byte range, the reason and the party to blame.
+//! - `access` decides which files may be read.
 //! - [`StorageConfig`] holds the settings; with the feature `storage`, `remote` makes the requests and
-//!   `cache` keeps what came.
+//!   `cache` keeps blocks on a local disk.
 //!
-//! Refuses to know what is in a file.
+//! Refuses to know the content of files.
 
 mod access;
 #[cfg(feature = "storage")]

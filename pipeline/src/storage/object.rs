@@ -1,4 +1,4 @@
-//! An open file, wherever it is.
+//! An open file, on this machine or in a store.
 
 use std::fmt;
 use std::fs::File;
@@ -9,13 +9,16 @@ use super::local::LocalFile;
 #[cfg(feature = "storage")]
 use super::remote::RemoteFile;
 
-/// An open file: of this machine, or of a store, whose bytes come in blocks, and before they are read if it
-/// is read straight on. It is the file that was opened: when a store's object changes meanwhile, reading it
-/// is an error. [`Read`] and [`Seek`] have a position, which begins at 0; [`Object::read_at`] has none.
-/// Buffer small reads.
+/// An open file, on this machine or in a store.
 ///
-/// A clone is the same file with a position of its own, as long as it is a file that has positions: a pipe
-/// has one, for all.
+/// The bytes of a store's object are fetched in blocks, and prefetched for a sequential reader. If a store's
+/// object changes after it was opened, reading fails.
+///
+/// [`Read`] and [`Seek`] use a position, which begins at 0; [`Object::read_at`] uses no position. Small reads
+/// should be buffered.
+///
+/// A clone reads the same file at its own position. A pipe is an exception: all its clones share one
+/// position.
 #[derive(Clone)]
 pub struct Object {
     path: Arc<str>,
@@ -23,7 +26,7 @@ pub struct Object {
     position: u64,
 }
 
-/// Source of the bytes.
+/// The source of the bytes.
 #[derive(Clone)]
 enum Source {
     Local(LocalFile),
@@ -55,7 +58,7 @@ impl Object {
         &self.path
     }
 
-    /// Bytes of the file when it was opened; 0 for a pipe and the like.
+    /// Returns the length of the file in bytes when it was opened; 0 for pipes and devices.
     #[expect(clippy::len_without_is_empty, reason = "a pipe of 0 bytes is not empty")]
     pub fn len(&self) -> u64 {
         match &self.source {
@@ -65,7 +68,7 @@ impl Object {
         }
     }
 
-    /// The file itself, if it is one of this machine's that can be mapped into memory.
+    /// Returns the underlying file, if it is a regular file of this machine, which can be mapped into memory.
     pub fn local_file(&self) -> Option<&File> {
         match &self.source {
             Source::Local(file) => file.mappable(),
@@ -74,10 +77,11 @@ impl Object {
         }
     }
 
-    /// Reads bytes at `offset` into `into`: how many, 0 at the end of the file. Blocks.
+    /// Reads bytes at `offset` into `into`, and returns the number of bytes read; 0 at the end of the file.
+    /// Blocks.
     ///
     /// # Errors
-    /// What reading fails with. Storage's own errors are a [`StorageError`](super::StorageError) within.
+    /// The error of the read. An error of storage contains a [`StorageError`](super::StorageError).
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         match &self.source {
             Source::Local(file) => file.read_at(offset, into),
@@ -86,10 +90,11 @@ impl Object {
         }
     }
 
-    /// The `length` bytes at `offset`, for which memory is taken: ask for no more than the file has. Blocks.
+    /// Returns the `length` bytes at `offset`. Memory for all of them is allocated first, so `length` must
+    /// not exceed the file. Blocks.
     ///
     /// # Errors
-    /// As [`Object::read_exact_at`].
+    /// The errors of [`Object::read_exact_at`].
     #[cfg(feature = "arrow")]
     pub(crate) fn read_vec_at(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         match &self.source {
@@ -106,7 +111,8 @@ impl Object {
     /// Fills `into` with the bytes at `offset`. Blocks.
     ///
     /// # Errors
-    /// As [`Object::read_at`], and of kind `UnexpectedEof` if the file ends before.
+    /// The errors of [`Object::read_at`], and an error of the kind `UnexpectedEof` if the file ends before
+    /// `into` is full.
     pub fn read_exact_at(&self, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
             match self.read_at(offset, into) {
@@ -124,8 +130,7 @@ impl Object {
 }
 
 impl Object {
-    /// Returns the position that a seek leads to in a file that has positions; `None` if that is before its
-    /// start.
+    /// Returns the target of a seek in a file with positions; `None` if the target is before the start.
     fn target(&self, to: SeekFrom) -> Option<u64> {
         match to {
             SeekFrom::Start(offset) => Some(offset),
@@ -155,7 +160,12 @@ impl Seek for Object {
             Source::Remote(_) => self.target(to),
             Source::Local(_) => self.target(to),
         };
-        let before = || io::Error::new(io::ErrorKind::InvalidInput, "a seek to before the file's start");
+        let before = || {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "cannot seek to a position before the start of the file",
+            )
+        };
         self.position = target.ok_or_else(before)?;
         Ok(self.position)
     }

@@ -1,4 +1,4 @@
-//! Numbers: operations item by item, reductions, conversions.
+//! Tests of numeric expressions: element-wise operations, reductions and conversions.
 
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Expr, col, lit};
@@ -21,7 +21,8 @@ const INTEGERS: [Dtype; 8] = [
 type Naive = fn(i64, i64) -> Option<i64>;
 type Operation = (&'static str, fn(Expr, Expr) -> Expr, Naive);
 
-/// Operations on whole numbers and what Python makes of them; `None` where it refuses.
+/// Returns the operations on integers and their counterparts in Python. A counterpart returns `None`
+/// where Python raises an error.
 fn operations() -> Vec<Operation> {
     vec![
         ("+", |x, y| x + y, |x, y| Some(x.wrapping_add(y))),
@@ -84,7 +85,7 @@ fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Two shapes that broadcast, filled.
+/// Returns two random arrays whose shapes can be broadcast together.
 fn pair() -> impl Strategy<Value = (Array, Array)> {
     let dims = prop::collection::vec(0u64..4, 0..4);
     (dims, any::<[[bool; 3]; 2]>(), 0usize..4, any::<bool>()).prop_flat_map(|(dims, kept, cut, first)| {
@@ -170,7 +171,7 @@ proptest! {
             let found = of_arrays(&[&array], expr);
             match items {
                 Some(items) => assert_eq!(found.unwrap(), Array { dims: dims.clone(), items }),
-                None => assert!(found.unwrap_err().to_string().contains("no items")),
+                None => assert!(found.unwrap_err().to_string().contains("an empty tensor")),
             }
         };
         let axes = || named.clone();
@@ -185,7 +186,7 @@ proptest! {
         });
         let mean = col("a").cast(Dtype::F64).mean(axes(), keep_dims);
         check((mean * 1000.0).floor().cast(Dtype::I64), |group| {
-            // NaN of none, which becomes 0.
+            // The mean of no numbers is NaN, which becomes 0 as an integer.
             let mean = group.iter().sum::<i64>() as f64 / group.len() as f64;
             Some((mean * 1000.0).floor() as i64)
         });
@@ -198,7 +199,7 @@ proptest! {
         for (from, to) in dtypes.clone().flat_map(|from| dtypes.clone().map(move |to| (from, to))) {
             let found = computed(&[("a", scalar.column(from))], col("a").cast(to)).unwrap();
             let source = encoded(value as f64, value, from);
-            // Integers keep their value on the way, floats are truncated.
+            // Conversions of integers keep the value; conversions of floats to integers truncate.
             let (float, int) = if matches!(from, Dtype::F32 | Dtype::F64) {
                 let float = if from == Dtype::F32 { f64::from(value as f32) } else { value as f64 };
                 (float, saturated(float, to))
@@ -244,7 +245,7 @@ fn bounds(dtype: Dtype) -> (i128, i128) {
     }
 }
 
-/// Converts a float to an integer of `to`, as the bits of an `i64`.
+/// Converts a float to an integer of the dtype `to`, and returns the bits of an `i64`.
 fn saturated(float: f64, to: Dtype) -> i64 {
     if matches!(to, Dtype::Bool | Dtype::F32 | Dtype::F64) {
         return 0;

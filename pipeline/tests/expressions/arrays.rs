@@ -1,4 +1,4 @@
-//! Tensors as the naive models see them, and expressions computed of constants.
+//! Tensors for the naive models of expressions, and the evaluation of expressions over constants.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::{ExecError, Executor, Tensor};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::support::context;
 
-/// Whole numbers in row-major order.
+/// A tensor of integers, in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Array {
     pub(super) dims: Vec<u64>,
@@ -29,7 +29,7 @@ impl Array {
         self.items[index as usize]
     }
 
-    /// The item that broadcasting puts at `place`.
+    /// Returns the item that broadcasting puts at `place`.
     pub(super) fn broadcast_at(&self, place: &[u64]) -> i64 {
         let own = &place[place.len() - self.dims.len()..];
         let own = own.iter().zip(&self.dims);
@@ -39,7 +39,7 @@ impl Array {
         self.at(&own)
     }
 
-    /// Items of `dtype`, into which the numbers fit or are cut.
+    /// Converts the numbers to items of `dtype`; larger numbers are cut.
     pub(super) fn column(&self, dtype: Dtype) -> (TensorSpec, ConstantTensor) {
         let bytes = self
             .items
@@ -50,7 +50,7 @@ impl Array {
     }
 }
 
-/// A float, or an integer, as an item of `dtype`.
+/// Returns the bytes of a float or an integer as an item of `dtype`.
 pub(super) fn encoded(float: f64, int: i64, dtype: Dtype) -> Vec<u8> {
     match dtype {
         Dtype::Bool => vec![u8::from(int != 0)],
@@ -71,11 +71,11 @@ pub(super) fn encoded(float: f64, int: i64, dtype: Dtype) -> Vec<u8> {
         | Dtype::C64
         | Dtype::C128
         | Dtype::String
-        | Dtype::Bytes => panic!("{dtype} has no model"),
+        | Dtype::Bytes => panic!("the naive model does not support {dtype}"),
     }
 }
 
-/// Every place of a tensor of these dimensions, in row-major order.
+/// Returns every index into a tensor with the dimensions `dims`, in row-major order.
 pub(super) fn places(dims: &[u64]) -> Vec<Vec<u64>> {
     match dims.split_first() {
         None => vec![vec![]],
@@ -87,12 +87,12 @@ pub(super) fn places(dims: &[u64]) -> Vec<Vec<u64>> {
     }
 }
 
-/// Arrays of at most three dimensions of at most three items, and numbers around 0.
+/// Draws an array of at most three dimensions of at most three items, with numbers around 0.
 pub(super) fn array() -> impl Strategy<Value = Array> {
     prop::collection::vec(0u64..4, 0..4).prop_flat_map(filled)
 }
 
-/// Draws an array as `array` does, with this many dimensions.
+/// Draws an array like `array` does, with exactly `rank` dimensions.
 pub(super) fn array_of_rank(rank: usize) -> impl Strategy<Value = Array> {
     prop::collection::vec(0u64..4, rank).prop_flat_map(filled)
 }
@@ -105,8 +105,8 @@ pub(super) fn filled(dims: Vec<u64>) -> impl Strategy<Value = Array> {
     })
 }
 
-/// Evaluates `expr` for an element of these components. The result must be what the analysis promises,
-/// however much of the shapes the analysis knows.
+/// Evaluates `expr` for an element with the components `columns`. Checks that the result matches the
+/// spec from the analysis, both for known and for unknown shapes.
 pub(super) fn computed(
     columns: &[(&str, (TensorSpec, ConstantTensor))],
     expr: Expr,
@@ -126,7 +126,7 @@ pub(super) fn computed(
     Ok(result)
 }
 
-/// An `i64` tensor as an array.
+/// Converts an `i64` tensor to an array.
 pub(super) fn array_of(tensor: &Tensor) -> Array {
     assert_eq!(tensor.dtype(), Dtype::I64);
     let items = tensor.contiguous().unwrap().chunks_exact(8);
@@ -138,7 +138,7 @@ pub(super) fn array_of(tensor: &Tensor) -> Array {
     }
 }
 
-/// Evaluates `expr` for `i64` arrays named "a", "b", …
+/// Evaluates `expr` for the `i64` arrays `arrays`, which are named "a", "b" and "c".
 pub(super) fn of_arrays(arrays: &[&Array], expr: Expr) -> Result<Array, ExecError> {
     let names = ["a", "b", "c"];
     let columns: Vec<_> = names
@@ -148,7 +148,7 @@ pub(super) fn of_arrays(arrays: &[&Array], expr: Expr) -> Result<Array, ExecErro
     computed(&columns, expr).map(|tensor| array_of(&tensor))
 }
 
-/// A scalar or vector of strings.
+/// Returns a column of strings.
 pub(super) fn strings(items: &[&str]) -> (TensorSpec, ConstantTensor) {
     let spec = TensorSpec::fixed(Dtype::String, &[items.len() as u64]);
     (spec, ConstantTensor::items(items.iter().copied()))
@@ -165,7 +165,7 @@ pub(super) fn byte_string(item: &[u8]) -> (TensorSpec, ConstantTensor) {
     )
 }
 
-/// The strings of a tensor.
+/// Returns the strings of a tensor.
 pub(super) fn texts(tensor: &Tensor) -> Vec<String> {
     let mut all = Vec::new();
     tensor.for_each_string(&mut |item| all.push(String::from_utf8(item.to_vec()).unwrap()));

@@ -1,4 +1,4 @@
-//! Tests of expressions against naive code, of their errors, and of predicates.
+//! Tests of expressions: comparisons with naive code, errors, and predicates.
 
 mod arithmetic;
 mod arrays;

@@ -1,4 +1,5 @@
-//! `filter` and `take_while` by expressions, and where the results of several expressions go.
+//! Tests of `filter` and `take_while` with expressions, and of the places of several expressions'
+//! results.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::exec::Executor;
@@ -76,7 +77,7 @@ fn the_simple_cases_are_methods() {
 
 #[test]
 fn an_expression_computes_elements_of_any_shape() {
-    // The last batch is shorter, and its shape is not known before.
+    // The last batch is shorter, so the analysis does not know the number of rows.
     let dataset = Dataset::range(0, 5, 1)
         .batch(2, false)
         .map_expr(col("") - col("").min([], false));

@@ -1,4 +1,5 @@
-//! Shapes: every operation against a naive one that looks each item up by its place.
+//! Tests of shape operations: each operation is compared with a naive one that looks up every item by
+//! its index.
 
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Span, col, concat, stack};
@@ -196,7 +197,7 @@ fn raw_bytes_are_numbers_in_either_order() {
         &[("x", byte_string(&[1, 2, 3]))],
         col("x").decode_raw(Dtype::I16, false),
     );
-    assert!(odd.unwrap_err().to_string().contains("no whole number"));
+    assert!(odd.unwrap_err().to_string().contains("not a whole number"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The rows of CSV files.
+//! Tests of the rows of CSV files.
 
 use std::io::Write;
 
@@ -31,12 +31,12 @@ fn row(n: i32, x: f64, text: &str) -> Vec<Flat> {
     ]
 }
 
-/// A field as RFC 4180 writes any text.
+/// Returns `text` as a quoted field, as RFC 4180 defines.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-/// Rows and what they are written as.
+/// Returns a CSV file of `rows`, and the elements that are expected from the file.
 fn written(rows: &[(i32, Option<f64>, String)], end: &str, header: bool) -> (String, Vec<Vec<Flat>>) {
     let mut file = if header {
         format!("text,n,other,x{end}")
@@ -109,7 +109,7 @@ fn a_broken_row_is_named_or_left_out() {
     let (before, message) = failure(all(directory.path()).csv(Csv::new(columns())));
     assert_eq!(before, 1);
     assert!(
-        message.contains("\"x\" is no i32") && message.contains("/0000 at byte 7, key \"row 2\""),
+        message.contains("expected i32, found \"x\"") && message.contains("/0000 at byte 7, key \"row 2\""),
         "{message}"
     );
     let skipping = Csv {
@@ -148,7 +148,7 @@ fn fields_are_chosen_by_index() {
 fn unclosed_quotes_and_missing_columns_are_errors() {
     let directory = files(&["1,2,\"abc\n"]);
     let (_, message) = failure(all(directory.path()).csv(Csv::new(columns())));
-    assert!(message.contains("a quote is not closed"), "{message}");
+    assert!(message.contains("expected a closing quote"), "{message}");
     let directory = files(&["n,y,text\n1,2,3\n"]);
     let (_, message) = failure(all(directory.path()).csv(Csv::with_header(columns())));
     assert!(
@@ -163,12 +163,12 @@ fn absurd_csv_parameters_are_refused() {
         let dataset = millstream_pipeline::graph::Dataset::files("*").csv(csv);
         dataset.graph().unwrap_err().to_string()
     };
-    assert!(refused(Csv::new([])).contains("reads no column"));
+    assert!(refused(Csv::new([])).contains("names no columns"));
     let delimiter = Csv {
         delimiter: b'"',
         ..Csv::new(columns())
     };
-    assert!(refused(delimiter).contains("between fields"));
+    assert!(refused(delimiter).contains("cannot have the delimiter"));
     assert!(refused(Csv::new([CsvColumn::required("h", Dtype::F16)])).contains("cast it"));
     let twice = || CsvColumn::required("a", Dtype::I8);
     assert!(refused(Csv::new([twice(), twice()])).contains("twice"));

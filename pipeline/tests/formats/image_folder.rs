@@ -1,4 +1,4 @@
-//! Folders of labelled files.
+//! Tests of folders of labelled files.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn element(root: &Path, path: &str, label: i64, content: &str) -> Vec<Flat> {
 #[test]
 fn files_have_their_classes_numbers() {
     let directory = tempfile::tempdir().unwrap();
-    // What would be a pattern in a name is none.
+    // Characters that would form a glob pattern have no special meaning in the name of the folder.
     let root = directory.path().join("set [1]");
     let files = [
         ("dog/a.JPG", "1"),
@@ -69,7 +69,7 @@ fn an_unnamed_classs_file_is_an_error() {
     let (before, message) = failure(Dataset::image_folder(folder.clone()));
     assert_eq!(before, 1);
     assert!(
-        message.contains("folder of no class") && message.contains("b/2.png"),
+        message.contains("expected a file in the folder of a class") && message.contains("b/2.png"),
         "{message}"
     );
     let skipping = ImageFolder {

@@ -1,4 +1,4 @@
-//! Parquet files that are read in part: some of their row groups, or some of their columns.
+//! Tests of Parquet files of which only some row groups or some columns are read.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ fn any_rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row, 1..12)
 }
 
-/// A file of these rows, so many in a row group, that says how many nulls there are or does not.
+/// Returns a Parquet file of `rows` with `in_group` rows per row group. `statistics` decides whether
+/// the file states its null counts.
 fn written(rows: &[Row], in_group: usize, statistics: EnabledStatistics) -> Vec<u8> {
     let batches: Vec<RecordBatch> = rows.chunks(in_group).map(batch).collect();
     let properties = WriterProperties::builder()
@@ -72,7 +73,7 @@ fn batch(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
 }
 
-/// Returns all elements with their origins, then the end or the error.
+/// Returns all elements with their origins, and the error if the read failed.
 fn drained(executor: &mut Executor) -> Vec<String> {
     let mut found = Vec::new();
     loop {
@@ -116,7 +117,7 @@ proptest! {
         let graph = dataset.graph().unwrap();
         prop_assert!(graph.reads_parts(0));
         let batches = Dataset::files(&path).parquet(Table { rows: Some(2), ..table }).graph().unwrap();
-        prop_assert!(!batches.reads_parts(0), "which rows are in a batch would follow from the parts");
+        prop_assert!(!batches.reads_parts(0), "batches must not be read in parts, because the parts would decide the rows of a batch");
         let whole: Vec<String> = drained(&mut open(&graph));
         let texts = |all: &[String]| all.iter().map(|one| one.split(" of ").next().unwrap().to_owned()).collect::<Vec<_>>();
         let parts = cuts.windows(2).map(|ends| FilePart { path: &path, range: Some(ends[0]..ends[1]) });
@@ -177,7 +178,7 @@ fn columns_with_possible_errors_are_read() {
         list: vec![1],
     };
     let spoilt = |statistics, rows: &[Row]| {
-        // What is in the column "text" is no text any more, which only its reader notices.
+        // Damages the column "text". Only a reader of that column may notice the damage.
         let mut bytes = written(rows, 8, statistics);
         let at = bytes
             .windows(5)

@@ -1,4 +1,4 @@
-//! The documents of files of JSON lines.
+//! Tests of files of JSON lines.
 
 use millstream_element::{Dtype, TensorSpec};
 use millstream_pipeline::graph::{JsonColumn, JsonLines, OnError};
@@ -73,17 +73,23 @@ proptest! {
 fn a_broken_line_is_named_or_left_out() {
     let good = line(&(7, vec![], None));
     let broken = [
-        ("{\"id\": 1", "no JSON"),
-        ("{\"id\": 1.5, \"meta\": {\"boxes\": []}}", "1.5 is no i64"),
+        ("{\"id\": 1", "invalid JSON"),
+        (
+            "{\"id\": 1.5, \"meta\": {\"boxes\": []}}",
+            "expected i64, found 1.5",
+        ),
         ("{\"meta\": {\"boxes\": []}}", "no value at \"id\""),
         (
             "{\"id\": 1, \"meta\": {\"boxes\": [[1]]}}",
-            "an array has 1 items, 2 are expected",
+            "expected an array of 2 items, found 1",
         ),
-        ("{\"id\": 1, \"meta\": {\"boxes\": 3}}", "3 is no array"),
+        (
+            "{\"id\": 1, \"meta\": {\"boxes\": 3}}",
+            "expected an array, found 3",
+        ),
         (
             "{\"id\": 1, \"meta\": {\"boxes\": []}, \"tags\": [4]}",
-            "4 is no string",
+            "expected string, found 4",
         ),
     ];
     for (text, reason) in broken {

@@ -1,4 +1,4 @@
-//! MosaicML shards.
+//! Tests of MosaicML shards.
 
 use millstream_element::Dtype;
 use millstream_pipeline::graph::{Columns, Mds, OnError};
@@ -18,7 +18,7 @@ const COLUMNS: [(&str, &str, Option<u32>); 5] = [
 
 type Sample = (Vec<i16>, i64, Vec<u8>, f32, String);
 
-/// A shard by the book of the format.
+/// Returns an MDS shard, written independently of the crate from the description of the format.
 fn shard(columns: &[(&str, &str, Option<u32>)], samples: &[Vec<Vec<u8>>]) -> Vec<u8> {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     let quoted = |text: &str| format!("\"{text}\"");
@@ -57,7 +57,7 @@ fn shard(columns: &[(&str, &str, Option<u32>)], samples: &[Vec<Vec<u8>>]) -> Vec
 fn written(samples: &[Sample]) -> Vec<u8> {
     let values = samples.iter().map(|(array, class, image, score, text)| {
         let items = array.iter().flat_map(|item| item.to_le_bytes());
-        // One dimension, of one byte.
+        // The header of the array states one dimension, whose size takes one byte.
         let array = [1 << 2, array.len() as u8].into_iter().chain(items).collect();
         vec![
             array,
@@ -183,7 +183,7 @@ fn a_truncated_shard_is_an_error() {
     let (before, message) = failure(all(directory.path()).mds(Mds::new(Columns::all())));
     assert_eq!(before, 1);
     assert!(
-        message.contains("cut off") && message.contains("/0001"),
+        message.contains("truncated") && message.contains("/0001"),
         "{message}"
     );
 }

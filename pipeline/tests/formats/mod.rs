@@ -1,5 +1,5 @@
-//! Formats whose files say what is in them, or whose columns are declared, held against what was written into
-//! them.
+//! Tests of formats whose files describe their columns, or whose columns are declared. The tests
+//! compare the elements with the data that was written.
 
 #[cfg(feature = "csv")]
 mod csv;

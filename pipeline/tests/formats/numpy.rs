@@ -1,4 +1,4 @@
-//! NumPy arrays and archives of them.
+//! Tests of NumPy arrays and archives.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::support::files::{Flat, all, damaged, elements, failure, files, survives};
 use crate::support::functions;
 
-/// An array by the book of the format.
+/// Returns a `.npy` file, written independently of the crate from the description of the format.
 fn array(descr: &str, shape: &[u64], items: &[u8]) -> Vec<u8> {
     let dims: String = shape.iter().map(|dim| format!("{dim}, ")).collect();
     let mut header =
@@ -23,7 +23,7 @@ fn array(descr: &str, shape: &[u64], items: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &length[..], &header, items].concat()
 }
 
-/// An archive of stored entries and compressed ones.
+/// Returns an `.npz` archive of `arrays`, with compressed or stored entries.
 fn archive(arrays: &[(&str, Vec<u8>)], compressed: bool) -> Vec<u8> {
     let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let method = if compressed {
@@ -154,15 +154,15 @@ fn unlike_and_truncated_arrays_are_errors() {
         assert!(survives(all(directory.path()).npy(skipping)));
         message
     };
-    assert!(read(&other).contains("an element is f32[2], the dataset says i32[2]"));
-    assert!(read(cut).contains("cut off"));
-    assert!(read(b"other").contains("cut off"));
+    assert!(read(&other).contains("expected elements of i32[2], found f32[2]"));
+    assert!(read(cut).contains("truncated"));
+    assert!(read(b"other").contains("truncated"));
 }
 
 #[test]
 fn an_overlong_array_allocates_nothing() {
     let directory = files(&[array("<i4", &[1], &[0; 4]), array("<i4", &[1 << 60], &[0; 4])]);
-    assert!(failure(all(directory.path()).npy(rows())).1.contains("cut off"));
+    assert!(failure(all(directory.path()).npy(rows())).1.contains("truncated"));
 }
 
 #[test]
@@ -181,5 +181,5 @@ fn specs_of_files_travel_with_the_graph() {
         .facts(&millstream_pipeline::graph::NoFunctions)
         .unwrap_err()
         .to_string();
-    assert!(nowhere.contains("not looked up here"), "{nowhere}");
+    assert!(nowhere.contains("does not read files"), "{nowhere}");
 }

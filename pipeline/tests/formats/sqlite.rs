@@ -1,4 +1,4 @@
-//! The rows of queries of SQLite databases.
+//! Tests of the rows of SQLite queries.
 
 use millstream_element::Dtype;
 use millstream_pipeline::exec::ErrorKind;
@@ -78,7 +78,8 @@ proptest! {
         let directory = database(&rows);
         let path = directory.path().join("a.db");
         let whole = std::fs::read(&path).unwrap();
-        // The first page says what there is; the query can be wrong only where that is damaged.
+        // The first page describes the tables. Damage on other pages must not panic, but may yield
+        // wrong rows.
         let at = 4096.min(whole.len()) + at.index(whole.len() - 4096.min(whole.len()));
         std::fs::write(&path, damaged(&whole, at, change)).unwrap();
         survives(read(&directory, everything()));
@@ -99,7 +100,7 @@ fn a_mistyped_value_is_named_or_omitted() {
     let (before, message) = failure(read(&directory, bytes.clone()));
     assert_eq!(before, 1);
     assert!(
-        message.contains("300 is no u8") && message.contains("key \"row 2\""),
+        message.contains("expected u8, found 300") && message.contains("key \"row 2\""),
         "{message}"
     );
     let skipping = Sqlite {
@@ -112,7 +113,7 @@ fn a_mistyped_value_is_named_or_omitted() {
         "select x from t order by rowid",
         [SqlColumn::required("x", Dtype::F32)],
     );
-    assert!(failure(read(&directory, nulls)).1.contains("it is null"));
+    assert!(failure(read(&directory, nulls)).1.contains("the value is null"));
 }
 
 #[test]
@@ -126,8 +127,8 @@ fn bad_queries_are_the_callers_fault() {
         assert_eq!(error.kind(), ErrorKind::Caller, "{error}");
         error.to_string()
     };
-    assert!(refused("delete from t returning n").contains("would change the database"));
-    assert!(refused("select n, x from t").contains("2 columns, the dataset names 1"));
+    assert!(refused("delete from t returning n").contains("only reads the database"));
+    assert!(refused("select n, x from t").contains("found 2 columns in the query, expected the 1 columns"));
     assert!(refused("select absent from t").contains("no such column"));
     assert!(refused("attach database 'other' as n").contains("0 columns"));
     assert_eq!(

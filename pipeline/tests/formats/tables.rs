@@ -1,4 +1,4 @@
-//! Parquet and Arrow IPC files.
+//! Tests of Parquet and Arrow IPC files.
 
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ fn numbers<T: Copy, const N: usize>(items: &[T], bytes: fn(T) -> [u8; N]) -> Vec
     items.iter().map(|item| bytes(*item).to_vec()).collect()
 }
 
-/// Returns the row splits of lists of these lengths.
+/// Returns the row splits of lists with the given lengths.
 fn splits(lengths: impl Iterator<Item = usize>) -> Flat {
     let mut splits = vec![0i64];
     splits.extend(lengths.scan(0, |end, length| {
@@ -126,7 +126,7 @@ fn ints(items: &[i32]) -> Flat {
     )
 }
 
-/// Returns the element of a row.
+/// Returns the expected element of a row.
 fn element(row: &Row) -> Vec<Flat> {
     let text = |text: &str| (Dtype::String, vec![], vec![text.as_bytes().to_vec()]);
     vec![
@@ -141,7 +141,7 @@ fn element(row: &Row) -> Vec<Flat> {
     ]
 }
 
-/// Returns the element of several rows.
+/// Returns the expected element of several rows, read at once.
 fn elements_of(rows: &[Row]) -> Vec<Flat> {
     let count = rows.len() as u64;
     let text = |texts: Vec<&String>| {
@@ -170,7 +170,7 @@ fn elements_of(rows: &[Row]) -> Vec<Flat> {
     ]
 }
 
-/// How a table is written.
+/// The file format in which a table is written.
 #[derive(Debug, Clone, Copy)]
 enum Written {
     Parquet(Compression),
@@ -197,7 +197,8 @@ impl Written {
                     .unwrap();
                 let mut bytes = Vec::new();
                 let mut writer = FileWriter::try_new_with_options(&mut bytes, &schema, options).unwrap();
-                // The file may have one dictionary only, which the first batch brings.
+                // An Arrow file may have only one dictionary, and the first batch defines the
+                // dictionary.
                 batches
                     .iter()
                     .take(1)
@@ -217,7 +218,7 @@ impl Written {
         }
     }
 
-    /// The rows that are written of these.
+    /// Returns the rows that are written, out of `rows`.
     fn kept(self, rows: &[Row], at_once: usize) -> &[Row] {
         match self {
             Written::File(_) => &rows[..rows.len().min(at_once)],
@@ -372,7 +373,7 @@ fn missing_and_differing_columns_are_errors() {
     let (before, message) = failure(all(directory.path()).parquet(Table::rows(Columns::named(["id"]))));
     assert_eq!(before, 1);
     assert!(
-        message.contains("the dataset says") && message.contains("/0001"),
+        message.contains("expected elements of") && message.contains("/0001"),
         "{message}"
     );
     let missing = all(directory.path())
@@ -393,18 +394,18 @@ fn missing_and_differing_columns_are_errors() {
         .graph()
         .unwrap();
     let message = open(&parquet).next().unwrap_err().to_string();
-    assert!(message.contains("no Parquet"), "{message}");
+    assert!(message.contains("Parquet file"), "{message}");
     let arrow = all(directory.path())
         .arrow(Table::rows(declared))
         .graph()
         .unwrap();
     let message = open(&arrow).next().unwrap_err().to_string();
-    assert!(message.contains("no Arrow IPC"), "{message}");
+    assert!(message.contains("Arrow IPC file"), "{message}");
 }
 
 #[test]
 fn an_overdeep_schema_is_refused_before_decoding() {
-    // Groups of one group each: enough of them for any stack.
+    // A schema of nested groups, deep enough to overflow any stack.
     const GROUPS: u32 = 1 << 18;
     let mut metadata = vec![0x15, 2, 0x19, 0xfc];
     let varint = |mut number: u32, into: &mut Vec<u8>| {
@@ -416,7 +417,7 @@ fn an_overdeep_schema_is_refused_before_decoding() {
     };
     varint(GROUPS, &mut metadata);
     for group in 1..=GROUPS {
-        // A name, and how many children it has.
+        // Each group states its name and its number of children.
         let children = u8::from(group < GROUPS);
         metadata.extend([0x48, 1, b'a', 0x15, 2 * children, 0]);
     }

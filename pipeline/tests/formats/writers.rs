@@ -1,4 +1,5 @@
-//! Files that this crate writes: read back as they were written, and there as a whole or not at all.
+//! Tests of files that this crate writes: files are read back as written, and exist completely or not
+//! at all.
 
 use std::path::Path;
 
@@ -83,9 +84,9 @@ fn unreadable_samples_are_not_written() {
     let mut writer = WebDatasetWriter::create(directory.path().join("shard.tar")).unwrap();
     writer.write("a", &[("txt", b"1")]).unwrap();
     for (key, fields, reason) in [
-        ("a", &[("txt", &b"2"[..])][..], "key of the sample before"),
-        ("b.c", &[("txt", &b"2"[..])][..], "has a dot"),
-        ("", &[("txt", &b"2"[..])][..], "a key ends"),
+        ("a", &[("txt", &b"2"[..])][..], "equals the previous key"),
+        ("b.c", &[("txt", &b"2"[..])][..], "has no dot"),
+        ("", &[("txt", &b"2"[..])][..], "invalid key"),
         ("c", &[][..], "no fields"),
         ("c", &[("txt", &b"2"[..]), ("TXT", &b"3"[..])][..], "twice"),
     ] {

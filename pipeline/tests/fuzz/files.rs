@@ -1,4 +1,4 @@
-//! Fuzz targets of files: one for each format.
+//! Fuzz targets of files, one for each format.
 
 use millstream_element::{Dtype, TensorSpec};
 use millstream_pipeline::graph::{

@@ -1,6 +1,6 @@
-//! Fuzz targets of what the pipeline reads: definitions, saved states, files of every format, pictures,
-//! texts. `cargo test` replays their corpora and adds random inputs; CONTRIBUTING.md says how to search for
-//! new inputs.
+//! Fuzz targets of everything that the pipeline reads: definitions, saved states, files of every
+//! format, pictures and texts. `cargo test` replays the corpora and adds random inputs. CONTRIBUTING.md
+//! describes the search for new inputs.
 
 mod files;
 mod repaired;
@@ -13,13 +13,14 @@ use millstream_pipeline::graph::{Dataset, Graph, NoFunctions};
 
 use crate::support::{context, open};
 
-/// Random inputs beside the corpus, for each target of a test run. Each reads a file.
+/// The number of random inputs per target in a test run, in addition to the corpus. Each input is read
+/// as a file.
 const RANDOM_INPUTS: usize = 50;
 
-/// Elements that are read of one input.
+/// The maximum number of elements that are read from one input.
 const ELEMENTS_MAX: usize = 2000;
 
-/// A file that each input is written to.
+/// A temporary folder with the file to which each input is written.
 struct Scratch(tempfile::TempDir);
 
 impl Scratch {
@@ -31,7 +32,7 @@ impl Scratch {
         self.0.path().join(name)
     }
 
-    /// Reads `bytes` as a file with this name.
+    /// Reads `bytes` as a file with the name `name`.
     fn read(&self, name: &str, bytes: &[u8], reader: impl Fn(Dataset) -> Dataset) {
         let path = self.path(name);
         std::fs::write(&path, bytes).unwrap();
@@ -39,14 +40,14 @@ impl Scratch {
     }
 }
 
-/// Reads a dataset to its end or its first error, which blames nobody but the data and who asks for it.
+/// Reads a dataset to its end or to its first error, which must blame the data or the caller.
 fn drain(dataset: Dataset) {
     let Ok(graph) = dataset.graph() else {
         return;
     };
     let mut executor = match Executor::open(&graph, context()) {
         Ok(executor) => executor,
-        // A file that says itself what is in it is read when the dataset is opened.
+        // Formats that describe themselves are read already when the dataset is opened, which may fail.
         Err(_) => return,
     };
     for _ in 0..ELEMENTS_MAX {
@@ -57,8 +58,8 @@ fn drain(dataset: Dataset) {
                 .for_each(|tensor| drop(tensor.settled().unwrap())),
             Ok(None) => return,
             Err(error) => {
-                // A file without the table that is asked for may be the caller's fault, and an index may name
-                // files that are not there.
+                // A file without the requested table may be the caller's fault, and an index may name
+                // files that do not exist.
                 let is_blamed = matches!(error.kind(), ErrorKind::Data | ErrorKind::Caller);
                 assert!(is_blamed || error.to_string().contains("cannot open"), "{error}");
                 return;
@@ -79,7 +80,7 @@ fn definitions() {
         });
 }
 
-/// The state of an executor of one of three datasets, by the first byte.
+/// Restores a state for one of three datasets, which the first byte of the input chooses.
 #[test]
 fn states() {
     bolero::check!()
@@ -100,7 +101,7 @@ fn states() {
         });
 }
 
-/// Datasets whose states hold positions, elements, and datasets within datasets.
+/// Returns datasets whose states contain positions, elements, and the states of nested datasets.
 fn saveable() -> [Graph; 3] {
     let shuffled = Dataset::range(0, 50, 1).shuffle(8, Some(1)).batch(3, false);
     let zipped = Dataset::zip([Dataset::range(0, 9, 1).repeat(Some(3)), Dataset::range(5, 40, 2)]);

@@ -1,6 +1,6 @@
-//! Files whose checksums are made right, so that a search for inputs reaches what lies behind them.
+//! Files whose checksums are corrected, so that the fuzzer reaches the code after the checksums.
 
-/// A TFRecord file with right checksums of every length and record, as far as its lengths go.
+/// Returns the input as a TFRecord file with correct checksums, as far as the stated lengths are valid.
 pub(super) fn tfrecord(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let mut at = 0;
@@ -24,7 +24,8 @@ pub(super) fn tfrecord(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A file of saved elements with right checksums of its header and blocks, as far as its lengths go.
+/// Returns the input as a file of saved elements with correct checksums of its header and blocks, as
+/// far as the stated lengths are valid.
 pub(super) fn elements(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let mut at = 8;
@@ -68,7 +69,7 @@ fn write(bytes: &mut [u8], at: usize, code: u32) {
     }
 }
 
-/// TFRecord's form of a CRC-32C.
+/// Returns a CRC-32C in the masked form of TFRecord.
 fn masked(code: u32) -> u32 {
     code.rotate_right(15).wrapping_add(0xa282_ead8)
 }

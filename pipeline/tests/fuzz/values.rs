@@ -1,4 +1,4 @@
-//! Fuzz targets of what lies in elements: pictures, messages of TensorFlow, texts.
+//! Fuzz targets of the contents of elements: pictures, messages of TensorFlow, and texts.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
@@ -7,7 +7,7 @@ use millstream_pipeline::graph::{
 
 use super::{RANDOM_INPUTS, drain};
 
-/// A dataset of one element, whose component `x` is these bytes.
+/// Returns a dataset of one element, whose component `x` holds `bytes`.
 fn holding(bytes: &[u8]) -> Dataset {
     let spec = ElementSpec::dict([("x", TensorSpec::scalar(Dtype::Bytes))]).unwrap();
     Dataset::tensors(spec, vec![ConstantTensor::items([bytes.to_vec()])])

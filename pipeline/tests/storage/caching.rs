@@ -1,4 +1,5 @@
-//! Tests of the cache on disk: what was read is kept, and never returned for anything else.
+//! Tests of the cache on disk: blocks are kept once they are read, and are never returned for a
+//! different object.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ fn cached(directory: &Path) -> Storage {
     Storage::new(config).unwrap()
 }
 
-/// The files that are kept.
+/// Returns the files in the cache.
 fn kept(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for first in std::fs::read_dir(directory).unwrap() {
@@ -36,13 +37,13 @@ fn kept(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Waits until so many files are kept: they are written behind the reader's back.
+/// Waits until the cache has `files` files, because the cache writes its files in the background.
 fn until_kept(directory: &Path, files: usize) {
     let watchdog = Instant::now() + Duration::from_secs(60);
     while kept(directory).len() < files {
         assert!(
             Instant::now() < watchdog,
-            "{} of {files} files are kept",
+            "expected {files} files in the cache, found {}",
             kept(directory).len()
         );
         std::thread::yield_now();
@@ -57,13 +58,13 @@ fn cached_bytes_are_not_sent_again() {
     assert!(read(&cached(directory.path()), &server.url("file")) == Ok(content.clone()));
     until_kept(directory.path(), 7);
     let before = server.requests().len();
-    // Of another storage, as of another process.
+    // A second `Storage` behaves like the storage of another process.
     assert!(read(&cached(directory.path()), &server.url("file")) == Ok(content));
     let requests = server.requests();
     assert_eq!(
         requests.len(),
         before + 1,
-        "it is asked whether the object is what it was"
+        "expected one request that asks whether the object has changed"
     );
     assert_eq!(requests[before].header("if-none-match"), Some("\"mark\""));
 }
@@ -162,7 +163,7 @@ fn an_unusable_cache_directory_is_refused() {
         ..StorageConfig::default()
     });
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("/dev/null/cache cannot be used"), "{refused}");
+    assert!(refused.contains("cannot use the cache directory"), "{refused}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Tests of faulty servers: errors say what is wrong and where, and transient failures go unnoticed.
+//! Tests of faulty servers: errors state the fault and its place, and transient failures are retried
+//! silently.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::mpsc;
@@ -24,7 +25,7 @@ fn right(request: &Request) -> Reply {
     answer(request, &content(), "\"mark\"")
 }
 
-/// A right answer, taken apart.
+/// Returns the parts of a correct reply: status, headers and body.
 fn parts(request: &Request) -> (u16, Vec<(&'static str, String)>, Vec<u8>) {
     match right(request) {
         Reply::Answer(status, headers, body) => (status, headers, body),
@@ -42,7 +43,7 @@ fn silent(request: &Request) -> Reply {
     Reply::Silence(status, headers, body.len(), body[..body.len() / 2].to_vec())
 }
 
-/// The right bytes, said to be others.
+/// Returns the correct bytes with a wrong range in the header.
 fn mislabelled(request: &Request) -> Reply {
     let (status, mut headers, body) = parts(request);
     for (name, value) in &mut headers {
@@ -53,7 +54,7 @@ fn mislabelled(request: &Request) -> Reply {
     Reply::Answer(status, headers, body)
 }
 
-/// Fewer bytes, and said to be as many as they are.
+/// Returns too few bytes, with a correct content length.
 fn scant(request: &Request) -> Reply {
     let (status, headers, body) = parts(request);
     Reply::Answer(status, headers, body[..body.len() - 1].to_vec())
@@ -76,7 +77,7 @@ fn what_passes_is_not_noticed() {
         ("busy", busy),
         ("closed", closed),
     ] {
-        // Every block once wrong, then right.
+        // The first reply for every block is wrong, and the second is correct.
         let server = Server::start(move |request, before| {
             if before % 2 == 0 {
                 wrong(request)
@@ -106,12 +107,12 @@ fn lasting_failures_name_object_range_and_cause() {
             &["32768 of 65536 bytes", "3 attempts"][..],
         ),
         (silent, &["timed out"]),
-        (scant, &["65535 of the 65536 bytes"]),
+        (scant, &["65535 of the requested 65536 bytes"]),
         (mislabelled, &["Requested 65536..131072, got 7..65543"]),
         (busy, &["503", "busy"]),
         (closed, &["connection closed"]),
     ] {
-        // Right at first, so that it can be opened.
+        // The first reply is correct, so that the object can be opened.
         let server = Server::start(move |request, before| match before {
             0 => right(request),
             _ => wrong(request),
@@ -122,7 +123,7 @@ fn lasting_failures_name_object_range_and_cause() {
         let failed = object.read(&mut [0; 10]).unwrap_err().to_string();
         let place = format!("cannot read bytes 65536 to 131072 of {}", server.url("file"));
         assert!(failed.contains(&place), "{failed}");
-        // The client's own retries may word it otherwise.
+        // The retries of the HTTP client may change the text of the error.
         assert!(
             causes.iter().any(|cause| failed.contains(cause)),
             "{causes:?}: {failed}"
@@ -219,13 +220,13 @@ fn who_is_to_blame_is_told() {
             config(&s3.endpoint()),
             "s3://bucket/none",
             ErrorKind::NotFound,
-            "no such object",
+            "object does not exist",
         ),
         (
             config(&s3.endpoint()),
             "s3://none/file",
             ErrorKind::NotFound,
-            "no such",
+            "does not exist",
         ),
         (
             config(&s3.endpoint()),
@@ -237,7 +238,7 @@ fn who_is_to_blame_is_told() {
             config(&s3.endpoint()),
             "gopher://bucket/a",
             ErrorKind::Caller,
-            "no gopher:// files",
+            "unknown scheme gopher://",
         ),
         (
             wrong_secret,
@@ -297,7 +298,7 @@ fn recovered_storage_loses_and_repeats_nothing() {
         .collect();
     let whole = text.clone();
     let server = Server::start(move |request, before| match before {
-        // More often than a block is asked for by itself.
+        // More failures than the storage retries for one block.
         1..=8 => busy(request),
         _ => answer(request, &text, "\"mark\""),
     });
@@ -324,7 +325,7 @@ fn recovered_storage_loses_and_repeats_nothing() {
     assert!(error.is_none(), "{error:?}");
     assert!(found == whole, "{} bytes of {}", found.len(), whole.len());
     assert!(counted["text_lines"].retried > 0 && counted["text_lines"].skipped == 0);
-    // Storage that stays away loses nothing in silence.
+    // Storage that stays unavailable is an error, and no data is skipped.
     let gone = Server::start(|request, _| busy(request));
     let gone = Dataset::files(gone.url("file")).text_lines();
     let context = ExecContext {

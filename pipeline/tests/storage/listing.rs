@@ -1,4 +1,4 @@
-//! Patterns match in a store what they match on this machine.
+//! Tests that patterns match the same files in a store as on this machine.
 
 use millstream_pipeline::exec::ErrorKind;
 use millstream_pipeline::graph::Dataset;
@@ -115,19 +115,20 @@ fn unlistable_patterns_are_refused_with_reasons() {
     let s3 = S3::start();
     let storage = storage(&s3.endpoint());
     for (pattern, kind, reason) in [
-        ("s3://bucket/a***", ErrorKind::Caller, "not a glob pattern"),
+        ("s3://bucket/a***", ErrorKind::Caller, "invalid glob pattern"),
         ("s3://bucket/*", ErrorKind::NotFound, "matches no object"),
-        ("s3://bucket/none", ErrorKind::NotFound, "no such object"),
-        ("s3://none/*", ErrorKind::NotFound, "no such bucket"),
+        ("s3://bucket/none", ErrorKind::NotFound, "object does not exist"),
+        ("s3://none/*", ErrorKind::NotFound, "bucket does not exist"),
         ("http://127.0.0.1:1/*.txt", ErrorKind::Caller, "no listing"),
-        ("ftp://host/*", ErrorKind::Caller, "no ftp:// files"),
+        ("ftp://host/*", ErrorKind::Caller, "unknown scheme ftp://"),
     ] {
         let refused = storage.list(pattern).unwrap_err();
         assert_eq!(refused.kind(), kind, "{refused}");
         let said = refused.to_string();
         assert!(said.contains(pattern) && said.contains(reason), "{said}");
     }
-    // One file of a server is not asked for: not every server can be asked without sending it.
+    // A path of a single file on a server is not requested: some servers can only answer by sending the
+    // file.
     let one = storage.list("http://127.0.0.1:1/a?b=c*").unwrap();
     assert_eq!(one[0].path, "http://127.0.0.1:1/a?b=c*");
 }

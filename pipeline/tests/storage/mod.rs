@@ -1,11 +1,11 @@
-//! Files of stores and servers, over real connections.
+//! Tests of files in object stores and on HTTP servers, over real connections.
 //!
-//! - `s3`: a server of S3 over a directory; `server`: an HTTP server that does what it is told, wrong things
-//!   too
-//! - `reading`: what is read is what there is
-//! - `listing`: patterns match what they match on this machine
-//! - `failures`: what servers do wrong becomes an error that says what and where
-//! - `caching`: what was read is kept, and never what is not so any more
+//! - `s3`: an S3 server over a directory
+//! - `server`: an HTTP server that follows a script, including wrong replies
+//! - `reading`: reading returns the bytes of the object
+//! - `listing`: patterns match the same files as on this machine
+//! - `failures`: errors state the fault of the server and its place
+//! - `caching`: blocks are kept, and outdated blocks are never returned
 
 mod caching;
 mod failures;
@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use millstream_pipeline::storage::{Storage, StorageConfig, StorageError};
 
-/// Settings for the server at `endpoint`: small blocks, so that small files have many, and little patience.
+/// Returns settings for the server at `endpoint`, with small blocks, so that small files have many
+/// blocks.
 fn config(endpoint: &str) -> StorageConfig {
     let options = [
         ("AWS_ENDPOINT_URL", endpoint),
@@ -43,7 +44,7 @@ fn storage(endpoint: &str) -> Storage {
     Storage::new(config(endpoint)).unwrap()
 }
 
-/// Little patience, for servers that try it.
+/// Returns settings with short timeouts, for servers that do not answer.
 fn impatient(endpoint: &str) -> StorageConfig {
     StorageConfig {
         stall: Duration::from_millis(100),
@@ -61,7 +62,7 @@ fn read(storage: &Storage, path: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Bytes without a pattern, as many.
+/// Returns `count` pseudo-random bytes.
 fn noise(count: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let bytes = std::iter::repeat_with(|| {

@@ -1,4 +1,4 @@
-//! Tests that reading a store returns its bytes.
+//! Tests that reading from a store returns the bytes of the object.
 
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::s3::S3;
 use super::server::{Reply, Server, answer};
 use super::{config, noise, read, storage};
 
-/// Calls of a reader.
+/// The calls that the test makes on a reader.
 #[derive(Debug, Clone)]
 enum Move {
     Read(usize),
@@ -137,7 +137,8 @@ fn stores_and_disks_yield_the_same() {
     assert!(found[0] == found[1]);
 }
 
-/// Returns the elements of a dataset of one component, saved and restored half-way.
+/// Returns the elements of a dataset with one component. The executor is saved and restored after 300
+/// elements.
 fn elements(storage: &Storage, dataset: Dataset) -> Vec<Vec<u8>> {
     let graph = dataset.graph().unwrap();
     let context = || ExecContext {
@@ -169,7 +170,11 @@ fn only_sequential_files_are_read_ahead() {
         object.read_exact(&mut some).unwrap();
     }
     drop(object);
-    assert_eq!(server.requests().len(), 4, "the beginning and three blocks");
+    assert_eq!(
+        server.requests().len(),
+        4,
+        "expected requests for the beginning and for three blocks"
+    );
     assert_eq!(read(&storage, &server.url("file")), Ok(content));
     let requests = server.requests();
     assert_eq!(requests.len(), 4 + 64, "every block once");
@@ -179,7 +184,7 @@ fn only_sequential_files_are_read_ahead() {
     assert_eq!(
         late.count(),
         2,
-        "what follows the beginning is of the same version"
+        "expected later requests to demand the version of the beginning"
     );
 }
 
@@ -202,7 +207,7 @@ fn open_files_share_bounded_memory() {
         }
     }
     assert!(found.iter().all(|found| *found == content));
-    assert_eq!(server.requests().len(), 4 * 20, "nothing is asked for twice");
+    assert_eq!(server.requests().len(), 4 * 20, "expected no repeated requests");
 }
 
 #[test]
@@ -299,7 +304,7 @@ fn the_storage_thread_ends_with_its_user() {
     let mut found = [0; 10];
     object.read_exact_at(990, &mut found).unwrap();
     drop(object);
-    // Joined, as the server is when its last connection is gone.
+    // Dropping the server joins its thread, which ends when its last connection is closed.
     drop(server);
 }
 

@@ -1,4 +1,4 @@
-//! A server of S3 over a directory, whose first level are the buckets: `s3s` on a thread of its own.
+//! An S3 server over a directory whose first level holds the buckets. `s3s` runs in a separate thread.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) struct S3 {
 }
 
 impl S3 {
-    /// A server with one bucket, named `bucket`.
+    /// Starts a server with one bucket, named `bucket`.
     pub(super) fn start() -> S3 {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("bucket")).unwrap();
@@ -60,12 +60,12 @@ impl S3 {
         format!("http://{}", self.address)
     }
 
-    /// The bucket's directory.
+    /// Returns the directory of the bucket.
     pub(super) fn bucket(&self) -> PathBuf {
         self.directory.path().join("bucket")
     }
 
-    /// Puts `content` into the bucket.
+    /// Writes an object with the key `key` into the bucket.
     pub(super) fn put(&self, key: &str, content: &[u8]) {
         let path = self.bucket().join(key);
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();

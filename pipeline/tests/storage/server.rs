@@ -1,4 +1,4 @@
-//! An HTTP server that does what it is told for each request, right or wrong.
+//! An HTTP server that answers each request according to a script, correctly or not.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,25 +7,26 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A request.
+/// A request that the server has received.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) method: String,
-    /// The path and what follows it.
+    /// The path with its query.
     pub(super) target: String,
     headers: Vec<(String, String)>,
 }
 
-/// Answer to a request.
+/// The server's reply to a request.
 #[derive(Debug, Clone)]
 pub(super) enum Reply {
-    /// An answer, with these headers beside its length.
+    /// A complete reply with the given status, headers and body.
     Answer(u16, Vec<(&'static str, String)>, Vec<u8>),
-    /// One that is announced to be so long, and breaks off.
+    /// A reply that announces a length, and breaks off after the given bytes.
     Short(u16, Vec<(&'static str, String)>, usize, Vec<u8>),
-    /// One that is announced to be so long, begins, and then nothing comes any more.
+    /// A reply that announces a length, sends the given bytes, and then sends nothing for as long as
+    /// the peer waits.
     Silence(u16, Vec<(&'static str, String)>, usize, Vec<u8>),
-    /// The connection is closed.
+    /// The server closes the connection without a reply.
     Close,
 }
 
@@ -46,7 +47,7 @@ impl Request {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The bytes asked for, of `size`.
+    /// Returns the requested range of bytes of an object of `size` bytes.
     pub(super) fn range(&self, size: usize) -> Option<std::ops::Range<usize>> {
         let (begin, end) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         let end: usize = end.parse().ok()?;
@@ -55,7 +56,8 @@ impl Request {
 }
 
 impl Server {
-    /// A server that does what `script` says, which is told how many requests came before.
+    /// Starts a server that answers with `script`, which receives the request and the number of earlier
+    /// requests.
     pub(super) fn start(script: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -88,7 +90,7 @@ impl Server {
         }
     }
 
-    /// A server of `content`, as every path, that does all that it should.
+    /// Starts a correct server that returns `content` for every path.
     pub(super) fn right(content: Vec<u8>, mark: &'static str) -> Server {
         Server::start(move |request, _| answer(request, &content, mark))
     }
@@ -97,7 +99,7 @@ impl Server {
         format!("http://{}/{path}", self.address)
     }
 
-    /// The requests so far.
+    /// Returns all requests so far.
     pub(super) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
@@ -106,13 +108,13 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
-        // A client that waits for a connection gets one.
+        // The connection wakes the server's thread, which waits in `accept`.
         let _ = TcpStream::connect(self.address);
         self.thread.take().unwrap().join().unwrap();
     }
 }
 
-/// Answers as a server of `content` does.
+/// Answers like a correct server of `content` with the entity tag `mark`.
 pub(super) fn answer(request: &Request, content: &[u8], mark: &str) -> Reply {
     let headers = || vec![("etag", mark.to_owned()), ("accept-ranges", "bytes".to_owned())];
     if request.header("if-none-match") == Some(mark) {
@@ -149,7 +151,7 @@ fn serve(socket: TcpStream, script: &Script, known: &Mutex<Vec<Request>>, over: 
             known.len() - 1
         };
         let socket = reader.get_mut();
-        // A peer that has had enough may be gone.
+        // A peer may have closed its connection after it received enough bytes.
         let goes_on = match script(&request, before) {
             Reply::Answer(status, headers, body) => {
                 write(socket, &request, status, &headers, body.len(), &body).is_ok()
@@ -191,7 +193,8 @@ fn write(
     socket.flush()
 }
 
-/// The next request; `None` when the peer is gone, or the server ends.
+/// Reads the next request. Returns `None` when the peer has closed the connection, or when the server
+/// ends.
 fn next(reader: &mut BufReader<TcpStream>, over: &AtomicBool) -> Option<Request> {
     let mut lines = Vec::new();
     loop {
@@ -228,7 +231,7 @@ fn line(reader: &mut BufReader<TcpStream>, over: &AtomicBool) -> Option<String> 
     }
 }
 
-/// Waits until the peer has gone.
+/// Waits until the peer has closed the connection.
 fn wait_for_peer(reader: &mut BufReader<TcpStream>, over: &AtomicBool) {
     loop {
         match reader.read(&mut [0; 64]) {

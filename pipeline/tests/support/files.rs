@@ -1,4 +1,4 @@
-//! Files to be read, and what is read of them, for the tests of formats.
+//! Files for the tests of formats, and functions that read them completely.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use super::open;
 
-/// A tensor in full: dtype, shape, items.
+/// The complete contents of a tensor: dtype, shape and items.
 pub(crate) type Flat = (Dtype, Vec<u64>, Vec<Vec<u8>>);
 
-/// Files with these contents, in this order.
+/// Makes a directory with one file per entry of `contents`, in this order.
 pub(crate) fn files<C: AsRef<[u8]>>(contents: &[C]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (index, content) in contents.iter().enumerate() {
@@ -21,12 +21,12 @@ pub(crate) fn files<C: AsRef<[u8]>>(contents: &[C]) -> TempDir {
     directory
 }
 
-/// The paths of all files there.
+/// Returns a dataset of the paths of all files in `directory`.
 pub(crate) fn all(directory: &Path) -> Dataset {
     Dataset::files(format!("{}/*", directory.display()))
 }
 
-/// The components of an element in full.
+/// Returns the complete contents of an element's components.
 pub(crate) fn flat(item: &Item) -> Vec<Flat> {
     let components = item.value.iter().map(|tensor| {
         let settled = tensor.settled().unwrap();
@@ -56,7 +56,8 @@ pub(crate) fn rest(executor: &mut Executor) -> Vec<Vec<Flat>> {
     found
 }
 
-/// Everything the graph yields: the same however it is interrupted.
+/// Returns all elements of `graph`. Checks that an interrupted and restored executor yields the same
+/// elements.
 pub(crate) fn elements(graph: &Graph) -> Vec<Vec<Flat>> {
     let found = rest(&mut open(graph));
     for cut in 0..=found.len() {
@@ -68,7 +69,10 @@ pub(crate) fn elements(graph: &Graph) -> Vec<Vec<Flat>> {
         let mut restored = open(graph);
         restored.restore(&state).unwrap();
         again.extend(rest(&mut restored));
-        assert_eq!(again, found, "gone on with after {cut} elements");
+        assert_eq!(
+            again, found,
+            "expected the same elements after a restore at element {cut}"
+        );
     }
     found
 }
@@ -79,7 +83,7 @@ pub(crate) fn failure(dataset: Dataset) -> (usize, String) {
     for count in 0.. {
         match executor.next() {
             Ok(Some(_)) => {}
-            Ok(None) => panic!("the damage was not noticed"),
+            Ok(None) => panic!("expected an error for a damaged file"),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Data, "{error}");
                 return (count, error.to_string());
@@ -89,8 +93,8 @@ pub(crate) fn failure(dataset: Dataset) -> (usize, String) {
     unreachable!()
 }
 
-/// Reads files that may be damaged to the end or the first error, which blames the data. Whether there was
-/// none.
+/// Reads files that may be damaged, to the end or to the first error, which must blame the data.
+/// Returns whether no error occurred.
 pub(crate) fn survives(dataset: Dataset) -> bool {
     let mut executor = open(&dataset.graph().unwrap());
     for _ in 0..10_000 {
@@ -106,10 +110,10 @@ pub(crate) fn survives(dataset: Dataset) -> bool {
             }
         }
     }
-    panic!("a damaged file has no end")
+    panic!("expected an end of a damaged file")
 }
 
-/// `bytes` with one of them changed, or cut off there.
+/// Returns `bytes` with the byte at `at` changed, or cut off before `at`.
 pub(crate) fn damaged(bytes: &[u8], at: usize, change: Option<u8>) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     match change {

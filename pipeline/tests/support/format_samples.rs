@@ -1,4 +1,5 @@
-//! A small dataset for each format whose files say what is in them, or whose columns are declared.
+//! Samples for formats: a small dataset for each format that describes its columns or whose columns are
+//! declared.
 
 use std::path::Path;
 
@@ -10,14 +11,15 @@ use millstream_pipeline::graph::{
 
 use super::samples::Sample;
 
-/// The formats. Files are written to `directory`, unless other libraries wrote them.
+/// Returns the samples of all formats. Writes their files to `directory`, except for files that other
+/// libraries wrote.
 pub(crate) fn formats(directory: &Path) -> Vec<Sample> {
     let mut all = declared(directory);
     all.extend(described());
     all
 }
 
-/// Formats whose columns are declared.
+/// Returns the samples of formats whose columns are declared.
 fn declared(directory: &Path) -> Vec<Sample> {
     let written = |name: &str, content: &str| {
         let path = directory.join(name);
@@ -55,7 +57,7 @@ fn declared(directory: &Path) -> Vec<Sample> {
     ]
 }
 
-/// Formats whose files say what is in them.
+/// Returns the samples of formats that describe their columns.
 fn described() -> Vec<Sample> {
     let fixture =
         |name: &str| Dataset::files(format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR")));

@@ -1,4 +1,4 @@
-//! The functions that the tests' chains call by name.
+//! The registered functions of the tests' chains.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,11 +9,17 @@ use millstream_pipeline::graph::{Cardinality, Params, SourceSignature};
 
 use super::{model_of, scalar, sum};
 
-/// `add`: adds its parameter to every item. `modulo`: the remainder of a scalar. `total`: adds up the
-/// components. `key`: the remainder of the sum. `up_to`: the numbers below a number. `length`: the first
-/// dimension. `running`: the sum of two components, and the second once more. `fails`: passes on what is no
-/// multiple of its parameter. `keep`: keeps elements whose sum has a rest. `below`: those whose sum is
-/// smaller.
+/// Returns the functions of the tests' chains:
+/// - `add`: adds its parameter to every item.
+/// - `modulo`: returns the remainder of a scalar.
+/// - `total`: returns the sum of the components.
+/// - `key`: returns the remainder of the sum of the items.
+/// - `up_to`: returns the numbers below a number.
+/// - `length`: returns the first dimension.
+/// - `running`: returns a + b and a + 2 b for the components a and b.
+/// - `fails`: fails if the sum of the first component is a multiple of its parameter.
+/// - `keep`: a predicate for a given remainder of the sum.
+/// - `below`: a predicate for sums below its parameter.
 pub(crate) fn functions() -> Functions {
     shaping()
         .with_map("add", |params, input| {
@@ -82,7 +88,7 @@ pub(crate) fn functions() -> Functions {
         })
 }
 
-/// Those that yield another shape than they are given.
+/// Returns the functions that change the shape of their input.
 fn shaping() -> Functions {
     Functions::new()
         .with_map("up_to", |_, _| {
@@ -123,7 +129,7 @@ fn shaping() -> Functions {
         })
 }
 
-/// The first five squares.
+/// A source of the first five squares.
 struct Squares;
 
 impl SourceFactory for Squares {

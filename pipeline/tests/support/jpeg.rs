@@ -1,6 +1,6 @@
-//! The smallest JPEG encoder that will do: grey blocks of 8 x 8 pixels, each of one brightness.
+//! A minimal JPEG encoder for pictures of grey blocks. Each block has 8 x 8 pixels of one brightness.
 
-/// A grey picture of `rows` x `columns` blocks, whose brightness `block` gives.
+/// Encodes a grey picture of `rows` x `columns` blocks. `block` returns the brightness of each block.
 pub(crate) fn encode(rows: u16, columns: u16, block: impl Fn(u16, u16) -> u8) -> Vec<u8> {
     let mut jpeg = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
     jpeg.extend([1; 64]);
@@ -8,12 +8,13 @@ pub(crate) fn encode(rows: u16, columns: u16, block: impl Fn(u16, u16) -> u8) ->
     jpeg.extend((rows * 8).to_be_bytes());
     jpeg.extend((columns * 8).to_be_bytes());
     jpeg.extend([1, 1, 0x11, 0]);
-    // Differences of the first coefficient: twelve categories, four bits each.
+    // The Huffman table for differences of the first coefficient: twelve categories with four bits
+    // each.
     jpeg.extend([
         0xff, 0xc4, 0, 31, 0x00, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ]);
     jpeg.extend(0..12);
-    // Other coefficients: only the end of a block, one bit.
+    // The Huffman table for other coefficients: only the end of a block, with one bit.
     jpeg.extend([
         0xff, 0xc4, 0, 20, 0x10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ]);

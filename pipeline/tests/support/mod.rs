@@ -1,9 +1,13 @@
-//! Support for the tests: registered functions, random chains of operations, and their naive model.
+//! Support for the tests: registered functions, random chains of operations, and the naive model of the
+//! chains.
 
 #[cfg(feature = "images")]
 pub(crate) mod jpeg;
 
-#[cfg_attr(not(feature = "csv"), expect(dead_code, reason = "most formats are features"))]
+#[cfg_attr(
+    not(feature = "csv"),
+    expect(dead_code, reason = "most formats are cargo features")
+)]
 pub(crate) mod files;
 #[cfg(all(
     feature = "arrow",
@@ -45,7 +49,7 @@ pub(crate) use functions::functions;
 pub(crate) use naive::model_step;
 pub(crate) use rendered::rendered;
 
-/// An element as the model sees it.
+/// An element in the naive model.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Model {
     Scalar(i64),
@@ -63,9 +67,9 @@ pub(crate) enum Step {
         modulus: i64,
         rest: i64,
     },
-    /// `Add` by an expression.
+    /// `Add` with an expression.
     AddExpr(i64),
-    /// `KeepIfSumModulo` by an expression.
+    /// `KeepIfSumModulo` with an expression.
     KeepExpr {
         modulus: i64,
         rest: i64,
@@ -75,7 +79,7 @@ pub(crate) enum Step {
         drop_remainder: bool,
     },
     Unbatch,
-    /// Batches of one size, cut again.
+    /// A batch of the size `batch`, followed by a rebatch.
     Rebatch {
         batch: u64,
         sizes: Vec<u64>,
@@ -87,18 +91,18 @@ pub(crate) enum Step {
         count: u64,
         seed: u64,
     },
-    /// The first of each remainder of the sums.
+    /// The remainder of the sum of every element, without repetitions.
     Unique(i64),
-    /// A map that fails where the sum is a multiple, with failures ignored.
+    /// A map that fails if the sum is a multiple of `modulus`, followed by `ignore_errors`.
     Ignore {
         modulus: i64,
         parallel: Option<u32>,
     },
     Measured,
     Cache,
-    /// The sum of a state and twice the element, which is added to the state.
+    /// A scan that adds every element to a state, and yields the earlier state plus twice the element.
     Scan(i64),
-    /// The sum of all elements and this number.
+    /// A reduction to the sum of all elements and this number.
     Reduce(i64),
     Take(u64),
     Skip(u64),
@@ -106,7 +110,7 @@ pub(crate) enum Step {
         count: u64,
         index: u64,
     },
-    /// The sums of its elements and their numbers.
+    /// An enumeration whose numbers are added to the elements.
     Enumerate(i64),
     Prefetch(u64),
     Shuffle {
@@ -114,7 +118,7 @@ pub(crate) enum Step {
         seed: u64,
     },
     FlatMap(Vec<Step>),
-    /// Windows of elements whose sums have one remainder.
+    /// Windows of elements whose sums have the same remainder.
     GroupByWindow {
         modulus: i64,
         size: u64,
@@ -125,7 +129,7 @@ pub(crate) enum Step {
         steps: Vec<Step>,
     },
     TakeWhileSumBelow(i64),
-    /// `TakeWhileSumBelow` by an expression.
+    /// `TakeWhileSumBelow` with an expression.
     TakeWhileExpr(i64),
     Interleave {
         length: u64,
@@ -133,10 +137,10 @@ pub(crate) enum Step {
         parallel: u32,
         steps: Vec<Step>,
     },
-    /// The sums of its elements and those of another chain.
+    /// A zip with another chain, whose elements are added.
     Zip(Chain),
     Concatenate(Chain),
-    /// The elements and those of another chain, as the remainders of a range say: 0 = its own.
+    /// A choice between this chain (index 0) and another chain (index 1), by the remainders of a range.
     Choose {
         choices: i64,
         repeat: Option<u64>,
@@ -153,7 +157,7 @@ pub(crate) fn pool() -> Arc<Pool> {
     Arc::new(Pool::new(2).unwrap())
 }
 
-/// A context that reads everything.
+/// Returns a context that reads the whole dataset.
 pub(crate) fn context() -> ExecContext {
     ExecContext::new(1, Arc::new(functions()), pool())
 }
@@ -162,17 +166,20 @@ pub(crate) fn open(graph: &Graph) -> Executor {
     Executor::open(graph, context()).unwrap()
 }
 
-/// Everything the executor yields.
+/// Returns all elements of the executor in the form of the model.
 pub(crate) fn drain(executor: &mut Executor) -> Vec<Model> {
     let mut all = Vec::new();
     while let Some(item) = executor.next().unwrap() {
         all.push(model_of(&item.value));
     }
-    assert!(executor.next().unwrap().is_none(), "an end is final");
+    assert!(
+        executor.next().unwrap().is_none(),
+        "expected no element after the end"
+    );
     all
 }
 
-/// An `i64` element of any rank.
+/// Converts an `i64` element of any rank to the form of the model.
 pub(crate) fn model_of(value: &Value) -> Model {
     fn rows(dims: &[u64], items: &mut dyn Iterator<Item = i64>) -> Model {
         match dims.split_first() {
@@ -260,10 +267,10 @@ pub(crate) fn extended(dataset: Dataset, step: &Step) -> Dataset {
     }
 }
 
-/// Rewrites steps, also those that contain other steps or chains.
+/// Appends a step that contains other steps or chains.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "the caller names every step that comes here"
+    reason = "the caller handles all other steps"
 )]
 fn combined(dataset: Dataset, step: &Step) -> Dataset {
     match step {
@@ -298,11 +305,11 @@ fn combined(dataset: Dataset, step: &Step) -> Dataset {
             Dataset::sample([(1.0, dataset), (0.5, other.dataset())], Some(*seed), false)
         }
         Step::Zip(other) => Dataset::zip([dataset, other.dataset()]).map("total", Params::none()),
-        _ => panic!("{step:?} has nothing within it"),
+        _ => panic!("expected a step with other steps or chains, found {step:?}"),
     }
 }
 
-/// 0, 1, 0, 0, 1, 0, …
+/// Returns a dataset of `count` indices: 0, 1, 0, 0, 1, 0, …
 fn picks(count: i64) -> Dataset {
     let modulo = |modulus: i64| Params::encode(&modulus).unwrap();
     Dataset::range(0, count, 1)
@@ -310,19 +317,19 @@ fn picks(count: i64) -> Dataset {
         .map("modulo", modulo(2))
 }
 
-/// Chains that a test can use.
+/// The steps that a test allows in its chains.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowed {
-    /// Operations that shuffle.
+    /// Whether operations that shuffle are allowed.
     pub(crate) shuffle: bool,
-    /// Operations whose result depends on the order or the number of elements of a task: batch, take, skip,
-    /// shard.
+    /// Whether operations are allowed whose result depends on the order or the number of a task's
+    /// elements: batch, take, skip, shard.
     pub(crate) counting: bool,
-    /// Repeat.
+    /// Whether `repeat` is allowed.
     pub(crate) repeat: bool,
 }
 
-/// Steps whose result depends on the order or the number of elements of a task.
+/// Returns steps whose result depends on the order or the number of a task's elements.
 fn counting_steps() -> Vec<BoxedStrategy<Step>> {
     let reduce = || prop::collection::vec(inner_step(), 0..3);
     vec![
@@ -368,7 +375,7 @@ fn counting_steps() -> Vec<BoxedStrategy<Step>> {
     ]
 }
 
-/// Steps that make something of each element, or of the elements of one task.
+/// Draws a step. Steps that `allowed` excludes are never drawn.
 pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
     let mut steps: Vec<BoxedStrategy<Step>> = vec![
         (-5i64..5, prop::option::of(0u32..4))
@@ -426,7 +433,7 @@ pub(crate) fn step(allowed: Allowed) -> BoxedStrategy<Step> {
     prop::strategy::Union::new(steps).boxed()
 }
 
-/// Steps that read another chain beside the one they stand in.
+/// Draws a step that also reads another chain.
 fn combining_step(allowed: Allowed) -> BoxedStrategy<Step> {
     let mut steps = vec![side().prop_map(Step::Concatenate).boxed()];
     if allowed.counting {
@@ -437,7 +444,7 @@ fn combining_step(allowed: Allowed) -> BoxedStrategy<Step> {
                     choices,
                     repeat,
                     other,
-                    // One number for ever would go on choosing what has ended.
+                    // A single choice repeated without end would choose the ended input forever.
                     stop_on_empty: stop_on_empty || choices == 1,
                 })
                 .boxed(),
@@ -453,8 +460,8 @@ fn combining_step(allowed: Allowed) -> BoxedStrategy<Step> {
     prop::strategy::Union::new(steps).boxed()
 }
 
-/// Draws a chain to read beside another: nothing in it depends on the order or the number of a task's
-/// elements.
+/// Draws a chain that another chain reads as well. No step of the chain depends on the order or the
+/// number of a task's elements.
 fn side() -> BoxedStrategy<Chain> {
     let step = prop_oneof![
         (-5i64..5).prop_map(|amount| Step::Add {
@@ -469,7 +476,7 @@ fn side() -> BoxedStrategy<Chain> {
         .boxed()
 }
 
-/// Steps that stand in the body of a flat_map.
+/// Draws a step for the body of a `flat_map`.
 fn inner_step() -> BoxedStrategy<Step> {
     prop_oneof![
         (-5i64..5).prop_map(|amount| Step::Add {
@@ -483,8 +490,8 @@ fn inner_step() -> BoxedStrategy<Step> {
     .boxed()
 }
 
-/// A chain over a range, and what it should yield. Every batch but the last step's is taken apart again,
-/// since ragged batches do not stack.
+/// A chain of steps over a range, with its naive model. Every batch except the last step's is taken
+/// apart again, because ragged batches do not stack.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) count: i64,
@@ -528,31 +535,32 @@ pub(crate) fn chain(allowed: Allowed, counts: std::ops::Range<i64>) -> BoxedStra
         .boxed()
 }
 
-/// The spec of an `i64` scalar.
+/// Returns the spec of an `i64` scalar.
 pub(crate) fn scalar() -> ElementSpec {
     ElementSpec::single(TensorSpec::scalar(Dtype::I64)).unwrap()
 }
 
-/// An `i64` scalar embedded in a graph.
+/// Returns an `i64` scalar as a constant of a graph.
 pub(crate) fn constant(value: i64) -> Constant {
     Constant::new(scalar(), vec![ConstantTensor::fixed(value.to_le_bytes())])
 }
 
-/// The value of an item that is one `i64` scalar.
+/// Returns the value of an item that is one `i64` scalar.
 pub(crate) fn number(item: &Item) -> i64 {
     item.value[0].as_i64().unwrap()
 }
 
-/// The bytes of a scalar string component.
+/// Returns the bytes of a scalar string component.
 pub(crate) fn text(tensor: &Tensor) -> &[u8] {
     assert!(
         tensor.dims().is_empty() && tensor.dtype() == Dtype::String,
-        "no scalar string"
+        "expected a scalar string"
     );
     tensor.contiguous().unwrap()
 }
 
-/// A tokeniser of words: of "a" and "b" the ids are 1 and 2, of others 0, and 3 stands in front of each text.
+/// A word tokeniser in JSON. The ids of "a" and "b" are 1 and 2, other words have the id 0, and every
+/// text begins with the id 3.
 #[cfg(feature = "tokenise")]
 pub(crate) const WORDS: &str = r#"{
     "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "decoder": null,

@@ -1,4 +1,4 @@
-//! The naive model: what each step of a chain makes of a vector.
+//! The naive model: the result of each step of a chain on a vector.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use millstream_pipeline::graph::Window;
 
 use super::{Model, Step, sum};
 
-/// Applies `step` to `input`, shuffles left out.
+/// Applies `step` to `input`, without shuffling.
 pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
     match step {
         Step::Add { amount, .. } | Step::AddExpr(amount) => {
@@ -65,7 +65,7 @@ pub(crate) fn model_step(input: Vec<Model>, step: &Step) -> Vec<Model> {
             other,
             stop_on_empty,
         } => chosen(numbers(*choices, *repeat), [input, other.model()], *stop_on_empty),
-        // In some order, as what a shuffle yields.
+        // A sample yields its elements in a random order, like a shuffle, so any order serves.
         Step::Sample { other, .. } => input.into_iter().chain(other.model()).collect(),
         Step::Zip(other) => {
             let pairs = input.iter().zip(other.model());
@@ -88,7 +88,7 @@ fn sharded(input: Vec<Model>, count: usize, index: usize) -> Vec<Model> {
     input.into_iter().skip(index).step_by(count).collect()
 }
 
-/// The first of each remainder of the sums.
+/// Returns the remainders of the elements' sums, without repetitions.
 fn unique(input: &[Model], modulus: i64) -> Vec<Model> {
     let mut seen = Vec::new();
     for key in input.iter().map(|model| sum(model).rem_euclid(modulus)) {
@@ -99,7 +99,7 @@ fn unique(input: &[Model], modulus: i64) -> Vec<Model> {
     seen.into_iter().map(Model::Scalar).collect()
 }
 
-/// Batches of these sizes by turns.
+/// Cuts the elements into batches, whose sizes cycle through `sizes`.
 fn rebatched(input: &[Model], sizes: &[u64], drop_remainder: bool) -> Vec<Model> {
     let (mut left, mut all) = (input, Vec::new());
     for size in sizes.iter().cycle() {
@@ -116,12 +116,12 @@ fn rebatched(input: &[Model], sizes: &[u64], drop_remainder: bool) -> Vec<Model>
 fn rows(model: Model) -> Vec<Model> {
     match model {
         Model::Rows(rows) => rows,
-        Model::Scalar(_) => panic!("a scalar has no rows"),
+        Model::Scalar(_) => panic!("expected rows, found a scalar"),
     }
 }
 
-/// The windows of elements whose sums have one remainder, in the order in which they are full; at the end
-/// what is left.
+/// Returns the windows of elements whose sums have the same remainder, in the order in which the
+/// windows become full. The partial windows follow at the end.
 fn grouped(input: &[Model], modulus: i64, size: usize) -> Vec<Vec<Model>> {
     let mut windows = Vec::new();
     let mut open: Vec<Vec<Model>> = vec![Vec::new(); modulus as usize];
@@ -146,7 +146,7 @@ fn windows(input: &[Model], window: &Window) -> Vec<Vec<Model>> {
     windows.filter(whole).collect()
 }
 
-/// The elements of `inputs` that `numbers` choose.
+/// Returns the elements of `inputs` that the indices `numbers` choose.
 fn chosen(numbers: impl Iterator<Item = usize>, inputs: [Vec<Model>; 2], stop_on_empty: bool) -> Vec<Model> {
     let mut inputs = inputs.map(VecDeque::from);
     let mut all = Vec::new();
@@ -161,7 +161,8 @@ fn chosen(numbers: impl Iterator<Item = usize>, inputs: [Vec<Model>; 2], stop_on
     all
 }
 
-/// The elements of `waiting` by turns: a slot whose dataset has ended takes the next one when its turn comes.
+/// Returns the elements of `waiting` in turn. A slot whose dataset has ended takes the next dataset at
+/// its next turn.
 fn by_turns(mut waiting: VecDeque<Vec<Model>>, length: usize, block: usize) -> Vec<Model> {
     let mut slots: Vec<Option<VecDeque<Model>>> = vec![None; length];
     let mut all = Vec::new();
@@ -173,7 +174,7 @@ fn by_turns(mut waiting: VecDeque<Vec<Model>>, length: usize, block: usize) -> V
             let Some(open) = slot else { continue };
             let taken = block.min(open.len());
             all.extend(open.drain(..taken));
-            // Who asks for one more than there is finds the end.
+            // A reader notices the end of a dataset only when it asks for another element.
             if taken < block {
                 *slot = None;
             }
@@ -189,7 +190,7 @@ fn model_add(model: &Model, amount: i64) -> Model {
     }
 }
 
-/// The numbers of `picks`, so many times over.
+/// Returns the indices of `picks`, repeated `repeat` times.
 fn numbers(choices: i64, repeat: Option<u64>) -> impl Iterator<Item = usize> {
     let passes = match repeat {
         _ if choices == 0 => 0,
@@ -199,7 +200,7 @@ fn numbers(choices: i64, repeat: Option<u64>) -> impl Iterator<Item = usize> {
     (0..passes).flat_map(move |_| (0..choices).map(|number| (number % 3 % 2) as usize))
 }
 
-/// Applies the steps to each of these parts in turn.
+/// Applies the steps to each of the parts, and joins the results.
 fn each_reduced(parts: impl IntoIterator<Item = Vec<Model>>, steps: &[Step]) -> Vec<Model> {
     let reduced = |part| steps.iter().fold(part, model_step);
     parts.into_iter().flat_map(reduced).collect()

@@ -1,9 +1,10 @@
-//! Elements as text, to be compared and read by people.
+//! The rendering of elements as text, for comparisons and for developers.
 
 use millstream_element::Dtype;
 use millstream_pipeline::exec::{Tensor, Value};
 
-/// Components behind each other, rows in brackets; of what is large only what it is.
+/// Renders the components of an element, separated by spaces, with rows in brackets. Large tensors are
+/// abbreviated.
 pub(crate) fn rendered(value: &Value) -> String {
     let tensors: Vec<String> = value.iter().map(rendered_tensor).collect();
     tensors.join(" ")

@@ -1,5 +1,5 @@
-//! A small dataset for every operation, with what it yields by a naive model: the table that `promises` goes
-//! through. A new operation needs a line here.
+//! Samples for the tests of `promises`: a small dataset for every operation, with the elements that a
+//! naive model yields. A new operation needs a sample here.
 
 use std::path::Path;
 
@@ -11,16 +11,17 @@ use millstream_pipeline::graph::{
 
 use super::{Chain, Model, Step, context, scalar};
 
-/// A dataset and what it yields.
+/// A dataset with its expected elements.
 pub(crate) struct Sample {
-    /// Name for messages.
+    /// The name of the sample, for messages.
     pub(crate) name: String,
     pub(crate) dataset: Dataset,
-    /// The elements, rendered; absent where other tests hold the values against a model.
+    /// The expected elements, rendered as text. `None` if other tests compare the elements with a
+    /// model.
     pub(crate) yields: Option<Vec<String>>,
 }
 
-/// A small dataset for every operation. Files are written to `directory`.
+/// Returns the samples of all operations. Writes their files to `directory`.
 pub(crate) fn samples(directory: &Path) -> Vec<Sample> {
     let mut all = chains();
     all.extend(sources());
@@ -57,7 +58,7 @@ fn rendered_model(model: &Model) -> String {
     }
 }
 
-/// Returns samples of all that the naive model of chains knows.
+/// Returns the samples of all operations that the naive model of chains covers.
 fn chains() -> Vec<Sample> {
     let steps = [elementwise(), counting(), expanding(), combining()];
     let mut samples: Vec<Sample> = steps.into_iter().flatten().map(chain_sample).collect();
@@ -117,7 +118,7 @@ fn other() -> Chain {
     }
 }
 
-/// Steps that make something of each element.
+/// Returns steps that transform each element separately.
 fn elementwise() -> Vec<Step> {
     let ignore = |modulus, parallel| Step::Ignore { modulus, parallel };
     vec![
@@ -133,7 +134,7 @@ fn elementwise() -> Vec<Step> {
     ]
 }
 
-/// Steps to which order and number matter.
+/// Returns steps whose result depends on the order or the number of elements.
 fn counting() -> Vec<Step> {
     vec![
         batch(4, false),
@@ -153,7 +154,7 @@ fn counting() -> Vec<Step> {
     ]
 }
 
-/// Steps that make several elements of some.
+/// Returns steps that turn some elements into several elements.
 fn expanding() -> Vec<Step> {
     let interleave = |length, block, parallel| Step::Interleave {
         length,
@@ -182,7 +183,7 @@ fn expanding() -> Vec<Step> {
     ]
 }
 
-/// Steps that read another dataset beside.
+/// Returns steps that also read another dataset.
 fn combining() -> Vec<Step> {
     let choose = Step::Choose {
         choices: 7,
@@ -193,7 +194,7 @@ fn combining() -> Vec<Step> {
     vec![Step::Zip(other()), Step::Concatenate(other()), choose]
 }
 
-/// Steps that yield their elements in an order that is drawn.
+/// Returns steps that yield their elements in a random order.
 fn drawing() -> Vec<Step> {
     let (buffer, seed) = (4, 1);
     vec![
@@ -264,7 +265,7 @@ fn sources() -> Vec<Sample> {
     ]
 }
 
-/// Returns samples of texts and tokens. Other tests compare more of them with models.
+/// Returns the samples of texts and tokens. Other tests compare more texts and tokens with models.
 fn texts() -> Vec<Sample> {
     use millstream_pipeline::graph::{CsvField, DecodeCsv, Feature, JsonField, PackSequences};
 
@@ -277,7 +278,8 @@ fn texts() -> Vec<Sample> {
         let rows: Vec<&[u8]> = rows.iter().map(|row| row.as_bytes()).collect();
         of(Dtype::String, &rows)
     };
-    // The feature "a" of the integers 1 and 2; in the context of a sequence example it is the same.
+    // The feature "a" with the integers 1 and 2. As the context of a sequence example the bytes are the
+    // same.
     let example: &[u8] = b"\x0a\x0d\x0a\x0b\x0a\x01a\x12\x06\x1a\x04\x0a\x02\x01\x02";
     let feature = || [Feature::fixed("a", Dtype::I64, &[2])];
     let examples = || of(Dtype::Bytes, &[example, example]);
@@ -333,7 +335,7 @@ fn texts() -> Vec<Sample> {
 }
 
 fn groups() -> Vec<Sample> {
-    // The element i is the numbers below i.
+    // Element i consists of the numbers below i.
     let lengths = || {
         let body = |number: Dataset| number.map("up_to", Params::none());
         body(Dataset::range(0, 5, 1))

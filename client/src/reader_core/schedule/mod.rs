@@ -1,6 +1,6 @@
-//! Coordinated reads: whose turn it is, the same for every consumer.
+//! The order of turns in coordinated reads, which is the same for every consumer.
 //!
-//! - `order`: rounds, tasks, turns
+//! - `order`: rounds, tasks and turns
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod order;

@@ -1,8 +1,11 @@
-//! The order of turns in a coordinated read: the same for every consumer, no matter when messages arrive.
+//! The order of turns in a coordinated read. All consumers use the same order, whenever their messages
+//! arrive.
 //!
-//! Consumers go through rounds, and in each round through the tasks that take part in it, by number. A task
-//! takes part from its start on, in as many rounds as it gives groups. Pure: told of starts and ends, answers
-//! with turns. Refuses to know elements, credits and links.
+//! Consumers go through rounds. Within each round they go through the participating tasks by number. A task
+//! takes part in every round from its first one on, until it has no more groups.
+//!
+//! Pure: the caller supplies starts and ends of tasks, and receives turns. This file does not know elements,
+//! credits and links.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use millstream_dataplane::TaskId;
 use thiserror::Error;
 
-/// A message of the dispatcher that cannot be obeyed, because this consumer would be out of step.
+/// The error for a message of the dispatcher that would put this consumer out of step with the other
+/// consumers.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutOfStep {
-    #[error("task {task} takes part from round {start} on, although this consumer has begun round {begun}")]
+    #[error("task {task} starts in round {start}, but this consumer has already begun {begun} rounds")]
     Late { task: TaskId, start: u64, begun: u64 },
     #[error(
-        "task {task} gives {groups} groups, of which this consumer has {here} and has handed over {handed}"
+        "task {task} ends after {groups} groups, but this consumer received {here} and has handed over {handed}"
     )]
     Lacking {
         task: TaskId,
@@ -30,34 +34,34 @@ pub(crate) enum OutOfStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) task: TaskId,
-    /// The number of its group.
+    /// The number of the task's group.
     pub(crate) group: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
-    /// Tasks without a start yet, and the round before which it must be known.
+    /// The tasks without a first round yet, each with the round before which its start must be known.
     pub(super) pending: BTreeMap<TaskId, u64>,
     pub(super) taking: BTreeMap<TaskId, Taking>,
-    /// The next turn of each task that has one: round and task.
+    /// The next turn of each task that has a further turn, as round and task.
     pub(super) turns: BTreeSet<(u64, TaskId)>,
-    /// Rounds of which something was handed over.
+    /// The number of rounds that this consumer has begun to hand over.
     begun: u64,
-    /// All tasks that took part when this consumer came are known.
+    /// True if all tasks are known that took part when this consumer joined.
     is_open: bool,
 }
 
-/// A task that has a start.
+/// A task whose first round is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taking {
     pub(super) start: u64,
-    /// Groups handed over.
+    /// The number of groups that were handed over.
     pub(super) handed: u64,
-    /// Groups that are handed over in all, as far as that is known.
+    /// The number of groups to hand over in all; `u64::MAX` while unknown.
     pub(super) limit: u64,
 }
 
-/// The groups that are still to come of a task.
+/// The groups of a task that are not handed over yet.
 #[derive(Debug, Clone, Copy)]
 struct Coming {
     round: u64,
@@ -66,14 +70,14 @@ struct Coming {
 }
 
 impl Schedule {
-    /// All tasks that take part from the beginning are known: there are no turns before.
+    /// Opens the schedule, once all tasks are known that take part from the beginning. No turn exists before.
     pub(crate) fn open(&mut self) {
         self.is_open = true;
     }
 
-    /// A task that takes part from `start` on. Without a start, returns what the dispatcher is to be told:
-    /// the first round that this consumer has not begun, and does not begin before it knows the start. Asked
-    /// again it says the same.
+    /// Adds a task that takes part from the round `start` on. Without a start, returns the round to report to
+    /// the dispatcher. This consumer has not begun that round, and will not begin it before the start is
+    /// known. Repeated calls return the same round.
     pub(crate) fn add(&mut self, task: TaskId, start: Option<u64>) -> Result<Option<u64>, OutOfStep> {
         if self.taking.contains_key(&task) {
             return Ok(None);
@@ -87,7 +91,7 @@ impl Schedule {
         }
     }
 
-    /// A pending task takes part from `start` on. Of any other this is old news.
+    /// Sets the first round of a pending task. Has no effect on a task whose start is already known.
     pub(crate) fn settle_start(&mut self, task: TaskId, start: u64) -> Result<(), OutOfStep> {
         if self.pending.contains_key(&task) {
             self.start(task, start)?;
@@ -95,7 +99,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// Nothing more arrives of a task, of which `here` groups did. A pending one is gone.
+    /// Notes that no further groups of a task arrive, after `here` groups arrived. Forgets the task if it is
+    /// pending.
     pub(crate) fn freeze(&mut self, task: TaskId, here: u64) {
         self.pending.remove(&task);
         if let Some(taking) = self.taking.get_mut(&task) {
@@ -107,7 +112,7 @@ impl Schedule {
         self.check_invariants();
     }
 
-    /// A task gives so many groups in all, of which `here` arrived.
+    /// Notes that a task has `groups` groups in all, of which `here` arrived.
     pub(crate) fn conclude(&mut self, task: TaskId, groups: u64, here: u64) -> Result<(), OutOfStep> {
         let handed = self.taking.get(&task).map_or(0, |taking| taking.handed);
         if groups > here || groups < handed {
@@ -122,8 +127,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// Returns the task whose turn it is. `None` before the schedule is open, while no task takes part, or
-    /// while a start is unknown.
+    /// Returns the next turn. Returns `None` before the schedule is open, while no task takes part, and while
+    /// a required start is unknown.
     pub(crate) fn turn(&self) -> Option<Turn> {
         let (round, task) = *self.turns.first()?;
         let taking = self.taking.get(&task).filter(|_| round < self.barrier())?;
@@ -131,7 +136,7 @@ impl Schedule {
         Some(Turn { task, group })
     }
 
-    /// The turn was taken.
+    /// Marks the current turn as taken.
     pub(crate) fn advance(&mut self) {
         let Some((round, task)) = self.turns.pop_first() else {
             return;
@@ -146,14 +151,15 @@ impl Schedule {
         self.check_invariants();
     }
 
-    /// Returns whether more of a task may be handed over than was.
+    /// Returns whether further groups of a task may be handed over.
     pub(crate) fn is_taking(&self, task: TaskId) -> bool {
         let taking = self.taking.get(&task);
         taking.is_some_and(|taking| taking.handed < taking.limit)
     }
 
-    /// Returns how many of the next `turns` turns each task has, in the order of arrival: what to ask for if
-    /// no more can be held. None behind the barrier: the task that is to start there may come before others.
+    /// Returns how many of the next `turns` turns each task has, in the order of turns. The reader requests
+    /// these groups if it can hold no more. No turn after the barrier is included, because the task that
+    /// starts there may come first.
     pub(crate) fn window(&self, turns: u64) -> Vec<(TaskId, u64)> {
         let coming: Vec<Coming> = self.turns.iter().filter_map(|turn| self.coming(*turn)).collect();
         let (Some(first), Some(last)) = (coming.first(), coming.last()) else {
@@ -161,7 +167,7 @@ impl Schedule {
         };
         let barrier = self.barrier();
         let furthest = last.round.saturating_add(turns).min(barrier).max(first.round);
-        // All rounds before `level` fit; all before `beyond` do not.
+        // All rounds before `level` fit into `turns`; all rounds before `beyond` do not.
         let (mut level, mut beyond) = (first.round, furthest.saturating_add(1));
         while beyond - level > 1 {
             let middle = level + (beyond - level) / 2;
@@ -178,7 +184,7 @@ impl Schedule {
             .collect();
         let spare = turns - window.iter().map(|(_, share)| share).sum::<u64>();
         if level < barrier {
-            // Of the round that does not fit, its first tasks.
+            // The first tasks of the round that fits only in part get one further turn each.
             let mut in_round: Vec<(TaskId, usize)> = (0..coming.len())
                 .filter(|index| coming[*index].is_in(level))
                 .map(|index| (coming[index].task, index))
@@ -194,7 +200,7 @@ impl Schedule {
         window
     }
 
-    /// The round before which a start must be known.
+    /// Returns the first round that cannot begin before a pending start is known.
     fn barrier(&self) -> u64 {
         if !self.is_open {
             return 0;
@@ -239,7 +245,7 @@ impl Schedule {
 }
 
 impl Coming {
-    /// The turns in the rounds before this one.
+    /// Returns the number of the task's turns in the rounds before `round`.
     fn before(&self, round: u64) -> u64 {
         round.saturating_sub(self.round).min(self.groups)
     }

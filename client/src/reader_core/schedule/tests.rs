@@ -1,5 +1,5 @@
-//! The schedule against a model that goes through rounds one by one, and among consumers that hear of
-//! everything late.
+//! Tests of the schedule: against a model that goes through the rounds one by one, and among consumers whose
+//! messages arrive late.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,16 +12,16 @@ const TASKS: u64 = 4;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A worker comes late: its task has no start yet.
+    /// A worker joins late. The task of the late worker has no start yet.
     Come,
-    /// The worker of a task goes.
+    /// The worker of a task dies.
     Go(u64),
-    /// A consumer hears the next thing, or hears again what it was last asked.
+    /// A consumer receives its next message, or receives the last request again.
     Hear(usize),
     HearAgain(usize),
-    /// Some groups of a task reach a consumer, and the worker says what all have.
+    /// Groups of a task reach a consumer, and the worker reports how many groups all consumers have.
     Arrive(usize, u64, u64),
-    /// A consumer hands over what it may, so many at most.
+    /// A consumer hands over groups that it may hand over, up to the given number.
     Hand(usize, usize),
 }
 
@@ -34,7 +34,7 @@ enum News {
     CaughtUp,
 }
 
-/// The dispatcher's book of a task, and its worker's.
+/// The state of a task at the dispatcher and at its worker.
 #[derive(Debug, Clone, Default)]
 struct Book {
     start: Option<u64>,
@@ -50,9 +50,9 @@ struct Consumer {
     news: VecDeque<News>,
     pending: Vec<TaskId>,
     starts_known: BTreeSet<TaskId>,
-    /// Tasks of which nothing more is heard from the worker, and what may be handed over of them.
+    /// Tasks whose worker sends nothing more, each with the number of groups that may be handed over.
     frozen: BTreeMap<TaskId, u64>,
-    /// Number of groups that all consumers have, by the worker's last word.
+    /// The number of groups that all consumers have, according to the latest message of the worker.
     released: BTreeMap<TaskId, u64>,
     handed: Vec<Turn>,
 }
@@ -63,7 +63,7 @@ struct World {
 }
 
 impl World {
-    /// The tasks that are there when the iteration starts take part from the first round on.
+    /// Makes a world whose initial tasks take part from the first round on.
     fn new(count: usize, tasks: u64) -> Self {
         let mut world = Self {
             consumers: std::iter::repeat_with(Consumer::default).take(count).collect(),
@@ -113,7 +113,7 @@ impl World {
             }
             Step::Arrive(consumer, task, groups) => {
                 let consumer = consumer % count;
-                // Nothing is asked of a worker before the start of its task is known.
+                // A consumer requests nothing from a worker before the start of its task is known.
                 let knows = self.consumers[consumer].starts_known.contains(&TaskId(task));
                 if let Some(book) = self
                     .books
@@ -122,7 +122,7 @@ impl World {
                 {
                     book.here[consumer] += groups;
                     let everywhere = book.here.iter().copied().min().unwrap_or_default();
-                    // Heard by one of them only.
+                    // Only this consumer learns the new number of released groups.
                     self.consumers[consumer].released.insert(TaskId(task), everywhere);
                 }
             }
@@ -138,7 +138,7 @@ impl World {
         assert_eq!(
             *book.ready.entry(consumer).or_insert(earliest),
             earliest,
-            "it changed its mind"
+            "the consumer reported another round than before"
         );
         if book.ready.len() == count && book.start.is_none() && !book.is_gone {
             let start = book.ready.values().copied().max().unwrap();
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// Everything is heard and arrives; a consumer that can go on does.
+    /// Delivers all messages and groups, and hands over every group that a consumer may hand over.
     fn run_out(&mut self) {
         for _ in 0..100 {
             for consumer in 0..self.consumers.len() {
@@ -238,8 +238,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// C9, D7.3, D7.6: whatever a consumer hears late, it hands over what the others do, and nobody is stuck
-    /// for good.
+    /// C9, D7.3, D7.6: however late messages arrive, all consumers hand over the same sequence, and no
+    /// consumer is stuck.
     #[test]
     fn all_consumers_hand_over_the_same_sequence(count in 1usize..4, tasks in 1..=TASKS, steps in steps()) {
         let mut world = World::new(count, tasks);
@@ -255,8 +255,8 @@ proptest! {
         let lives = world.books.values().any(|book| !book.is_gone);
         let before = world.consumers[0].handed.len();
         world.run_out();
-        prop_assert!(!lives || world.consumers[0].handed.len() > before, "stuck");
-        // What reached the last of them only now the others have not heard of.
+        prop_assert!(!lives || world.consumers[0].handed.len() > before, "the consumers are stuck");
+        // A group that has just reached the last consumer may not be released at the other consumers yet.
         let shortest = world.consumers.iter().map(|consumer| consumer.handed.len()).min().unwrap_or_default();
         for consumer in &world.consumers {
             prop_assert!(consumer.handed.len() <= shortest + TASKS as usize);
@@ -299,12 +299,16 @@ proptest! {
     }
 }
 
-/// C9: what would put a consumer out of step is an error, not a guess.
+/// C9: a message that would put a consumer out of step is an error.
 #[test]
 fn past_starts_and_future_verdicts_are_refused() {
     let mut schedule = Schedule::default();
     schedule.add(TaskId(1), Some(0)).unwrap();
-    assert_eq!(schedule.turn(), None, "there may be others");
+    assert_eq!(
+        schedule.turn(),
+        None,
+        "further tasks may take part from the beginning"
+    );
     schedule.open();
     schedule.advance();
     let (start, begun) = (0, 1);

@@ -1,4 +1,5 @@
-//! Workers in this process for a reader to read from: links that break on purpose, tasks that count, a gauge.
+//! Workers in this process for a reader under test: links that break on purpose, tasks that count their
+//! elements, and a gauge of outstanding elements.
 
 mod tap;
 
@@ -30,19 +31,19 @@ use tokio::sync::mpsc;
 use tap::Tap;
 pub(crate) use tap::{Log, Spoil};
 
-/// Ten times what the slowest test takes on a busy machine: one that runs longer hangs.
+/// Ten times the duration of the slowest test on a busy machine. A test that runs longer hangs.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// An address at which every connecting client panics.
 pub(crate) const TRAP: &str = "trap";
 
-/// The highest number that tests give to a task.
+/// The highest task number that tests use.
 const TASK_MAX: u64 = 9;
 
-/// Elements of one split.
+/// The number of elements in one split.
 pub(crate) const SPLIT: u64 = 10;
 
-/// Elements that left a buffer and were not handed over: now, and at most.
+/// The number of elements that left a buffer and were not handed over: the current number and the maximum.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     now: AtomicI64,
@@ -60,7 +61,7 @@ impl Gauge {
     }
 }
 
-/// Workers by address, and how the next links to each behave.
+/// The workers by address, and the behaviour of the next links to each worker.
 #[derive(Debug)]
 pub(crate) struct Workers {
     runtime: tokio::runtime::Runtime,
@@ -72,7 +73,7 @@ pub(crate) struct Workers {
     links: Mutex<BTreeMap<String, Vec<tokio::task::AbortHandle>>>,
     logs: Mutex<BTreeMap<String, Arc<Log>>>,
     strangers: Mutex<BTreeMap<String, std_mpsc::Sender<LinkLost>>>,
-    /// Places that links were made to, in order.
+    /// The places to which links were made, in order.
     pub(crate) dialled: Mutex<Vec<WorkerPlace>>,
 }
 
@@ -81,7 +82,7 @@ impl Workers {
         Self::with_patience(names, Duration::from_millis(5))
     }
 
-    /// Workers whose idle tasks keep their credits for the length of a test.
+    /// Makes workers whose idle tasks keep their credits for the length of a test.
     pub(crate) fn patient(names: &[&str]) -> Arc<Self> {
         Self::with_patience(names, WATCHDOG)
     }
@@ -109,7 +110,7 @@ impl Workers {
         workers
     }
 
-    /// Starts a worker, or replaces the one at that address by one without tasks.
+    /// Starts a worker. Replaces a worker at the same address by one without tasks.
     pub(crate) fn start(&self, name: &str) {
         let gauge = self.gauge.clone();
         let config = ServerConfig {
@@ -130,7 +131,7 @@ impl Workers {
         }
     }
 
-    /// Takes a worker away, with its links.
+    /// Stops a worker, and breaks its links.
     pub(crate) fn stop(&self, name: &str) {
         if let Some(server) = self.servers.lock().remove(name) {
             for task in 0..=TASK_MAX {
@@ -140,19 +141,20 @@ impl Workers {
         self.cut(name);
     }
 
-    /// Returns the log of the messages that cross a worker's links.
+    /// Returns the log of the messages on a worker's links.
     pub(crate) fn log(&self, name: &str) -> Arc<Log> {
         self.logs.lock().entry(name.to_owned()).or_default().clone()
     }
 
-    /// Puts someone at an address who speaks the next version. Says how the first link to it ended.
+    /// Adds a worker that uses the next protocol version. The receiver gets the error that ends the first
+    /// link to this worker.
     pub(crate) fn add_stranger(&self, name: &str) -> std_mpsc::Receiver<LinkLost> {
         let (ends, end) = std_mpsc::channel();
         self.strangers.lock().insert(name.to_owned(), ends);
         end
     }
 
-    /// How the next links to a worker behave; those after them are sound.
+    /// Sets the behaviour of the next links to a worker. Later links are sound.
     pub(crate) fn misbehave(&self, name: &str, knobs: impl IntoIterator<Item = Knobs>) {
         self.knobs
             .lock()
@@ -165,7 +167,7 @@ impl Workers {
         self.servers.lock()[name].clone()
     }
 
-    /// Adds a task of `count` elements of `items` numbers, and the thread that makes them.
+    /// Adds a task of `count` elements with `items` numbers each, and starts the thread that produces them.
     pub(crate) fn add_task(
         &self,
         name: &str,
@@ -179,12 +181,12 @@ impl Workers {
         self.added(name, task)
     }
 
-    /// Adds a task whose elements the caller makes.
+    /// Adds a task whose elements the caller produces.
     pub(crate) fn add_silent_task(&self, name: &str, task: u64, items: u64) -> Producer {
         self.add_task_as(name, task, TaskMode::FirstCome, items)
     }
 
-    /// Adds a task that so many consumers read in step.
+    /// Adds a task for a coordinated read by this number of consumers.
     pub(crate) fn add_coordinated_task(&self, name: &str, task: u64, consumers: NonZeroU32) -> Producer {
         self.add_task_as(name, task, TaskMode::Coordinated { consumers }, 1)
     }
@@ -200,7 +202,7 @@ impl Workers {
         TaskEvent::Added(self.source(name, task, 1, None))
     }
 
-    /// A task with a ticket of this client's.
+    /// Makes a task with a ticket for this client.
     pub(crate) fn source(&self, name: &str, task: u64, client: u64, consumer: Option<u32>) -> TaskSource {
         let ticket = TicketKey::from_bytes(self.key).mint(&Claims {
             client,
@@ -220,14 +222,14 @@ impl Connector for Workers {
     fn connect<'a>(&'a self, worker: &'a WorkerPlace, admission: Arc<dyn Admission>) -> Connecting<'a> {
         self.dialled.lock().push(worker.clone());
         let worker = worker.address.as_str();
-        assert_ne!(worker, TRAP, "somebody stepped into the trap");
+        assert_ne!(worker, TRAP, "a client connected to the trap");
         if let Some(ends) = self.strangers.lock().get(worker).cloned() {
             let (far, near) = memory::pair(admission, Knobs::default());
             self.runtime.spawn(greet_in_next_version(far, ends));
             return Box::pin(async { Ok(Connected::from(near as Box<ClientLink>)) });
         }
         let Some(server) = self.servers.lock().get(worker).cloned() else {
-            return Box::pin(async { Err("nobody lives there".to_owned().into()) });
+            return Box::pin(async { Err("no worker has this address".to_owned().into()) });
         };
         let knobs = self
             .knobs
@@ -270,12 +272,12 @@ async fn greet_in_next_version(mut link: Box<WorkerLink>, ends: std_mpsc::Sender
     let _ = ends.send(lost.await);
 }
 
-/// The number that element `index` of a task begins with.
+/// Returns the first number of element `index` of a task.
 pub(crate) fn number(task: u64, index: u64) -> u64 {
     (task << 32) | index
 }
 
-/// The lease of the split that element `index` of a task is of.
+/// Returns the lease of the split that contains element `index` of a task.
 pub(crate) fn lease(task: u64, index: u64) -> u64 {
     (task << 32) | (index / SPLIT)
 }
@@ -303,7 +305,9 @@ pub(crate) fn write(producer: &mut Producer, task: u64, index: u64) -> Result<()
             from: index,
             upto: index + 1,
         };
-        element.finish(index, &[provenance]).expect("as begun");
+        element
+            .finish(index, &[provenance])
+            .expect("the provenance has the announced length");
         Ok(())
     })
 }
@@ -324,16 +328,16 @@ fn produce(mut producer: Producer, task: u64, count: u64, ending: Ending) {
     producer.finish(ending);
 }
 
-/// A reader and the two ends of its feed.
+/// A reader, and the other ends of its channels.
 pub(crate) struct Read {
     pub(crate) reader: Reader,
     pub(crate) events: mpsc::Sender<TaskEvent>,
     pub(crate) reports: mpsc::Receiver<Report>,
-    /// Goes on when the reader is gone.
+    /// The lane thread, which still runs after the reader was dropped.
     pub(crate) lane: Arc<Lane>,
 }
 
-/// Starts a reader with at most so many elements outstanding.
+/// Starts a reader with at most `max_outstanding` outstanding elements.
 pub(crate) fn read(workers: &Arc<Workers>, max_outstanding: u64) -> Read {
     read_with(
         workers,
@@ -346,12 +350,12 @@ pub(crate) fn read(workers: &Arc<Workers>, max_outstanding: u64) -> Read {
 
 pub(crate) fn read_with(workers: &Arc<Workers>, config: ReaderConfig) -> Read {
     let (events, events_queue) = mpsc::channel(1024);
-    // A dispatcher that is slow to take reports.
+    // Simulates a dispatcher that is slow to take reports.
     let (reports_queue, reports) = mpsc::channel(1);
     let gauge = workers.gauge.clone();
     let config = ReaderConfig {
         on_handed: Some(Arc::new(move || gauge.add(-1))),
-        // A lost wake-up is a hang.
+        // The thread never checks by itself, so that a lost wake-up hangs the test.
         look_up_every: 2 * WATCHDOG,
         ..config
     };
@@ -376,7 +380,7 @@ impl Read {
     }
 }
 
-/// The task and index an element says it has, all of it checked.
+/// Returns the task and index of an element, after checking all its numbers.
 pub(crate) fn identity(element: &Element) -> (u64, u64) {
     let view = element.component(0).expect("one component");
     let numbers = view.as_slice::<u64>().expect("numbers");
@@ -390,7 +394,7 @@ pub(crate) fn identity(element: &Element) -> (u64, u64) {
     (task, index)
 }
 
-/// Runs a test that blocks, under the watchdog.
+/// Runs a blocking test, and panics if the test hangs.
 pub(crate) fn watched<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, outcome) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -400,12 +404,12 @@ pub(crate) fn watched<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'stat
         Ok(value) => value,
         Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
         Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-            std::panic::resume_unwind(thread.join().expect_err("it panicked"))
+            std::panic::resume_unwind(thread.join().expect_err("the test thread panicked"))
         }
     }
 }
 
-/// Reads so many elements of one task.
+/// Reads the given elements of one task.
 pub(crate) fn expect(read: &mut Read, task: u64, indices: std::ops::Range<u64>) {
     for index in indices {
         let element = read.reader.next_element().expect("no failure yet");

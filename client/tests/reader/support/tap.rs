@@ -1,5 +1,4 @@
-//! A client's end of a link that is listened to: what was said and heard so far, to wait for, and packs to
-//! spoil.
+//! A client's end of a link that records messages. Tests can wait for messages and corrupt packs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,27 +12,28 @@ use millstream_dataplane::transport::{
 use millstream_element::{HeapAlloc, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
-/// Messages that crossed the links of one worker. A received message counts once the reader is done with it.
+/// Counts of the messages that crossed the links of one worker. A received message counts once the reader has
+/// handled it.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) subscribes: u64,
     pub(crate) grants: u64,
-    /// Elements that the latest grant said to have arrived.
+    /// The number of arrived elements in the latest grant.
     pub(crate) acknowledged: u64,
-    /// Elements of those that it said to wait for the consumer.
+    /// The number of elements that wait for the consumer, in the latest grant.
     pub(crate) waiting: Option<u64>,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     pub(crate) packs: u64,
-    /// Groups of a coordinated read that the worker last said every consumer has.
+    /// The number of groups of a coordinated read that every consumer has, in the worker's latest message.
     pub(crate) released: u64,
-    /// The pack to spoil, by its number from 0, and how.
+    /// The number of the pack to corrupt, counted from 0, and the kind of corruption.
     pub(crate) spoil: Option<(u64, Spoil)>,
-    /// Round-trip time that the link claims.
+    /// The round-trip time that the link reports.
     pub(crate) round_trip: Option<Duration>,
 }
 
-/// How a pack arrives.
+/// The kind of corruption of a pack.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Spoil {
     /// A compressed block that cannot be decompressed.
@@ -49,7 +49,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Waits until so much crossed; the watchdog bounds it.
+    /// Waits until the counts reach a condition. The watchdog limits the wait.
     pub(crate) fn wait(&self, is_reached: impl Fn(&Traffic) -> bool) {
         let mut traffic = self.traffic.lock();
         while !is_reached(&traffic) {
@@ -80,7 +80,8 @@ type Heard = Box<dyn FnOnce(&mut Traffic) + Send>;
 pub(crate) struct Tap {
     link: Box<ClientLink>,
     log: Arc<Log>,
-    /// Handed to the reader, which is done with it when it comes back.
+    /// The effect of the message that the reader is handling. The effect is applied when the reader polls the
+    /// link again.
     heard: Option<Heard>,
     packs: u64,
 }
@@ -188,6 +189,8 @@ fn spoiled(body: &Body, how: Spoil) -> Body {
             region_bytes: pack.region().len(),
             lens,
         },
-        Spoil::Elements => Body::Plain(Pack::from_parts(region.freeze(), &lens).expect("as before")),
+        Spoil::Elements => {
+            Body::Plain(Pack::from_parts(region.freeze(), &lens).expect("the lengths match the region"))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Naive workers and clients: just enough to do everything the protocol allows.
+//! Naive workers and clients that do everything that the protocol allows, and nothing more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,11 +16,12 @@ pub(super) struct Element {
     pub(super) position: u64,
 }
 
-/// Messages on their way from a worker to a client.
+/// A message on its way from a worker to a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sent {
     Element(Element),
-    /// All of this lease was sent, and the others have what they were sent of it (C5.6).
+    /// The end of a lease: every element was sent, and all other clients have received their elements of
+    /// the lease (C5.6).
     Whole(u64),
 }
 
@@ -34,11 +35,11 @@ impl Element {
 pub(super) struct SimWorker {
     pub(super) session: SessionId,
     pub(super) address: String,
-    /// The process runs.
+    /// True if the process runs.
     pub(super) alive: bool,
-    /// Nothing passes between it and the dispatcher; clients still reach it.
+    /// True if no message passes between the worker and the dispatcher. Clients still reach the worker.
     pub(super) cut_off: bool,
-    /// Whether the worker is shutting down gracefully.
+    /// True if the worker is shutting down gracefully.
     pub(super) draining: bool,
     pub(super) tasks: BTreeMap<TaskId, SimTask>,
 }
@@ -49,16 +50,16 @@ pub(super) struct SimTask {
     pub(super) pass: u64,
     pub(super) splits: VecDeque<(SplitName, u64)>,
     pub(super) buffer: VecDeque<Element>,
-    /// In order for each client.
+    /// The messages in flight, in order for each client.
     pub(super) in_flight: VecDeque<(ClientId, Sent)>,
-    /// Leases whose elements were all taken, with the position behind the last.
+    /// The leases whose elements were all taken, with the position after their last element.
     pub(super) marks: VecDeque<(u64, u64)>,
     pub(super) produced: u64,
-    /// The latest split that it was dealt.
+    /// The latest split that the task was leased.
     pub(super) latest: Option<SplitName>,
     pub(super) finished: bool,
     pub(super) delivered_told: bool,
-    /// Leases of elements that were on their way to clients which are gone.
+    /// The leases of the elements that were in flight to clients that are gone.
     pub(super) missed: BTreeMap<ClientId, BTreeSet<u64>>,
 }
 
@@ -98,7 +99,7 @@ impl SimTask {
         self.in_flight.push_back((to, Sent::Element(element)));
     }
 
-    /// Drops what is on its way to a client, and remembers of which leases it was (C6.7).
+    /// Drops the elements in flight to a client, and remembers their leases (C6.7).
     pub(super) fn miss(&mut self, client: ClientId) {
         while let Some(sent) = self.arrive(client) {
             let (Sent::Element(Element { lease, .. }) | Sent::Whole(lease)) = sent;
@@ -108,7 +109,8 @@ impl SimTask {
         self.marks.retain(|(lease, _)| !missed.contains(lease));
     }
 
-    /// Tells a client that a lease is whole, if every other one has acknowledged what it was sent before.
+    /// Tells a client that a lease is complete, if every other client has received all elements sent to it
+    /// before.
     pub(super) fn send_mark(&mut self, to: ClientId) {
         let Some((lease, end)) = self.marks.front().copied() else {
             return;
@@ -130,7 +132,7 @@ impl SimTask {
         self.in_flight.remove(next).map(|(_, sent)| sent)
     }
 
-    /// Returns whether a client has everything it will ever get.
+    /// Returns whether a client has received every element that it will ever get.
     pub(super) fn is_drained_by(&self, client: ClientId) -> bool {
         let mut in_flight = self.in_flight.iter();
         self.finished
@@ -150,14 +152,14 @@ pub(super) struct SimClient {
     pub(super) session: SessionId,
     pub(super) id: ClientId,
     pub(super) alive: bool,
-    /// The pushes are lost: it is reconnecting.
+    /// True if pushes to the client are lost, because it is reconnecting.
     pub(super) deaf: bool,
     pub(super) tasks: BTreeSet<TaskId>,
-    /// Removals it was told of and has not acknowledged.
+    /// The removals that the client was told of and has not acknowledged.
     pub(super) to_acknowledge: BTreeSet<TaskId>,
-    /// Leases by task, with whether all of it has arrived.
+    /// The leases of each task, with whether all elements have arrived.
     pub(super) seen: BTreeMap<TaskId, BTreeMap<u64, bool>>,
-    /// Whole splits it has not reported.
+    /// The completely received splits that the client has not reported.
     pub(super) to_report: BTreeMap<TaskId, Vec<u64>>,
     pub(super) drained: BTreeSet<TaskId>,
     pub(super) finished: bool,

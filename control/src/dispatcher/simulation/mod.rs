@@ -1,13 +1,13 @@
-//! The machine under virtual time, with workers, clients, deaths, partitions, restarts and retries at random,
-//! held against what was really delivered.
+//! The simulation of the state machine under virtual time. Workers, clients, deaths, partitions, restarts
+//! and retries happen at random, and an oracle records every delivery.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
 //! | `world` | the machine, its store, time, and the connected processes |
 //! | `actors` | naive workers and clients |
-//! | `moves` | what may happen, one step at a time |
+//! | `moves` | the possible steps, one at a time |
 //! | `promises` | the properties |
-//! | `oracle` | what must be true of every delivery, and at the end |
+//! | `oracle` | the conditions for every delivery, and at the end |
 
 mod actors;
 mod moves;

@@ -1,4 +1,4 @@
-//! Possible steps of the simulated world, one at a time.
+//! The possible steps of the simulated world, one at a time.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::id::{BootId, ClientId, SessionId, TaskId};
 use crate::split::{LeaseRange, Seen};
 
 impl World {
-    /// Something happens.
+    /// Performs one random step.
     pub(super) fn step(&mut self, op: u8, choice: u64) {
         if choice.is_multiple_of(3) {
             self.answer_releases();
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// A worker announces that it leaves, and gives back what it has not begun (C10.1, C10.2).
+    /// Drains a worker, which returns the splits that it has not begun (C10.1, C10.2).
     pub(super) fn drain_worker(&mut self, pick: usize) {
         let Some(worker) = picked(&mut self.workers, pick).filter(|worker| !worker.cut_off) else {
             return;
@@ -64,7 +64,7 @@ impl World {
             (*id, LeaseRange::collect(leases))
         });
         let unstarted: Vec<_> = unstarted.collect();
-        // Refused if it was given up meanwhile.
+        // The request is refused if the worker was given up meanwhile.
         self.ask(session, Role::Worker, Request::DrainWorker).ok();
         for (task, leases) in unstarted {
             self.ask(session, Role::Worker, Request::ReturnSplits { task, leases })
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// A worker that has announced it leaves once it has nothing left (C10.5).
+    /// Lets a draining worker leave once it has no task left (C10.5).
     fn leave_drained(&mut self, pick: usize) {
         let leaving = picked(&mut self.workers, pick);
         let leaving = leaving.filter(|worker| worker.draining && worker.tasks.is_empty() && !worker.cut_off);
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Time passes, in steps in which every living process says so.
+    /// Lets time pass, in steps in which every living process sends a heartbeat.
     pub(super) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {
@@ -159,7 +159,7 @@ impl World {
                 known && (client.deaf || !client.alive)
             };
             if self.clients.iter().any(gone) {
-                // It may lapse now, or not answer before the deadline.
+                // The client may lapse now, or may not acknowledge before the deadline.
                 self.excuse_held();
             }
             let workers = self
@@ -186,14 +186,14 @@ impl World {
         }
     }
 
-    /// The dispatcher dies and comes back from its store (C1.6).
+    /// Kills the dispatcher and loads it again from its store (C1.6).
     pub(super) fn reload(&mut self) {
         let bytes: Vec<Vec<u8>> = self.store.values().map(Record::to_bytes).collect();
         let records = bytes.iter().map(|bytes| Record::from_bytes(bytes).unwrap());
         let loaded = Dispatcher::load(self.config.clone(), records, BootId(99), self.now);
         assert!(
             loaded.state.tables.records() == self.machine.state.tables.records(),
-            "what was stored is not what the machine knows"
+            "the stored records differ from the machine's state"
         );
         assert_eq!(loaded.boot(), BootId(1));
         self.machine = loaded;
@@ -223,10 +223,10 @@ impl World {
             let Some(state) = self.task(session, task) else {
                 continue;
             };
-            // Otherwise the task was taken away.
+            // An error means that the task was taken away.
             if let Ok(Reply::Splits { runs, end, .. }) = reply {
                 for run in runs.iter().filter(|_| in_order) {
-                    // C5.9
+                    // An ordered task gets ascending splits only (C5.9).
                     assert!(state.latest < Some((run.repetition, run.first_index)));
                     state.latest = Some((run.repetition, run.first_index + run.count - 1));
                 }
@@ -234,8 +234,8 @@ impl World {
                 if end {
                     state.pass += 1;
                 }
-                // C6.2: a worker that dies before it has answered for a client that is gone leaves what it
-                // held in doubt.
+                // If a worker dies before it has answered for a client that is gone, its held splits are in
+                // doubt (C6.2).
                 let row = self.machine.state.tables.tasks.get(&task);
                 if row.is_some_and(|row| !row.releasing.is_empty()) {
                     self.excuse_held();
@@ -332,7 +332,7 @@ impl World {
         }
     }
 
-    /// Lets every client that heard of a removal answer before its deadline of 8 s.
+    /// Lets every client that was told of a removal acknowledge before the deadline of 8 s.
     pub(super) fn acknowledge_in_time(&mut self) {
         let waiting = |client: &SimClient| client.alive && !client.to_acknowledge.is_empty();
         if !self.clients.iter().any(waiting) {
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// A client has received the end of tasks, and everything before it.
+    /// Lets a client receive the end of tasks, and every element before the end.
     pub(super) fn drain_tasks(&mut self, pick: usize) {
         let Some(client) = picked(&mut self.clients, pick) else {
             return;

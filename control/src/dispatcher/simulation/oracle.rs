@@ -1,30 +1,31 @@
-//! Record of every element that was delivered, and the promises that it must keep.
+//! The record of every delivered element, and the promises that the record must keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements of each split.
+/// The number of elements of each split.
 pub(super) const ELEMENTS: u32 = 2;
 
-/// One split of one repetition.
+/// The name of a split: its repetition and its index.
 pub(super) type SplitName = (u64, u64);
 
-/// Every delivery of an iteration.
+/// The record of all deliveries of an iteration.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     delivered: BTreeMap<SplitName, BTreeSet<u32>>,
-    /// Splits that may be given up though nobody saw them: somebody was gone, silent or not asked any more
-    /// when they were held, so that nobody can say what that one has seen.
+    /// The splits that may be lost although no client saw them. A client was gone, silent or already
+    /// drained while the splits were held, so that nobody knows what this client has seen.
     pub(super) excused: BTreeSet<SplitName>,
 }
 
 impl Oracle {
-    /// A client was handed an element: never the same twice.
+    /// Records the delivery of an element, which must not have been delivered before.
     pub(super) fn deliver(&mut self, split: SplitName, element: u32) {
         let new = self.delivered.entry(split).or_default().insert(element);
         assert!(new, "element {element} of split {split:?} was delivered twice");
     }
 
-    /// At the end: whole, or reported lost; and lost only if something of it was seen.
+    /// Checks at the end that each split was delivered completely or is reported lost. A split may be lost
+    /// only if one of its elements was seen or it is excused.
     pub(super) fn check(&self, splits: u64, repetitions: u64, lost: &BTreeSet<SplitName>) {
         for name in (0..repetitions).flat_map(|repetition| (0..splits).map(move |index| (repetition, index)))
         {
@@ -33,12 +34,12 @@ impl Oracle {
             if lost.contains(&name) {
                 assert!(
                     arrived > 0 || self.excused.contains(&name),
-                    "split {name:?} was given up though nobody saw it"
+                    "split {name:?} was lost although no client saw it"
                 );
             } else {
                 assert!(
                     whole,
-                    "split {name:?} is missing and nobody says so: {arrived} elements arrived"
+                    "split {name:?} is incomplete and not reported lost: {arrived} elements arrived"
                 );
             }
         }

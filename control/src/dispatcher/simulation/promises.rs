@@ -1,4 +1,4 @@
-//! Promises that hold in every run.
+//! The promises that hold in every run.
 
 use millstream_testkit::rounds;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use super::world::World;
 proptest! {
     #![proptest_config(rounds(96))]
 
-    /// C5.6, C6.1 to C6.5, C10.1 to C10.5, C3.3, C1.5, C1.6.
+    /// Tests every run against the oracle (C5.6, C6.1 to C6.5, C10.1 to C10.5, C3.3, C1.5, C1.6).
     #[test]
     fn every_split_is_delivered_once_or_reported_lost(
         splits in 0_u64..40,
@@ -23,7 +23,8 @@ proptest! {
         world.check_end();
     }
 
-    /// C5.6, C10.2: nobody dies, nobody is cut off; who leaves says so before.
+    /// Tests runs in which no process dies or is cut off, and workers drain before they leave (C5.6,
+    /// C10.2).
     #[test]
     fn without_deaths_every_split_is_delivered_exactly_once(
         splits in 0_u64..60,

@@ -1,4 +1,4 @@
-//! The machine, its store, time, and the connected processes.
+//! The simulated world: the machine, its store, time, and the connected processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::whereabouts::Whereabouts;
 
 const WORKERS_MAX: usize = 4;
 pub(super) const CLIENTS_MAX: usize = 3;
-/// Rounds in which an iteration must end once everybody behaves.
+/// The maximum number of rounds after which an iteration must end once all processes behave.
 const DRAIN_ROUNDS_MAX: usize = 2000;
 
 pub(super) struct World {
@@ -36,11 +36,11 @@ pub(super) struct World {
     pub(super) oracle: Oracle,
     pub(super) next_session: u64,
     pub(super) next_number: u64,
-    /// Since when some client has a removal to acknowledge.
+    /// The time since which some client has had a removal to acknowledge.
     pub(super) waiting_since: Option<Moment>,
     pub(super) replies: Vec<(ReplyToken, Result<Reply, Error>)>,
     pub(super) plans: Vec<crate::id::IterationId>,
-    /// Clients that workers are to say of what they took with them.
+    /// The clients that are gone and for which workers must still answer.
     pub(super) releases: Vec<(SessionId, ClientId, Vec<TaskId>)>,
 }
 
@@ -101,12 +101,12 @@ impl World {
         world
     }
 
-    /// Returns whether readers take elements in the order of the splits: in half of the worlds.
+    /// Returns whether readers take elements in the order of the splits, which holds in half of the worlds.
     pub(super) fn is_in_order(&self) -> bool {
         self.splits % 2 == 1
     }
 
-    /// Everybody who lives behaves; the iteration must end.
+    /// Lets all living processes behave until the iteration ends, and panics if it never does.
     pub(super) fn drain(&mut self) {
         for worker in self.workers.iter_mut().filter(|worker| worker.cut_off) {
             worker.alive = false;
@@ -224,12 +224,14 @@ impl World {
             .unwrap();
     }
 
-    /// Asks, and sometimes asks again as if the answer were lost: nothing may change by it (C1.5).
+    /// Sends a request, and sometimes repeats it as if the answer were lost. A repetition must change
+    /// nothing (C1.5).
     pub(super) fn ask(&mut self, session: SessionId, role: Role, request: Request) -> Result<Reply, Error> {
         let number = RequestNumber(self.next_number);
         self.next_number += 1;
         let first = self.ask_once(session, role, number, request.clone());
-        // Attaching is answered with a push each time; registering assigns again: neither changes a record.
+        // Attaching pushes a snapshot each time, and registering assigns again. Neither request changes a
+        // record.
         let before = self.machine.state.tables.records();
         let again = self.ask_once(session, role, number, request);
         assert_eq!(
@@ -269,7 +271,7 @@ impl World {
             .1
     }
 
-    /// Stores and carries out, until the machine is at rest.
+    /// Stores changes and carries out actions until the machine has none left.
     pub(super) fn settle(&mut self) {
         while self.machine.has_batch() {
             let batch = self.machine.take_batch();
@@ -303,7 +305,7 @@ impl World {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Reply { token, result } => self.replies.push((token, result)),
-            // Nothing is known of ports here: silence alone tells.
+            // The simulation has no ports, so only silence shows a death.
             Action::ProbeWorker { .. } => {}
             Action::PlanSplits { iteration, .. } => self.plans.push(iteration),
             Action::PushClient { client, push, .. } => self.tell_client(client, push),
@@ -364,7 +366,7 @@ impl World {
             return;
         };
         client.alive = false;
-        // What was on its way to it is gone with it.
+        // Elements in flight to the client are lost with it.
         for state in self
             .workers
             .iter_mut()
@@ -381,7 +383,7 @@ impl World {
         }
     }
 
-    /// Workers say what clients took with them that are gone (C6.7).
+    /// Lets workers report the splits that released clients held (C6.7).
     pub(super) fn answer_releases(&mut self) {
         for (session, client, tasks) in std::mem::take(&mut self.releases) {
             for task in tasks {
@@ -393,13 +395,13 @@ impl World {
                     continue;
                 };
                 let request = Request::SplitsMissed(task, client, LeaseRange::collect(leases), true);
-                // Refused if it was given up meanwhile.
+                // The request is refused if the worker was given up meanwhile.
                 self.ask(session, Role::Worker, request).ok();
             }
         }
     }
 
-    /// From here on everything held may be given up though nobody saw it.
+    /// Notes that all held splits may be lost from now on although no client saw them.
     pub(super) fn excuse_held(&mut self) {
         let tables = &self.machine.state.tables;
         let of_tasks = tables

@@ -12,16 +12,16 @@ use crate::split::LeaseRange;
 /// The leases of one task. Lookups take time logarithmic in the number of leased batches.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Holding {
-    /// The most splits of the next lease. It doubles with each lease.
+    /// The maximum number of splits of the next lease, which doubles with each lease.
     #[n(0)]
     batch: u32,
-    /// By first lease; they do not overlap, and none is empty.
+    /// The pieces of the held leases, by their first lease. Pieces do not overlap, and no piece is empty.
     #[n(1)]
     pieces: BTreeMap<u64, Piece>,
-    /// Splits that it holds.
+    /// The number of held splits.
     #[n(2)]
     splits: u64,
-    /// The repetition and index of the latest split that it was ever given.
+    /// The repetition and index of the latest split that the task was ever given.
     #[n(3)]
     latest: Option<(u64, u64)>,
 }
@@ -38,14 +38,15 @@ impl Default for Holding {
 }
 
 impl Holding {
-    /// Returns the most splits of the next lease, up to the limit, and doubles it for the one after it.
+    /// Returns the maximum number of splits of the next lease, up to the limit, and doubles the maximum for
+    /// the lease after that.
     pub(crate) fn next_batch(&mut self, limit: u32) -> u32 {
         let batch = self.batch.min(limit).max(1);
         self.batch = batch.saturating_mul(2).min(limit);
         batch
     }
 
-    /// Takes a run over.
+    /// Adds a run of leased splits.
     pub(crate) fn insert(&mut self, run: Run) {
         self.splits += run.count;
         let last = run.first_index + run.count.saturating_sub(1);
@@ -63,7 +64,7 @@ impl Holding {
         }
     }
 
-    /// Removes the leases of the range that it holds, and returns them as runs.
+    /// Removes the held leases of the range, and returns them as runs.
     pub(crate) fn take(&mut self, range: LeaseRange) -> Vec<Run> {
         let mut taken = Vec::new();
         for first in self.touched(range) {
@@ -78,11 +79,11 @@ impl Holding {
         taken
     }
 
-    /// Takes a run over in place of what it holds of the same leases.
+    /// Adds a run, and replaces the held splits of the same leases.
     pub(crate) fn put(&mut self, run: Run) {
         self.take(run.leases());
         let mut runs = vec![run];
-        // A piece may have gaps, but no other piece begins in one.
+        // A piece may have gaps, but no other piece begins within a gap.
         for first in self.touched(run.leases()) {
             runs.extend(self.pieces.remove(&first).iter().flat_map(Piece::runs));
         }
@@ -90,7 +91,7 @@ impl Holding {
         runs.into_iter().for_each(|run| self.insert(run));
     }
 
-    /// Returns what it holds of the range, as runs.
+    /// Returns the held leases of the range, as runs.
     pub(crate) fn within(&self, range: LeaseRange) -> Vec<Run> {
         self.runs()
             .into_iter()
@@ -98,7 +99,7 @@ impl Holding {
             .collect()
     }
 
-    /// Removes everything.
+    /// Removes all leases, and returns them as runs.
     pub(crate) fn take_all(&mut self) -> Vec<Run> {
         let all = self.runs();
         self.splits = 0;
@@ -115,27 +116,27 @@ impl Holding {
         }
     }
 
-    /// Notes that a client may have seen elements of any of its leases.
+    /// Notes that a client may have seen elements of all leases.
     pub(crate) fn mark_all_seen(&mut self) {
         self.pieces.values_mut().for_each(Piece::mark_all_seen);
     }
 
-    /// Returns the leases, in their order.
+    /// Returns the held leases as runs, in order.
     pub(crate) fn runs(&self) -> Vec<Run> {
         self.pieces.values().flat_map(Piece::runs).collect()
     }
 
-    /// Returns the repetition and index of the latest split that it was ever given.
+    /// Returns the repetition and index of the latest split that the task was ever given.
     pub(crate) fn latest(&self) -> Option<(u64, u64)> {
         self.latest
     }
 
-    /// Returns the number of splits.
+    /// Returns the number of held splits.
     pub(crate) fn split_count(&self) -> u64 {
         self.splits
     }
 
-    /// Returns whether there are no leases.
+    /// Returns whether no lease is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     proptest! {
-        /// Oracle: a plain set of leases.
+        /// Compares the holding with a plain set of leases after random operations.
         #[test]
         fn it_holds_what_was_inserted_and_not_removed(
             ops in prop::collection::vec((0_u8..4, 0_u64..3000, 1_u64..1500), 1..40)
@@ -196,7 +197,7 @@ mod tests {
                     0 => {
                         holding.insert(run(next, count));
                         model.extend((next..next + count).map(|lease| (lease, false)));
-                        // Sometimes adjacent, sometimes with a gap.
+                        // Successive runs are sometimes adjacent, and sometimes have a gap.
                         next += count + first % 2;
                     }
                     1 => {
@@ -231,7 +232,7 @@ mod tests {
         const SPLITS: u64 = 1 << 20;
         let mut holding = Holding::default();
         holding.insert(run(0, SPLITS));
-        // Every other one is delivered, as behind a shuffle.
+        // Every second split is delivered, as after a shuffle.
         for lease in (0..SPLITS).step_by(2) {
             assert_eq!(holding.take(LeaseRange::one(lease)).len(), 1);
         }

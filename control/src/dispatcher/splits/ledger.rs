@@ -1,4 +1,4 @@
-//! The splits of one iteration that may still be read, counted and never listed one by one.
+//! The splits of one iteration that may still be read, kept as counts instead of lists.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -10,68 +10,68 @@ use super::Run;
 use crate::id::TaskId;
 use crate::planner::SplitPlan;
 
-/// The splits of one iteration. For every source and repetition reached: each split is either not yet dealt
-/// out, free again, held by a task or a removal, done, or lost; or it was skipped because a later repetition
-/// was asked for.
+/// The books of one iteration's splits, for every source and every repetition reached. Each split is not
+/// yet leased, free again, held by a task or a removal, done, lost, or skipped. Splits are skipped when a
+/// task asks for a later repetition.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Ledger {
-    /// The next lease.
+    /// The number of the next lease.
     #[n(0)]
     next_lease: u64,
-    /// One per source of the plan.
+    /// The sources of the plan, in the plan's order.
     #[n(1)]
     sources: Vec<Source>,
 }
 
-/// One source of an iteration.
+/// The books of one source of an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 struct Source {
-    /// Splits in each repetition.
+    /// The number of splits in each repetition.
     #[n(0)]
     total: u64,
-    /// The repetition being dealt out.
+    /// The current repetition, from which splits are leased.
     #[n(1)]
     repetition: u64,
-    /// The next split of it that was never dealt out: at most `total`.
+    /// The index of the first split of the current repetition that was never leased, at most `total`.
     #[n(2)]
     next: u64,
-    /// Splits to be dealt out again, by repetition and first index.
+    /// The free splits, which are leased again, by repetition and first index.
     #[n(3)]
     free: BTreeMap<(u64, u64), Free>,
-    /// Splits known to be delivered.
+    /// The number of splits known to be delivered.
     #[n(4)]
     done: u64,
-    /// Splits given up.
+    /// The number of lost splits.
     #[n(5)]
     lost: u64,
 }
 
-/// Consecutive splits to be dealt out again.
+/// Consecutive free splits, which are leased again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 struct Free {
     #[n(0)]
     count: u64,
     #[n(1)]
     attempt: u32,
-    /// The task that gave them back itself, unstarted.
+    /// The task that returned these splits unstarted; `None` for splits that a removal freed.
     #[n(2)]
     returned_by: Option<TaskId>,
 }
 
-/// The splits of a pass that a task may be dealt. By default all of them.
+/// The splits of a repetition that a task may be given: by default all of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dealing {
-    /// Only later ones than this, by repetition and index.
+    /// The position, as repetition and index, after which a split must be located.
     pub(crate) after: Option<(u64, u64)>,
-    /// Only those that were dealt out before and are free again.
+    /// True if only free splits may be leased, which were leased before.
     pub(crate) only_free: bool,
 }
 
-/// The numbers of one source, for people and for checks.
+/// The split counts of one source, for people and for checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) repetition: u64,
-    /// Not yet dealt out in this repetition, or free again.
+    /// The number of splits that are not yet leased in the current repetition, or are free again.
     pub(crate) remaining: u64,
     pub(crate) done: u64,
     pub(crate) lost: u64,
@@ -93,12 +93,12 @@ impl Ledger {
         }
     }
 
-    /// Returns whether there is such a source.
+    /// Returns whether the plan has a source of this number.
     pub(crate) fn has_source(&self, source: u32) -> bool {
         self.source(source).is_some()
     }
 
-    /// The pass over a source that is being dealt out.
+    /// Returns the number of the current pass over a source.
     pub(crate) fn current(&self, source: u32) -> u64 {
         self.source(source).map_or(0, |source| source.repetition)
     }
@@ -120,9 +120,9 @@ impl Ledger {
         })
     }
 
-    /// Deals out up to `limit` splits: first those to be read again, of this repetition or an earlier one,
-    /// then fresh ones. None: this pass has no more (C5.3). A later repetition than the current one ends the
-    /// current one (C5.4).
+    /// Leases up to `limit` splits: first free splits of this repetition or an earlier one, then fresh
+    /// splits. Returns no splits if this pass is exhausted (C5.3). A request for a later repetition ends
+    /// the current repetition (C5.4).
     pub(crate) fn lease(&mut self, source: u32, repetition: u64, limit: u64, dealing: Dealing) -> Vec<Run> {
         let number = source;
         let next_lease = &mut self.next_lease;
@@ -175,32 +175,32 @@ impl Ledger {
         runs
     }
 
-    /// Books splits as free, to be dealt out under the next attempt.
+    /// Marks splits as free, to be leased again under the next attempt.
     pub(crate) fn free(&mut self, run: &Run) {
         self.insert_free(run, run.attempt.saturating_add(1), None);
     }
 
-    /// A task gives these back, unstarted: they are dealt out again under the same attempt.
+    /// Marks splits that a task returned unstarted as free, to be leased again under the same attempt.
     pub(crate) fn take_back(&mut self, run: &Run, from: TaskId) {
         self.insert_free(run, run.attempt, Some(from));
     }
 
-    /// Books splits as delivered.
+    /// Counts splits as delivered.
     pub(crate) fn done(&mut self, run: &Run) {
         if let Some(source) = self.source_mut(run.source) {
             source.done += run.count;
         }
     }
 
-    /// Books splits as given up.
+    /// Counts splits as lost.
     pub(crate) fn lost(&mut self, run: &Run) {
         if let Some(source) = self.source_mut(run.source) {
             source.lost += run.count;
         }
     }
 
-    /// Returns the number of free splits, without those that came back from a task of which `wants_no_more`
-    /// holds.
+    /// Returns the number of free splits, except for splits that were returned by a task for which
+    /// `wants_no_more` holds.
     pub(crate) fn wanted(&self, wants_no_more: impl Fn(TaskId) -> bool) -> u64 {
         let free = self.sources.iter().flat_map(|source| source.free.values());
         free.filter(|free| free.is_wanted(&wants_no_more))
@@ -209,7 +209,7 @@ impl Ledger {
     }
 
     /// Returns the repetition and index of the earliest split of source 0 that [`wanted`](Ledger::wanted)
-    /// counts, and how many there are of that source.
+    /// counts, and the number of such splits of that source.
     pub(crate) fn earliest_wanted(
         &self,
         wants_no_more: impl Fn(TaskId) -> bool,
@@ -220,7 +220,7 @@ impl Ledger {
         Some((first, free.map(|(_, free)| free.count).sum()))
     }
 
-    /// Takes out what [`wanted`](Ledger::wanted) counts.
+    /// Removes the splits that [`wanted`](Ledger::wanted) counts, and returns them as runs.
     pub(crate) fn take_wanted(&mut self, wants_no_more: impl Fn(TaskId) -> bool) -> Vec<Run> {
         let mut runs = Vec::new();
         for (number, source) in (0_u32..).zip(&mut self.sources) {
@@ -243,12 +243,12 @@ impl Ledger {
         runs
     }
 
-    /// The next lease: how many were given, all in all.
+    /// Returns the number of the next lease, which equals the number of leases given so far.
     pub(crate) fn next_lease(&self) -> u64 {
         self.next_lease
     }
 
-    /// The numbers, source by source.
+    /// Returns the split counts of each source.
     pub(crate) fn tallies(&self) -> impl Iterator<Item = Tally> {
         self.sources.iter().map(|source| {
             let again: u64 = source.free.values().map(|free| free.count).sum();
@@ -261,13 +261,14 @@ impl Ledger {
         })
     }
 
-    /// Panics if the books do not balance, `held` being what tasks and removals hold of each source.
+    /// Panics if the books do not balance. `held` is the number of splits of each source that tasks and
+    /// removals hold.
     #[cfg(debug_assertions)]
     pub(crate) fn check_invariants(&self, held: &BTreeMap<u32, u64>) {
         for (number, source) in (0_u32..).zip(&self.sources) {
             assert!(
                 source.next <= source.total,
-                "source {number} dealt out more than it has"
+                "source {number} leased more splits than it has"
             );
             let held = held.get(&number).copied().unwrap_or(0);
             let again: u64 = source.free.values().map(|free| free.count).sum();
@@ -278,7 +279,7 @@ impl Ledger {
                 let passes = u128::from(source.repetition) * u128::from(source.total);
                 assert!(
                     u128::from(known) <= passes + u128::from(source.next),
-                    "source {number} dealt out a split twice"
+                    "source {number} leased a split twice"
                 );
             }
         }
@@ -320,7 +321,7 @@ impl Source {
         let after = dealing
             .after
             .map_or(Bound::Unbounded, |after| Bound::Excluded(after.min(upto)));
-        // An excluded bound may equal an included one, and then nothing is between them.
+        // Both bounds may name the same split, and then the range is empty.
         self.free.range((after, Bound::Included(upto)))
     }
 }
@@ -362,7 +363,7 @@ mod tests {
         assert!(ledger.lease(0, 0, 1, ANY).is_empty());
     }
 
-    /// C5.4
+    /// Tests that a request for a later repetition ends the earlier ones (C5.4).
     #[test]
     fn a_later_repetition_ends_the_earlier_ones() {
         let mut ledger = ledger(10);
@@ -375,7 +376,7 @@ mod tests {
         assert_eq!(ledger.available(0, u64::MAX, ANY), 10);
     }
 
-    /// C5.3
+    /// Tests that free splits are leased before fresh splits (C5.3).
     #[test]
     fn freed_splits_come_first_and_carry_their_attempt() {
         let mut ledger = ledger(10);
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!(dealt(&ledger.lease(0, 1, 8, ANY)), [(0, 0, 4, 1), (1, 0, 4, 1)]);
     }
 
-    /// C5.5
+    /// Tests that splits returned by a task that wants no more are not counted (C5.5).
     #[test]
     fn returned_and_unwanted_splits_are_told_apart() {
         let mut ledger = ledger(10);
@@ -415,7 +416,7 @@ mod tests {
         assert_eq!(
             dealt(&ledger.lease(0, 0, 2, ANY)),
             [(0, 0, 2, 0)],
-            "the same attempt"
+            "returned splits keep their attempt"
         );
     }
 

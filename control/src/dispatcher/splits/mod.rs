@@ -1,11 +1,11 @@
-//! The books of one iteration's splits: pure numbers. They know no task but as the name of who gave splits
-//! back.
+//! The books of one iteration's splits: pure numbers. A task appears in the books only as the id of the
+//! task that returned splits.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
-//! | `ledger` | what is not dealt out, free again, done, lost |
-//! | `holding` | what one task holds |
-//! | `piece` | what is left of one leased batch |
+//! | `ledger` | the counts of splits that are not yet leased, free again, done, or lost |
+//! | `holding` | the splits that one task holds |
+//! | `piece` | the remaining splits of one leased batch |
 //! | `run` | consecutive splits under consecutive leases |
 
 mod holding;

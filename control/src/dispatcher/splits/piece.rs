@@ -1,8 +1,8 @@
-//! A piece: consecutive splits leased together, with a bit for each that is still held and one for each that
-//! was seen.
+//! A piece: consecutive splits leased together, with one bit for each held split and one bit for each seen
+//! split.
 //!
-//! A split takes a quarter of a byte here, however scattered the deliveries are, as after a shuffle. The
-//! store needs as much, and writes it again with each change.
+//! A split takes a quarter of a byte, even if the deliveries are scattered as after a shuffle. The store
+//! needs the same space, and writes all bits of a piece with each change.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -10,25 +10,26 @@ use minicbor::{Decode, Encode};
 use super::Run;
 use crate::split::LeaseRange;
 
-/// Splits of one piece, so that its bits fit 128 bytes.
+/// Maximum number of splits of one piece, so that each of its bit sets takes 128 bytes.
 pub(super) const PIECE_SPLITS_MAX: u64 = 1024;
 
-/// A run, and what is left of it.
+/// The part of one leased run that is still held.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Piece {
-    /// The run as it was leased, of at most [`PIECE_SPLITS_MAX`] splits. Its field `seen` says nothing.
+    /// The run as it was leased, of at most [`PIECE_SPLITS_MAX`] splits. The field `seen` of this run has
+    /// no meaning.
     #[n(0)]
     run: Run,
     /// The splits of the run that are held.
     #[n(1)]
     held: Bits,
-    /// The splits of which a client may have seen a part.
+    /// The splits of which a client may have seen some elements.
     #[n(2)]
     seen: Bits,
 }
 
 impl Piece {
-    /// All of a run that has at most [`PIECE_SPLITS_MAX`] splits.
+    /// Returns the piece of a whole run of at most [`PIECE_SPLITS_MAX`] splits.
     pub(super) fn whole(run: Run) -> Piece {
         let mut piece = Piece {
             held: Bits::none(run.count),
@@ -44,17 +45,17 @@ impl Piece {
         piece
     }
 
-    /// The leases that it has or had.
+    /// Returns the leases of the whole run, held or not.
     pub(super) fn leases(&self) -> LeaseRange {
         self.run.leases()
     }
 
-    /// Returns whether no split is held any more.
+    /// Returns whether no split of the piece is held any more.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_clear()
     }
 
-    /// Removes what it holds of the range, and returns it as runs.
+    /// Removes the held splits of the range, and returns them as runs.
     pub(super) fn take(&mut self, range: LeaseRange) -> Vec<Run> {
         let places = self.places(range);
         let taken = self.runs_in(places.clone());
@@ -65,7 +66,7 @@ impl Piece {
         taken
     }
 
-    /// Notes that a client may have seen elements of these.
+    /// Notes that a client may have seen elements of these leases.
     pub(super) fn mark_seen(&mut self, range: LeaseRange) {
         for place in self.places(range) {
             if self.held.has(place) {
@@ -74,12 +75,12 @@ impl Piece {
         }
     }
 
-    /// Notes that a client may have seen elements of any.
+    /// Notes that a client may have seen elements of all held splits.
     pub(super) fn mark_all_seen(&mut self) {
         self.seen.clone_from(&self.held);
     }
 
-    /// Returns the splits that are held, in as few runs as possible.
+    /// Returns the held splits, in as few runs as possible.
     pub(super) fn runs(&self) -> Vec<Run> {
         self.runs_in(0..self.run.count.min(PIECE_SPLITS_MAX))
     }
@@ -103,7 +104,7 @@ impl Piece {
         runs
     }
 
-    /// The places of its leases that are in the range.
+    /// Returns the places within the run whose leases are in the range.
     fn places(&self, range: LeaseRange) -> std::ops::Range<u64> {
         let own = self.run.leases();
         if range.last() < own.first || range.first > own.last() {
@@ -114,7 +115,7 @@ impl Piece {
     }
 }
 
-/// A bit for each place.
+/// One bit for each place of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 struct Bits(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>);
@@ -149,7 +150,7 @@ impl Bits {
     }
 }
 
-/// The byte and the bit of a place.
+/// Returns the byte and the bit of a place.
 fn at(place: u64) -> (usize, u8) {
     (usize::try_from(place / 8).unwrap_or(usize::MAX), 1 << (place % 8))
 }

@@ -1,4 +1,4 @@
-//! A run: consecutive splits leased together, and how it is cut.
+//! A run: consecutive splits leased together, and the cutting of runs.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -14,25 +14,25 @@ pub struct Run {
     /// The number of the pass over the source.
     #[n(1)]
     pub repetition: u64,
-    /// The first split.
+    /// The index of the first split.
     #[n(2)]
     pub first_index: u64,
     /// The number of splits, at least 1.
     #[n(3)]
     pub count: u64,
-    /// The first split's lease.
+    /// The lease of the first split.
     #[n(4)]
     pub first_lease: u64,
     /// The number of earlier leases of these splits whose worker was lost.
     #[n(5)]
     pub attempt: u32,
-    /// Whether a client may have seen an element of it, of which only part arrived.
+    /// True if a client may have seen some, but not all, elements of these splits.
     #[cbor(n(6), default)]
     pub seen: bool,
 }
 
 impl Run {
-    /// The leases.
+    /// Returns the leases of the run.
     pub fn leases(&self) -> LeaseRange {
         LeaseRange {
             first: self.first_lease,
@@ -40,7 +40,7 @@ impl Run {
         }
     }
 
-    /// The splits.
+    /// Returns the splits of the run.
     pub fn splits(&self) -> SplitRange {
         SplitRange {
             source: self.source,
@@ -50,7 +50,8 @@ impl Run {
         }
     }
 
-    /// The part of it whose leases are in the range, and what remains before and after.
+    /// Returns the part of the run whose leases are in the range, and the remaining parts before and after
+    /// the range.
     pub(super) fn cut(self, range: LeaseRange) -> (Option<Run>, [Option<Run>; 2]) {
         let last = self.leases().last();
         if range.last() < self.first_lease || range.first > last {

@@ -1,4 +1,4 @@
-//! All tables, loaded from records and turned into changes to be stored.
+//! All tables together: their loading from records, and the changes to be stored.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -40,8 +40,8 @@ impl Tables {
             next_job: JobId::FIRST,
             next_iteration: IterationId::FIRST,
             next_client: ClientId::FIRST,
-            // C1.8: workers outlive a dispatcher that forgets, and must not take its tasks for those of the
-            // next one.
+            // Workers outlive a dispatcher whose state is lost. Task ids of a new life must therefore
+            // differ from the ids of the earlier life (C1.8).
             next_task: TaskId(TaskId::FIRST.0 + (boot.0 >> 32)),
             next_worker: WorkerId::FIRST,
         };
@@ -60,8 +60,7 @@ impl Tables {
         tables
     }
 
-    /// Returns the state that these records describe. `boot` counts only if none of them says which life it
-    /// is.
+    /// Returns the tables with the state of these records. `boot` counts only if no record holds a boot id.
     pub(crate) fn load(records: impl IntoIterator<Item = Record>, boot: BootId) -> Tables {
         let mut tables = Tables::new(boot);
         for record in records {
@@ -98,8 +97,8 @@ impl Tables {
             .expect("inserted at creation and never removed")
     }
 
-    /// Gives everybody a full timeout, as if it had been heard at `now`; clients, who look for a new
-    /// dispatcher in steps of seconds, as if at `clients_back` (C1.6, C6.8).
+    /// Gives every process a full timeout from `now` on. Clients get theirs from `clients_back` on, because
+    /// they look for a restarted dispatcher in steps of seconds (C1.6, C6.8).
     pub(crate) fn restart_clocks(&mut self, now: Moment, clients_back: Moment) {
         self.catalog.restart_clocks(now);
         self.clients.restart_clocks(clients_back);
@@ -115,7 +114,7 @@ impl Tables {
         }
     }
 
-    /// Returns the leases that the tasks of an iteration hold, and those of its removals.
+    /// Returns the leases that the tasks and the removals of an iteration hold.
     pub(crate) fn held_in(&self, iteration: IterationId) -> impl Iterator<Item = &Holding> {
         let tasks = self.tasks.rows_of(iteration);
         let of_tasks = tasks.filter_map(|task| self.books.holding(task.id));
@@ -123,13 +122,13 @@ impl Tables {
         of_tasks.chain(removals.map(|removal| &removal.holding))
     }
 
-    /// Starts or stops the clock of an iteration that nobody reads.
+    /// Starts or stops the clock that collects an unread iteration.
     pub(crate) fn note_readers(&mut self, iteration: IterationId, now: Moment) {
         let has_readers = self.clients.has_any_of(iteration);
         self.iterations.note_readers(iteration, has_readers, now);
     }
 
-    /// Excuses everybody for a time in which the dispatcher itself did not run (C7.6).
+    /// Excuses all processes for a time in which the dispatcher itself did not run (C7.6).
     pub(crate) fn excuse(&mut self, time: Duration) {
         self.catalog.excuse(time);
         self.iterations.excuse(time);
@@ -139,7 +138,7 @@ impl Tables {
         self.sessions.seen.excuse(time);
     }
 
-    /// Returns whether nothing here depends on time.
+    /// Returns whether no clock of any table is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.catalog.is_idle()
             && self.iterations.unread.is_empty()
@@ -164,7 +163,7 @@ impl Tables {
             || self.sessions.rows.has_changes()
     }
 
-    /// Every record that differs from what was taken last.
+    /// Returns a change for every record that differs from the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         fn put<K, V>(
             changes: &mut Vec<Change>,
@@ -213,7 +212,7 @@ impl Tables {
         }
     }
 
-    /// Returns all records, as a store that has missed no change has them.
+    /// Returns all records, in the state of a store that has received every change.
     #[cfg(test)]
     pub(crate) fn records(&self) -> Vec<Record> {
         let meta = std::iter::once(Record::Meta(self.meta().clone()));

@@ -1,6 +1,7 @@
-//! The books of splits: the plan and the ledger of each running iteration, and what each of its tasks holds.
+//! The books of splits: the plan and the ledger of each running iteration, and the leases that each of its
+//! tasks holds.
 //!
-//! Knows iterations and tasks by number only.
+//! [`Books`] knows iterations and tasks by their ids only.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use crate::id::{IterationId, TaskId};
 use crate::planner::SplitPlan;
 use crate::split::{LeaseRange, SplitPace};
 
-/// The books of all running iterations. Only those under `dynamic` have a ledger, and their tasks leases.
+/// The books of all running iterations. Only iterations under `dynamic` have a ledger, and only their tasks
+/// have leases.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     pub(super) plans: Table<IterationId, Arc<SplitPlan>>,
@@ -23,19 +25,19 @@ pub(crate) struct Books {
 /// The terms on which a task is leased splits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseTerms {
-    /// The splits that the task asks for.
+    /// The number of splits that the task asks for.
     pub(crate) want: u32,
-    /// The splits that it may be dealt.
+    /// The splits that the task may be given.
     pub(crate) dealing: Dealing,
-    /// The most splits that the dealing allows in one lease.
+    /// Maximum number of splits that an ordered job allows in one lease.
     pub(crate) most: u64,
-    /// The most splits of one lease, whatever the task asks for.
+    /// Maximum number of splits in one lease of any task.
     pub(crate) batch_max: u32,
-    /// The most splits that a task may hold.
+    /// Maximum number of splits that a task may hold.
     pub(crate) held_max: u64,
-    /// The tasks that share the iteration's splits.
+    /// The number of tasks that share the iteration's splits.
     pub(crate) sharers: u64,
-    /// The task's own pace, and that of all running tasks of the iteration together.
+    /// The task's own pace, and the total pace of all running tasks of the iteration.
     pub(crate) pace: Option<(SplitPace, u64)>,
 }
 
@@ -43,26 +45,26 @@ pub(crate) struct LeaseTerms {
 #[derive(Debug)]
 pub(crate) struct Leased {
     pub(crate) runs: Vec<Run>,
-    /// The source has no more splits of the repetition for this task.
+    /// True if the source has no more splits of the repetition for this task.
     pub(crate) end: bool,
-    /// The repetition of the source that is being dealt out.
+    /// The current repetition of the source, from which splits are leased.
     pub(crate) current: u64,
-    /// The task was given as many as its dealing allows, and could have been given more.
+    /// True if the lease has the maximum length of an ordered job, and could have been longer otherwise.
     pub(crate) is_cut: bool,
 }
 
 impl Books {
-    /// Puts in a plan that the store has.
+    /// Adds a plan from the store.
     pub(super) fn load_plan(&mut self, iteration: IterationId, plan: Arc<SplitPlan>) {
         self.plans.load(iteration, plan);
     }
 
-    /// Puts in a ledger that the store has.
+    /// Adds a ledger from the store.
     pub(super) fn load_ledger(&mut self, iteration: IterationId, ledger: Ledger) {
         self.ledgers.load(iteration, ledger);
     }
 
-    /// Puts in the leases that a task has in the store.
+    /// Adds the leases of a task from the store.
     pub(super) fn load_holding(&mut self, task: TaskId, holding: Holding) {
         self.holdings.load(task, holding);
     }
@@ -75,7 +77,7 @@ impl Books {
         self.plans.insert(iteration, Arc::new(plan));
     }
 
-    /// Closes the books of an iteration that is over. Returns how many of its splits are done.
+    /// Closes the books of an iteration that is over. Returns the number of its delivered splits.
     pub(crate) fn close(&mut self, iteration: IterationId) -> u64 {
         self.plans.remove(&iteration);
         let ledger = self.ledgers.remove(&iteration);
@@ -90,12 +92,12 @@ impl Books {
         self.ledgers.get(&iteration)
     }
 
-    /// Returns whether splits are dealt out in an iteration.
+    /// Returns whether the dispatcher leases splits to the tasks of an iteration.
     pub(crate) fn is_dynamic(&self, iteration: IterationId) -> bool {
         self.ledgers.contains(&iteration)
     }
 
-    /// Opens the leases of a task that begins, if splits are dealt out in its iteration.
+    /// Opens the leases of a new task, if the dispatcher leases splits in its iteration.
     pub(crate) fn begin_task(&mut self, iteration: IterationId, task: TaskId) {
         if self.is_dynamic(iteration) {
             self.holdings.insert(task, Holding::default());
@@ -128,11 +130,11 @@ impl Books {
         let ledger = self.ledgers.get_mut(&iteration);
         let (Some(ledger), Some(holding)) = (ledger, self.holdings.get_mut(&task)) else {
             return Err(Error::precondition(format!(
-                "task {task} reads everything itself: only tasks under `dynamic` are given splits"
+                "task {task} reads its sources itself: only tasks under `dynamic` are leased splits"
             )));
         };
         check_source(ledger, task, source, repetition)?;
-        // C5.2
+        // A task that holds the maximum gets no splits and no end, and asks again later (C5.2).
         let room = terms.held_max.saturating_sub(holding.split_count());
         if room == 0 {
             return Ok(Leased {
@@ -162,7 +164,7 @@ impl Books {
         })
     }
 
-    /// Takes back leases that a task has not begun: others are dealt them (C5.5).
+    /// Takes back leases that a task has not begun, so that the splits are leased to other tasks (C5.5).
     pub(crate) fn take_back(&mut self, iteration: IterationId, task: TaskId, leases: &[LeaseRange]) {
         let runs = self.take_held(task, leases).unwrap_or_default();
         if let Some(ledger) = self.ledgers.get_mut(&iteration) {
@@ -170,48 +172,48 @@ impl Books {
         }
     }
 
-    /// Takes these leases out of what a task holds; `None`: it holds none, and never did.
+    /// Takes these leases out of the leases that a task holds. `None` if the task has no books.
     pub(crate) fn take_held(&mut self, task: TaskId, leases: &[LeaseRange]) -> Option<Vec<Run>> {
         let holding = self.holdings.get_mut(&task)?;
         Some(leases.iter().flat_map(|range| holding.take(*range)).collect())
     }
 
-    /// Takes all leases out of what a task holds.
+    /// Takes all leases that a task holds.
     pub(crate) fn take_all_held(&mut self, task: TaskId) -> Vec<Run> {
         let holding = self.holdings.get_mut(&task);
         holding.map(Holding::take_all).unwrap_or_default()
     }
 
-    /// Notes that a reader may have seen of everything that a task holds.
+    /// Notes that a reader may have seen elements of every split that a task holds.
     pub(crate) fn mark_all_seen(&mut self, task: TaskId) {
         if let Some(holding) = self.holdings.get_mut(&task) {
             holding.mark_all_seen();
         }
     }
 
-    /// Books splits as done. Returns whether the iteration's books are open.
+    /// Counts splits as done. Returns false if the iteration's books are closed.
     pub(crate) fn done(&mut self, iteration: IterationId, runs: &[Run]) -> bool {
         let ledger = self.ledgers.get_mut(&iteration);
         let done = ledger.map(|ledger| runs.iter().for_each(|run| ledger.done(run)));
         done.is_some()
     }
 
-    /// Books splits as lost.
+    /// Counts splits as lost.
     pub(crate) fn lost(&mut self, iteration: IterationId, runs: &[Run]) {
         if let Some(ledger) = self.ledgers.get_mut(&iteration) {
             runs.iter().for_each(|run| ledger.lost(run));
         }
     }
 
-    /// Books splits as free: others read them, in another attempt.
+    /// Marks splits as free, so that other tasks read them in another attempt.
     pub(crate) fn free(&mut self, iteration: IterationId, runs: &[Run]) {
         if let Some(ledger) = self.ledgers.get_mut(&iteration) {
             runs.iter().for_each(|run| ledger.free(run));
         }
     }
 
-    /// Takes the free splits out of an iteration's books, but for those from tasks of which `wants_no_more`
-    /// holds.
+    /// Takes the free splits out of an iteration's books, except for splits from tasks for which
+    /// `wants_no_more` holds.
     pub(crate) fn take_wanted(
         &mut self,
         iteration: IterationId,
@@ -222,9 +224,9 @@ impl Books {
     }
 }
 
-/// Returns how many of the available splits a task gets: so many that what it then has not started is at most
-/// its part, by its pace, of those that stay free (C5.1). So it never holds more than its share of what is
-/// left.
+/// Returns the number of splits that a task gets by its pace (C5.1). After the lease, the unstarted splits
+/// of the task are at most its part of the splits that stay free. A task therefore never holds more than
+/// its share of the remaining splits.
 fn fair_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
     let (available, own) = (u128::from(available), u128::from(pace.per_1000_s));
     let all = u128::from(all).max(own).max(1);
@@ -232,18 +234,19 @@ fn fair_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
-/// Checks what a task asks splits of.
+/// Checks the source and the repetition for which a task asks for splits.
 fn check_source(ledger: &Ledger, task: TaskId, source: u32, repetition: u64) -> Result<(), Error> {
     if !ledger.has_source(source) {
         return Err(Error::invalid(format!(
             "the dataset of task {task} has no source {source}"
         )));
     }
-    // C5.4: splits that were skipped would be neither read nor lost.
+    // Splits that were skipped would be neither read nor lost (C5.4).
     let next = ledger.current(source).saturating_add(1);
     if repetition > next {
         return Err(Error::invalid(format!(
-            "task {task} asks for repetition {repetition} of source {source}, and the next one is {next}"
+            "task {task} asks for repetition {repetition} of source {source}, but the next repetition is \
+            {next}"
         )));
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Datasets and jobs: registered once, found again by id or name, forgotten when nobody asks for them.
+//! The catalog of datasets and jobs, which are registered once, found again by id or name, and forgotten
+//! when unused.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,25 +15,25 @@ use crate::error::Error;
 use crate::id::{DatasetId, JobId, SessionId};
 use crate::job::JobParameters;
 
-/// All datasets and jobs.
+/// The catalog of all datasets and jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     pub(super) datasets: Table<DatasetId, Arc<DatasetRecord>>,
     pub(super) jobs: Table<JobId, JobRecord>,
     index: Index,
-    /// When each job was last asked for.
+    /// The time at which each job was last requested.
     jobs_used: Stamps<JobId>,
-    /// When each dataset was last asked for, or its last job went.
+    /// The time at which each dataset was last requested, or lost its last job.
     datasets_used: Stamps<DatasetId>,
 }
 
-/// The ways to find a job.
+/// The index by which a job is found.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Index {
     job_of_name: BTreeMap<String, JobId>,
-    /// The jobs of each process that created some.
+    /// The jobs that each process created.
     jobs_of: Groups<SessionId, JobId>,
-    /// The number of jobs that processes of role `read` have created together.
+    /// The number of jobs that all processes of role `read` have created together.
     jobs_of_read: usize,
 }
 
@@ -47,12 +48,12 @@ impl Index {
 }
 
 impl Catalog {
-    /// Puts in a dataset that the store has.
+    /// Adds a dataset from the store.
     pub(super) fn load_dataset(&mut self, row: Arc<DatasetRecord>) {
         self.datasets.load(row.id.clone(), row);
     }
 
-    /// Puts in a job that the store has.
+    /// Adds a job from the store.
     pub(super) fn load_job(&mut self, row: JobRecord) {
         self.index.note(&row);
         self.jobs.load(row.id, row);
@@ -67,16 +68,16 @@ impl Catalog {
         self.datasets.get(id)
     }
 
-    /// Returns a dataset, or the error of a peer that asks for one that is not there.
+    /// Returns a dataset, or the error for a dataset that does not exist.
     pub(crate) fn dataset(&self, id: &DatasetId) -> Result<&Arc<DatasetRecord>, Error> {
         self.datasets.get(id).ok_or_else(|| {
             Error::not_found(format!(
-                "there is no dataset {id}: it must be registered first, or nobody used it for long"
+                "there is no dataset {id}: it was never registered, or it was unused for too long"
             ))
         })
     }
 
-    /// Returns a dataset that somebody asks for.
+    /// Returns a dataset that a process requests, and restarts its idle time.
     pub(crate) fn use_dataset(&mut self, id: &DatasetId, now: Moment) -> Result<Arc<DatasetRecord>, Error> {
         let row = Arc::clone(self.dataset(id)?);
         self.datasets_used.note(id.clone(), now);
@@ -91,8 +92,8 @@ impl Catalog {
         self.datasets.len()
     }
 
-    /// Forgets the datasets with automatic ids of processes that are gone, if nobody has used them for
-    /// `timeout` (C2.5).
+    /// Forgets the datasets with automatic ids that were unused for `timeout` and whose processes are gone
+    /// (C2.5).
     pub(crate) fn collect_datasets(
         &mut self,
         now: Moment,
@@ -107,7 +108,8 @@ impl Catalog {
         }
     }
 
-    /// Forgets the dataset that was unused for longest (C2.5). Returns whether one was unused for `timeout`.
+    /// Forgets the dataset that was unused for longest (C2.5). Returns false if no dataset was unused for
+    /// `timeout`.
     pub(crate) fn make_room_for_dataset(&mut self, now: Moment, timeout: Duration) -> bool {
         let unused = self.unused_datasets(now, timeout).into_iter();
         let Some(id) = unused.min_by_key(|id| self.datasets_used.get(id)) else {
@@ -117,7 +119,7 @@ impl Catalog {
         true
     }
 
-    /// Returns the datasets that no job reads and that nobody has asked for within their lifetime.
+    /// Returns the datasets that no job reads and no process has requested within `timeout`.
     fn unused_datasets(&self, now: Moment, timeout: Duration) -> Vec<DatasetId> {
         let jobs = self.jobs.values();
         let read: BTreeSet<&DatasetId> = jobs.map(|job| &job.parameters.dataset).collect();
@@ -141,11 +143,11 @@ impl Catalog {
         self.jobs.get(id)
     }
 
-    /// Returns a job, or the error of a peer that asks for one that is not there.
+    /// Returns a job, or the error for a job that does not exist.
     pub(crate) fn job(&self, id: JobId) -> Result<&JobRecord, Error> {
         self.jobs.get(&id).ok_or_else(|| {
             Error::not_found(format!(
-                "there is no job {id}: nobody read it for a while, or it never was; ask for it again"
+                "there is no job {id}: it was never created, or it was unread for too long; create it again"
             ))
         })
     }
@@ -154,7 +156,7 @@ impl Catalog {
         self.jobs.get(self.index.job_of_name.get(name)?)
     }
 
-    /// Notes that somebody asks for a job.
+    /// Notes that a process requests a job.
     pub(crate) fn use_job(&mut self, id: JobId, now: Moment) {
         self.jobs_used.note(id, now);
     }
@@ -172,17 +174,17 @@ impl Catalog {
         self.index.jobs_of.of(&session).collect()
     }
 
-    /// Returns the number of jobs that processes of role `read` created.
+    /// Returns the number of jobs that all processes of role `read` created.
     pub(crate) fn jobs_of_read(&self) -> usize {
         self.index.jobs_of_read
     }
 
-    /// Returns the jobs that nobody has asked for within `timeout`.
+    /// Returns the jobs that no process has requested within `timeout`.
     pub(crate) fn unused_jobs(&self, now: Moment, timeout: Duration) -> Vec<JobId> {
         self.jobs_used.overdue(now, timeout)
     }
 
-    /// Forgets a job. Its dataset counts as used until now.
+    /// Forgets a job, and restarts the idle time of its dataset.
     pub(crate) fn remove_job(&mut self, id: JobId, now: Moment) {
         self.jobs_used.remove(&id);
         let Some(job) = self.jobs.remove(&id) else {
@@ -196,10 +198,10 @@ impl Catalog {
         self.datasets_used.note(job.parameters.dataset, now);
     }
 
-    /// Returns a job's parameters with the dataset of an existing job, if both datasets are one.
+    /// Returns a job's parameters with the dataset of an existing job, if both datasets are equal.
     ///
-    /// Trainers that run one program register its dataset each under an id of its own; of one definition they
-    /// are one dataset (C2.3).
+    /// Trainers that run one program register its dataset several times, each under its own id. Datasets
+    /// with equal definitions and facts count as the same dataset (C2.3).
     pub(crate) fn in_terms_of(&self, existing: &JobRecord, wanted: JobParameters) -> JobParameters {
         let before = self.datasets.get(&existing.parameters.dataset);
         let now = self.datasets.get(&wanted.dataset);
@@ -226,13 +228,13 @@ impl Catalog {
         }
     }
 
-    /// Excuses everybody for a time in which the dispatcher itself did not run (C7.6).
+    /// Excuses all processes for a time in which the dispatcher itself did not run (C7.6).
     pub(crate) fn excuse(&mut self, time: Duration) {
         self.jobs_used.excuse(time);
         self.datasets_used.excuse(time);
     }
 
-    /// Returns whether nothing here depends on time.
+    /// Returns whether no clock of the catalog is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.jobs_used.is_empty() && self.datasets_used.is_empty()
     }
@@ -244,7 +246,7 @@ impl Catalog {
         for job in self.jobs.values() {
             index.note(job);
             let dataset = &job.parameters.dataset;
-            assert!(self.datasets.contains(dataset), "job {} reads nothing", job.id);
+            assert!(self.datasets.contains(dataset), "job {} has no dataset", job.id);
         }
         assert_eq!(self.index, index, "the index of jobs is stale");
         assert!(self.jobs.keys().eq(self.jobs_used.iter().map(|(id, _)| id)));

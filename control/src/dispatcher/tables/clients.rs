@@ -1,4 +1,4 @@
-//! Clients: the readers of each iteration and process, and the splits that their users have in hand.
+//! The clients of each iteration and process, and the splits that their users hold.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::error::Error;
 use crate::id::{ClientId, IterationId, SessionId};
 use crate::split::LeaseRange;
 
-/// All clients.
+/// The table of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     pub(super) rows: Table<ClientId, ClientRecord>,
     index: Index,
-    /// When each client was last heard.
+    /// The time of the last heartbeat that named each client.
     pub(crate) seen: Stamps<ClientId>,
-    /// Clients that have lost workers that they cannot go on without.
+    /// The clients that have lost workers without which they cannot continue.
     pub(crate) stranded: Alarms<ClientId>,
 }
 
-/// The ways to find a client.
+/// The index by which a client is found.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Index {
     of_iteration: Groups<IterationId, ClientId>,
@@ -39,7 +39,7 @@ impl Index {
 }
 
 impl Clients {
-    /// Puts in what the store has.
+    /// Adds a client from the store.
     pub(super) fn load(&mut self, row: ClientRecord) {
         self.index.note(&row);
         self.rows.load(row.id, row);
@@ -64,12 +64,12 @@ impl Clients {
         self.rows.get(id)
     }
 
-    /// Returns a client that belongs to a process.
+    /// Returns a client if it belongs to this process.
     pub(crate) fn owned_by(&self, session: SessionId, id: ClientId) -> Result<&ClientRecord, Error> {
         let row = self.rows.get(&id).filter(|row| row.session == session);
         row.ok_or_else(|| {
             Error::not_found(format!(
-                "there is no client {id} of this process: it was released, or was silent for too long"
+                "there is no client {id} of this process: it was released, or it was silent for too long"
             ))
         })
     }
@@ -108,41 +108,42 @@ impl Clients {
         self.index.of_session.count(&session)
     }
 
-    /// Returns whether a client was heard within `limit`.
+    /// Returns whether a client sent a heartbeat within `limit`.
     pub(crate) fn is_heard(&self, id: &ClientId, now: Moment, limit: Duration) -> bool {
         let seen = self.seen.get(id);
         seen.is_some_and(|seen| now.saturating_sub(seen) <= limit)
     }
 
-    /// Notes that a client reads no task from `end` on: it has everything (C14.2).
+    /// Notes that a client reads no task from `end` on, because its part of the iteration is finished
+    /// (C14.2).
     pub(crate) fn end_reading(&mut self, id: ClientId, end: crate::id::TaskId) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.reads_before = Some(end);
         }
     }
 
-    /// Puts splits into a client's hand that nobody has in hand.
+    /// Makes a client hold splits that no client holds yet.
     pub(crate) fn give(&mut self, id: ClientId, runs: Vec<Run>) {
         if let Some(row) = self.rows.get_mut(&id) {
             runs.into_iter().for_each(|run| row.in_hand.insert(run));
         }
     }
 
-    /// Puts splits into a client's hand that it, or another client, may have in hand.
+    /// Makes a client hold splits that this client or another client may already hold.
     pub(crate) fn share(&mut self, id: ClientId, runs: Vec<Run>) {
         if let Some(row) = self.rows.get_mut(&id) {
             runs.into_iter().for_each(|run| row.in_hand.put(run));
         }
     }
 
-    /// Returns what a client has in hand of these leases.
+    /// Returns the splits of these leases that a client holds.
     pub(crate) fn in_hand(&self, id: ClientId, leases: &[LeaseRange]) -> Vec<Run> {
         let row = self.rows.get(&id).into_iter();
         row.flat_map(|row| leases.iter().flat_map(|range| row.in_hand.within(*range)))
             .collect()
     }
 
-    /// Returns what other clients of an iteration than this one have in hand of these leases.
+    /// Returns the splits of these leases that the other clients of an iteration hold.
     pub(crate) fn in_hand_of_others(
         &self,
         iteration: IterationId,
@@ -158,7 +159,8 @@ impl Clients {
         found
     }
 
-    /// Takes these leases out of a client's hand. Returns those that no other client has in hand (C5.8).
+    /// Takes these leases from the splits that a client holds. Returns the splits that no other client
+    /// holds (C5.8).
     pub(crate) fn take_in_hand(&mut self, id: ClientId, leases: &[LeaseRange]) -> Vec<Run> {
         let mut taken = Holding::default();
         let Some(row) = self.rows.get_mut(&id) else {
@@ -175,7 +177,7 @@ impl Clients {
         taken.take_all()
     }
 
-    /// Takes these leases out of the hands of all clients of an iteration.
+    /// Takes these splits from all clients of an iteration.
     pub(crate) fn clear_hands(&mut self, iteration: IterationId, runs: &[Run]) {
         for id in self.of(iteration) {
             let row = self.rows.get(&id);
@@ -192,14 +194,14 @@ impl Clients {
         }
     }
 
-    /// Gives every client until `until`, and a full timeout from there.
+    /// Gives every client a full timeout from `until` on.
     pub(crate) fn restart_clocks(&mut self, until: Moment) {
         for row in self.rows.values() {
             self.seen.note(row.id, until);
         }
     }
 
-    /// Excuses everybody for a time in which the dispatcher itself did not run (C7.6).
+    /// Excuses all clients for a time in which the dispatcher itself did not run (C7.6).
     pub(crate) fn excuse(&mut self, time: Duration) {
         self.seen.excuse(time);
         self.stranded.excuse(time);

@@ -1,9 +1,9 @@
-//! Ids by the owner that they belong to.
+//! Sets of ids, grouped by their owner.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The members of each group, in order. A group without members is not there.
+/// The members of each group, in order. A group without members has no entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Groups<K, V> {
     members: BTreeMap<K, BTreeSet<V>>,

@@ -1,6 +1,7 @@
-//! Iterations: which of them a client may join, which run, which wait for a plan, which nobody reads.
+//! The iterations: the iterations that a client may join, that run, that wait for a plan, or that no client
+//! reads.
 //!
-//! Refuses to know tasks, splits and workers.
+//! [`Iterations`] does not know tasks, splits or workers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,34 +15,35 @@ use crate::error::Error;
 use crate::id::{IterationId, JobId, RequestNumber, SessionId};
 use crate::whereabouts::Whereabouts;
 
-/// Lost workers that an iteration names.
+/// Maximum number of lost workers that an iteration names.
 const WORKERS_LOST_MAX: usize = 64;
 
-/// All iterations that are remembered.
+/// The table of all iterations that are remembered.
 #[derive(Debug, Default)]
 pub(crate) struct Iterations {
     pub(super) rows: Table<IterationId, IterationRecord>,
     index: Index,
-    /// Requests that wait for a plan, to become clients. They are not stored: their processes ask again.
+    /// The requests that wait for a plan to become clients. Waiting requests are not stored, because their
+    /// processes repeat them.
     openers: BTreeMap<IterationId, Vec<Opener>>,
-    /// The iterations without clients, planned or over.
+    /// The iterations without clients, whether running or over, except for iterations that wait for a plan.
     pub(crate) unread: Stamps<IterationId>,
-    /// Coordinated reads that miss consumers.
+    /// The coordinated reads with missing consumers.
     pub(crate) incomplete: Alarms<IterationId>,
 }
 
-/// The ways to find an iteration.
+/// The index by which an iteration is found.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Index {
-    /// Iterations that a client may still join.
+    /// The iterations that a client may still join, by job and repetition.
     of_key: BTreeMap<(JobId, u64), IterationId>,
-    /// Iterations that are planned and not over.
+    /// The iterations that are planned and not over.
     running: BTreeSet<IterationId>,
-    /// The number of iterations that processes of role `read` began together.
+    /// The number of iterations that all processes of role `read` began together.
     of_read: usize,
 }
 
-/// A request to become a client.
+/// A request to become a client of an iteration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opener {
     pub(crate) session: SessionId,
@@ -63,7 +65,7 @@ impl Index {
 }
 
 impl Iterations {
-    /// Puts in what the store has.
+    /// Adds an iteration from the store.
     pub(super) fn load(&mut self, row: IterationRecord) {
         self.index.note(&row);
         self.rows.load(row.id, row);
@@ -107,7 +109,7 @@ impl Iterations {
         self.rows.get(id)
     }
 
-    /// Returns an iteration to be changed, but for its job, repetition, phase and owner.
+    /// Returns an iteration for a change of any fields except its job, repetition, phase and owner.
     pub(crate) fn get_mut(&mut self, id: &IterationId) -> Option<&mut IterationRecord> {
         self.rows.get_mut(id)
     }
@@ -148,24 +150,24 @@ impl Iterations {
         self.index.running.contains(&id)
     }
 
-    /// Returns the number of iterations that processes of role `read` began.
+    /// Returns the number of iterations that all processes of role `read` began.
     pub(crate) fn of_read(&self) -> usize {
         self.index.of_read
     }
 
-    /// Returns the iterations that run, or whose plan somebody waits for.
+    /// Returns the iterations that run, or whose plan a request waits for.
     pub(crate) fn open(&self) -> impl Iterator<Item = &IterationRecord> {
         let running = self.index.running.iter();
         let open = running.chain(self.openers.keys());
         open.filter_map(|id| self.rows.get(id))
     }
 
-    /// Lets a request wait for an iteration's plan, with at most `limit` others.
+    /// Lets a request wait for an iteration's plan, unless `limit` requests already wait.
     pub(crate) fn await_plan(&mut self, id: IterationId, opener: Opener, limit: usize) -> Result<(), Error> {
         let openers = self.openers.entry(id).or_default();
         if openers.len() >= limit {
             return Err(Error::exhausted(format!(
-                "{} clients wait for this iteration already: no more may",
+                "{} clients already wait for this iteration, the most that may wait",
                 openers.len()
             )));
         }
@@ -173,18 +175,18 @@ impl Iterations {
         Ok(())
     }
 
-    /// Returns the requests that waited for an iteration's plan.
+    /// Removes and returns the requests that waited for an iteration's plan.
     pub(crate) fn take_openers(&mut self, id: IterationId) -> Vec<Opener> {
         self.openers.remove(&id).unwrap_or_default()
     }
 
-    /// Returns the requests that waited for any plan.
+    /// Removes and returns the requests that waited for any plan.
     pub(crate) fn take_all_openers(&mut self) -> Vec<Opener> {
         let openers = std::mem::take(&mut self.openers);
         openers.into_values().flatten().collect()
     }
 
-    /// Notes that an iteration has lost a worker. The latest are remembered.
+    /// Notes that an iteration has lost a worker. Only the latest lost workers are remembered.
     pub(crate) fn note_lost_worker(&mut self, id: IterationId, address: &str) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.workers_lost.retain(|known| known != address);
@@ -195,7 +197,8 @@ impl Iterations {
         }
     }
 
-    /// Lets a consumer begin, once: elements that were sent to one are not sent to another (C9.2).
+    /// Lets a consumer join an iteration once: elements that were sent to one client are never sent to
+    /// another (C9.2).
     pub(crate) fn take_consumer(&mut self, id: IterationId, consumer: Option<u32>) -> Result<(), Error> {
         let Some(consumer) = consumer else {
             return Ok(());
@@ -203,8 +206,9 @@ impl Iterations {
         let row = self.rows.get(&id);
         if row.is_some_and(|row| row.consumers.contains(&consumer)) {
             return Err(Error::precondition(format!(
-                "consumer {consumer} of iteration {id} has begun already, and the current round has already reached \
-                 beyond its first: a restarted consumer needs a new repetition, and so do the others"
+                "consumer {consumer} of iteration {id} has already begun, and the current round is \
+                 past its first round: a restarted consumer needs a new repetition, and so do all other \
+                 consumers"
             )));
         }
         if let Some(row) = self.rows.get_mut(&id) {
@@ -213,7 +217,7 @@ impl Iterations {
         Ok(())
     }
 
-    /// Starts or stops the clock of an iteration that nobody reads.
+    /// Starts or stops the clock that collects an unread iteration.
     pub(crate) fn note_readers(&mut self, id: IterationId, has_readers: bool, now: Moment) {
         if has_readers {
             self.unread.remove(&id);
@@ -222,7 +226,7 @@ impl Iterations {
         }
     }
 
-    /// Excuses everybody for a time in which the dispatcher itself did not run (C7.6).
+    /// Excuses all processes for a time in which the dispatcher itself did not run (C7.6).
     pub(crate) fn excuse(&mut self, time: Duration) {
         self.unread.excuse(time);
         self.incomplete.excuse(time);

@@ -1,19 +1,20 @@
-//! Everything the dispatcher remembers: tables with owners, each with its rows, its indexes and its clocks.
+//! The stored state of the dispatcher: tables with owners, each with its rows, its indexes and its clocks.
 //!
-//! Rows are stored; indexes follow from them, and clocks begin again with each life of the dispatcher. No
-//! owner knows another but by id: what concerns several is asked of [`Tables`], or done by the dispatcher.
+//! Rows are stored. Indexes follow from the rows, and clocks restart with each life of the dispatcher. An
+//! owner knows the rows of other tables by id only. [`Tables`] or the dispatcher carries out procedures
+//! that concern several tables.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
-//! | `all` | all owners, as records and as changes to be stored |
+//! | `all` | all owners, their loading from records, and the changes to be stored |
 //! | `catalog` | datasets and jobs |
 //! | `iterations` | iterations, and the requests that wait for their plans |
-//! | `books` | plans, ledgers, and what tasks hold |
-//! | `tasks`, `removals` | tasks, and those that were removed until their readers have answered |
-//! | `clients` | clients, and what their users have in hand |
+//! | `books` | plans, ledgers, and the leases that tasks hold |
+//! | `tasks`, `removals` | tasks, and removed tasks until their readers have acknowledged |
+//! | `clients` | clients, and the splits that their users hold |
 //! | `workers` | workers, their heartbeats and their places in the fixed list |
 //! | `sessions` | processes, and the answers that they were given |
-//! | `table`, `groups`, `stamps` | rows that know what changed; ids by owner; moments by key |
+//! | `table`, `groups`, `stamps` | rows with a record of changes; ids by owner; moments by key |
 
 mod all;
 mod books;

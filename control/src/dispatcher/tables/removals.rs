@@ -1,4 +1,4 @@
-//! Removals: tasks that are gone, until their readers have said what they have of them.
+//! Removals: tasks that are gone, until their readers have reported the splits that they have seen.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::groups::Groups;
@@ -8,17 +8,17 @@ use crate::dispatcher::moment::Moment;
 use crate::dispatcher::record::RemovalRecord;
 use crate::id::{IterationId, TaskId};
 
-/// All removals that are not sorted out.
+/// The table of all removals that are not completed.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
     pub(super) rows: Table<TaskId, RemovalRecord>,
     of_iteration: Groups<IterationId, TaskId>,
-    /// When each began. Those of coordinated reads wait for as long as it takes.
+    /// The time at which each removal began. A removal of a coordinated read has no deadline, and no entry.
     pub(crate) begun: Stamps<TaskId>,
 }
 
 impl Removals {
-    /// Puts in what the store has.
+    /// Adds a removal from the store.
     pub(super) fn load(&mut self, row: RemovalRecord) {
         self.of_iteration.insert(row.iteration, row.task);
         self.rows.load(row.task, row);
@@ -43,7 +43,7 @@ impl Removals {
         self.rows.get(task)
     }
 
-    /// Returns a removal to be changed, but for its iteration.
+    /// Returns a removal for a change of any field except its iteration.
     pub(crate) fn get_mut(&mut self, task: &TaskId) -> Option<&mut RemovalRecord> {
         self.rows.get_mut(task)
     }
@@ -85,7 +85,7 @@ impl Removals {
             let (task, is_timed) = (row.task, self.begun.get(&row.task).is_some());
             assert!(
                 !row.awaiting.is_empty() || row.is_coordinated(),
-                "removal {task} waits for nobody"
+                "removal {task} waits for no client"
             );
             assert_ne!(is_timed, row.is_coordinated(), "removal {task} and its deadline");
         }

@@ -12,12 +12,12 @@ use crate::id::SessionId;
 pub(crate) struct Sessions {
     pub(super) rows: Table<SessionId, SessionRecord>,
     of_read: usize,
-    /// When each process was last heard.
+    /// The time at which each process was last heard.
     pub(crate) seen: Stamps<SessionId>,
 }
 
 impl Sessions {
-    /// Puts in what the store has.
+    /// Adds a session from the store.
     pub(super) fn load(&mut self, row: SessionRecord) {
         self.of_read += usize::from(row.is_read);
         self.rows.load(row.id, row);
@@ -28,7 +28,7 @@ impl Sessions {
         self.rows.insert(row.id, row);
     }
 
-    /// Forgets a process with the answers that it was given.
+    /// Forgets a process, together with the answers that it was given.
     pub(crate) fn remove(&mut self, id: SessionId) {
         self.seen.remove(&id);
         if let Some(row) = self.rows.remove(&id) {

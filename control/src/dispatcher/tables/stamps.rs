@@ -1,4 +1,4 @@
-//! Moments by key: when something was last heard of, and what has lasted for too long.
+//! Moments by key, and the keys whose state has lasted for too long.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use crate::dispatcher::moment::Moment;
 
-/// The latest moment of each key. Nothing of it is stored: after a restart, all keys begin with a full
+/// The latest moment of each key. Moments are not stored: after a restart, all keys begin with a full
 /// timeout (C1.6).
 #[derive(Debug)]
 pub(crate) struct Stamps<K> {
     moments: BTreeMap<K, Moment>,
 }
 
-/// Keys in a bad state that is told of once, if it lasts.
+/// Keys in a bad state that is reported once if it lasts.
 #[derive(Debug)]
 pub(crate) struct Alarms<K> {
-    /// The moment since which each key is in the bad state, and whether that was told.
+    /// The moment since which each key is in the bad state, and whether the state was reported.
     since: BTreeMap<K, (Moment, bool)>,
 }
 
@@ -33,7 +33,7 @@ impl<K: Ord + Clone> Stamps<K> {
         self.moments.insert(key, at);
     }
 
-    /// Notes the moment of a key that has none.
+    /// Notes the moment of a key, unless the key already has a moment.
     pub(crate) fn note_first(&mut self, key: K, at: Moment) {
         self.moments.entry(key).or_insert(at);
     }
@@ -76,7 +76,8 @@ impl<K> Default for Alarms<K> {
 }
 
 impl<K: Ord> Alarms<K> {
-    /// Notes that a key is in the bad state. Returns whether that is to be told now: once, after `grace`.
+    /// Notes that a key is in the bad state. Returns whether the state must be reported now: once, after
+    /// `grace`.
     pub(crate) fn raise(&mut self, key: K, now: Moment, grace: Duration) -> bool {
         let (since, told) = self.since.entry(key).or_insert((now, false));
         let is_due = !*told && now >= *since + grace;
@@ -89,7 +90,7 @@ impl<K: Ord> Alarms<K> {
         self.since.remove(key);
     }
 
-    /// Returns whether the bad state of a key has been told.
+    /// Returns whether the bad state of a key has been reported.
     pub(crate) fn is_told(&self, key: &K) -> bool {
         self.since.get(key).is_some_and(|(_, told)| *told)
     }

@@ -1,4 +1,4 @@
-//! One table of records that knows which of them changed.
+//! A table of records that notes which records changed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ impl<K, V> Default for Table<K, V> {
 }
 
 impl<K: Ord + Clone, V> Table<K, V> {
-    /// Puts a record in that the store already has.
+    /// Adds a record that the store already has.
     pub(crate) fn load(&mut self, key: K, row: V) {
         self.rows.insert(key, row);
     }
@@ -42,7 +42,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.rows.get(key)
     }
 
-    /// The record, to be changed: it counts as changed.
+    /// Returns a record for a change, and marks the record as changed.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let row = self.rows.get_mut(key)?;
         if !self.changed.contains(key) {
@@ -80,7 +80,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         !self.changed.is_empty()
     }
 
-    /// Takes the rows that changed since the last call, with `None` for those that are gone.
+    /// Takes the rows that changed since the last call, with `None` for deleted rows.
     pub(crate) fn take_changes(&mut self) -> impl Iterator<Item = (K, Option<&V>)> {
         let changed = std::mem::take(&mut self.changed);
         let rows = &self.rows;

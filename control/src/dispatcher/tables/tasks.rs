@@ -1,4 +1,4 @@
-//! Tasks: which iteration each belongs to, and which worker has it.
+//! The tasks, found by their iteration and by their worker.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::groups::Groups;
@@ -6,14 +6,14 @@ use super::table::Table;
 use crate::dispatcher::record::{TaskPhase, TaskRecord};
 use crate::id::{IterationId, TaskId, WorkerId};
 
-/// All tasks of running iterations.
+/// The table of all tasks of running iterations.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     pub(super) rows: Table<TaskId, TaskRecord>,
     index: Index,
 }
 
-/// The ways to find a task.
+/// The index by which a task is found.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Index {
     of_iteration: Groups<IterationId, TaskId>,
@@ -28,7 +28,7 @@ impl Index {
 }
 
 impl Tasks {
-    /// Puts in what the store has.
+    /// Adds a task from the store.
     pub(super) fn load(&mut self, row: TaskRecord) {
         self.index.note(&row);
         self.rows.load(row.id, row);
@@ -50,7 +50,7 @@ impl Tasks {
         self.rows.get(id)
     }
 
-    /// Returns a task to be changed, but for its iteration and worker.
+    /// Returns a task for a change of any field except its iteration and its worker.
     pub(crate) fn get_mut(&mut self, id: &TaskId) -> Option<&mut TaskRecord> {
         self.rows.get_mut(id)
     }
@@ -95,12 +95,13 @@ impl Tasks {
             .map(|row| row.id)
     }
 
-    /// Returns whether a task ended by itself before its splits did: it wants no more.
+    /// Returns whether a task ended by itself before its splits did, so that it wants no more splits.
     pub(crate) fn stopped_early(&self, id: TaskId) -> bool {
         self.rows.get(&id).is_some_and(|row| row.stopped_early)
     }
 
-    /// Forgets a settled task that was started for free splits, unless it shows that nobody wants them.
+    /// Forgets a settled task that was started for free splits, unless it stopped early and so shows that
+    /// no task wants these splits.
     pub(crate) fn forget_caught_up(&mut self, id: TaskId) {
         let row = self.rows.get(&id);
         if row.is_some_and(|row| row.catches_up && !row.stopped_early) {

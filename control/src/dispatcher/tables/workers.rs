@@ -1,6 +1,6 @@
-//! Workers: who is there, at which address, in which place of the fixed list, and who has died.
+//! The workers: their addresses, their places in the fixed list, their heartbeats and their deaths.
 //!
-//! Refuses to know tasks.
+//! [`Workers`] does not know tasks.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -16,21 +16,21 @@ use crate::dispatcher::record::WorkerRecord;
 use crate::error::Error;
 use crate::id::{SessionId, WorkerId};
 
-/// All workers, the dead ones among them until they are forgotten.
+/// The table of all workers, including dead workers until they are forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     pub(super) rows: Table<WorkerId, WorkerRecord>,
     index: Index,
-    /// The heartbeats of the living.
+    /// The heartbeats of the living workers.
     pub(crate) liveness: WorkerLiveness,
-    /// When each of the dead died.
+    /// The time at which each dead worker died.
     pub(crate) died: Stamps<WorkerId>,
 }
 
-/// The ways to find a worker.
+/// The index by which a worker is found.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Index {
-    /// Living workers.
+    /// The living worker at each address.
     of_address: BTreeMap<String, WorkerId>,
     of_session: BTreeMap<SessionId, WorkerId>,
 }
@@ -45,7 +45,7 @@ impl Index {
 }
 
 impl Workers {
-    /// Puts in what the store has.
+    /// Adds a worker from the store.
     pub(super) fn load(&mut self, row: WorkerRecord) {
         self.index.note(&row);
         self.rows.load(row.id, row);
@@ -69,7 +69,7 @@ impl Workers {
         self.rows.values()
     }
 
-    /// Returns the living workers that take tasks, in the order in which they came.
+    /// Returns the living workers that take tasks, in the order of their registration.
     pub(crate) fn taking_tasks(&self) -> Vec<WorkerId> {
         let mut workers: Vec<WorkerId> = self
             .living()
@@ -98,7 +98,7 @@ impl Workers {
         self.index.of_session.get(&session).copied()
     }
 
-    /// Returns the worker of a process, unless it was given up.
+    /// Returns the worker of a process, or an error if the worker is dead or unknown.
     pub(crate) fn living_of(&self, session: SessionId) -> Result<WorkerId, Error> {
         let row = self.of_session(session).and_then(|id| self.rows.get(&id));
         let row = row.ok_or_else(|| {
@@ -124,7 +124,7 @@ impl Workers {
         }
     }
 
-    /// Notes the death of a worker. Returns its session, unless it was dead before.
+    /// Notes the death of a worker. Returns its session, or `None` if the worker was dead before.
     pub(crate) fn end(&mut self, id: WorkerId, reason: RemovalReason, now: Moment) -> Option<SessionId> {
         if self.rows.get(&id)?.dead.is_some() {
             return None;
@@ -145,16 +145,16 @@ impl Workers {
         }
     }
 
-    /// Returns the dead workers that are to be forgotten when one registers at `address`.
+    /// Returns the dead workers that are forgotten when a worker registers at `address`.
     ///
-    /// The table keeps only the `latest` dead worker of an address. If there are more than `limit` rows, the
-    /// longest dead go too.
+    /// The table keeps only the `latest` dead worker of an address. If the table has more than `limit`
+    /// rows, the workers that died first are forgotten as well.
     pub(crate) fn in_the_way(&self, address: &str, latest: Option<WorkerId>, limit: usize) -> Vec<WorkerId> {
         let is_older = |row: &&WorkerRecord| row.dead.is_some() && Some(row.id) != latest;
         let of_address = self.rows.values().filter(|row| row.address == address);
         let mut older: Vec<WorkerId> = of_address.filter(is_older).map(|row| row.id).collect();
         if latest.is_none() {
-            // The latest went before.
+            // The latest worker at this address is dead already, and stays in the table.
             older.pop();
         }
         let rows = self.rows.len() - older.len();
@@ -167,8 +167,8 @@ impl Workers {
 
     /// Returns the number of the worker that registers at `address` (C8.1).
     ///
-    /// The number is the worker's place in the fixed list. Without a list, it is the number of the worker
-    /// that was there before, or the next one.
+    /// The number is the worker's place in the fixed list. Without a list, a worker inherits the number of
+    /// the previous worker at its address, or gets the next free number.
     pub(crate) fn place_of(&self, address: &str, list: &WorkerAddresses) -> Result<u64, Error> {
         let workers = || self.rows.values();
         if list.is_empty() {
@@ -184,7 +184,8 @@ impl Workers {
                 row.dead.map(|_| Claim::Left)
             };
             let known = claims.entry(row.index).or_insert(claim);
-            // A living holder counts before a dead one, and the worker's own past before another's.
+            // The claim of a living holder precedes the claim of a dead holder. The worker's own earlier
+            // claim precedes the claim of another worker.
             *known = (*known).min(claim);
         }
         let place = list.place(address, |index| {
@@ -193,19 +194,21 @@ impl Workers {
         place.map_err(|reason| {
             Error::precondition(match reason {
                 NoPlace::Unlisted => format!(
-                    "worker {address} is not in this dispatcher's fixed list of workers, which is {list}: add it there, or give \
-                     the worker an address that is"
+                    "worker {address} is not in this dispatcher's fixed list of workers, which is {list}: \
+                    add the worker to the list, or give \
+                     it an address from the list"
                 ),
                 NoPlace::Taken => format!(
-                    "all places that worker {address} could have in this dispatcher's fixed list of workers are held by workers \
-                     that live: the list is {list}"
+                    "all places that worker {address} could have in this dispatcher's fixed list of \
+                    workers are taken by living \
+                     workers: the list is {list}"
                 ),
             })
         })
     }
 
-    /// Gives every worker a full timeout. A worker needs one silence to miss the dispatcher, so it has
-    /// another to come back.
+    /// Gives every worker a full timeout. A worker uses one silence to notice the loss of the dispatcher,
+    /// and needs the rest of the timeout to reconnect.
     pub(crate) fn restart_clocks(&mut self, now: Moment) {
         for row in self.rows.values() {
             if row.dead.is_none() {
@@ -216,13 +219,13 @@ impl Workers {
         }
     }
 
-    /// Excuses everybody for a time in which the dispatcher itself did not run (C7.6).
+    /// Excuses all workers for a time in which the dispatcher itself did not run (C7.6).
     pub(crate) fn excuse(&mut self, time: Duration) {
         self.liveness.excuse(time);
         self.died.excuse(time);
     }
 
-    /// Returns whether nothing here depends on time.
+    /// Returns whether no clock of the workers is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.liveness.is_empty() && self.died.is_empty()
     }
@@ -241,7 +244,7 @@ impl Workers {
 }
 
 impl WorkerRecord {
-    /// Returns the worker's id, or the error of a worker that was given up.
+    /// Returns the worker's id, or the error for a worker that was given up.
     pub(crate) fn check_living(&self) -> Result<WorkerId, Error> {
         match self.dead {
             None => Ok(self.id),
@@ -252,8 +255,8 @@ impl WorkerRecord {
         }
     }
 
-    /// Returns whether the worker's number is its place in the list: always, unless the dispatcher was
-    /// restarted with another list.
+    /// Returns whether the worker's number is its place in the list. The number differs only after a
+    /// restart of the dispatcher with another list.
     pub(crate) fn keeps_place(&self, list: &WorkerAddresses) -> bool {
         list.is_empty() || list.admits(self.index, &self.address)
     }

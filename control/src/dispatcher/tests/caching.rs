@@ -1,4 +1,4 @@
-//! Jobs with the cross-trainer cache: what they need, and when their splits are done.
+//! Tests of jobs with the cross-trainer cache: their conditions, and the completion of their splits.
 
 use millstream_link::Role;
 
@@ -26,7 +26,7 @@ fn cached(dataset: DatasetId, policy: Policy) -> JobParameters {
     }
 }
 
-/// A job on an infinite dataset, and its task on a worker.
+/// Returns a job on an infinite dataset, and its task on a worker.
 fn task(rig: &mut Rig, policy: Policy, is_cached: bool) -> (JobId, SessionId, TaskId) {
     let dataset = dataset(rig, Cardinality::Infinite);
     let mut parameters = cached(dataset, policy);
@@ -132,7 +132,7 @@ fn cached_splits_are_done_when_produced() {
         rig.lease(worker, task).unwrap();
     }
     for _ in 0..2 {
-        // Said twice it is the same.
+        // A repeated report has no further effect.
         rig.ask(worker, Role::Worker, produced(task)).unwrap();
         let status = &rig.machine.status().iterations[0];
         assert_eq!((status.splits_done, status.splits_leased), (3, 0));

@@ -1,4 +1,4 @@
-//! The end of the service.
+//! Tests of the shutdown of the service.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn readers_and_workers_may_not_end_the_service() {
     assert!(rig.machine.closed_by().is_none());
 }
 
-/// C12.2: also for who waits for a listing.
+/// Tests the shutdown, also for a request that waits for a listing (C12.2).
 #[test]
 fn an_ending_service_still_takes_reports() {
     let mut rig = Rig::new();
@@ -94,7 +94,7 @@ fn a_dispatcher_ends_after_the_last_has_left() {
         let client = rig.client(job);
         shut_down(&mut rig, "somebody");
         rig.ask(worker, Role::Worker, Request::LeaveWorker).unwrap();
-        assert!(rig.machine.closed_by().is_none(), "there is a client");
+        assert!(rig.machine.closed_by().is_none(), "a client is left");
         if hangs {
             let due = rig.machine.next_timeout().unwrap();
             assert!(due <= rig.now + Duration::from_secs(2));
@@ -113,7 +113,7 @@ fn a_dispatcher_continues_from_its_records() {
     let mut rig = Rig::new();
     let job = rig.any_job(Policy::Dynamic);
     shut_down(&mut rig, "somebody");
-    assert!(rig.machine.closed_by().is_some(), "nobody is there");
+    assert!(rig.machine.closed_by().is_some(), "no client or worker is left");
     rig.restart();
     assert!(rig.machine.closed_by().is_none());
     rig.client(job);

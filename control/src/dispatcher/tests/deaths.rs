@@ -1,4 +1,4 @@
-//! Workers that die, and workers that only seem to.
+//! Tests of workers that die, and of workers that only seem to.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::Code;
 use crate::id::{ClientId, SessionId, WorkerId};
 use crate::job::Policy;
 
-/// Two workers and a reader of both.
+/// Returns two workers and a client that reads both.
 fn rig() -> (Rig, [SessionId; 2], ClientId) {
     let mut rig = Rig::new();
     let workers = [rig.worker(1, "a:1"), rig.worker(2, "b:1")];
@@ -95,8 +95,8 @@ fn a_workers_goodbye_is_its_death() {
 fn a_late_loop_delays_everybodys_deadline() {
     let (mut rig, workers, client) = rig();
     for _ in 0..20 {
-        // Each time the loop comes round, three seconds have passed, and of the heartbeats only those of one
-        // worker are here.
+        // Each time the loop runs, three seconds have passed, and only the heartbeats of one worker have
+        // arrived.
         rig.now += Duration::from_secs(3);
         rig.event(Event::Woken);
         assert_eq!(removed(&rig), 0);

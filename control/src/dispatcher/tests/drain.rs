@@ -1,4 +1,4 @@
-//! Workers that announce that they leave.
+//! Tests of the graceful shutdown of workers.
 
 use millstream_link::Role;
 
@@ -8,7 +8,8 @@ use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
 use crate::split::{LeaseRange, Seen};
 
-/// C10.1: also across a restart of the dispatcher, and though it comes back.
+/// Tests a draining worker, also across a restart of the dispatcher and a reconnection of the worker
+/// (C10.1).
 #[test]
 fn a_draining_worker_gets_no_more_tasks() {
     let mut rig = Rig::new();
@@ -32,7 +33,7 @@ fn others_continue_where_a_draining_worker_stopped() {
     let mut rig = Rig::new();
     let (client, workers, tasks) = two_workers(&mut rig);
     let [leaving, stays] = workers;
-    // It has leases 0, 1 and 2, begins the first, and is drained.
+    // The draining worker has leases 0, 1 and 2, and has begun the first.
     rig.lease(leaving, tasks[0]).unwrap();
     rig.lease(leaving, tasks[0]).unwrap();
     drain(&mut rig, leaving);
@@ -41,16 +42,20 @@ fn others_continue_where_a_draining_worker_stopped() {
     drained(&mut rig, client, tasks[0]);
     assert_eq!(stops(&rig, leaving), [(tasks[0], StopReason::Settled)]);
     assert_eq!(rig.told(&ClientPush::TaskEnded { task: tasks[0] }), 0);
-    // The other has read to the end, but for what came back: it is given another task for it.
+    // The other worker has read all other splits to the end, and gets another task for the returned splits.
     while let Ok((_, false)) = rig.lease(stays, tasks[1]) {}
     rig.finish(stays, tasks[1]);
     let status = iteration(&rig);
     let counts = (status.phase, status.splits_done, status.splits_lost);
     assert_eq!(counts, (Phase::Finished, 100, 0));
-    assert_eq!(rig.tasks(leaving).len(), 1, "no further one");
+    assert_eq!(
+        rig.tasks(leaving).len(),
+        1,
+        "a draining worker gets no further task"
+    );
 }
 
-/// C10.2, C3.4: what one that stopped has read says nothing of how much there is.
+/// Tests that a task that was cut short does not show that its sources are exhausted (C10.2, C3.4).
 #[test]
 fn an_iteration_survives_its_only_workers_drain() {
     let mut rig = Rig::new();
@@ -65,7 +70,7 @@ fn an_iteration_survives_its_only_workers_drain() {
     rig.ask(leaving, Role::Worker, Request::LeaveWorker).unwrap();
     assert_eq!(iteration(&rig).phase, Phase::Running);
     rig.restart();
-    // C7.5: a reader that waits in vain is told for whom.
+    // A reader that waits for a worker is told which worker is missing (C7.5).
     rig.pass(11, &[], &[client]);
     let workers = vec!["one:1".to_owned()];
     assert_eq!(rig.told(&ClientPush::WorkersLost { workers }), 1);
@@ -81,7 +86,8 @@ fn an_iteration_survives_its_only_workers_drain() {
     assert_eq!((status.phase, status.splits_done), (Phase::Finished, 100));
 }
 
-/// C10.2, C6.5: a further task that is cut short is no sign that nobody reads what is free.
+/// Tests that a further task that is cut short does not show that its free splits are unwanted (C10.2,
+/// C6.5).
 #[test]
 fn a_second_truncated_task_loses_nothing() {
     let mut rig = Rig::new();
@@ -90,7 +96,7 @@ fn a_second_truncated_task_loses_nothing() {
     rig.lease(first, tasks[0]).unwrap();
     while let Ok((_, false)) = rig.lease(second, tasks[1]) {}
     rig.finish(second, tasks[1]);
-    // What the first gives back is free for a further task, on both.
+    // The splits that the first worker returns are free, and both workers get a further task.
     give_back(&mut rig, first, tasks[0], LeaseRange { first: 0, count: 1 });
     rig.finish(first, tasks[0]);
     let further = rig.tasks(first)[1];
@@ -120,7 +126,7 @@ fn tasks_without_successors_are_removed_at_once() {
     assert_eq!(iteration(&rig).removals, 1);
 }
 
-/// C10.3: what has been produced is delivered.
+/// Tests that the elements of a finished task are still delivered (C10.3).
 #[test]
 fn a_finished_task_is_not_removed() {
     let mut rig = Rig::new();
@@ -141,7 +147,7 @@ fn a_finished_task_is_not_removed() {
     assert_eq!(iteration(&rig).phase, Phase::Finished);
 }
 
-/// C10.4: whether its readers went before or go afterwards.
+/// Tests a task whose readers leave before or after the draining (C10.4).
 #[test]
 fn an_unread_task_is_stopped_and_returns_splits() {
     for leaves_before in [true, false] {
@@ -157,7 +163,7 @@ fn an_unread_task_is_stopped_and_returns_splits() {
             drain(&mut rig, leaving);
         } else {
             drain(&mut rig, leaving);
-            assert_eq!(stops(&rig, leaving), [], "it is read");
+            assert_eq!(stops(&rig, leaving), [], "a task with a reader is not stopped");
             rig.ask(READER, Role::Read, release).unwrap();
         }
         assert_eq!(stops(&rig, leaving), [(task, StopReason::Draining)]);
@@ -169,7 +175,8 @@ fn an_unread_task_is_stopped_and_returns_splits() {
     }
 }
 
-/// C10.4: begun again, it would settle with its own splits those that it had begun before.
+/// Tests that a stopped task never starts again. A restarted task would settle the splits that it had begun
+/// before (C10.4).
 #[test]
 fn a_stopped_task_never_begins_again() {
     let mut rig = Rig::new();
@@ -198,7 +205,7 @@ fn a_stopped_task_never_begins_again() {
     let seen = Seen::default();
     let acknowledge = Request::Acknowledge { client, task, seen };
     rig.ask(READER, Role::Read, acknowledge).unwrap();
-    assert_eq!(iteration(&rig).splits_lost, 1, "it was begun, as far as is known");
+    assert_eq!(iteration(&rig).splits_lost, 1, "the split may have been begun");
 }
 
 fn two_workers(rig: &mut Rig) -> (ClientId, [SessionId; 2], [TaskId; 2]) {

@@ -16,7 +16,7 @@ use crate::whereabouts::Whereabouts;
 
 const JOB_S: u64 = 20;
 const DATASET_S: u64 = 40;
-/// A process that registers something and is gone.
+/// The session of a process that registers a dataset and disappears.
 const PASSER_BY: SessionId = SessionId(77);
 
 fn short() -> DispatcherConfig {
@@ -79,7 +79,7 @@ fn abandoned_iterations_end_and_names_are_reusable() {
         };
         assert_eq!(rig.worker_pushes.last().unwrap(), &(worker, stopped));
         rig.restart();
-        assert_eq!(counts(&rig), (1, 0, 0), "and stays collected");
+        assert_eq!(counts(&rig), (1, 0, 0), "a collected iteration stays collected");
         let error = rig.ask(READER, Role::Read, open(job)).unwrap_err();
         assert_eq!(error.code, Code::NotFound);
         assert!(seen.insert((job, task)), "as new");
@@ -119,7 +119,7 @@ fn iterations_left_for_good_end_as_configured() {
         let (first, second) = (rig.client(job), rig.client(job));
         let task = rig.tasks(worker)[0];
         release(&mut rig, first);
-        assert_eq!(counts(&rig).2, 1, "another reads it");
+        assert_eq!(counts(&rig).2, 1, "another client reads the iteration");
         release(&mut rig, second);
         assert_eq!(counts(&rig).2, at_once);
         let next = pass(&mut rig, job, 0);
@@ -177,7 +177,7 @@ fn a_finished_iteration_ends_its_late_readers() {
         rig.pass(2 * JOB_S, &[worker], &[late]);
         release(&mut rig, late);
     }
-    // The job stays, since somebody asks for another pass of it.
+    // The job stays, because a client asks for another repetition.
     rig.pass(JOB_S - 1, &[worker], &[]);
     let other = pass(&mut rig, job, 1);
     rig.pass(2, &[worker], &[other]);
@@ -294,12 +294,12 @@ fn idle_named_datasets_make_room_idlest_first() {
         rig.register(Some(id), facts()).unwrap();
         rig.pass(1, &[], &[client]);
     }
-    // Asked for again, it is as new.
+    // A requested dataset has its full lifetime again.
     rig.register(Some("older"), facts()).unwrap();
     let error = rig.register(None, facts()).unwrap_err();
     assert_eq!(error.code, Code::ResourceExhausted);
     rig.pass(2 * DATASET_S, &[], &[client]);
-    assert_eq!(counts(&rig).0, 3, "none goes while there is room");
+    assert_eq!(counts(&rig).0, 3, "no dataset goes while there is room");
     rig.register(Some("fourth"), facts()).unwrap();
     let ids: Vec<String> = rig
         .machine
@@ -325,10 +325,11 @@ struct ModelIteration {
 #[derive(Debug, Default)]
 struct Model {
     iterations: BTreeMap<IterationId, ModelIteration>,
-    /// Each job's dataset, whether it is dynamic, what becomes of a pass that is left, and when it was last
-    /// asked for.
+    /// The facts of each job: its dataset, whether it is dynamic, the handling of an abandoned iteration,
+    /// and its last request.
     jobs: BTreeMap<JobId, (DatasetId, bool, Abandoned, u64)>,
-    /// Whether its owner is gone (`None`: it has none), and since when it is idle.
+    /// The state of each dataset: whether its owner is gone, or `None` without an owner, and the time since
+    /// which it is idle.
     datasets: BTreeMap<DatasetId, (Option<bool>, u64)>,
 }
 
@@ -395,7 +396,7 @@ impl Model {
     }
 }
 
-/// Half seconds that have passed.
+/// Returns the number of half seconds that have passed.
 fn ticks(rig: &Rig) -> u64 {
     u64::try_from(rig.now.as_millis()).unwrap() / 500
 }
@@ -424,7 +425,7 @@ fn happen(rig: &mut Rig, model: &mut Model, op: u8, choice: u64) {
 
 fn somebody_registers(rig: &mut Rig, model: &mut Model, choice: u64) {
     let now = ticks(rig);
-    // Each passes by once, and is forgotten long before its dataset is.
+    // Each process connects once, and is forgotten long before its dataset is.
     let owner = if choice.is_multiple_of(2) {
         SessionId(1000 * (1 + now) + choice)
     } else {
@@ -517,14 +518,14 @@ fn an_iteration_finishes(rig: &mut Rig, model: &mut Model) {
 proptest! {
     #![proptest_config(rounds(64))]
 
-    /// C2.5, C3.6 to C3.9, against a naive model.
+    /// Compares all lifetimes with a naive model (C2.5, C3.6 to C3.9).
     #[test]
     fn everything_lives_as_long_as_the_rules_say(
         ops in prop::collection::vec((0_u8..11, 0_u64..1000), 0..80),
     ) {
         let mut rig = Rig::with(short());
         rig.worker(1, "one:1");
-        // So that it is known as a process that lives.
+        // The request makes the process known as a living one.
         rig.register(Some("first"), facts()).unwrap();
         let mut model = Model::default();
         model.datasets.insert(DatasetId::new("first").unwrap(), (None, 0));

@@ -71,7 +71,7 @@ impl Shared {
         self.rig.ask(self.worker, Role::Worker, request).unwrap();
     }
 
-    /// Time passes, and only the other client lives.
+    /// Lets time pass while only the other client sends heartbeats.
     fn pass(&mut self, half_seconds: u64) {
         for _ in 0..half_seconds {
             let other = Event::Heartbeat {
@@ -177,7 +177,8 @@ fn splits_in_a_clients_hand_outlive_the_iteration() {
     }
 }
 
-/// C5.8: told to one alone, such a split would be done while the other can still lose it.
+/// Tests splits that two clients hold. If only one client were told of the end, such a split would be done
+/// while the other could still lose it (C5.8).
 #[test]
 fn shared_splits_are_done_once_both_clients_are() {
     #[derive(Clone, Copy, PartialEq)]
@@ -250,7 +251,7 @@ fn a_client_that_comes_back_in_time_stays() {
     assert_eq!(shared.rig.machine.status().counts.clients, 2);
 }
 
-/// C6.8: nobody is there who could wait.
+/// Tests a silent client without another client that could wait for it (C6.8).
 #[test]
 fn an_only_client_may_use_its_whole_timeout() {
     let mut shared = Shared::new();

@@ -1,4 +1,4 @@
-//! Promises of the machine, one by one.
+//! Tests of the state machine's promises, one by one.
 
 mod caching;
 mod closing;

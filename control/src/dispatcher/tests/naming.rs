@@ -1,4 +1,4 @@
-//! Datasets, jobs, iterations: found again, or refused with the reason.
+//! Tests of datasets, jobs and iterations: they are found again, or refused with the reason.
 
 use millstream_link::Role;
 

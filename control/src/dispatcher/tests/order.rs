@@ -1,4 +1,4 @@
-//! Readers in order: what a task is dealt, and who reads what comes free.
+//! Tests of ordered jobs: the splits that a task may get, and the tasks that read released splits.
 
 use millstream_link::Role;
 
@@ -27,21 +27,21 @@ fn freed_splits_go_first_to_new_tasks() {
     assert_eq!(
         dealt(&mut rig, lives, ahead),
         [6, 7, 8, 9],
-        "nothing earlier than it has had"
+        "a task gets no earlier split than before"
     );
     for index in [1, 2, 3] {
         assert_eq!(dealt(&mut rig, lives, late), [index]);
     }
     assert!(
         dealt(&mut rig, lives, late).is_empty(),
-        "the rest is the other task's"
+        "the other task gets the remaining splits"
     );
     rig.finish(lives, late);
     let status = &rig.machine.status().iterations[0];
     assert_eq!(
         (status.phase, status.tasks.len()),
         (Phase::Running, 1),
-        "it is forgotten"
+        "the task is forgotten"
     );
     read_to_the_end(&mut rig, lives, ahead);
     let status = &rig.machine.status().iterations[0];
@@ -99,7 +99,7 @@ fn a_draining_workers_splits_are_read_at_once() {
     assert_eq!(rig.tasks(leaves).len(), 1);
 }
 
-/// C5.9: a task that passed them all is none that will come for them.
+/// Tests that a task which has passed the free splits does not count as their reader (C5.9).
 #[test]
 fn a_worker_that_joins_takes_freed_splits_first() {
     let mut rig = Rig::new();
@@ -119,7 +119,7 @@ fn a_worker_that_joins_takes_freed_splits_first() {
     assert_eq!(rig.tasks(joins).len(), 1);
 }
 
-/// C5.5: its pipeline may have ended before them.
+/// Tests splits that a running task returns, whose pipeline may have ended before them (C5.5).
 #[test]
 fn what_a_running_task_returns_starts_no_task() {
     let mut rig = Rig::new();
@@ -165,7 +165,7 @@ fn job_in_order(rig: &mut Rig) -> JobId {
     rig.job(None, parameters).unwrap()
 }
 
-/// The indices of the splits that a task is dealt.
+/// Returns the indices of the splits that a task is leased.
 fn dealt(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<u64> {
     let request = Request::LeaseSplits {
         task,

@@ -1,4 +1,4 @@
-//! How fast tasks and clients go, and what is made of it.
+//! Tests of the paces of tasks and clients, and of the estimated number of workers.
 
 use millstream_link::Role;
 
@@ -73,7 +73,8 @@ fn the_status_has_paces_and_wanted_workers() {
     );
     let reader = |client: &ClientStatus| (client.elements, client.elements_per_s, client.element_ns);
     assert_eq!(reader(&found.clients[0]), (600, 200.0, Some(1_000_000)));
-    // 1 000 elements a second are wanted, 100 come of a worker; from two workers one grows to eight at most.
+    // The client wants 1 000 elements per second, and each worker yields 100. With two living workers, the
+    // estimate is at most eight workers.
     assert_eq!(found.workers_wanted, Some(10));
     assert_eq!(rig.machine.status().workers_wanted, Some(8));
 }
@@ -115,7 +116,7 @@ fn the_status_names_each_tasks_bottleneck() {
     assert_eq!(found(&rig).map(|name| name.len()), Some(BOTTLENECK_BYTES_MAX));
 }
 
-/// C11.2: a worker that died yields nothing any more, nor does a reader that left take anything.
+/// Tests that a dead worker yields no elements, and that a released reader takes none (C11.2).
 #[test]
 fn who_is_gone_does_not_count() {
     let mut rig = Rig::new();
@@ -127,7 +128,7 @@ fn who_is_gone_does_not_count() {
         rig.paced(worker, &[(task, pace(1, element_ns))], &[]);
     }
     rig.paced(READER, &[], &[(stays, pace(1, 1_000)), (leaves, pace(1, 1_000))]);
-    // 2 000 000 a second are wanted; a worker yields 312 500 at the mean.
+    // The clients want 2 000 000 elements per second, and a worker yields 312 500 on average.
     assert_eq!(rig.iteration().workers_wanted, Some(7));
     rig.ask(READER, Role::Read, Request::Release { client: leaves })
         .unwrap();
@@ -163,7 +164,7 @@ fn the_latest_paces_decide_the_wanted_workers() {
         rig.paced(READER, &[], &[(clients[iteration], pace(1, 1_000))]);
         told.push(wanted(&rig).1);
     }
-    // Five workers grow to twenty at most.
+    // With five living workers, the estimate is at most twenty workers.
     assert_eq!(told, [Some(20), Some(8), Some(11), Some(20)]);
     assert_eq!(wanted(&rig).0, [Some(8), Some(11), Some(20)]);
     rig.paced(READER, &[], &[(clients[1], pace(2, 2_000))]);

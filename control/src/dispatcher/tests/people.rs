@@ -1,4 +1,4 @@
-//! Workers and clients: coming, going, and what the others are told.
+//! Tests of workers and clients: how they start and leave, and what other processes are told.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn an_iteration_ends_with_its_last_task() {
     assert_ne!(client, late);
 }
 
-/// C6.1, under OFF: the others go on, and nothing is repeated.
+/// Tests a dead worker under the policy `off`: other tasks continue, and nothing is repeated (C6.1).
 #[test]
 fn under_off_a_dead_worker_is_left_out() {
     let mut rig = Rig::new();
@@ -149,7 +149,8 @@ fn a_failed_tasks_splits_are_not_retried() {
     assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 1));
 }
 
-/// C6.6, C4.1: nobody else tells readers that wait for the worker to say it behind the elements before.
+/// Tests a failed task. Only the task's worker reports the failure to readers, after the elements that
+/// precede the failure (C6.6, C4.1).
 #[test]
 fn a_failed_task_ends_with_its_worker() {
     let mut rig = Rig::new();
@@ -278,7 +279,7 @@ fn a_restarted_worker_is_another_worker() {
     let error = rig.ask(old, Role::Worker, request).unwrap_err();
     assert_eq!(error.code, Code::Aborted);
     assert!(error.message.contains("restarted"), "{error}");
-    // The same incarnation coming back keeps its task.
+    // The same incarnation reconnects and keeps its task.
     let again = rig.worker(2, "one:1");
     let assigned = WorkerPush::Assigned {
         tasks: rig.tasks(new),

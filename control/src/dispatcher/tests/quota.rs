@@ -70,14 +70,14 @@ fn a_greedy_process_is_refused_alone() {
     assert_refused(all.read(GREEDY, Role::Read), "3 iterations that are not finished");
     let theirs = all.job(OTHER, Role::Read).unwrap();
     all.open(OTHER, Role::Read, theirs).unwrap();
-    // Joining what another process began takes none of the quota.
+    // Joining an iteration of another process does not use the quota.
     all.open(GREEDY, Role::Read, theirs).unwrap();
     all.rig
         .ask(GREEDY, Role::Read, Request::Release { client: first })
         .unwrap();
     all.read(GREEDY, Role::Read)
-        .expect("the iteration that nobody reads makes room");
-    assert_refused(all.read(GREEDY, Role::Read), "as many as one may");
+        .expect("an unread iteration makes room");
+    assert_refused(all.read(GREEDY, Role::Read), "the most for one process");
 }
 
 /// C15.1
@@ -90,7 +90,7 @@ fn planning_counts_as_unfinished() {
     all.rig.plans_itself = false;
     let job = all.job(GREEDY, Role::Read).unwrap();
     all.rig.send(GREEDY, Role::Read, open(job));
-    assert_refused(all.read(GREEDY, Role::Read), "as many as one may");
+    assert_refused(all.read(GREEDY, Role::Read), "the most for one process");
 }
 
 /// C15.2
@@ -136,7 +136,7 @@ fn readers_leave_half_of_everything_to_other_roles() {
         sessions_max: 6,
         ..DispatcherConfig::default()
     });
-    // The process that registered the dataset is one of the six, of another role.
+    // The process that registered the dataset has another role, and is one of the six.
     for session in 100..103 {
         all.job(SessionId(session), Role::Read).unwrap();
     }
@@ -178,7 +178,7 @@ fn readers_that_are_gone_make_room_for_readers() {
     assert_eq!(
         left(&all),
         [2000, 2002, 2003, 2004],
-        "the first of the process that left most"
+        "the first unread iteration of the process with the most"
     );
 }
 
@@ -210,5 +210,5 @@ fn quotas_survive_a_restart() {
     });
     all.read(READER, Role::Read).unwrap();
     all.rig.restart();
-    assert_refused(all.read(READER, Role::Read), "as many as one may");
+    assert_refused(all.read(READER, Role::Read), "the most for one process");
 }

@@ -1,4 +1,4 @@
-//! Requests: answered once, remembered for as long as they may be repeated.
+//! Tests of requests, which are answered once and remembered for as long as they may be repeated.
 
 use millstream_link::Role;
 
@@ -19,7 +19,7 @@ fn a_retry_while_planning_gets_the_same_client() {
     let other = rig.send(SessionId(11), Role::Read, open(job));
     assert!(
         rig.replies.is_empty(),
-        "nobody is answered before there is a plan"
+        "no request is answered before the plan is known"
     );
     assert_eq!(rig.planning.len(), 1, "it is planned once");
     let iteration = rig.planning.remove(0);

@@ -1,4 +1,4 @@
-//! A dispatcher that comes back with its records.
+//! Tests of a dispatcher that restarts with its records.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,14 +7,15 @@ use crate::dispatcher::{Dispatcher, DispatcherConfig, Event, HiddenKey, Record, 
 use crate::id::{BootId, SessionId, WorkerId};
 use crate::whereabouts::Whereabouts;
 
-/// C1.8: a worker that lives on has tasks of both for a while.
+/// Tests that task ids of two lives differ, because a surviving worker has tasks of both lives for a while
+/// (C1.8).
 #[test]
 fn a_restarted_dispatcher_uses_new_task_ids() {
     let first_task = |boot| {
         let machine = Dispatcher::new(DispatcherConfig::default(), BootId(boot), Duration::ZERO);
         machine.state.tables.meta().next_task
     };
-    // As far apart as random numbers are.
+    // The boot ids are spread like random numbers.
     let boots = (0..64_u64).map(|life| life.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let firsts: BTreeSet<_> = boots.map(first_task).collect();
     assert_eq!(firsts.len(), 64);
@@ -22,7 +23,8 @@ fn a_restarted_dispatcher_uses_new_task_ids() {
     assert!(gaps.all(|(one, next)| next.0 - one.0 > 100_000), "{firsts:?}");
 }
 
-/// C1.6: a worker misses the old dispatcher only after a silence, however soon the new one is there.
+/// Tests the lease after a restart. A worker notices the restart only by a silence, even if the new
+/// dispatcher starts at once (C1.6).
 #[test]
 fn after_a_restart_workers_have_their_whole_lease() {
     let config = DispatcherConfig::default();

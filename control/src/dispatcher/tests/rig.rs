@@ -1,4 +1,4 @@
-//! A machine with hands: asks, plans, and collects what comes of it.
+//! A test rig around the state machine, which sends requests, answers plans, and collects the actions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,26 +19,26 @@ use crate::whereabouts::Whereabouts;
 
 pub(super) const READER: SessionId = SessionId(10);
 
-/// A worker is dead after six seconds of silence.
+/// The liveness limit: a worker is dead after about six seconds of silence.
 pub(super) const LIVENESS: Duration = Duration::from_millis(1900);
 
 pub(super) struct Rig {
     pub(super) machine: Dispatcher,
-    /// Records that a store would hold.
+    /// The records that a store would hold.
     pub(super) store: BTreeMap<Key, Record>,
     pub(super) now: Moment,
     pub(super) plan: Result<SplitPlan, PlanError>,
-    /// Answer planning at once.
+    /// True if the rig answers requests for plans at once.
     pub(super) plans_itself: bool,
     pub(super) planning: Vec<IterationId>,
     pub(super) replies: Vec<(ReplyToken, Result<Reply, Error>)>,
     pub(super) client_pushes: Vec<(ClientId, ClientPush)>,
     pub(super) worker_pushes: Vec<(SessionId, WorkerPush)>,
     pub(super) disconnected: Vec<SessionId>,
-    /// Workers of which it was asked whether they listen.
+    /// The workers whose ports the machine asked to probe.
     pub(super) probed: Vec<WorkerId>,
     releases: Vec<(SessionId, ClientId, TaskId)>,
-    /// Workers say at once that clients which are gone took nothing with them.
+    /// True if the rig's workers report at once that released clients held no splits.
     pub(super) answers_releases: bool,
     next: u64,
 }
@@ -86,7 +86,8 @@ impl Rig {
         number
     }
 
-    /// Sends a request of this number, those below `settled_below` being answered. The token is the number.
+    /// Sends a request with this number, with all requests below `settled_below` settled. The reply token
+    /// equals the request number.
     pub(super) fn send_numbered(
         &mut self,
         session: SessionId,
@@ -159,21 +160,21 @@ impl Rig {
         }
     }
 
-    /// The dispatcher is killed and comes back with what is stored.
+    /// Kills the dispatcher and starts it again from its stored records.
     pub(super) fn restart(&mut self) {
         let config = self.machine.config().clone();
         let records = self.store.values().cloned();
         self.machine = Dispatcher::load(config, records, BootId(2), self.now);
     }
 
-    /// Time passes; these processes say that they live.
+    /// Lets time pass while these workers and clients send heartbeats.
     pub(super) fn pass(&mut self, seconds: u64, workers: &[SessionId], clients: &[ClientId]) {
         for _ in 0..seconds * 2 {
             self.pass_half(workers, clients);
         }
     }
 
-    /// Half a second passes.
+    /// Lets half a second pass.
     pub(super) fn pass_half(&mut self, workers: &[SessionId], clients: &[ClientId]) {
         self.now += Duration::from_millis(500);
         for session in workers {
@@ -215,7 +216,7 @@ impl Rig {
         Ok(id)
     }
 
-    /// A job of its own on a new dataset.
+    /// Creates a job without a name on a new dataset.
     pub(super) fn any_job(&mut self, policy: Policy) -> JobId {
         let dataset = self.register(None, facts()).unwrap();
         self.job(None, JobParameters::new(dataset, policy)).unwrap()
@@ -247,7 +248,7 @@ impl Rig {
         self.ask(session, Role::Worker, Request::RegisterWorker(registration))
     }
 
-    /// The tasks that this worker was told to start, ever.
+    /// Returns all tasks that this worker was ever told to start.
     pub(super) fn tasks(&self, session: SessionId) -> Vec<TaskId> {
         let mine = self.worker_pushes.iter().filter(|(to, _)| *to == session);
         mine.filter_map(|(_, push)| match push {
@@ -260,7 +261,8 @@ impl Rig {
         .collect()
     }
 
-    /// A task has ended, all is delivered, and under `dynamic` its clients say so as well.
+    /// Finishes a task whose elements are all delivered. Under `dynamic` its clients report the end as
+    /// well.
     pub(super) fn finish(&mut self, session: SessionId, task: TaskId) {
         self.drain_task(task);
         let request = Request::FinishTask {
@@ -272,7 +274,7 @@ impl Rig {
         self.ask(session, Role::Worker, request).unwrap();
     }
 
-    /// The clients of a task under `dynamic` say that they have received its end.
+    /// Lets the clients of a task under `dynamic` report its end.
     pub(super) fn drain_task(&mut self, task: TaskId) {
         let row = self.machine.state.tables.tasks.get(&task).cloned();
         let row = row.filter(|_| self.machine.state.tables.books.holding(task).is_some());

@@ -1,5 +1,5 @@
-//! Coordinated reads: consumers that begin once, late tasks that all take in at once, removals that all agree
-//! on.
+//! Tests of coordinated reads: consumers join once, late tasks get one first round, and removals get one
+//! verdict.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn of_cardinality(cardinality: Cardinality) -> DatasetFacts {
     }
 }
 
-/// A job of so many consumers on a new, infinite dataset.
+/// Returns a job with `consumers` consumers on a new, infinite dataset.
 fn job(rig: &mut Rig, policy: Policy, consumers: u32) -> JobId {
     let dataset = rig.register(None, of_cardinality(Cardinality::Infinite)).unwrap();
     let parameters = JobParameters {
@@ -182,11 +182,7 @@ fn a_consumer_begins_once_even_across_restarts() {
     let refused = |rig: &mut Rig| {
         let error = try_consumer(rig, job, 1).unwrap_err();
         assert_eq!(error.code, Code::FailedPrecondition);
-        for words in [
-            "consumer 1",
-            "current round has already reached",
-            "new repetition",
-        ] {
+        for words in ["consumer 1", "current round is past its first", "new repetition"] {
             assert!(error.message.contains(words), "{error}");
         }
     };
@@ -206,7 +202,7 @@ fn a_consumer_begins_once_even_across_restarts() {
     rig.ask(READER, Role::Read, again).unwrap();
 }
 
-/// C9.2, C1.5: the answer was lost, and two ask for the same while it is planned.
+/// Tests a repeated request whose first answer was lost, while the iteration is planned (C9.2, C1.5).
 #[test]
 fn a_repeated_request_is_the_same_consumer() {
     let mut rig = Rig::new();
@@ -346,7 +342,7 @@ fn consumers_agree_on_a_removed_tasks_groups() {
     acknowledge(&mut rig, clients[0], task, 4);
     acknowledge(&mut rig, clients[2], task, 3);
     hear(&mut rig, clients[0], task);
-    // Longer than the acknowledge timeout.
+    // The time exceeds the acknowledge timeout.
     rig.pass(60, &[lives], &clients);
     assert_eq!(rig.told(&verdict(task, 4)), 0, "one has not answered");
     rig.restart();
@@ -378,7 +374,7 @@ fn a_missing_consumer_delays_no_verdict() {
     acknowledge(&mut rig, clients[0], task, 7);
     rig.ask(READER, Role::Read, Request::Release { client: clients[1] })
         .unwrap();
-    // The third lapses.
+    // The third consumer lapses.
     rig.pass(290, &[lives], &clients[..1]);
     assert_eq!(rig.told(&verdict(task, 7)), 0);
     rig.pass(12, &[lives], &clients[..1]);
@@ -465,7 +461,7 @@ fn an_ended_task_fails_for_all_consumers() {
     assert_eq!(
         phase(&rig),
         Phase::Running,
-        "the other is to hear it from the worker too"
+        "the other consumer must receive it from the worker too"
     );
     let second = try_consumer(&mut rig, job, 1).unwrap();
     let shown = snapshot(&mut rig, second);
@@ -533,7 +529,7 @@ fn silent_consumers_are_named_until_they_return() {
         let worker = rig.worker(1, "one:1");
         let clients = consumers(&mut rig, job, 3);
         rig.pass(20, &[worker], &clients);
-        // A stall that ends in time.
+        // The stall ends before the consumers count as missing.
         rig.pass(11, &[worker], &clients[..2]);
         rig.pass(20, &[worker], &clients);
         assert_eq!(rig.told(&lost(&[2])), 0);
@@ -548,7 +544,7 @@ fn silent_consumers_are_named_until_they_return() {
     }
 }
 
-/// C9.8, C7.6: a dispatcher that was suspended blames nobody.
+/// Tests that a dispatcher that was suspended counts no consumer as missing (C9.8, C7.6).
 #[test]
 fn the_dispatchers_own_silence_misses_no_consumer() {
     let mut rig = Rig::new();
@@ -562,7 +558,8 @@ fn the_dispatchers_own_silence_misses_no_consumer() {
     assert_eq!(rig.told(&lost(&[1])), 1);
 }
 
-/// C3.6, C9.2: a job under DYNAMIC is otherwise kept for a reader that continues it.
+/// Tests that an unread coordinated read is given up, although other jobs under DYNAMIC are kept for a
+/// later reader (C3.6, C9.2).
 #[test]
 fn an_unread_coordinated_read_is_given_up() {
     let mut rig = Rig::new();

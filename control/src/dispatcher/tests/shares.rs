@@ -1,4 +1,5 @@
-//! Static sharding: places in the fixed list, and an iteration that ends when every share was read.
+//! Tests of static sharding: places in the fixed list, and an iteration that ends when every share was
+//! read.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ fn described(rig: &mut Rig, worker: SessionId, task: TaskId) -> TaskDef {
     *def
 }
 
-/// The number of a worker.
+/// Returns the number of a worker.
 fn index_of(rig: &mut Rig, worker: SessionId) -> u64 {
     let job = rig.any_job(Policy::Off);
     rig.client(job);
@@ -85,7 +86,7 @@ fn workers_of_one_host_keep_their_numbers() {
     assert_eq!(index_of(&mut rig, again), 1);
     let error = refusal(rig.register_worker(4, "host:4"));
     assert_eq!(error.code, Code::FailedPrecondition);
-    assert!(error.message.contains("held by workers that live"), "{error}");
+    assert!(error.message.contains("taken by living workers"), "{error}");
 }
 
 /// C8.1
@@ -262,13 +263,13 @@ fn clients_learn_of_missing_shares() {
     assert_eq!(rig.told(&lost), 1, "the third was never there");
 }
 
-/// Events of the worker at one port of the only host.
+/// An event of the worker at one port of the only host.
 #[derive(Clone, Copy, Debug)]
 enum Move {
     Comes(u64),
     Goes(u64),
     Finishes(u64),
-    /// Not a worker: the dispatcher.
+    /// A restart of the dispatcher, which is not an event of a worker.
     Restarts,
 }
 
@@ -283,13 +284,13 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..60)
 }
 
-/// An iteration over workers that come and go, and who read each share to its end.
+/// An iteration over workers that start, leave, and read each share to its end.
 struct Reading {
     rig: Rig,
     client: ClientId,
     living: BTreeMap<u64, SessionId>,
     sessions: u64,
-    /// Shares by how often they were read to their end.
+    /// The shares, with the number of times that each was read to its end.
     read: BTreeMap<u64, u32>,
 }
 
@@ -316,7 +317,7 @@ impl Reading {
                     .register_worker(self.sessions, &format!("host:{port}"))
                     .is_ok()
                 {
-                    // The process that was there is gone.
+                    // The earlier process at this port is gone.
                     let before = self.living.insert(port, SessionId(self.sessions));
                     self.give_up(before);
                 }
@@ -345,7 +346,7 @@ impl Reading {
     fn finish(&mut self, worker: SessionId) {
         for task in self.rig.tasks(worker) {
             let reply = self.rig.ask(worker, Role::Worker, Request::DescribeTask { task });
-            // One that is settled may be described again, until the iteration is over.
+            // A settled task may be described again until the iteration is over.
             if let Ok(Reply::Task(def)) = reply
                 && self.is_open(task)
             {

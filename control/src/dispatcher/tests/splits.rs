@@ -1,4 +1,4 @@
-//! Splits: dealt out, held, given back, and read again.
+//! Tests of splits: how they are leased, held, returned, and read again.
 
 use millstream_link::Role;
 
@@ -78,7 +78,7 @@ fn a_full_task_gets_more_after_confirmation() {
     assert_eq!(rig.lease(worker, task), Ok((3, false)));
 }
 
-/// C5.2: a large shuffle holds leases in as many pieces as there are.
+/// Tests a task that holds very scattered leases, as after a large shuffle (C5.2).
 #[test]
 fn scattered_leases_are_not_too_many() {
     let mut rig = Rig::new();
@@ -133,11 +133,15 @@ fn an_empty_answer_names_the_current_pass() {
     for next in 1..=70 {
         assert_eq!(lease(0, next), (false, false, next));
     }
-    assert_eq!(lease(1, 1), (true, true, 70), "who lags need not ask for 2 to 69");
+    assert_eq!(
+        lease(1, 1),
+        (true, true, 70),
+        "a late task need not ask for 2 to 69"
+    );
 }
 
-/// C6.1: a worker that went before it gave back what it had not begun holds both what its one reader has and
-/// what nobody has.
+/// Tests a worker that is lost before it returned the splits that it had not begun. The leases of the lost
+/// worker mix splits that the reader has received with splits that no client has seen (C6.1).
 #[test]
 fn a_drained_client_reports_unfinished_workers() {
     let mut rig = Rig::new();
@@ -155,7 +159,11 @@ fn a_drained_client_reports_unfinished_workers() {
         let status = rig.machine.status().iterations[0].clone();
         (status.removals, status.splits_lost, status.sources[0].remaining)
     };
-    assert_eq!(row(&rig), (1, 0, 93), "seven are held until it has answered");
+    assert_eq!(
+        row(&rig),
+        (1, 0, 93),
+        "seven splits are held until the client has acknowledged"
+    );
     let seen = Seen {
         complete: vec![],
         partial: vec![LeaseRange { first: 1, count: 2 }],
@@ -165,8 +173,8 @@ fn a_drained_client_reports_unfinished_workers() {
     assert_eq!(row(&rig), (0, 2, 98));
 }
 
-/// C6.1, C5.6: a client that has had its end is not asked any more, so what it may have seen is not read
-/// again.
+/// Tests a client that has received the task's end. The client is not asked again, so the splits that it
+/// may have seen are not repeated (C6.1, C5.6).
 #[test]
 fn a_drained_clients_elements_are_not_shown_again() {
     let mut rig = Rig::new();
@@ -190,7 +198,8 @@ fn a_drained_clients_elements_are_not_shown_again() {
     );
 }
 
-/// C5.6, C6.4: a client is told of a split's end only when the users of all others are done with their parts.
+/// Tests that a client is told of a split's end only when the users of all other clients are done with it
+/// (C5.6, C6.4).
 #[test]
 fn a_whole_split_outlives_its_removed_task() {
     for clients in 1..=2 {
@@ -223,7 +232,7 @@ fn a_whole_split_outlives_its_removed_task() {
     }
 }
 
-/// C6.4: that one task ends by itself says nothing of what another one left.
+/// Tests that the end of one task does not affect the splits of another task (C6.4).
 #[test]
 fn a_dead_workers_rest_is_read_nevertheless() {
     let mut rig = Rig::new();
@@ -242,10 +251,15 @@ fn a_dead_workers_rest_is_read_nevertheless() {
     finish(&mut rig, lives, again, true, false);
     let iteration = &rig.machine.status().iterations[0];
     assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 0));
-    assert_eq!(rig.tasks(lives).len(), 2, "what it did not want is nobody's");
+    assert_eq!(
+        rig.tasks(lives).len(),
+        2,
+        "a split that the task did not want starts no task"
+    );
 }
 
-/// C5.5: it may have been read, and its reader has not said so yet.
+/// Tests a task that stops early: its held splits count as read, because its reader may not have reported
+/// them yet (C5.5).
 #[test]
 fn an_early_stop_retires_the_tasks_splits() {
     let mut rig = Rig::new();
@@ -291,7 +305,8 @@ fn no_worker_skips_a_repetition() {
     rig.ask(worker, Role::Worker, of(2)).unwrap();
 }
 
-/// C6.5: of two sources the shorter one ends the pipeline; nobody reads the rest of the other.
+/// Tests two sources of different lengths: the shorter source ends the pipeline, and no task reads the rest
+/// of the longer one (C6.5).
 #[test]
 fn splits_without_takers_are_lost() {
     let mut rig = Rig::new();
@@ -328,7 +343,7 @@ fn splits_without_takers_are_lost() {
     assert_eq!(
         rig.lease(lives, again),
         Ok((0, true)),
-        "it meets the shorter end at once"
+        "the task meets the end of the shorter source at once"
     );
     finish(&mut rig, lives, again, true, true);
     assert_eq!(rig.tasks(lives).len(), 2);

@@ -1,4 +1,4 @@
-//! Readers that leave tasks aside: what they are told, when they end, and what ends with them.
+//! Tests of readers that skip tasks: their messages, their end, and the tasks that end with them.
 
 use millstream_link::{Role, TicketKey};
 
@@ -34,7 +34,7 @@ fn a_local_reader_ends_with_its_own_tasks() {
         Phase::Running,
         "others may read on"
     );
-    // Neither what fails elsewhere nor what comes later is its business.
+    // Neither a failure of another worker's task nor a later task concerns this reader.
     let message = "broken".to_owned();
     let fail = Request::FailTask { task: other, message };
     rig.ask(away, Role::Worker, fail).unwrap();
@@ -61,7 +61,7 @@ fn a_host_has_several_reading_processes() {
     assert_eq!(shown(&mut rig, stranger).0, rig.tasks(away));
 }
 
-/// C14.1, C14.2, C3.4: with nothing left aside, the dispatcher says when it is over.
+/// Tests that a reader that skips no task waits for the end of the whole iteration (C14.1, C14.2, C3.4).
 #[test]
 fn auto_leaves_out_others_colocated_workers_only() {
     for tagged in [true, false] {
@@ -106,7 +106,8 @@ fn splits_left_aside_end_with_the_iteration() {
     assert!(rig.worker_pushes.contains(&(away, stop)));
 }
 
-/// C14.3: a pipeline that stops by itself leaves splits that another's task would read.
+/// Tests a pipeline that stops by itself, while another reader's task would read the remaining splits
+/// (C14.3).
 #[test]
 fn an_early_stop_spares_splits_left_aside() {
     let mut rig = Rig::new();
@@ -157,7 +158,7 @@ fn free_splits_go_to_workers_with_readers() {
     assert_eq!(rig.machine.status().iterations[0].splits_lost, 0);
 }
 
-/// C14.1: a reader that leaves a task aside has seen nothing of it, whether it is there or not.
+/// Tests that a reader has seen no element of a task that it skips, present or not (C14.1).
 #[test]
 fn a_remote_reader_neither_delays_nor_loses() {
     let mut rig = Rig::new();
@@ -333,7 +334,7 @@ fn process_bound_splits_end_with_their_readers() {
     }
 }
 
-/// C14.5: also when the iteration came to its end.
+/// Tests a reader that leaves before or after the iteration's end (C14.5).
 #[test]
 fn a_processs_pass_is_read_once_there() {
     let mut rig = Rig::new();
@@ -354,7 +355,7 @@ fn a_processs_pass_is_read_once_there() {
     rig.ask(READER, Role::Read, next).unwrap();
 }
 
-/// C14.5: who reads from all workers leaves its tasks to others.
+/// Tests that a reader of all workers leaves its tasks to other readers (C14.5).
 #[test]
 fn under_any_and_host_nothing_is_deleted() {
     for target in [TargetWorkers::Any, TargetWorkers::Host, TargetWorkers::Auto] {
@@ -396,7 +397,7 @@ fn local_readers_learn_a_workers_new_socket() {
     assert_eq!(refused.unwrap_err().code, Code::InvalidArgument);
 }
 
-/// Ten processes to a host.
+/// Returns the whereabouts of a process, with ten processes on each host.
 fn at(process: u64) -> Whereabouts {
     Whereabouts {
         host: Some(process / 10),
@@ -454,7 +455,7 @@ fn open_at(rig: &mut Rig, job: JobId, whereabouts: Whereabouts) -> Result<Client
     Ok(client)
 }
 
-/// The tasks that a client is shown, and whether it is told that there are no more.
+/// Returns the tasks in a client's snapshot, and whether the snapshot says that the iteration is finished.
 fn shown(rig: &mut Rig, client: ClientId) -> (Vec<TaskId>, bool) {
     let Snapshot {
         tasks,

@@ -1,4 +1,4 @@
-//! The inboxes of a process' clients, and the fate of a client that does not empty its own.
+//! The inboxes of a process's clients, and the handling of a client that does not empty its inbox.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -12,17 +12,18 @@ use crate::id::ClientId;
 use crate::rpc::session::{Session, SessionEvent};
 use crate::rpc::wire::{WirePush, WireReply, WireRequest};
 
-/// Pushes that wait for one client. A client that falls behind loses them and is shown a snapshot instead.
+/// Maximum number of pushes that wait for one client. A client with a full inbox loses its pushes and
+/// receives a snapshot instead.
 const WAITING_MAX: usize = 1024;
 
-/// The clients of one process, by id.
+/// The inboxes of the clients of one process, by id.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     boxes: Mutex<BTreeMap<ClientId, mpsc::Sender<ClientPush>>>,
 }
 
 impl Inbox {
-    /// A client's pushes from now on. Those of before, if any, end.
+    /// Opens an inbox for a client's pushes from now on. An earlier inbox of the client ends.
     pub(super) fn open(&self, client: ClientId) -> mpsc::Receiver<ClientPush> {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         self.boxes.lock().insert(client, sender);
@@ -33,7 +34,8 @@ impl Inbox {
         self.boxes.lock().remove(&client);
     }
 
-    /// False if there is no box for it, or no longer.
+    /// Delivers a push to a client's inbox. Returns false if the client has no inbox, or if its inbox was
+    /// full and is now closed.
     pub(super) fn deliver(&self, client: ClientId, push: ClientPush) -> bool {
         let mut boxes = self.boxes.lock();
         let Some(sender) = boxes.get(&client) else {
@@ -41,7 +43,7 @@ impl Inbox {
         };
         let is_delivered = sender.try_send(push).is_ok();
         if !is_delivered {
-            // Its end tells the client to ask for a snapshot.
+            // The end of the inbox makes the client ask for a snapshot.
             boxes.remove(&client);
         }
         is_delivered
@@ -56,7 +58,7 @@ impl Inbox {
     }
 }
 
-/// Sorts what a session hears, until the session ends.
+/// Delivers the events of a session to the inboxes, until the session ends.
 pub(super) async fn sort(
     session: Weak<Session>,
     inbox: Arc<Inbox>,
@@ -81,16 +83,16 @@ pub(super) async fn sort(
     inbox.clear();
 }
 
-/// Asks for a client's snapshot (C4.1).
+/// Asks the dispatcher for a client's snapshot (C4.1).
 pub(super) async fn attach(session: Arc<Session>, inbox: Arc<Inbox>, client: ClientId) {
     let deadline = session.config().request_deadline;
     match session.call(WireRequest::Attach { client }, deadline).await {
         Ok(WireReply::Done) => {}
-        Ok(_) => tracing::error!(%client, "an unexpected answer to a request for a snapshot"),
+        Ok(_) => tracing::error!(%client, "received an unexpected answer to a request for a snapshot"),
         Err(error) if error.code == Code::NotFound => {
             inbox.deliver(client, ClientPush::Lapsed);
         }
-        // The client meets the same error when it asks itself.
+        // The client receives the same error from its own next request.
         Err(_) => inbox.close(client),
     }
 }

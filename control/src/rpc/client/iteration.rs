@@ -1,4 +1,4 @@
-//! One client of an iteration: what it is told, what it reports, and its end.
+//! One client of an iteration: its pushes, its reports, and its end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::rpc::session::{Contact, Session};
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 use crate::split::{LeaseRange, Seen};
 
-/// Ranges in one report: at 19 bytes each, two lists of them fit a small request.
+/// Maximum number of ranges in one report. At 19 bytes each, two lists of them fit in a small request.
 const RANGES_MAX: usize = 1024;
 
-/// A reader's lease on an iteration. Heartbeats are sent by themselves; dropping it releases it in the
-/// background.
+/// A reader's lease on an iteration. The session sends heartbeats for the client in the background.
+/// Dropping the value releases the client in the background.
 #[derive(Debug)]
 pub struct IterationHandle {
     reporter: IterationReporter,
     pushes: Pushes,
-    /// Told and not yet handed out.
+    /// The pushes that were received and not yet returned.
     queue: VecDeque<ClientPush>,
     told: Told,
     released: bool,
 }
 
-/// Reports of a client, from anywhere in its process. Cheap to clone.
+/// The reports of a client, which any task of its process may send. Cheap to clone.
 ///
-/// Every report may be repeated. The futures are not undone by dropping them.
+/// Every report may be repeated. Dropping a report's future does not undo the report.
 #[derive(Clone, Debug)]
 pub struct IterationReporter {
     session: Arc<Session>,
@@ -51,34 +51,34 @@ impl IterationHandle {
         }
     }
 
-    /// The client's id.
+    /// Returns the client's id.
     pub fn client_id(&self) -> ClientId {
         self.reporter.client
     }
 
-    /// The dispatcher's address, as it was given.
+    /// Returns the dispatcher's address in its original text.
     pub fn dispatcher(&self) -> String {
         self.reporter.session.address()
     }
 
-    /// Says when the dispatcher comes into reach and goes out of it.
+    /// Returns a view that reports when the dispatcher becomes reachable or unreachable.
     pub fn contact(&self) -> Contact {
         self.reporter.session.contact()
     }
 
-    /// For reports from elsewhere.
+    /// Returns a handle for reports from other tasks of this process.
     pub fn reporter(&self) -> IterationReporter {
         self.reporter.clone()
     }
 
-    /// The next thing the dispatcher says of the iteration: each task, removal and end once, also across
-    /// reconnections.
+    /// Returns the next push of the dispatcher about the iteration. Each task, removal and end is returned
+    /// once, also across reconnections.
     ///
-    /// Never a [`ClientPush::Snapshot`]. Cancel-safe. At most 1024 wait here; a reader that falls behind
-    /// misses none that still matters.
+    /// Never returns a [`ClientPush::Snapshot`]. Cancel-safe. At most 1024 pushes wait here; a slow reader
+    /// loses no push that still matters.
     ///
     /// # Errors
-    /// The session has failed: the dispatcher restarted without its memory, or refuses us.
+    /// The session has failed: the dispatcher restarted without its memory, or refuses this process.
     pub async fn next_push(&mut self) -> Result<ClientPush, Error> {
         loop {
             if let Some(push) = self.queue.pop_front() {
@@ -90,8 +90,8 @@ impl IterationHandle {
         }
     }
 
-    /// C9.5: the dispatcher repeats a verdict until it knows that it has arrived. If this report is lost, it
-    /// comes again.
+    /// Confirms the verdicts of a push. The dispatcher repeats a verdict until the client has confirmed it,
+    /// so a lost confirmation is sent again (C9.5).
     fn confirm_verdicts(&self, push: &ClientPush) {
         let verdicts = match push {
             ClientPush::TaskConcluded(verdict) => std::slice::from_ref(verdict),
@@ -119,40 +119,40 @@ impl IterationHandle {
         }
     }
 
-    /// Returns whether everything was handed out that is known here: behind the first thing, all of the first
-    /// snapshot.
+    /// Returns whether all received pushes were returned. After the first push, they include the whole
+    /// first snapshot.
     pub fn is_all_told(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// See [`IterationReporter::acknowledge_removal`].
+    /// Reports the splits seen of a removed task, like [`IterationReporter::acknowledge_removal`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`IterationReporter::acknowledge_removal`].
     pub async fn acknowledge_removal(&self, task: TaskId, seen: Seen) -> Result<(), Error> {
         self.reporter.acknowledge_removal(task, seen).await
     }
 
-    /// See [`IterationReporter::splits_done`].
+    /// Reports finished splits, like [`IterationReporter::splits_done`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`IterationReporter::splits_done`].
     pub async fn splits_done(&self, task: TaskId, leases: &[LeaseRange]) -> Result<(), Error> {
         self.reporter.splits_done(task, leases).await
     }
 
-    /// See [`IterationReporter::task_drained`].
+    /// Reports a task's end, like [`IterationReporter::task_drained`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`IterationReporter::task_drained`].
     pub async fn task_drained(&self, task: TaskId) -> Result<(), Error> {
         self.reporter.task_drained(task).await
     }
 
-    /// Ends the client and waits until the dispatcher knows.
+    /// Ends the client and waits until the dispatcher has released it.
     ///
     /// # Errors
-    /// The dispatcher does not answer; it releases the client itself after a while.
+    /// The dispatcher does not answer; it releases the client by itself after the client timeout.
     pub async fn release(mut self) -> Result<(), Error> {
         self.released = true;
         let client = self.reporter.client;
@@ -160,7 +160,7 @@ impl IterationHandle {
         self.reporter.report(WireRequest::Release { client }).await
     }
 
-    /// Heartbeats do not mention it any more.
+    /// Removes the client from the heartbeats of this process.
     fn forget(&self) {
         let (session, client) = (&self.reporter.session, self.reporter.client);
         session.clients().lock().remove(&client);
@@ -187,7 +187,8 @@ impl Drop for IterationHandle {
 }
 
 impl IterationReporter {
-    /// Says what was seen of a removed task. Until every client has, or a deadline passes, its splits wait.
+    /// Reports the splits that the client has seen of a removed task. The task's splits wait until every
+    /// client has reported, or a deadline passes.
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
@@ -205,7 +206,8 @@ impl IterationReporter {
             partial.iter().min(),
             partial.iter().max(),
         ) {
-            // Too many to name: everything between them counts as seen.
+            // The ranges are too many to be named, so all leases between the first and the last count as
+            // seen.
             let count = last.last().saturating_sub(first.first).saturating_add(1);
             *partial = vec![LeaseRange {
                 first: first.first,
@@ -215,7 +217,7 @@ impl IterationReporter {
         self.report(WireRequest::Acknowledge { client, task, seen }).await
     }
 
-    /// Says that everything of these splits has arrived.
+    /// Reports that every element of these splits has arrived and that the client's user is done with them.
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
@@ -231,7 +233,8 @@ impl IterationReporter {
         Ok(())
     }
 
-    /// Says that everything of these splits has arrived, and that elements of them wait to be handed over.
+    /// Reports that every element of these splits has arrived, and that some elements have not yet been
+    /// handed over.
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
@@ -243,13 +246,13 @@ impl IterationReporter {
         Ok(())
     }
 
-    /// When the dispatcher may have released this client, unless it is heard of before (C4.4). `None`: nobody
-    /// knows.
+    /// Returns when the dispatcher may have released this client, unless it confirms the client earlier
+    /// (C4.4). `None` while the client timeout is unknown or no heartbeat has been confirmed.
     pub fn lease_ends(&self) -> Option<tokio::time::Instant> {
         self.session.leases_end()
     }
 
-    /// Says that a task's end has arrived, and everything before it.
+    /// Reports that a task's end and every element before the end have arrived.
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
@@ -258,8 +261,8 @@ impl IterationReporter {
         self.report(WireRequest::TaskDrained { client, task }).await
     }
 
-    /// Says from which round on this consumer of a coordinated read can take in a task that was told of
-    /// without a start: the first that its user has not begun, and does not begin before the start is known.
+    /// Reports the first round in which this consumer of a coordinated read can read a late task. The user
+    /// has not begun this round, and does not begin it before the task's first round is known.
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
@@ -273,8 +276,8 @@ impl IterationReporter {
         .await
     }
 
-    /// Says that this client has lost its link to the worker at this address, so that the dispatcher looks
-    /// whether it lives.
+    /// Reports that this client has lost its link to the worker at this address, so that the dispatcher
+    /// checks whether the worker lives.
     ///
     /// # Errors
     /// The dispatcher does not answer, or does not know this client.
@@ -284,9 +287,10 @@ impl IterationReporter {
         self.report(WireRequest::SuspectWorker(client, address)).await
     }
 
-    /// Says with the next heartbeat how far this client's user has come, and how fast it would go.
+    /// Reports with the next heartbeat the number of elements that this client's user has taken, and the
+    /// user's own pace.
     pub fn note_pace(&self, pace: Pace) {
-        // One that was released meanwhile is not spoken of any more.
+        // A client that was released meanwhile is no longer reported.
         if self.session.clients().lock().contains(&self.client) {
             self.session.paces().lock().note_client(self.client, pace);
         }
@@ -298,7 +302,7 @@ impl IterationReporter {
         match self.session.call(request, deadline).await {
             Ok(WireReply::Done) => Ok(()),
             Ok(_) => Err(unexpected()),
-            // It is gone already, which is what was wanted.
+            // The client is already gone, as the release intended.
             Err(error) if releases && error.code == Code::NotFound => Ok(()),
             Err(error) => Err(error),
         }

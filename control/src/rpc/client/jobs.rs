@@ -1,32 +1,32 @@
-//! The jobs that this process asked for. A job that was collected because nobody read it is created again
-//! (C3.8). A trainer may pause between two passes for as long as it likes.
+//! The jobs that this process asked for. A job that was collected because no client read it is created
+//! again (C3.8). A trainer may therefore pause between two epochs for any time.
 
 use std::collections::BTreeMap;
 
 use crate::id::JobId;
 use crate::job::JobParameters;
 
-/// Jobs remembered, the latest. Default reason: a process reads a few at a time, and each takes a few hundred
-/// bytes here.
+/// Maximum number of remembered jobs, the latest ones. A process reads a few jobs at a time, and each job
+/// takes a few hundred bytes here.
 const JOBS_MAX: usize = 1024;
 
-/// By the id that the process was given first, which it goes on using.
+/// The known jobs, by their first id, which the process continues to use.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     known: BTreeMap<JobId, Known>,
 }
 
-/// The name and parameters of a job that was asked for.
+/// The name and parameters of a job that this process asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) name: Option<String>,
     pub(super) parameters: JobParameters,
-    /// The id that it has now.
+    /// The current id of the job at the dispatcher.
     pub(super) current: JobId,
 }
 
 impl Jobs {
-    /// Notes what the dispatcher gave for a name and parameters.
+    /// Notes the id that the dispatcher returned for a name and parameters.
     pub(super) fn note(&mut self, id: JobId, name: Option<String>, parameters: JobParameters) {
         let known = Known {
             name,
@@ -39,17 +39,17 @@ impl Jobs {
         }
     }
 
-    /// Returns the name and parameters of a job, if this process asked for it.
+    /// Returns the name and parameters of a job, if this process asked for the job.
     pub(super) fn get(&self, id: JobId) -> Option<&Known> {
         self.known.get(&id)
     }
 
-    /// The id that a job has now.
+    /// Returns the current id of a job at the dispatcher.
     pub(super) fn current(&self, id: JobId) -> JobId {
         self.known.get(&id).map_or(id, |known| known.current)
     }
 
-    /// Notes that a job has another id now.
+    /// Notes that a job has a new id at the dispatcher.
     pub(super) fn renew(&mut self, id: JobId, current: JobId) {
         if let Some(known) = self.known.get_mut(&id) {
             known.current = current;
@@ -75,6 +75,6 @@ mod tests {
         assert_eq!(jobs.known.len(), JOBS_MAX);
         jobs.renew(JobId(last), JobId(7000));
         assert_eq!(jobs.current(JobId(last)), JobId(7000));
-        assert_eq!(jobs.current(JobId(0)), JobId(0), "as it was given");
+        assert_eq!(jobs.current(JobId(0)), JobId(0), "an unknown job keeps its id");
     }
 }

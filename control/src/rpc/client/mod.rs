@@ -1,13 +1,13 @@
 //! The trainer's side of the control plane: requests to the dispatcher, and the pushes of its iterations.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
 //! | `requests` | datasets, jobs, iterations, status |
-//! | `jobs` | which jobs were asked for, to ask for them again |
+//! | `jobs` | the jobs that were requested, so that they can be requested again |
 //! | `iteration` | one client: its pushes, its reports, its end |
-//! | `pushes` | what it is told, also behind a gap |
-//! | `told` | what it was told already |
-//! | `inbox` | which push belongs to which client |
+//! | `pushes` | the pushes of a client, also after a gap |
+//! | `told` | the pushes that a client has already received |
+//! | `inbox` | the delivery of pushes to their clients |
 
 mod inbox;
 mod iteration;

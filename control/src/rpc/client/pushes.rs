@@ -1,7 +1,7 @@
-//! A client's pushes, also behind a gap: when it did not take them, or the dispatcher could not be asked.
+//! The pushes of a client, also after a gap. A gap arises when the client's inbox was full, or when the
+//! dispatcher was unreachable.
 //!
-//! Owns the box that they wait in and the pause between two attempts to fill it. Refuses to know what they
-//! say.
+//! This file owns the inbox and the pause between two attempts to fill it, and does not look into pushes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,14 @@ use crate::error::Error;
 use crate::id::ClientId;
 use crate::rpc::session::Session;
 
-/// The longest wait for a connection, which a session's patience may be beyond: about a century.
+/// Maximum wait for a connection, about a century, because a session's own limit may overflow.
 const WAIT_MAX: Duration = Duration::from_secs(3_000_000_000);
 
-/// First pause between two boxes if nothing came through the first one; doubled each time.
+/// The first pause between two inboxes if the first inbox ended without a push. The pause doubles each
+/// time.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// Longest pause between two boxes.
+/// Maximum pause between two inboxes.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -29,23 +30,24 @@ pub(super) struct Pushes {
     inbox: Arc<Inbox>,
     client: ClientId,
     waiting: mpsc::Receiver<ClientPush>,
-    /// The time until the next inbox is opened.
+    /// The pause before the next inbox is opened.
     pause: Duration,
-    /// When it is, if that is known.
+    /// The time at which the next inbox is opened, once it is fixed.
     reopen_at: Option<Instant>,
 }
 
 /// A source of snapshots.
 pub(super) trait Snapshots {
-    /// Waits until somebody can be asked.
+    /// Waits until a snapshot can be requested.
     async fn connected(&self) -> Result<(), Error>;
 
-    /// Has a snapshot put into the client's box, or the box closed. Waits for neither.
+    /// Requests a snapshot, which is later put into the client's inbox. On failure the inbox is closed
+    /// instead. Does not wait.
     fn ask(&self, inbox: &Arc<Inbox>, client: ClientId);
 }
 
 impl Pushes {
-    /// Opens the client's first box.
+    /// Opens the client's first inbox, and requests a snapshot.
     pub(super) fn open(inbox: Arc<Inbox>, client: ClientId, snapshots: &impl Snapshots) -> Self {
         let waiting = inbox.open(client);
         snapshots.ask(&inbox, client);
@@ -58,18 +60,18 @@ impl Pushes {
         }
     }
 
-    /// The next push. Behind a gap that is a snapshot (C4.2). Cancel-safe: a new box is opened, and a
-    /// snapshot asked for, in one go.
+    /// Returns the next push, which is a snapshot after a gap (C4.2). Cancel-safe: a new inbox is opened
+    /// and its snapshot requested without waiting in between.
     ///
     /// # Errors
-    /// Nobody can be asked any more.
+    /// The session has failed, so that no snapshot can be requested.
     pub(super) async fn next(&mut self, snapshots: &impl Snapshots) -> Result<ClientPush, Error> {
         loop {
             if let Some(push) = self.waiting.recv().await {
                 (self.pause, self.reopen_at) = (Duration::ZERO, None);
                 return Ok(push);
             }
-            // Fails if the session has, which is then what ended the pushes.
+            // The call fails if the session has failed, which then explains the end of the pushes.
             snapshots.connected().await?;
             let pause = self.pause;
             let reopen_at = *self.reopen_at.get_or_insert_with(|| Instant::now() + pause);
@@ -92,7 +94,8 @@ impl Drop for Pushes {
 
 impl Snapshots for Arc<Session> {
     async fn connected(&self) -> Result<(), Error> {
-        // As long as the session looks for the dispatcher: what it says in the end is why the pushes ended.
+        // The wait lasts as long as the session looks for the dispatcher, because its final error explains
+        // the end of the pushes.
         Session::connected(self, self.config().give_up.min(WAIT_MAX)).await?;
         Ok(())
     }
@@ -142,13 +145,13 @@ mod tests {
         ClientPush::TaskEnded { task: TaskId(task) }
     }
 
-    /// Polls once.
+    /// Polls the next push once.
     fn poll(pushes: &mut Pushes, snapshots: &Scripted) -> Poll<Result<ClientPush, Error>> {
         let next = pin!(pushes.next(snapshots));
         next.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// C4.2
+    /// Tests that a full inbox leads to one snapshot (C4.2).
     #[tokio::test]
     async fn a_slow_peer_gets_one_snapshot() {
         let (inbox, snapshots) = (Arc::new(Inbox::default()), Scripted::default());
@@ -179,7 +182,7 @@ mod tests {
         };
         let mut pushes = Pushes::open(Arc::default(), CLIENT, &snapshots);
         assert_eq!(poll(&mut pushes, &snapshots), Poll::Pending);
-        // Once to begin with, and once at once; the third time is not yet due.
+        // The first request is made by `open`, and the second at once; the third is not yet due.
         assert_eq!(snapshots.asked.get(), 2);
     }
 }

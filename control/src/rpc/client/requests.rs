@@ -1,4 +1,4 @@
-//! Datasets, jobs, iterations and the status, over one session.
+//! Requests for datasets, jobs, iterations and the status, over one session.
 
 use std::sync::Arc;
 
@@ -16,40 +16,42 @@ use crate::planner::DatasetFacts;
 use crate::rpc::session::{Session, SessionConfig};
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 
-/// The number of times that a job is asked for again. More than once helps only where jobs live for
-/// milliseconds.
+/// Maximum number of times that a collected job is requested again. A second repetition helps only if jobs
+/// live for milliseconds.
 const ASKED_AGAIN_MAX: usize = 3;
 
-/// Events that wait to be sorted.
+/// Maximum number of session events that wait to be delivered.
 const EVENTS_MAX: usize = 1024;
 
 /// The facts of a registered dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetInfo {
-    /// The id.
+    /// The id of the dataset.
     pub id: DatasetId,
     /// The planner's facts of the dataset.
     pub facts: DatasetFacts,
 }
 
-/// A process that reads: its connection with the dispatcher, found again when lost.
+/// A client of the dispatcher for a process that reads. Reconnects when its connection is lost.
 ///
-/// Every method waits for an answer, reconnecting if need be, for at most the request deadline of its
-/// [`SessionConfig`]. None is undone by dropping its future: the request may still be carried out.
+/// Every method waits for an answer, with reconnections, for at most the request deadline of
+/// its [`SessionConfig`]. Dropping a method's future does not undo the request: the dispatcher may still
+/// carry it out.
 #[derive(Debug)]
 pub struct Client {
     session: Arc<Session>,
     inbox: Arc<Inbox>,
-    /// Held while a job is asked for again, so that those who open it together get the same one.
+    /// The known jobs. The lock is held while a job is requested again, so that tasks that open the job
+    /// together get the same job.
     jobs: Mutex<Jobs>,
 }
 
 impl Client {
-    /// Connects within a tokio runtime, waiting for a dispatcher that is not there yet.
+    /// Connects within a tokio runtime, and waits for a dispatcher that has not started yet.
     ///
     /// # Errors
-    /// [`Code::Unavailable`] at the deadline, naming the address; at once where waiting is
-    /// pointless, as with a wrong key.
+    /// [`Code::Unavailable`] at the deadline, naming the address. Errors that waiting cannot cure, such as
+    /// a wrong key, are returned at once.
     pub async fn connect(
         endpoint: Endpoint,
         dispatcher: HostPort,
@@ -59,7 +61,8 @@ impl Client {
         let (events, heard) = mpsc::channel(EVENTS_MAX);
         let session = Arc::new(Session::start(endpoint, dispatcher, config, events));
         let inbox = Arc::<Inbox>::default();
-        // Ends when the session does: with the last of this client and its iterations.
+        // The task ends with the session, which ends with the last handle of this client and its
+        // iterations.
         tokio::spawn(inbox::sort(Arc::downgrade(&session), Arc::clone(&inbox), heard));
         let client = Client {
             session,
@@ -70,11 +73,11 @@ impl Client {
         Ok(client)
     }
 
-    /// Registers a dataset: under this id, or under one that the dispatcher chooses.
+    /// Registers a dataset, under this id or under an id that the dispatcher chooses.
     ///
     /// # Errors
     /// The definition cannot be analysed, the id belongs to a different dataset, or this process may not
-    /// submit.
+    /// submit datasets.
     pub async fn register_dataset(
         &self,
         id: Option<DatasetId>,
@@ -105,10 +108,10 @@ impl Client {
         Ok(DatasetInfo { id, facts })
     }
 
-    /// The definition of a dataset, as it was registered.
+    /// Returns the definition of a dataset, as the bytes that were registered.
     ///
     /// # Errors
-    /// There is none of this id, or this process may not submit.
+    /// No dataset has this id, or this process may not submit datasets.
     pub async fn definition(&self, id: &DatasetId) -> Result<Vec<u8>, Error> {
         let request = WireRequest::ReadDefinition {
             id: id.as_str().to_owned(),
@@ -119,11 +122,12 @@ impl Client {
         Ok(definition.into())
     }
 
-    /// The job of this name, created if there is none; without a name, a new job of one's own.
+    /// Returns the job of this name, and creates the job if it does not exist. Without a name, creates a
+    /// new job for this process alone.
     ///
     /// # Errors
-    /// The named job differs, with all differences in the message; or this version does not support what is
-    /// asked.
+    /// The named job differs, with all differences in the message; or this version does not support the
+    /// parameters.
     pub async fn find_or_create_job(
         &self,
         name: Option<String>,
@@ -134,27 +138,29 @@ impl Client {
         Ok(id)
     }
 
-    /// Returns the parameters with which this process asked for a job, unless it asked for a thousand others
-    /// since.
+    /// Returns the parameters with which this process asked for a job. `None` if the process has since
+    /// asked for a thousand other jobs.
     pub async fn asked_for(&self, job: JobId) -> Option<JobParameters> {
         let jobs = self.jobs.lock().await;
         jobs.get(job).map(|known| known.parameters.clone())
     }
 
-    /// Returns whether other processes may know of a job: this one asked for it by a name, or did not ask for
-    /// it.
+    /// Returns whether other processes may know of a job. Only a job that this process created without a
+    /// name is private.
     pub async fn is_shared(&self, job: JobId) -> bool {
         let jobs = self.jobs.lock().await;
         jobs.get(job).is_none_or(|known| known.name.is_some())
     }
 
-    /// Becomes a client of one pass of a job: `consumer` says which one, if it has several that read in step,
-    /// and only then. A pass that is over ends at once. A job that was collected meanwhile, since nobody read
-    /// it for long, is asked for again as it was asked for first; its passes then start again.
+    /// Opens one iteration of a job as a client. `consumer` is the client's number in a coordinated read,
+    /// and `None` in any other job. An iteration that is over ends at once. If the job was collected
+    /// because no client read it, the job is created again with its first parameters, and its iterations
+    /// start again.
     ///
     /// # Errors
-    /// There is no such job, its sources cannot be listed, it has no such consumer, or that one has begun
-    /// already; or this process has no worker that the job asks for, or has read the pass before.
+    /// The job does not exist, or its sources cannot be listed. The consumer does not exist, or has already
+    /// joined. This process has no worker that the job's target workers require, or has already left the
+    /// iteration.
     pub async fn open_iteration(
         &self,
         job: JobId,
@@ -187,12 +193,12 @@ impl Client {
         ))
     }
 
-    /// Returns the way in which trainers and workers are placed, as the dispatcher says.
+    /// Returns the placement of trainers and workers that the dispatcher announced.
     pub fn deployment_mode(&self) -> DeploymentMode {
         self.session.deployment_mode()
     }
 
-    /// Everything the dispatcher knows, for people.
+    /// Returns the status of the whole dispatcher, for people.
     ///
     /// # Errors
     /// The dispatcher does not answer.
@@ -228,8 +234,8 @@ impl Client {
         Ok(id)
     }
 
-    /// C3.8: asks for a job again whose id of late is not known any more. `None` if this process never asked
-    /// for it.
+    /// Requests a job again whose latest id the dispatcher no longer knows (C3.8). `None` if this process
+    /// never asked for the job.
     async fn ask_again(&self, job: JobId, gone: JobId) -> Result<Option<JobId>, Error> {
         let mut jobs = self.jobs.lock().await;
         let Some(known) = jobs.get(job).cloned() else {
@@ -239,22 +245,22 @@ impl Client {
             return Ok(Some(known.current));
         }
         let current = self.ask_for_job(known.name, &known.parameters).await?;
-        tracing::info!(%job, %current, "a job that nobody read for long begins again");
+        tracing::info!(%job, %current, "a job that was unread for too long is created again");
         jobs.renew(job, current);
         Ok(Some(current))
     }
 
-    /// Ends the service: its workers, its dispatcher, and whatever its clients read. Waits until the
-    /// dispatcher is gone. It does not matter whether somebody else has asked for it.
+    /// Shuts the service down: its workers, its dispatcher, and all running reads. Waits until the
+    /// dispatcher is gone. Succeeds also if another process has already asked for the shutdown.
     ///
     /// # Errors
-    /// This process may not end it, or the dispatcher does not answer.
+    /// This process may not shut the service down, or the dispatcher does not answer.
     pub async fn shutdown(&self) -> Result<(), Error> {
         let who = format!("process {}", std::process::id());
         match self.call(WireRequest::Shutdown { who }).await {
             Ok(WireReply::Done) => self.session.down().await,
             Ok(_) => return Err(unexpected()),
-            // Nothing was left to be waited for, not even this answer.
+            // The dispatcher had no process to wait for, and stopped before its answer arrived.
             Err(_) if self.session.is_shut_down() => {}
             Err(error) => return Err(error),
         }

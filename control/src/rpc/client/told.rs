@@ -1,4 +1,5 @@
-//! The pushes that a client has received, so that a snapshot repeats nothing and leaves nothing out.
+//! The pushes that a client has received. A snapshot is compared with them, so that it repeats nothing and
+//! omits nothing.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -6,11 +7,12 @@ use std::collections::BTreeSet;
 use crate::dispatcher::{ClientPush, Snapshot, TaskInfo, TaskRemoved};
 use crate::id::TaskId;
 
-/// The pushes that one client has received. The size is that of the latest snapshot and the pushes after it.
+/// The pushes that one client has received. The size is that of the latest snapshot and the pushes after
+/// it.
 #[derive(Debug, Default)]
 pub struct Told {
     tasks: BTreeSet<TaskId>,
-    /// The tasks that the client knows without a start.
+    /// The known tasks whose first round is not known yet.
     pending: BTreeSet<TaskId>,
     removed: BTreeSet<TaskId>,
     concluded: BTreeSet<TaskId>,
@@ -20,7 +22,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// Returns the new parts of a push, in order. A snapshot becomes the pushes that it stands for.
+    /// Returns the new parts of a push, in order. A snapshot becomes the individual pushes that it
+    /// replaces.
     pub fn news(&mut self, push: ClientPush) -> Vec<ClientPush> {
         let is_new = match &push {
             ClientPush::Snapshot(_) => true,
@@ -37,8 +40,7 @@ impl Told {
                 self.splits_lost += splits.iter().map(|range| range.count).sum::<u64>();
                 true
             }
-            // Behind a gap: the snapshot that is about to come names what was lost, and tells of the end
-            // behind it.
+            // After a gap, the next snapshot names the lost splits, and reports the end after the loss.
             ClientPush::IterationFinished { splits_lost } if *splits_lost > self.splits_lost => false,
             ClientPush::IterationFinished { .. } => !std::mem::replace(&mut self.finished, true),
             ClientPush::WorkersLost { .. }
@@ -52,8 +54,8 @@ impl Told {
         if is_new { vec![push] } else { Vec::new() }
     }
 
-    /// A task is told of once; if it has no start yet, again with each snapshot, since the answer to it may
-    /// have been lost.
+    /// Returns a task once. A task without a first round is returned again with each snapshot, because the
+    /// client's answer may have been lost.
     fn news_of_task(&mut self, task: &TaskInfo) -> Vec<ClientPush> {
         let is_known = !self.tasks.insert(task.task);
         match task.start_round {
@@ -71,7 +73,8 @@ impl Told {
         }
     }
 
-    /// A task without a start has one when it is removed, for any consumer that was not told.
+    /// Returns the removal of a task. If the client does not know the task's first round yet, the round is
+    /// returned first.
     fn news_of_removal(&mut self, removed: &TaskRemoved) -> Vec<ClientPush> {
         self.tasks.remove(&removed.task);
         let mut news = Vec::new();
@@ -87,7 +90,8 @@ impl Told {
         news
     }
 
-    /// Failures come before the ends, so that an end is not taken for the task's success.
+    /// Returns the pushes that a snapshot replaces. Failures precede ends, so that an end is not mistaken
+    /// for the task's success.
     fn news_of(&mut self, snapshot: Snapshot) -> Vec<ClientPush> {
         let listed: BTreeSet<TaskId> = snapshot.tasks.iter().map(|task| task.task).collect();
         let concluded: BTreeSet<TaskId> = snapshot
@@ -114,7 +118,7 @@ impl Told {
         self.concluded = concluded;
         if snapshot.splits_lost > self.splits_lost {
             self.splits_lost = snapshot.splits_lost;
-            // Which of them were told before cannot be said: all are named again.
+            // It is unknown which of the lost splits were reported before, so all are named again.
             news.push(ClientPush::SplitsLost {
                 splits: snapshot.lost,
                 worker_address: String::new(),
@@ -135,7 +139,7 @@ mod tests {
     use crate::id::WorkerId;
     use crate::whereabouts::Whereabouts;
 
-    /// C4.1
+    /// Tests that a snapshot reports everything that the client missed, once (C4.1).
     #[test]
     fn a_snapshot_tells_missed_things_once() {
         let mut told = Told::default();
@@ -143,7 +147,8 @@ mod tests {
             assert_eq!(told.news(added(task)), [added(task)]);
         }
         assert_eq!(told.news(removed(4)), [removed(4)]);
-        // 1 settled, 2 was removed, 4 was acknowledged, 5 is new; 3 failed and is still served.
+        // Task 1 settled, task 2 was removed, and the removal of task 4 was acknowledged. Task 3 failed and
+        // is still served. Task 5 is new.
         let snapshot = Snapshot {
             tasks: vec![info(3), info(5)],
             removed: vec![removal(2)],
@@ -181,7 +186,7 @@ mod tests {
         );
     }
 
-    /// C4.1
+    /// Tests that a late task is returned again until its first round is known (C4.1).
     #[test]
     fn a_late_task_is_announced_until_started() {
         let mut told = Told::default();
@@ -232,7 +237,7 @@ mod tests {
         assert_eq!(told.news(verdict), []);
     }
 
-    /// C4.1: a reader that has come back may be told of the end before it is shown what it missed.
+    /// Tests that a loss is reported before the end, even if the end arrives before the snapshot (C4.1).
     #[test]
     fn losses_are_told_before_the_end() {
         let mut told = Told::default();

@@ -1,8 +1,8 @@
-//! The audit log: a line of JSON for each thing that a process had the service do (C15.7).
+//! The audit log: one line of JSON for each connection and each audited request of a process (C15.7).
 //!
-//! This file owns the log's file and the thread that writes it. Lines name roles, addresses and certificates,
-//! and never a key, a ticket or a session. The dispatcher never waits for the file: lines that the disk does
-//! not take in time are counted, and the count is written.
+//! This file owns the log's file and the thread that writes it. Lines name roles, addresses and
+//! certificates, and never a key, a ticket or a session. The dispatcher never waits for the file. Lines
+//! that the disk does not take in time are dropped and counted, and the log records the count.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -21,34 +21,34 @@ use serde_json::{Map, Value, json};
 use crate::dispatcher::{Reply, Request};
 use crate::error::Error;
 
-/// Lines that wait for the disk.
+/// Maximum number of lines that wait for the disk.
 const LINES_MAX: usize = 4096;
-/// Longest text that a process chose, in bytes, as it is logged.
+/// Maximum bytes of a process's text, such as a name, in the log.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// A file of audit lines. Clones write to the same one; it is complete when the last is dropped and its
-/// thread has ended.
+/// A file of audit lines. Clones write to the same file. The file is complete when the last clone is
+/// dropped and its thread has ended.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     lines: SyncSender<Value>,
     missed: Arc<AtomicU64>,
 }
 
-/// The process that asks.
+/// The process that makes a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     pub(super) role: Role,
     pub(super) address: SocketAddr,
-    /// The SHA-256 of its certificate.
+    /// The SHA-256 of the process's certificate.
     pub(super) certificate: [u8; 32],
 }
 
 impl AuditLog {
-    /// Appends to a file, which is created for its user alone if there is none. A program that rotates it may
-    /// truncate it.
+    /// Opens a file for appending, and creates it with access for its user alone if it does not exist. A
+    /// program that rotates the log may truncate the file.
     ///
     /// # Errors
-    /// The file cannot be opened, or the system gives no thread.
+    /// The file cannot be opened, or the system cannot start a thread.
     pub fn open(path: &Path) -> io::Result<AuditLog> {
         let file = OpenOptions::new()
             .create(true)
@@ -64,12 +64,12 @@ impl AuditLog {
         Ok(AuditLog { lines, missed })
     }
 
-    /// Notes a connection that was admitted.
+    /// Writes a line for a connection that was admitted.
     pub(super) fn connected(&self, asker: Asker) {
         self.write(asker, "connect", Map::new(), "ok");
     }
 
-    /// Notes how a request ended that [`audited`] describes.
+    /// Writes a line for a request that [`audited`] described, with the request's result.
     pub(super) fn asked(&self, asker: Asker, audited: Audited, result: &Result<Reply, Error>) {
         let Audited { event, mut fields } = audited;
         match result {
@@ -96,20 +96,21 @@ impl AuditLog {
         line.extend(fields);
         line.insert("outcome".to_owned(), json!(outcome));
         if self.lines.try_send(Value::Object(line)).is_err() {
-            // Relaxed: a count for people.
+            // Relaxed: the count only serves people, and orders nothing.
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// The part of a request that its line shows.
+/// The part of a request that its audit line shows.
 #[derive(Debug)]
 pub(super) struct Audited {
     event: &'static str,
     fields: Map<String, Value>,
 }
 
-/// Returns the part of a request that its line shows; `None` for requests that only continue another one.
+/// Returns the part of a request that its audit line shows. `None` for requests that only continue an
+/// earlier request.
 pub(super) fn audited(request: &Request) -> Option<Audited> {
     let (event, fields) = match request {
         Request::RegisterDataset { id, definition, .. } => (
@@ -172,7 +173,7 @@ fn write_all(mut file: File, lines: &Receiver<Value>, missed: &AtomicU64) {
             Ok(()) => has_failed = false,
             Err(error) if !has_failed => {
                 has_failed = true;
-                tracing::error!(%error, "the audit log cannot be written: lines are lost until it can");
+                tracing::error!(%error, "the audit log cannot be written: its lines are dropped meanwhile");
             }
             Err(_) => {}
         }
@@ -214,7 +215,7 @@ mod tests {
             .collect()
     }
 
-    /// C15.7
+    /// Tests that a line names the process, its request and the result (C15.7).
     #[test]
     fn lines_name_who_what_and_how_it_ended() {
         let folder = tempfile::tempdir().unwrap();

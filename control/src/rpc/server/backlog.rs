@@ -1,7 +1,7 @@
-//! The decisions of the dispatcher for which its store has no room.
+//! The backlog: decisions of the dispatcher for which its store has no space.
 //!
-//! While there is a backlog, the dispatcher decides nothing further that would have to be stored. So the
-//! backlog does not grow with time.
+//! While a backlog exists, the dispatcher makes no further decision that must be stored. The backlog
+//! therefore does not grow with time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use crate::dispatcher::{Action, Change, Key};
 use crate::error::Error;
 
-/// Between attempts to store: from this, doubling to the other. Each opens the store again, which reads all
-/// of it.
+/// The shortest and the longest pause between two attempts to store the backlog. The pause doubles with
+/// each failed attempt, because each attempt reopens the store and reads all of it.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Changes that are not stored, and what waits for them.
+/// The changes that are not stored yet, and the actions that wait for them.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    /// The latest change of each record.
+    /// The latest unstored change of each record.
     changes: BTreeMap<Key, Change>,
-    /// In order; to be carried out once the changes are stored (C1.6).
+    /// The actions to carry out in order, once the changes are stored (C1.6).
     actions: Vec<Action>,
     reason: String,
     pause: Duration,
@@ -27,7 +27,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Begins one, for this reason.
+    /// Begins an empty backlog with the store's reason.
     pub(super) fn new(reason: String) -> Backlog {
         Backlog {
             changes: BTreeMap::new(),
@@ -38,7 +38,7 @@ impl Backlog {
         }
     }
 
-    /// Adds what was decided.
+    /// Adds the changes and actions of a batch.
     pub(super) fn add(&mut self, changes: Vec<Change>, actions: Vec<Action>) {
         for change in changes {
             self.changes.insert(change.key(), change);
@@ -46,32 +46,34 @@ impl Backlog {
         self.actions.extend(actions);
     }
 
-    /// Returns when storing is tried next.
+    /// Returns the time of the next attempt to store the backlog.
     pub(super) fn retry_at(&self) -> Instant {
         self.retry_at
     }
 
-    /// Returns the changes to be stored.
+    /// Returns the changes that are still to be stored.
     pub(super) fn changes(&self) -> Vec<Change> {
         self.changes.values().cloned().collect()
     }
 
-    /// Notes that there is still no room.
+    /// Notes that an attempt failed because the store still has no space.
     pub(super) fn put_off(&mut self, reason: String) {
         self.reason = reason;
         self.pause = (2 * self.pause).min(PAUSE_MAX);
         self.retry_at = Instant::now() + self.pause;
     }
 
-    /// Returns what waited: everything is stored.
+    /// Returns the waiting actions, after all changes are stored.
     pub(super) fn into_actions(self) -> Vec<Action> {
         self.actions
     }
 
-    /// Returns the answer to a request that would have to be stored. It passes, so that reports are repeated.
+    /// Returns the error that answers a request whose changes would have to be stored. The error is
+    /// temporary, so that processes repeat the request.
     pub(super) fn refusal(&self) -> Error {
         Error::unavailable(format!(
-            "the store is full: {}: the dispatcher goes on by itself once there is room; what is being read is read on",
+            "the store is full: {}: free some space, and the dispatcher continues by itself; running reads \
+            go on",
             self.reason
         ))
     }

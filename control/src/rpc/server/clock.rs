@@ -1,21 +1,22 @@
-//! The dispatcher's clock: the time that has passed, less the time in which its thread waited for a
+//! The dispatcher's clock: the elapsed time without the time in which the dispatcher's thread waited for a
 //! processor.
 //!
-//! A dispatcher on an overloaded host hears everybody late. By this clock others are silent only while it
-//! could have heard them.
+//! A dispatcher on an overloaded host receives all heartbeats late. By this clock, processes are silent
+//! only while the dispatcher could have received their heartbeats.
 
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::dispatcher::Moment;
 
-/// Counts from its creation, in the looks of one thread: what another thread waited for is not known.
+/// The clock of one thread, which counts from its creation. The clock must be read by one thread, because
+/// the waiting time of other threads is unknown.
 #[derive(Debug)]
 pub(super) struct Clock {
     started: Instant,
     /// The time in which the thread has waited for a processor since the start.
     starved: Duration,
-    /// The thread of the latest look, and how long it had waited by then in all.
+    /// The thread of the latest reading, and its total waiting time at that reading.
     seen: Option<(ThreadId, Duration)>,
     now: Moment,
 }
@@ -32,7 +33,7 @@ impl Clock {
         clock
     }
 
-    /// Finds out what time it is. Takes microseconds: look once in each turn of the loop.
+    /// Reads the current time. A reading takes microseconds, so the event loop makes one in each turn.
     pub(super) fn look(&mut self) -> Moment {
         let thread = thread::current().id();
         if let Some(waited) = run_delay() {
@@ -42,23 +43,24 @@ impl Clock {
             self.seen = Some((thread, waited));
         }
         let passed = self.started.elapsed().saturating_sub(self.starved);
-        // The system may count a wait later than the time that it took.
+        // The system may book a wait later than the time of the wait itself.
         self.now = self.now.max(passed);
         self.now
     }
 
-    /// Returns the time of the latest look.
+    /// Returns the time of the latest reading.
     pub(super) fn now(&self) -> Moment {
         self.now
     }
 
-    /// Returns when a moment is there, if the thread does not have to wait until then.
+    /// Returns the instant of a moment, provided that the thread does not wait for a processor until then.
     pub(super) fn instant(&self, moment: Moment) -> Instant {
         self.started + self.starved + moment
     }
 }
 
-/// Returns how long this thread was ready to run and did not in all; nothing where the system does not say.
+/// Returns the total time for which this thread was ready to run but did not run. `None` if the system does
+/// not report the time.
 #[cfg(target_os = "linux")]
 fn run_delay() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
@@ -70,7 +72,8 @@ fn run_delay() -> Option<Duration> {
     None
 }
 
-/// The second of three numbers, in nanoseconds (Linux, Documentation/scheduler/sched-stats.rst).
+/// Returns the second of the three numbers, in nanoseconds (Linux,
+/// Documentation/scheduler/sched-stats.rst).
 #[cfg(any(target_os = "linux", test))]
 fn parse_run_delay(text: &str) -> Option<Duration> {
     let nanoseconds = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -108,8 +111,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_starved_thread_has_a_slow_clock() {
-        // As many threads as there are processors, twice, so that each of them waits for half of the time or
-        // more.
+        // Twice as many threads as processors, so that each thread waits for at least half of the time.
         let count = 2 * thread::available_parallelism().map_or(1, usize::from);
         let busy = || {
             let mut clock = Clock::start();

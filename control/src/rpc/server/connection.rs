@@ -1,4 +1,4 @@
-//! One process: its hello, its heartbeats, its requests, and what is pushed to it.
+//! The connection of one process: its hello, its heartbeats, its requests, and its pushes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,22 +25,22 @@ use crate::rpc::wire::{
     Beat, CLOSE_GOODBYE, Envelope, Hello, PROTOCOL_VERSION, Welcome, WirePush, WireRequest, WireResponse,
 };
 
-/// A process must say who it is within this.
+/// The time within which a process must send its hello.
 const HELLO_DEADLINE: Duration = Duration::from_secs(15);
-/// A request must be complete within this after it began.
+/// The time within which a request must arrive completely, from its first byte on.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
-/// Requests of one process that are worked on at a time; the next wait in its streams.
+/// Maximum number of concurrent requests of one process. Further requests wait in their streams.
 const REQUESTS_MAX: usize = 64;
-/// The bytes and streams that one process may send ahead of the dispatcher (C1.12). A dispatcher may have
-/// thousands of processes, so what none of them is answered for must stay small.
+/// The bytes and streams that one process may send before the dispatcher reads them (C1.12). The limits are
+/// small because a dispatcher may have thousands of processes with unread data.
 pub(super) const PROCESS_LIMITS: PeerLimits = PeerLimits {
     stream_window_bytes: 2 * SMALL_BYTES_MAX as u32,
     connection_window_bytes: 4 * SMALL_BYTES_MAX as u32,
     uni_streams_max: 0,
-    // One for each request, and the long-lived one.
+    // One stream for each request, and the long-lived stream.
     bidi_streams_max: REQUESTS_MAX as u32 + 1,
 };
-/// Close code: the peer broke the protocol.
+/// The close code for a peer that broke the protocol.
 const CLOSE_PROTOCOL: VarInt = VarInt::from_u32(4);
 
 /// The state that all connections share.
@@ -50,7 +50,7 @@ pub(super) struct Shared {
     pub(super) analyses: Semaphore,
     pub(super) config: DispatcherConfig,
     pub(super) boot: BootId,
-    /// Messages that wait to be pushed to one process.
+    /// Maximum number of messages that wait to be pushed to one process.
     pub(super) pushes_max: usize,
     pub(super) owners: Mutex<Owners>,
     pub(super) audit: Option<AuditLog>,
@@ -69,7 +69,7 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
     let (session, send, recv) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {
-            tracing::debug!(%peer, %error, "a process did not introduce itself");
+            tracing::debug!(%peer, %error, "a process sent no valid hello");
             connection.close(CLOSE_PROTOCOL, error.to_string().as_bytes());
             return;
         }
@@ -78,7 +78,7 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
             return;
         }
     };
-    // Not a refusal of the role or the key: the process has both.
+    // The role and the key of the process are valid, so the refusal concerns only the session.
     let admitted = shared
         .owners
         .lock()
@@ -99,7 +99,7 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
     }
     let ended = tokio::select! {
         ended = attend(&connection, session, asker, send, recv, &shared) => ended,
-        // Also while the loop does not take anything.
+        // The connection may close while the event loop takes no input.
         _ = connection.closed() => Ok(()),
     };
     if let Err(error) = ended {
@@ -113,11 +113,11 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
         connection_id,
         departure: departure(&connection),
     };
-    // Fails when the dispatcher stops: it knows no peers then.
+    // The send fails when the dispatcher stops, and then no peer needs the report.
     shared.inputs.send(gone).await.ok();
 }
 
-/// Tells a process that is gone from one that may come back.
+/// Distinguishes a process that is gone from a process that may come back.
 fn departure(connection: &Connection) -> Departure {
     match connection.close_reason() {
         Some(ConnectionError::ApplicationClosed(close)) if close.error_code == CLOSE_GOODBYE.into() => {
@@ -134,14 +134,15 @@ async fn hear_hello(connection: &Connection) -> Result<(SessionId, SendStream, R
     let hello: Hello = frame::read(&mut recv, SMALL_BYTES_MAX).await?;
     if hello.version != PROTOCOL_VERSION {
         return Err(FrameError::Malformed(format!(
-            "the process speaks version {} of the control protocol, this dispatcher {PROTOCOL_VERSION}",
+            "the process uses version {} of the control protocol, and this dispatcher uses \
+            {PROTOCOL_VERSION}",
             hello.version
         )));
     }
     Ok((hello.session, send, recv))
 }
 
-/// Serves a process that has said who it is.
+/// Serves a process whose hello has arrived.
 async fn attend(
     connection: &Connection,
     session: SessionId,
@@ -162,7 +163,8 @@ async fn attend(
     };
     let stopping = || FrameError::Lost("the dispatcher is shutting down".to_owned());
     shared.inputs.send(connected).await.map_err(|_| stopping())?;
-    // C1.9: a loop that hangs welcomes nobody.
+    // A process is welcomed only after the event loop has noted its hello, so that a loop that hangs
+    // welcomes no process (C1.9).
     admission.await.map_err(|_| stopping())?;
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let welcome = Welcome {
@@ -182,7 +184,7 @@ async fn attend(
     }
 }
 
-/// Heartbeats come in.
+/// Receives the heartbeats of a process, and passes each to the event loop.
 async fn hear(
     mut recv: RecvStream,
     session: SessionId,
@@ -204,15 +206,16 @@ async fn hear(
             answers: pushes.clone(),
             taken,
         };
-        // C1.11
+        // The next heartbeat is read only after the previous heartbeat was answered (C1.11).
         if shared.inputs.send(input).await.is_err() || is_taken.await.is_err() {
-            // The loop is gone. The side that ended it closes the connection, and says why.
+            // The event loop is gone. The code that ended the loop closes the connection, and gives the
+            // reason.
             return std::future::pending().await;
         }
     }
 }
 
-/// Pushes go out.
+/// Sends the pushes of the queue to a process.
 async fn push(mut send: SendStream, mut queue: mpsc::Receiver<WirePush>) -> Result<(), FrameError> {
     while let Some(push) = queue.recv().await {
         frame::write(&mut send, &push).await?;
@@ -237,7 +240,7 @@ async fn answer_all(
                 let (send, recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
                 let wait = rate.take(Instant::now());
                 if !wait.is_zero() {
-                    // C15.5: the next ones wait in their streams.
+                    // Requests beyond the rate wait in their streams (C15.5).
                     shared.refusals.note_delayed();
                     tokio::time::sleep(wait).await;
                 }
@@ -248,7 +251,7 @@ async fn answer_all(
     }
 }
 
-/// One request: a message that cannot be read is refused, and the connection goes on (C1.7).
+/// Answers one request. A message that cannot be read is refused, and the connection stays open (C1.7).
 async fn answer(
     mut send: SendStream,
     mut recv: RecvStream,
@@ -267,7 +270,7 @@ async fn answer(
     let mut result = match envelope {
         Ok(envelope) => tokio::select! {
             result = ask(envelope, session, asker, &shared) => result,
-            // Nobody waits for the answer on this stream any more.
+            // The peer no longer waits for the answer on this stream.
             _ = send.stopped() => return,
         },
         Err(error) => Err(error),
@@ -276,16 +279,17 @@ async fn answer(
     let response = WireResponse {
         result: result.map(Into::into),
     };
-    // Encoded here, beside the loop: splits may carry thousands of names.
+    // The answer is encoded outside of the event loop, because splits may carry thousands of names.
     let mut bytes = frame::encode(&response);
     if bytes.len() > ANSWER_BYTES_MAX {
         let error = Error::exhausted(format!(
-            "the answer has {} bytes, more than the {ANSWER_BYTES_MAX} that may be sent: the dataset lists too many files",
+            "the answer has {} bytes, more than the limit of {ANSWER_BYTES_MAX}: the dataset lists too \
+            many files",
             bytes.len()
         ));
         bytes = frame::encode(&WireResponse { result: Err(error) });
     }
-    // A peer that is gone asks again.
+    // A peer that is gone repeats its request.
     if send.write_chunk(bytes.into()).await.is_ok() {
         send.finish().ok();
     }
@@ -305,7 +309,7 @@ async fn read_request(recv: &mut RecvStream, role: Role, shared: &Shared) -> Res
         }
         None => {
             return Err(Error::invalid(format!(
-                "a request begins with 1 or 2, not {}",
+                "expected a request to begin with its size class, 1 or 2, found {}",
                 code[0]
             )));
         }
@@ -314,7 +318,7 @@ async fn read_request(recv: &mut RecvStream, role: Role, shared: &Shared) -> Res
     frame::decode(&bytes).map_err(unreadable)
 }
 
-/// C1.4: a client that registers a dataset has workers run code.
+/// Returns the error for a role that may not register datasets: workers run the code of a dataset (C1.4).
 fn may_not_register(role: Role) -> Error {
     Error::denied(format!(
         "a peer of role `{role}` may not register datasets, since workers run what is in them: use the cluster key, or a \
@@ -339,8 +343,8 @@ async fn ask(
     };
     let mut request = envelope.request.into_domain(facts)?;
     if let Request::Shutdown { by } = &mut request {
-        // C12.1: what it says of itself is worth what its word is, and leaves room for where it is, which we
-        // know.
+        // The name is the process's own claim. The dispatcher appends the address of the connection, and
+        // cuts the name to leave space for the address (C12.1).
         let from = format!(" at {}", asker.address);
         by.truncate(by.floor_char_boundary(NAME_BYTES_MAX - from.len()));
         by.push_str(&from);
@@ -363,13 +367,13 @@ async fn ask(
         }
         return answer;
     }
-    // Nobody decides any more, and the connection is about to be closed. An error would be an answer; without
-    // one the peer asks again, even if another process has come in this one's place.
+    // The event loop is gone, and the connection is about to be closed. An error would count as an answer.
+    // Without an answer the peer repeats its request, even at another process that takes over this address.
     std::future::pending().await
 }
 
 async fn analyse(definition: Vec<u8>, shared: &Arc<Shared>) -> Result<DatasetFacts, Error> {
-    let died = || Error::internal("the analysis of the dataset died: see the dispatcher's log");
+    let died = || Error::internal("the analysis of the dataset panicked: see the dispatcher's log");
     let _permit = shared.analyses.acquire().await.map_err(|_| died())?;
     let planner = Arc::clone(&shared.planner);
     let analysis = tokio::task::spawn_blocking(move || planner.facts(&definition));

@@ -1,4 +1,5 @@
-//! The one task that owns the machine: events in a line, group commit, then actions (C1.6).
+//! The event loop: the one task that owns the state machine. The loop takes inputs in order, commits their
+//! changes as a group, and then carries out the actions (C1.6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +21,14 @@ use crate::planner::Planner;
 use crate::rpc::wire::{CLOSE_SHUT_DOWN, WirePush};
 use crate::store::{Store, StoreError};
 
-/// Events that wait for the loop. A connection waits with its next request while it is full.
+/// Maximum number of inputs that wait for the loop. While the queue is full, connections wait with their
+/// next request.
 pub(super) const INPUTS_MAX: usize = 4096;
-/// Events of one group commit.
+/// Maximum number of inputs in one group commit.
 const GROUP_MAX: usize = 1024;
-/// Close code: this worker was given up.
+/// The close code for a worker that was given up.
 const CLOSE_GIVEN_UP: VarInt = VarInt::from_u32(2);
-/// Close code: the peer does not take what is pushed to it, or has come back on another connection.
+/// The close code for a peer that does not take its pushes, or that has opened another connection.
 const CLOSE_RECONNECT: VarInt = VarInt::from_u32(3);
 
 /// The messages from connections to the loop.
@@ -45,15 +47,16 @@ pub(super) enum Input {
         clients: Vec<ClientId>,
         measures: Measures,
         sequence: u64,
-        /// The channel of the answer, which comes from the loop because it says that the loop runs (C1.9).
+        /// The channel of the answer. The loop itself answers, because the answer shows that the loop runs
+        /// (C1.9).
         answers: mpsc::Sender<WirePush>,
-        /// Told when it is answered: the process' next one may come.
+        /// The channel that reports the answer, after which the process's next heartbeat is read.
         taken: oneshot::Sender<()>,
     },
     Connected {
         session: SessionId,
         peer: Peer,
-        /// Told once the loop knows the process.
+        /// The channel that reports that the loop has noted the process.
         admitted: oneshot::Sender<()>,
     },
     Disconnected {
@@ -73,7 +76,7 @@ pub(super) struct Peer {
 pub(super) struct EventLoop {
     dispatcher: Dispatcher,
     store: Option<Box<dyn Store>>,
-    /// The store has no room.
+    /// The backlog of unstored decisions, while the store has no space.
     backlog: Option<Backlog>,
     listings: Listings,
     probes: Probes,
@@ -82,7 +85,7 @@ pub(super) struct EventLoop {
     peers: BTreeMap<SessionId, Peer>,
     waiting: BTreeMap<ReplyToken, oneshot::Sender<Result<Reply, Error>>>,
     next_token: u64,
-    /// Answers to heartbeats and to hellos, for when what came before them is stored.
+    /// The answers to heartbeats and hellos, which wait until all earlier changes are stored.
     beats: Vec<(mpsc::Sender<WirePush>, u64, oneshot::Sender<()>)>,
     hellos: Vec<oneshot::Sender<()>>,
 }
@@ -111,8 +114,8 @@ impl EventLoop {
         }
     }
 
-    /// Runs until told to stop, or until the store fails: then nobody is served any more, and everybody is
-    /// told why.
+    /// Runs until it is stopped, or until the store fails. After a failure of the store, the loop closes
+    /// the connections of all processes with the reason.
     pub(super) async fn run(
         mut self,
         events: mpsc::Receiver<Input>,
@@ -120,7 +123,7 @@ impl EventLoop {
     ) -> Result<(), StoreError> {
         let result = self.decide(events, stopped).await;
         if let Err(error) = &result {
-            tracing::error!(%error, "the dispatcher stops: what it decided cannot be stored");
+            tracing::error!(%error, "the dispatcher stops: its decisions cannot be stored");
             self.endpoint.close("the dispatcher's store failed");
         }
         result
@@ -131,11 +134,11 @@ impl EventLoop {
         mut events: mpsc::Receiver<Input>,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<(), StoreError> {
-        // What a loaded machine wants done at once.
+        // A dispatcher that was loaded from records may have actions that are due at once.
         self.finish_group().await?;
         loop {
             let wake = match &self.backlog {
-                // What time brings about would have to be stored.
+                // Effects of time would have to be stored, so the backlog has precedence.
                 Some(backlog) => Some(backlog.retry_at()),
                 None => self
                     .dispatcher
@@ -164,7 +167,7 @@ impl EventLoop {
                 }
                 () = sleep_until(wake) => {
                     let now = self.clock.look();
-                    // C7.6: a heartbeat that waits here is no silence.
+                    // A heartbeat that waits in the queue must not count as silence (C7.6).
                     for _ in 0..INPUTS_MAX {
                         let Ok(input) = events.try_recv() else { break };
                         self.take(input);
@@ -184,7 +187,7 @@ impl EventLoop {
         }
     }
 
-    /// C12.3: nobody is left who could be waited for.
+    /// Closes all connections, because no worker or client is left to wait for (C12.3).
     fn close(&mut self, by: &str) {
         tracing::warn!(by, "the service was shut down");
         for peer in std::mem::take(&mut self.peers).into_values() {
@@ -197,7 +200,7 @@ impl EventLoop {
             None => self.decide_on(input),
             Some(backlog) => match input {
                 Input::Asked { request, reply, .. } if !matches!(request, Request::Status) => {
-                    // Fails when nobody waits any more.
+                    // The send fails when the process no longer waits.
                     reply.send(Err(backlog.refusal())).ok();
                 }
                 input @ (Input::Asked { .. } | Input::Heartbeat { .. }) => {
@@ -212,20 +215,21 @@ impl EventLoop {
         }
     }
 
-    /// Carries out what a heartbeat or a question of the status leads to while the store is full: neither
-    /// changes a record.
+    /// Carries out the actions of a heartbeat or a status request while the store is full. Heartbeats and
+    /// status requests change no record.
     fn settle_unstored(&mut self) {
         let batch = self.dispatcher.take_batch();
         debug_assert!(batch.changes.is_empty());
         for action in batch.actions {
-            // What heartbeats bring about is repeated with the next one, and may rest on what is not stored.
+            // Other actions of a heartbeat are repeated with the next heartbeat, and may depend on unstored
+            // changes.
             if matches!(action, Action::Reply { .. }) {
                 self.perform(action);
             }
         }
     }
 
-    /// Keeps back what was decided until there is room.
+    /// Adds the latest decisions to the backlog.
     fn keep_back(&mut self) {
         let batch = self.dispatcher.take_batch();
         if let Some(backlog) = &mut self.backlog {
@@ -233,7 +237,7 @@ impl EventLoop {
         }
     }
 
-    /// Tries to store what was kept back, if that is due, and carries out what waited for it.
+    /// Tries to store the backlog if an attempt is due, and carries out the actions that waited.
     async fn store_backlog(&mut self) -> Result<(), StoreError> {
         let Some(mut backlog) = self
             .backlog
@@ -245,7 +249,7 @@ impl EventLoop {
         backlog.add(batch.changes, batch.actions);
         match self.commit(backlog.changes()).await {
             (_, Ok(())) => {
-                tracing::warn!("there is room in the store again: the dispatcher goes on");
+                tracing::warn!("the store has space again: the dispatcher continues");
                 for action in backlog.into_actions() {
                     self.perform(action);
                 }
@@ -335,7 +339,7 @@ impl EventLoop {
         }
     }
 
-    /// Stores what changed, then carries out what was decided.
+    /// Stores the changes of the latest inputs, and then carries out their actions.
     async fn finish_group(&mut self) -> Result<(), StoreError> {
         if self.backlog.is_some() {
             self.keep_back();
@@ -346,14 +350,14 @@ impl EventLoop {
             }
         }
         for admitted in self.hellos.drain(..) {
-            // Fails when the process is gone already.
+            // The send fails when the process is already gone.
             admitted.send(()).ok();
         }
         for (answers, sequence, taken) in self.beats.drain(..) {
-            // A full queue means that the process does not listen; it then hears no answer to its signs of
-            // life either.
+            // A full queue means that the process does not read its pushes. A process with a full queue
+            // receives no answer to its heartbeats either.
             answers.try_send(WirePush::Beat(sequence)).ok();
-            // Fails when the process is gone.
+            // The send fails when the process is gone.
             taken.send(()).ok();
         }
         Ok(())
@@ -372,7 +376,8 @@ impl EventLoop {
             (changes, Err(StoreError::Full(reason))) => {
                 tracing::error!(
                     reason,
-                    "the store is full: readings go on with what workers have, and nothing new begins until there is room"
+                    "the store is full: free some space; until then reads continue with the leased splits, \
+                    and nothing new begins"
                 );
                 let mut backlog = Backlog::new(reason);
                 let (told, held): (Vec<_>, Vec<_>) = batch.actions.into_iter().partition(may_be_asked_again);
@@ -387,22 +392,22 @@ impl EventLoop {
         }
     }
 
-    /// Answers a request with an error in place of what was decided.
+    /// Answers a request with an error instead of the decided answer.
     fn refuse(&mut self, action: &Action, error: Error) {
         if let Action::Reply { token, .. } = action
             && let Some(waiting) = self.waiting.remove(token)
         {
-            // Fails when nobody waits any more.
+            // The send fails when the process no longer waits.
             waiting.send(Err(error)).ok();
         }
     }
 
-    /// Stores changes beside the loop, and gives them back.
+    /// Stores changes outside of the loop's thread, and returns them with the result.
     async fn commit(&mut self, changes: Vec<Change>) -> (Vec<Change>, Result<(), StoreError>) {
         let lost = || {
             (
                 Vec::new(),
-                Err(StoreError::Failed("it died while storing".to_owned())),
+                Err(StoreError::Failed("the commit panicked".to_owned())),
             )
         };
         let Some(mut store) = self.store.take() else {
@@ -423,7 +428,7 @@ impl EventLoop {
         match action {
             Action::Reply { token, result } => {
                 if let Some(waiting) = self.waiting.remove(&token) {
-                    // Fails when nobody waits any more: the peer is gone and asks again.
+                    // The send fails when the peer is gone and repeats its request.
                     waiting.send(result).ok();
                 }
             }
@@ -455,7 +460,7 @@ impl EventLoop {
             return;
         };
         if peer.pushes.try_send(push).is_err() {
-            // C4.2: it comes back and is told everything.
+            // The process reconnects and receives a snapshot (C4.2).
             tracing::warn!(%session, "a process does not take what it is told: reconnecting it");
             peer.connection
                 .close(CLOSE_RECONNECT, b"pushes were not taken in time");
@@ -464,7 +469,7 @@ impl EventLoop {
     }
 }
 
-/// A loop that dies leaves nobody waiting for it.
+/// Closes the endpoint if the loop panics, so that no process waits for the loop.
 impl Drop for EventLoop {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -473,8 +478,8 @@ impl Drop for EventLoop {
     }
 }
 
-/// Returns whether the process may do without this answer. Asking again leads to the same dataset or job, or
-/// to another job like it; the unknown one is collected. All other answers are needed.
+/// Returns whether the process can do without this answer. A repeated request leads to the same dataset or
+/// job, or to an equal job, and the unknown one is collected. All other answers are needed.
 fn may_be_asked_again(action: &Action) -> bool {
     let Action::Reply {
         result: Ok(reply), ..

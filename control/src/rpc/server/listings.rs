@@ -1,4 +1,5 @@
-//! Sources being listed, off the loop: file systems are waited for, but not for ever, and not by everybody.
+//! The listings of sources, which run outside of the event loop. A listing waits for its file system up to
+//! a deadline, and does not delay other requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,14 @@ use crate::dispatcher::DatasetRecord;
 use crate::id::IterationId;
 use crate::planner::{PlanError, Planner, SplitPlan};
 
-/// Listings at a time.
+/// Maximum number of concurrent listings.
 const AT_A_TIME_MAX: usize = 16;
-/// Listings that were given up and whose thread still hangs in a file system. Beyond it none begins.
+/// Maximum number of abandoned listings whose threads still hang in a file system. At the limit, no further
+/// listing begins.
 const HUNG_MAX: usize = 64;
 
-/// The listings under way. Dropping it gives them up; a thread that hangs in a file system stays until that
-/// lets it go.
+/// The listings in progress. Dropping the value abandons the listings. A thread that hangs in a file system
+/// remains until the file system returns.
 pub(super) struct Listings {
     planner: Arc<dyn Planner>,
     deadline: Duration,
@@ -46,8 +48,9 @@ impl Listings {
             let listing = list(planner, repetition, dataset, &turns, threads);
             let result = tokio::time::timeout(deadline, listing).await.unwrap_or_else(|_| {
                 Err(PlanError::Source(format!(
-                    "dataset {name} was not listed within {} s: its file system does not answer, or others that do not \
-                     keep it waiting",
+                    "dataset {name} was not listed within {} s: its file system does not answer, or slow \
+                    listings of other datasets \
+                     delay it",
                     deadline.as_secs_f64()
                 )))
             });
@@ -55,12 +58,12 @@ impl Listings {
         });
     }
 
-    /// The next listing that ended. Cancel-safe. Waits for ever while there is none.
+    /// Returns the next listing that ended, and waits for ever if no listing is in progress. Cancel-safe.
     pub(super) async fn next(&mut self) -> (IterationId, Result<SplitPlan, PlanError>) {
         loop {
             match self.under_way.join_next().await {
                 Some(Ok(planned)) => return planned,
-                Some(Err(error)) => tracing::error!(%error, "the task around a listing died"),
+                Some(Err(error)) => tracing::error!(%error, "the task of a listing panicked"),
                 None => std::future::pending().await,
             }
         }
@@ -74,9 +77,9 @@ async fn list(
     turns: &Semaphore,
     threads: Arc<Semaphore>,
 ) -> Result<SplitPlan, PlanError> {
-    let died = || PlanError::Source("the listing died: see the dispatcher's log".to_owned());
+    let died = || PlanError::Source("the listing panicked: see the dispatcher's log".to_owned());
     let _turn = turns.acquire().await.map_err(|_| died())?;
-    // The thread's own, so that one that hangs on after its deadline is counted.
+    // The thread holds its own permit, so that a thread that hangs beyond its deadline is still counted.
     let Ok(thread) = threads.try_acquire_owned() else {
         return Err(PlanError::Source(format!(
             "{HUNG_MAX} earlier listings still hang in their file systems: no other begins"

@@ -1,18 +1,19 @@
-//! The shell around the dispatcher: sockets outside, the pure machine inside, the store between.
+//! The shell around the dispatcher: sockets outside, the pure state machine inside, and the store between
+//! them.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
-//! | `audit` | who asked for what, line by line |
-//! | `event_loop` | the one task that owns the machine: events in a line, group commit, actions |
+//! | `audit` | the audit log: one line for each connection and audited request |
+//! | `event_loop` | the one task that owns the machine: inputs in order, group commit, actions |
 //! | `clock` | the time in which the loop could run |
-//! | `listings` | sources being listed, off the loop |
-//! | `backlog` | what the store has no room for |
-//! | `probes` | whether anything listens at workers' ports |
-//! | `connection` | one process: its hello, its heartbeats, its requests, what is pushed to it |
-//! | `owners` | which process a session belongs to |
-//! | `rate` | how many requests a process may make in a second |
-//! | `refusals` | how many connections and requests were refused |
-//! | `running` | starting and stopping |
+//! | `listings` | the listings of sources, outside of the loop |
+//! | `backlog` | the decisions for which the store has no space |
+//! | `probes` | the checks for a listening process at workers' ports |
+//! | `connection` | one process: its hello, its heartbeats, its requests, its pushes |
+//! | `owners` | the process to which each session belongs |
+//! | `rate` | the limit of requests that a process may make in a second |
+//! | `refusals` | the counts of refused connections and requests |
+//! | `running` | starting and stopping the server |
 
 mod audit;
 mod backlog;

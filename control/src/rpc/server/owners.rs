@@ -1,7 +1,8 @@
-//! The owner of each session: the process that opened it, known by its certificate and role (C1.13).
+//! The owner of each session: the process that opened the session, known by its certificate and role
+//! (C1.13).
 //!
-//! Sessions' numbers stand in logs. A reader of logs who has some role's key must not receive the messages of
-//! the process, nor act for it. Pure: the caller tells the time.
+//! Session numbers appear in logs. A person with a key and access to the logs must not receive another
+//! process's messages, nor act for it. Pure: the caller passes in the time.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -11,24 +12,24 @@ use millstream_link::Role;
 
 use crate::id::SessionId;
 
-/// The hash of a process' certificate.
+/// The hash of a process's certificate.
 pub(super) type ProcessId = [u8; 32];
 
-/// C15.6: sessions of one certificate, those that left lately included: three new ones a second for five
-/// minutes.
+/// Maximum number of sessions of one certificate, including sessions that ended recently: three new
+/// sessions a second for five minutes (C15.6).
 const SESSIONS_PER_PROCESS_MAX: usize = 1024;
 
-/// Why a connection under a session is refused.
+/// The reason for which a connection under a session is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotAdmitted {
     /// The session belongs to another process.
     Foreign,
-    /// The process has as many sessions as one may.
+    /// The process has the maximum number of sessions.
     TooMany,
 }
 
 impl NotAdmitted {
-    /// The reason, in words for the peer.
+    /// Returns the reason in words for the peer.
     pub(super) fn reason(self) -> &'static str {
         match self {
             NotAdmitted::Foreign => "this session belongs to another process",
@@ -39,11 +40,11 @@ impl NotAdmitted {
     }
 }
 
-/// The owners of the sessions that are connected, and of those that were lately.
+/// The owners of connected sessions, and of sessions that were connected recently.
 #[derive(Debug)]
 pub(super) struct Owners {
     of_session: BTreeMap<SessionId, Owner>,
-    /// The time for which a session without a connection belongs to its process.
+    /// The time for which a session without a connection still belongs to its process.
     kept: Duration,
     sessions_max: usize,
 }
@@ -53,13 +54,13 @@ struct Owner {
     process: ProcessId,
     role: Role,
     connections: u32,
-    /// When the latest connection ended; of use while there is none.
+    /// The time at which the latest connection ended; meaningful only without a connection.
     left: Instant,
 }
 
 impl Owners {
-    /// Owners of at most `sessions_max` sessions without a connection, each for `kept` after its last
-    /// connection.
+    /// Returns the owners of no session yet. The owners of at most `sessions_max` sessions are kept, each
+    /// for `kept` after its last connection.
     pub(super) fn new(kept: Duration, sessions_max: usize) -> Owners {
         Owners {
             of_session: BTreeMap::new(),
@@ -71,7 +72,7 @@ impl Owners {
     /// Notes that a process connects under a session.
     ///
     /// # Errors
-    /// [`NotAdmitted`]: the session is another's, or the process has too many.
+    /// [`NotAdmitted`]: the session belongs to another process, or the process has too many sessions.
     pub(super) fn admit(
         &mut self,
         session: SessionId,
@@ -101,7 +102,7 @@ impl Owners {
         Ok(())
     }
 
-    /// The sessions of a process that are connected, or were lately.
+    /// Returns the number of a process's sessions that are connected, or were connected recently.
     fn known(&self, process: ProcessId, now: Instant) -> usize {
         let kept = self.kept;
         let is_its = |owner: &&Owner| {
@@ -111,7 +112,7 @@ impl Owners {
         self.of_session.values().filter(is_its).count()
     }
 
-    /// Notes that a connection which was admitted has ended.
+    /// Notes that an admitted connection has ended.
     pub(super) fn leave(&mut self, session: SessionId, now: Instant) {
         if let Some(owner) = self.of_session.get_mut(&session) {
             owner.connections = owner.connections.saturating_sub(1);
@@ -119,7 +120,8 @@ impl Owners {
         }
     }
 
-    /// Forgets sessions that have been left for long; of those left lately, as many as are too many.
+    /// Forgets sessions that ended long ago. If the table is still full, forgets recently ended sessions as
+    /// well, until one session fits.
     fn forget(&mut self, now: Instant) {
         let kept = self.kept;
         self.of_session
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!(
             owners.admit(session, OTHER, Role::Read, now + 2 * KEPT),
             Ok(()),
-            "it is nobody's"
+            "the session has no owner any more"
         );
     }
 
@@ -192,7 +194,7 @@ mod tests {
         );
     }
 
-    /// C15.6
+    /// Tests the limit of sessions of one certificate (C15.6).
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
     fn one_process_cannot_invent_sessions_for_ever() {
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!(
             owners.admit(SessionId(7), OWN, Role::Read, now),
             Ok(()),
-            "it knows that one"
+            "a known session is still admitted"
         );
         assert_eq!(owners.admit(new, OTHER, Role::Read, now), Ok(()));
         assert_eq!(

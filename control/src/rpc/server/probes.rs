@@ -1,8 +1,8 @@
-//! Asks the hosts of workers whether anything listens at their ports.
+//! The probes of workers' ports: they check whether a process listens there.
 //!
-//! A system answers a datagram to a port that nobody has open with a message that the sender's socket reports
-//! as a refused connection. Nobody answers for a host that is gone, or behind a firewall: then a probe says
-//! nothing.
+//! A system answers a datagram to a closed port with a message that the sender's socket reports as a
+//! refused connection. A host that is gone or behind a firewall sends no such message, and then the probe
+//! shows nothing.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,21 +15,22 @@ use tokio::task::JoinSet;
 
 use crate::id::WorkerId;
 
-/// Probes under way. Those beyond are left out, and asked for again with the next sweep.
+/// Maximum number of probes in progress. Further probes are skipped, and requested again with the next
+/// sweep.
 const PROBES_MAX: usize = 64;
-/// The time for an answer, longer than a round trip on any network that a service runs in.
+/// The deadline for an answer, longer than a round trip on any network in which a service runs.
 const ANSWER_DEADLINE: Duration = Duration::from_millis(200);
-/// The time for resolving a worker's name.
+/// The deadline for resolving a worker's name.
 const RESOLVE_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Probes under way.
+/// The probes in progress.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     under_way: JoinSet<Option<(WorkerId, bool)>>,
 }
 
 impl Probes {
-    /// Begins a probe, unless too many are under way.
+    /// Begins a probe, unless too many probes are in progress.
     pub(super) fn begin(&mut self, worker: WorkerId, address: String) {
         if self.under_way.len() < PROBES_MAX {
             self.under_way
@@ -37,28 +38,28 @@ impl Probes {
         }
     }
 
-    /// Returns the next worker of which it is known whether its port is closed. Cancel-safe. Waits while
-    /// there is none.
+    /// Returns the next finished probe: the worker, and whether its port is closed. Waits for ever if no
+    /// probe is in progress. Cancel-safe.
     pub(super) async fn next(&mut self) -> (WorkerId, bool) {
         loop {
             match self.under_way.join_next().await {
                 Some(Ok(Some(probed))) => return probed,
                 Some(Ok(None)) => {}
-                Some(Err(error)) => tracing::error!(%error, "the task around a probe died"),
+                Some(Err(error)) => tracing::error!(%error, "the task of a probe panicked"),
                 None => std::future::pending().await,
             }
         }
     }
 }
 
-/// Returns whether the system at this address says that nothing listens there; `None` if the question cannot
-/// be asked.
+/// Returns whether the system at this address reports that no process listens there. `None` if the address
+/// cannot be probed.
 async fn is_closed(address: &str) -> Option<bool> {
     let address = HostPort::from_str(address).ok()?;
     let mut closed = None;
     for address in address.resolve(RESOLVE_DEADLINE).await.ok()? {
         match refuses(address).await {
-            // A name may have an address of which this host has no route.
+            // A name may have an address to which this host has no route.
             None => {}
             Some(false) => return Some(false),
             Some(true) => closed = Some(true),
@@ -75,7 +76,7 @@ async fn refuses(address: SocketAddr) -> Option<bool> {
     };
     let socket = UdpSocket::bind((any, 0)).await.ok()?;
     socket.connect(address).await.ok()?;
-    // Too short to be a packet of QUIC, so that a worker that lives drops it.
+    // The datagram is too short for a QUIC packet, so that a living worker drops it.
     socket.send(&[0]).await.ok()?;
     let answer = tokio::time::timeout(ANSWER_DEADLINE, socket.recv(&mut [0])).await;
     Some(matches!(answer, Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused))

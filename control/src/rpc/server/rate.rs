@@ -1,26 +1,28 @@
 //! The limit of requests that a process may make in a second (C15.5): a token bucket.
 //!
-//! A process that asks more often waits; nothing is refused. Pure: the caller tells the time.
+//! A process that exceeds the limit waits; no request is refused. Pure: the caller passes in the time.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::{Duration, Instant};
 
 use millstream_link::Role;
 
-/// Requests that a process may make at once after a silence, as seconds of its rate.
+/// The burst that a process may make after a silence, in seconds of its rate.
 const BURST_S: u32 = 4;
 
-/// The tokens of one connection.
+/// The token bucket of one connection.
 #[derive(Debug)]
 pub(super) struct RequestRate {
-    /// The time in which one token comes.
+    /// The time in which one token arrives.
     interval: Duration,
-    /// When the bucket was, or will be, empty and without debts: each request moves it on by `interval`.
+    /// The time at which the bucket was, or will be, empty without debts. Each request moves the time by
+    /// `interval`.
     empty_at: Instant,
 }
 
 impl RequestRate {
-    /// The rate of a role. A worker asks for the splits of all its tasks.
+    /// Returns the full bucket of a role. Workers have a higher rate, because a worker asks for the splits
+    /// of all its tasks.
     pub(super) fn of(role: Role, now: Instant) -> RequestRate {
         let per_second = match role {
             Role::Read | Role::Submit | Role::Dispatcher => 2_000,
@@ -34,7 +36,7 @@ impl RequestRate {
         }
     }
 
-    /// Takes a token for a request. Returns how long the request must wait for it.
+    /// Takes a token for a request. Returns how long the request must wait for the token.
     pub(super) fn take(&mut self, now: Instant) -> Duration {
         let full = Duration::from_secs(BURST_S.into());
         let oldest = now.checked_sub(full).unwrap_or(self.empty_at);
@@ -47,7 +49,7 @@ impl RequestRate {
 mod tests {
     use super::*;
 
-    /// C15.5
+    /// Tests that a burst passes at once and further requests wait (C15.5).
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any instant will do to count from")]
     fn a_burst_passes_and_the_excess_waits() {

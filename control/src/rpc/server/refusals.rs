@@ -1,4 +1,4 @@
-//! The numbers of refused connections and requests. Operators see by them an attack that is held off.
+//! The counts of refused connections and requests, by which operators notice an attack.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use millstream_link::AcceptCounter;
 use crate::dispatcher::{Refusals, Reply};
 use crate::error::{Code, Error};
 
-/// Counts of refusals since the dispatcher started.
+/// The counts of refusals since the dispatcher started.
 #[derive(Debug)]
 pub(super) struct RefusalCounts {
     accepted: AcceptCounter,
@@ -18,7 +18,7 @@ pub(super) struct RefusalCounts {
 }
 
 impl RefusalCounts {
-    /// None yet, beside those of the endpoint.
+    /// Returns counts of zero, combined with the counts of the endpoint.
     pub(super) fn new(accepted: AcceptCounter) -> RefusalCounts {
         RefusalCounts {
             accepted,
@@ -29,17 +29,17 @@ impl RefusalCounts {
         }
     }
 
-    /// Counts a connection that was closed for its session.
+    /// Counts a connection that was closed because of its session.
     pub(super) fn note_session(&self) {
         count(&self.sessions);
     }
 
-    /// Counts a request that waits for the rate of its process.
+    /// Counts a request that waits for the rate limit of its process.
     pub(super) fn note_delayed(&self) {
         count(&self.delayed);
     }
 
-    /// Counts an answer if it is a refusal, and adds the counts to an answer that is the status.
+    /// Counts an answer that is a refusal. Adds the counts to an answer that is the status.
     pub(super) fn look_at(&self, answer: &mut Result<Reply, Error>) {
         match answer {
             Ok(Reply::Status(status)) => status.refusals = self.all(),
@@ -51,7 +51,7 @@ impl RefusalCounts {
 
     fn all(&self) -> Refusals {
         let accepted = self.accepted.counts();
-        // Relaxed: independent counters, for people.
+        // Relaxed: the counters are independent and only serve people.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Refusals {
             handshakes_busy: accepted.refused_busy,
@@ -67,6 +67,6 @@ impl RefusalCounts {
 }
 
 fn count(counter: &AtomicU64) {
-    // Relaxed: nothing is ordered by these.
+    // Relaxed: the counters order no other memory access.
     counter.fetch_add(1, Ordering::Relaxed);
 }

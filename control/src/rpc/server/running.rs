@@ -1,4 +1,4 @@
-//! Starting and stopping the dispatcher's server.
+//! The start and the stop of the dispatcher's server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,20 +20,22 @@ use crate::planner::Planner;
 use crate::rpc::{ALPN, IDLE_TIMEOUTS};
 use crate::store::{Store, StoreError};
 
-/// The time for which a stopping server waits for its peers to learn of it. QUIC keeps a closed connection
-/// for three probe timeouts in case its last packets were lost. A peer that misses them notices the silence.
+/// The time for which a stopping server waits for its peers to receive the close. QUIC keeps a closed
+/// connection for three probe timeouts in case its last packets were lost. A peer that misses the packets
+/// notices the silence.
 const GOODBYE: Duration = Duration::from_millis(250);
 
 /// The settings of a dispatcher's server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The endpoint; by default 127.0.0.1 and any free port. The server replaces
-    /// [`EndpointConfig::of_accepted`] by limits of its own, and its connections outlast six idle timeouts.
+    /// The endpoint; by default 127.0.0.1 and any free port. The server
+    /// replaces [`EndpointConfig::of_accepted`] by its own limits, and its connections outlast six idle
+    /// timeouts.
     pub endpoint: EndpointConfig,
-    /// The machine's limits and timeouts.
+    /// The limits and timeouts of the dispatcher's state machine.
     pub dispatcher: DispatcherConfig,
-    /// Messages that may wait to be pushed to one process; one that takes none is reconnected. Default 4096:
-    /// a start of as many tasks at once fits.
+    /// Maximum number of messages that wait to be pushed to one process. A process with a full queue is
+    /// disconnected, and reconnects. Default 4096, which suffices for the simultaneous start of 4096 tasks.
     pub pushes_max: usize,
     /// The audit log. Default `None`: no log.
     pub audit: Option<AuditLog>,
@@ -50,8 +52,8 @@ impl Default for ServerConfig {
     }
 }
 
-/// A dispatcher that serves. Dropping it stops it without a goodbye; [`shutdown`](Server::shutdown) says
-/// goodbye.
+/// A running dispatcher with its server. Dropping the value stops the server without waiting for its
+/// peers; [`shutdown`](Server::shutdown) waits for them.
 #[derive(Debug)]
 pub struct Server {
     endpoint: Endpoint,
@@ -62,10 +64,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds, loads the store and serves, within a tokio runtime.
+    /// Binds the address, loads the store and serves. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// [`StartError`]: the address cannot be had, or the store cannot be read.
+    /// [`StartError`]: the address is not available, or the store cannot be read.
     pub fn start(
         credentials: Credentials,
         config: ServerConfig,
@@ -76,7 +78,7 @@ impl Server {
         let endpoint = EndpointConfig {
             of_accepted: PROCESS_LIMITS,
             idle_timeout: config.endpoint.idle_timeout.saturating_mul(IDLE_TIMEOUTS),
-            // A client of an overloaded host needs as long.
+            // A client on an overloaded host needs the longer deadline for its handshake.
             handshake_deadline: config.endpoint.handshake_deadline.saturating_mul(IDLE_TIMEOUTS),
             ..config.endpoint
         };
@@ -96,7 +98,7 @@ impl Server {
         let shared = Arc::new(Shared {
             inputs,
             planner: Arc::clone(&planner),
-            // Analyses are short; as many at a time as a small machine has cores.
+            // Analyses are short. Four at a time correspond to the cores of a small machine.
             analyses: Semaphore::new(4),
             config: dispatcher.config().clone(),
             boot,
@@ -117,40 +119,40 @@ impl Server {
         })
     }
 
-    /// The address in use.
+    /// Returns the address in use.
     pub fn local_addr(&self) -> SocketAddr {
         self.endpoint.local_addr()
     }
 
-    /// The name of this life of the dispatcher's state.
+    /// Returns the boot id: the name of this life of the dispatcher's state.
     pub fn boot(&self) -> BootId {
         self.boot
     }
 
-    /// Stops it from elsewhere, as often as one likes.
+    /// Returns a handle that stops the server from elsewhere.
     pub fn stopper(&self) -> ServerStopper {
         ServerStopper {
             stop: self.stop.clone(),
         }
     }
 
-    /// Returns whether the server has stopped: it was told to, its service was shut down, or its store
-    /// failed, as [`shutdown`](Server::shutdown) then says.
+    /// Returns whether the server has stopped: it was stopped, its service was shut down, or its store
+    /// failed. [`shutdown`](Server::shutdown) returns the failure.
     pub fn has_ended(&self) -> bool {
         self.running.is_finished()
     }
 
-    /// Stops serving: connections are closed, everything that was answered is stored. Ends within seconds.
+    /// Stops the server: closes its connections after every answered change is stored. Ends within seconds.
     ///
     /// # Errors
-    /// The store had failed, and the server stopped by itself because of it.
+    /// The store failed, and the server had stopped by itself for this reason.
     pub async fn shutdown(self) -> Result<(), StoreError> {
         self.stop.send_replace(true);
         self.join().await
     }
 
-    /// Waits until it has stopped: its [`ServerStopper`] was used, its service was shut down (C12.3), or its
-    /// store failed.
+    /// Waits until the server has stopped: its [`ServerStopper`] was used, its service was shut down
+    /// (C12.3), or its store failed.
     ///
     /// # Errors
     /// The store failed.
@@ -158,10 +160,14 @@ impl Server {
         let ended = (&mut self.running).await;
         self.endpoint.close("the dispatcher is shutting down");
         if (&mut self.accepting).await.is_err() {
-            tracing::error!("the dispatcher's accepting task died");
+            tracing::error!("the dispatcher's accepting task panicked");
         }
         self.endpoint.wait_idle(GOODBYE).await;
-        ended.unwrap_or_else(|_| Err(StoreError::Failed("the dispatcher's loop died".to_owned())))
+        ended.unwrap_or_else(|_| {
+            Err(StoreError::Failed(
+                "the dispatcher's event loop panicked".to_owned(),
+            ))
+        })
     }
 }
 
@@ -172,29 +178,29 @@ impl Drop for Server {
     }
 }
 
-/// Stops a dispatcher. Clones are the same one.
+/// A handle that stops a dispatcher. Clones stop the same dispatcher.
 #[derive(Clone, Debug)]
 pub struct ServerStopper {
     stop: watch::Sender<bool>,
 }
 
 impl ServerStopper {
-    /// Has it stop. Returns at once; has no effect on one that has stopped.
+    /// Stops the dispatcher. Returns at once, and has no effect on a dispatcher that has stopped.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 }
 
-/// Why a dispatcher does not serve.
+/// The reason for which a dispatcher did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address or the credentials.
+    /// The address cannot be bound, or the credentials are invalid.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The endpoint only connects. Our own defect.
+    /// The endpoint only connects, which is a defect of this crate.
     #[error("the dispatcher's endpoint accepts no connections")]
     NotAServer,
 }
@@ -211,14 +217,14 @@ async fn accept(mut acceptor: Acceptor, shared: Arc<Shared>, mut stopped: watch:
             },
             Some(ended) = connections.join_next() => {
                 if let Err(error) = ended && error.is_panic() {
-                    tracing::error!(%error, "a connection's task died");
+                    tracing::error!(%error, "a connection's task panicked");
                 }
             }
             _ = stopped.wait_for(|stop| *stop) => break,
         }
     }
-    // The caller that ends this closes the endpoint and says why; a connection that is let go before is
-    // closed without a word.
+    // The caller closes the endpoint and gives the reason. A connection that is dropped earlier would be
+    // closed without a reason.
     let told = async { while connections.join_next().await.is_some() {} };
     tokio::time::timeout(GOODBYE, told).await.ok();
     connections.shutdown().await;

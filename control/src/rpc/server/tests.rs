@@ -1,4 +1,5 @@
-//! The loop by itself, with inputs that arrive together, and a connection by itself, with no loop behind it.
+//! Tests of the event loop alone, with inputs that arrive together, and of a connection alone, without an
+//! event loop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::store::{Store, StoreError};
 
 const REQUESTS: u64 = 100;
 
-/// C1.6: one wait for the disk, not one for each.
+/// Tests that requests which arrive together wait for the disk only once (C1.6).
 #[tokio::test]
 async fn what_arrives_together_is_stored_together() {
     let credentials = ClusterKey::generate().unwrap().credentials(Role::Dispatcher);
@@ -40,14 +41,14 @@ async fn what_arrives_together_is_stored_together() {
     for answer in answers {
         answer.await.unwrap().unwrap();
     }
-    // The first says which life this is.
+    // The first commit stores the boot id.
     let datasets: Vec<u64> = commits.lock().clone();
     assert_eq!(datasets, [0, REQUESTS]);
     stop.send_replace(true);
     running.await.unwrap().unwrap();
 }
 
-/// C1.11
+/// Tests that a heartbeat is read only after the previous heartbeat was answered (C1.11).
 #[tokio::test]
 async fn a_heartbeat_waits_for_the_previous_answer() {
     let key = ClusterKey::generate().unwrap();
@@ -75,7 +76,7 @@ async fn a_heartbeat_waits_for_the_previous_answer() {
     let connecting = process.connect(server.local_addr(), Role::Dispatcher, ALPN, deadline);
     let connection = connecting.await.unwrap();
     let (mut send, _recv) = connection.open_bi().await.unwrap();
-    // A hello and three heartbeats, all at once.
+    // A hello and three heartbeats arrive together.
     let beats = b"\x03\0\0\0\x82\x01\x80".repeat(3);
     send.write_all(&[&b"\x03\0\0\0\x82\x02\x05"[..], &beats].concat())
         .await
@@ -88,7 +89,7 @@ async fn a_heartbeat_waits_for_the_previous_answer() {
         let Some(Input::Heartbeat { taken, .. }) = heard.recv().await else {
             panic!("a heartbeat is next")
         };
-        // The others have arrived with it: nothing else keeps them.
+        // The other heartbeats have arrived as well, and only the missing answer delays them.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -130,7 +131,7 @@ fn register(
     (input, answer)
 }
 
-/// Notes how many datasets each commit has.
+/// A store that counts the datasets of each commit.
 struct CountingStore(Arc<Mutex<Vec<u64>>>);
 
 impl Store for CountingStore {

@@ -1,4 +1,5 @@
-//! Requests: numbered where it matters, repeated over new connections until they are answered (C1.5).
+//! Requests of a session: numbered where a repetition would matter, and repeated over new connections until
+//! the dispatcher answers (C1.5).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,25 +23,26 @@ use crate::job::DeploymentMode;
 use crate::rpc::frame::{self, ANSWER_BYTES_MAX, FrameError, SizeClass};
 use crate::rpc::wire::{CLOSE_GOODBYE, Envelope, WireReply, WireRequest, WireResponse};
 
-/// A lost connection is looked at again after this, if nobody has noticed that it is lost.
+/// The pause before a request is repeated, if the session has not yet noticed that its connection is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// One process' session. Dropping it closes its connection.
+/// The session of one process. Dropping the value closes its connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     shared: Arc<SessionShared>,
     driver: JoinHandle<()>,
 }
 
-/// A request that is not answered yet. Dropped, it will not be repeated.
+/// The number of an unanswered request. Dropping the value settles the number, so the request must not be
+/// repeated afterwards.
 struct OpenNumber<'a> {
     number: RequestNumber,
     shared: &'a SessionShared,
 }
 
 impl Session {
-    /// A new session, with a random name. It connects by itself; events come in the order in which they
-    /// happened.
+    /// Starts a session with a random id. The session connects by itself, and sends its events in their
+    /// order.
     pub(crate) fn start(
         endpoint: Endpoint,
         address: HostPort,
@@ -74,30 +76,31 @@ impl Session {
         &self.shared.clients
     }
 
-    /// Returns the figures of tasks and clients for the next heartbeats.
+    /// Returns the measurements of tasks and clients for the next heartbeats.
     pub(crate) fn paces(&self) -> &Mutex<Paces> {
         &self.shared.paces
     }
 
-    /// When the latest answered heartbeat was sent.
+    /// Returns when the latest answered heartbeat was sent.
     pub(crate) fn heard(&self) -> Option<Instant> {
         *self.shared.heard.lock()
     }
 
-    /// After which silence the dispatcher gives this process up; zero before its first welcome.
+    /// Returns the silence after which the dispatcher gives this process up; zero before the first welcome.
     pub(crate) fn liveness(&self) -> Duration {
         *self.shared.liveness.lock()
     }
 
-    /// When the clients of this process may have been released, unless the dispatcher is heard of before
-    /// (C4.4): a twentieth of their timeout early, for clocks that differ. `None`: nobody knows.
+    /// Returns when the dispatcher may have released the clients of this process, unless it confirms them
+    /// earlier (C4.4). The time is a twentieth of the client timeout early, because clocks differ. `None`
+    /// while the timeout is unknown or no heartbeat has been confirmed.
     pub(crate) fn leases_end(&self) -> Option<Instant> {
         let timeout = (*self.shared.client_timeout.lock())?;
         let confirmed = (*self.shared.confirmed.lock())?;
         Some(confirmed + timeout - timeout / 20)
     }
 
-    /// Returns the way in which trainers and workers are placed; unspecified before the first welcome.
+    /// Returns the placement of trainers and workers; unspecified before the first welcome.
     pub(crate) fn deployment_mode(&self) -> DeploymentMode {
         *self.shared.deployment_mode.lock()
     }
@@ -106,26 +109,26 @@ impl Session {
         &self.shared.config
     }
 
-    /// Waits until connected. Cancel-safe.
+    /// Waits until the session is connected. Cancel-safe.
     ///
     /// # Errors
-    /// The deadline passed, or trying on is pointless; the message names the address.
+    /// The deadline passed, or no further attempt can succeed; the message names the address.
     pub(crate) async fn connected(&self, deadline: Duration) -> Result<BootId, Error> {
         let (_, boot) = self.connection(Instant::now() + deadline).await?;
         Ok(boot)
     }
 
-    /// The dispatcher's address, as it was given.
+    /// Returns the dispatcher's address in its original text.
     pub(crate) fn address(&self) -> String {
         self.shared.address.to_string()
     }
 
-    /// Says when the dispatcher comes into reach and goes out of it.
+    /// Returns a view that reports when the dispatcher becomes reachable or unreachable.
     pub(crate) fn contact(&self) -> Contact {
         Contact::new(self.shared.state.subscribe())
     }
 
-    /// Why it has failed for good, if it has.
+    /// Returns the error with which the session has failed for good, if it has.
     pub(crate) fn failure(&self) -> Option<Error> {
         match &*self.shared.state.borrow() {
             LinkState::Failed(error) => Some(error.clone()),
@@ -133,35 +136,36 @@ impl Session {
         }
     }
 
-    /// Returns whether the dispatcher has said that the service ends.
+    /// Returns whether the dispatcher has announced that the service shuts down.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shut_down_by().is_some()
     }
 
-    /// Returns the process that has ended the service, if the dispatcher has said that it ends.
+    /// Returns the name of the process that asked for the shutdown, if the dispatcher has announced one.
     pub(crate) fn shut_down_by(&self) -> Option<String> {
         self.shared.shut_down_by.lock().clone()
     }
 
-    /// Waits until there is no connection. Cancel-safe.
+    /// Waits until the session has no connection. Cancel-safe.
     pub(crate) async fn down(&self) {
         let mut states = self.shared.state.subscribe();
         let is_down = |state: &LinkState| match state {
             LinkState::Up(connection, _) => connection.close_reason().is_some(),
             LinkState::Waiting(_) | LinkState::Failed(_) => true,
         };
-        // The sender is this session's own.
+        // The sender belongs to this session, so the channel stays open.
         states.wait_for(is_down).await.ok();
     }
 
-    /// Gives up for good: whatever waits, and whatever is asked later, gets this error.
+    /// Fails the session for good: waiting and later requests return this error.
     pub(crate) fn fail(&self, error: Error) {
         if let LinkState::Up(connection, _) = self.shared.state.send_replace(LinkState::Failed(error)) {
             connection.close(CLOSE_GOODBYE.into(), b"the process has given up");
         }
     }
 
-    /// Asks until there is an answer. Dropped, the request may or may not have been carried out.
+    /// Repeats a request until the dispatcher answers. If the future is dropped, the dispatcher may or may
+    /// not have carried out the request.
     ///
     /// # Errors
     /// The dispatcher's refusal; no answer before the deadline; or the session has failed.
@@ -191,7 +195,7 @@ impl Session {
             match tokio::time::timeout_at(until, exchange(&connection, bytes.clone())).await {
                 Ok(Ok(response)) => return response.result,
                 Ok(Err(FrameError::Lost(reason))) => {
-                    tracing::debug!(reason, "a request is repeated");
+                    tracing::debug!(reason, "repeats a request, because the connection was lost");
                     let pause = tokio::time::sleep(RETRY_PAUSE);
                     tokio::select! {
                         _ = connection.closed() => {}
@@ -201,7 +205,7 @@ impl Session {
                 Ok(Err(error @ (FrameError::TooLong { .. } | FrameError::Malformed(_)))) => {
                     let address = &self.shared.address;
                     return Err(Error::internal(format!(
-                        "the answer of {address} is unusable: {error}"
+                        "the answer of {address} is invalid: {error}"
                     )));
                 }
                 Err(_) => return Err(self.late(deadline)),
@@ -209,12 +213,12 @@ impl Session {
         }
     }
 
-    /// Asks once, on the connection that there is: for messages that mean nothing to a process that was not
-    /// there to hear them. The request has no number.
+    /// Sends a request once, on the current connection. Serves messages that have no meaning for a
+    /// dispatcher that was unreachable when they were due. The request has no number.
     ///
     /// # Errors
-    /// The dispatcher's refusal; there is no connection, or it is lost before there is an answer; no answer
-    /// before the deadline.
+    /// The dispatcher's refusal; no connection, or a connection that is lost before the answer; or no
+    /// answer before the deadline.
     pub(crate) async fn call_now(
         &self,
         request: WireRequest,
@@ -277,7 +281,7 @@ impl Drop for Session {
         if let LinkState::Up(connection, _) = &*self.shared.state.borrow() {
             connection.close(CLOSE_GOODBYE.into(), b"the process is done");
         }
-        // A caller that still waits learns that there is no hope.
+        // Callers that still wait receive an error.
         self.shared.state.send_if_modified(|state| match state {
             LinkState::Failed(_) => false,
             LinkState::Up(..) | LinkState::Waiting(_) => {
@@ -289,10 +293,10 @@ impl Drop for Session {
 }
 
 impl<'a> OpenNumber<'a> {
-    /// Waits while the first open request is too far behind. Cancel-safe.
+    /// Waits until the first open request is close enough for another number. Cancel-safe.
     async fn take(shared: &'a SessionShared) -> OpenNumber<'a> {
         loop {
-            // Before the look, so that nothing settled in between is missed.
+            // The notification is created before the check, so that no number is settled unseen in between.
             let settled = shared.settled.notified();
             let next = shared.numbers.lock().open_next();
             if let Some(number) = next {
@@ -313,18 +317,18 @@ impl Drop for OpenNumber<'_> {
 async fn exchange(connection: &Connection, request: bytes::Bytes) -> Result<WireResponse, FrameError> {
     let lost = |error: &dyn std::fmt::Display| FrameError::Lost(error.to_string());
     let (mut send, mut recv) = connection.open_bi().await.map_err(|error| lost(&error))?;
-    // Refused requests may be answered before they are read to the end.
+    // The dispatcher may answer a refused request before it has read the request completely.
     if send.write_chunk(request).await.is_ok() {
         send.finish().ok();
     }
     let bytes = frame::read_rest(&mut recv, ANSWER_BYTES_MAX).await?;
     if bytes.is_empty() {
-        return Err(FrameError::Lost("the answer never came".to_owned()));
+        return Err(FrameError::Lost("the stream ended without an answer".to_owned()));
     }
     frame::decode(&bytes)
 }
 
-/// The wire's twin of [`Request::is_numbered`](crate::dispatcher::Request::is_numbered).
+/// Returns the same as [`Request::is_numbered`](crate::dispatcher::Request::is_numbered), for wire types.
 fn is_numbered(request: &WireRequest) -> bool {
     match request {
         WireRequest::RegisterDataset { .. }
@@ -366,7 +370,7 @@ mod tests {
     use crate::split::Seen;
     use crate::whereabouts::Whereabouts;
 
-    /// C1.5
+    /// Tests that both sides agree on the numbered requests (C1.5).
     #[test]
     fn both_ends_agree_on_which_requests_are_numbered() {
         let task = TaskId(1);

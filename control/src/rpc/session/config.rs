@@ -1,4 +1,4 @@
-//! The patience of a process with the dispatcher, and its own whereabouts.
+//! The timeouts of a process that connects to the dispatcher, and the process's own host.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,34 +6,35 @@ use std::time::Duration;
 
 use crate::whereabouts::Whereabouts;
 
-/// Called with a sentence while the dispatcher cannot be reached.
+/// A function that is called with a message while the dispatcher is unreachable.
 type Notice = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Timeouts of a process that talks to the dispatcher. Start from the default and change what is needed.
+/// The timeouts of a process that connects to the dispatcher. Start from the default and change what is
+/// needed.
 #[derive(Clone)]
 pub struct SessionConfig {
-    /// The time for which a new process waits for the dispatcher. Default 60 s: in a cluster everything
-    /// starts at once.
+    /// The time for which a new process waits for the dispatcher. Default 60 s, because all processes of a
+    /// cluster may start at the same time.
     pub connect_deadline: Duration,
-    /// The time after which another attempt to connect begins beside the first. Default 3 s. The first
-    /// continues for five times as long: where everything is slow, handshakes that are given up and begun
-    /// again would never end.
+    /// The time after which a second attempt to connect begins beside the first. Default 3 s. The first
+    /// attempt continues for five times this time: on a slow host, handshakes that are restarted too early
+    /// would never finish.
     pub attempt_deadline: Duration,
-    /// Between attempts: from this, doubling, to `backoff_max`. Default 50 ms.
+    /// The first pause between two attempts. The pause doubles with each attempt, up to `backoff_max`.
+    /// Default 50 ms.
     pub backoff_min: Duration,
-    /// Default 2 s.
+    /// The longest pause between two attempts. Default 2 s.
     pub backoff_max: Duration,
-    /// The time for a request, with reconnecting. Default 120 s: an iteration may have to list millions of
-    /// files.
+    /// The deadline of a request, including reconnections. Default 120 s, because an iteration may have to
+    /// list millions of files.
     pub request_deadline: Duration,
-    /// The time for which this process looks for a dispatcher that is out of reach. Default 10 min: a
-    /// dispatcher that is moved to another machine is back by then. [`Duration::MAX`]: for as long as the
-    /// process lives.
+    /// The time after which this process gives up an unreachable dispatcher. Default 10 min, within which a
+    /// dispatcher can be moved to another machine. [`Duration::MAX`] waits for the life of the process.
     pub give_up: Duration,
-    /// Told while the dispatcher cannot be reached: after the first attempt that failed, then about every
-    /// `notice_interval`. Without it that is a warning in the log.
+    /// The function that is called while the dispatcher is unreachable: after a failed attempt, then about
+    /// every `notice_interval`. `None` logs a warning instead.
     pub on_waiting: Option<Notice>,
-    /// Default 30 s.
+    /// The interval between two calls of `on_waiting`. Default 30 s.
     pub notice_interval: Duration,
     /// The host and process, for readers that choose among workers. Default: unknown.
     pub whereabouts: Whereabouts,

@@ -1,10 +1,10 @@
-//! Tells waiting tasks whether the dispatcher is in reach.
+//! A view of a session that reports whether the dispatcher is reachable.
 
 use tokio::sync::watch;
 
 use super::state::LinkState;
 
-/// A session's view of its dispatcher.
+/// A view of a session that reports whether its dispatcher is reachable.
 #[derive(Debug)]
 pub struct Contact {
     states: watch::Receiver<LinkState>,
@@ -12,13 +12,13 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// A view that begins with the dispatcher in reach.
+    /// Returns a view that starts with a reachable dispatcher.
     pub(super) fn new(states: watch::Receiver<LinkState>) -> Contact {
         Contact { states, is_up: true }
     }
 
-    /// Waits until the dispatcher comes into reach or goes out of it, and says whether it is in reach now.
-    /// Never returns once the session has ended. Cancel-safe.
+    /// Waits until the dispatcher becomes reachable or unreachable, and returns whether it is reachable
+    /// now. Never returns once the session has ended. Cancel-safe.
     pub async fn changed(&mut self) -> bool {
         let was_up = self.is_up;
         let states = self.states.wait_for(|state| is_up(state) != was_up).await;

@@ -1,4 +1,4 @@
-//! Connecting, saying that we live, hearing what is pushed, and connecting again.
+//! The driver of a session: connects, sends heartbeats, receives pushes, and reconnects.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -18,28 +18,30 @@ use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
 use crate::rpc::wire::{Beat, CLOSE_GOODBYE, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome, WirePush};
 use crate::rpc::{ALPN, IDLE_TIMEOUTS};
 
-/// Clients that one heartbeat mentions: at 9 bytes each they leave room in its 64 KiB.
+/// Maximum number of clients that one heartbeat names. At 9 bytes each they leave space for other data in
+/// its 64 KiB.
 const BEAT_CLIENTS_MAX: usize = 4096;
 
-/// A connection on which the dispatcher says nothing for this many liveness limits is lost.
+/// The number of liveness limits after which a connection with a silent dispatcher counts as lost.
 const SILENCES: u32 = 3;
 
-/// Attempts to connect that go on at the same time.
+/// Maximum number of concurrent attempts to connect.
 const ATTEMPTS_MAX: u32 = 2;
 
-/// One attempt goes on for this many deadlines of an attempt.
+/// The duration of one attempt, as a multiple of the attempt deadline.
 const ATTEMPT_DEADLINES: u32 = 5;
 
-/// Heartbeats that wait for an answer. An overloaded dispatcher is not sent more than it answers.
+/// Maximum number of heartbeats without an answer. An overloaded dispatcher is not sent more heartbeats
+/// than it answers.
 const UNANSWERED_MAX: usize = 2;
 
-/// Why a connection or an attempt ended.
+/// The reason for which a connection or an attempt ended.
 enum Ended {
     Retry(String),
     GiveUp(Error),
 }
 
-/// Keeps the session connected until it fails for good or is dropped.
+/// Keeps the session connected until the session fails for good or is dropped.
 pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<SessionEvent>) {
     let mut pause = shared.config.backoff_min;
     let mut noticed: Option<Instant> = None;
@@ -77,7 +79,8 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
                 }
             }
             Err(Ended::Retry(reason)) => {
-                // Only here: a lost connection is not worth a message if the next attempt succeeds.
+                // Only failed attempts are reported: a lost connection needs no message if the next attempt
+                // succeeds.
                 notice(&shared, &mut noticed, &reason);
                 let lost = *lost.get_or_insert_with(Instant::now);
                 if lost.elapsed() < shared.config.give_up {
@@ -110,7 +113,7 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
     }
 }
 
-/// Notes what the dispatcher says of itself, and that it was heard.
+/// Notes the settings in the dispatcher's welcome, and the time of the welcome.
 fn note_welcome(shared: &SessionShared, welcome: &Welcome) {
     *shared.heard.lock() = Some(Instant::now());
     shared.confirmed.lock().get_or_insert_with(Instant::now);
@@ -119,7 +122,7 @@ fn note_welcome(shared: &SessionShared, welcome: &Welcome) {
     *shared.deployment_mode.lock() = welcome.deployment_mode;
 }
 
-/// Why nothing can be asked any more (C12.3).
+/// Returns the error of a service that was shut down, so that no further request is sent (C12.3).
 fn shut_down(shared: &SessionShared) -> Option<Error> {
     let (by, address) = (shared.shut_down_by.lock().clone()?, &shared.address);
     Some(Error::aborted(format!(
@@ -127,8 +130,8 @@ fn shut_down(shared: &SessionShared) -> Option<Error> {
     )))
 }
 
-/// Another life of the dispatcher's state is there (C1.8). Nobody is given the connection: what waits was
-/// meant for the other, where ids had other meanings.
+/// Fails the session because the dispatcher's state has started another life (C1.8). The connection is used
+/// for no request: waiting requests contain ids of the earlier life.
 async fn fail_restarted(
     shared: &SessionShared,
     events: &mpsc::Sender<SessionEvent>,
@@ -136,22 +139,23 @@ async fn fail_restarted(
 ) {
     connection.close(0_u32.into(), b"another dispatcher is known here");
     let error = Error::aborted(
-        "the dispatcher restarted without its memory: what this process had there is gone, start over (one that is given a work \
-         directory, --work-dir, remembers)",
+        "the dispatcher restarted without its memory: the jobs and iterations of this process are gone, so \
+         start them again (a dispatcher with a work directory, --work-dir, keeps its memory)",
     );
     shared.state.send_replace(LinkState::Failed(error));
-    // Fails when the owner is gone.
+    // The send fails when the session's owner is gone.
     events.send(SessionEvent::Restarted).await.ok();
 }
 
 fn given_up(shared: &SessionShared, reason: &str) -> Error {
     let (address, seconds) = (&shared.address, shared.config.give_up.as_secs_f64());
     Error::unavailable(format!(
-        "the dispatcher at {address} has been out of reach for {seconds} s, and is not looked for any longer: {reason}"
+        "the dispatcher at {address} has been out of reach for {seconds} s, and this process stops looking \
+        for it: {reason}"
     ))
 }
 
-/// Notes who has ended the service, if that is why the connection was closed (C12.3).
+/// Notes the process that shut the service down, if the connection was closed for that reason (C12.3).
 fn note_close(shared: &SessionShared, connection: &Connection) {
     if let Some(ConnectionError::ApplicationClosed(close)) = connection.close_reason()
         && close.error_code.into_inner() == u64::from(CLOSE_SHUT_DOWN)
@@ -184,8 +188,8 @@ fn notice(shared: &SessionShared, noticed: &mut Option<Instant>, reason: &str) {
     }
 }
 
-/// Begins an attempt beside those that go on, and waits for the first to succeed, or for the attempt's
-/// deadline.
+/// Begins an attempt beside the attempts in progress, and waits until one of them succeeds or the attempt
+/// deadline passes.
 async fn attempt(
     shared: &Arc<SessionShared>,
     attempts: &mut JoinSet<Result<Connection, Ended>>,
@@ -196,7 +200,7 @@ async fn attempt(
     }
     let connection = match tokio::time::timeout(deadline, attempts.join_next()).await {
         Ok(Some(Ok(connected))) => connected?,
-        Ok(Some(Err(error))) => return Err(Ended::Retry(format!("an attempt to connect died: {error}"))),
+        Ok(Some(Err(error))) => return Err(Ended::Retry(format!("an attempt to connect panicked: {error}"))),
         Ok(None) | Err(_) => return Err(Ended::Retry(no_answer(shared))),
     };
     match tokio::time::timeout(deadline * ATTEMPT_DEADLINES, greet(shared, &connection)).await {
@@ -206,11 +210,13 @@ async fn attempt(
             let lost = || Ended::Retry(error.to_string());
             Err(shut_down(shared).map_or_else(lost, Ended::GiveUp))
         }
-        Err(_) => Err(Ended::Retry("it did not welcome us in time".to_owned())),
+        Err(_) => Err(Ended::Retry(
+            "the dispatcher did not answer the hello in time".to_owned(),
+        )),
     }
 }
 
-/// Says that no attempt has succeeded within the deadline of one.
+/// Returns the message for attempts that did not succeed within the attempt deadline.
 fn no_answer(shared: &SessionShared) -> String {
     let (address, deadline) = (&shared.address, shared.config.attempt_deadline.as_millis());
     format!(
@@ -218,7 +224,7 @@ fn no_answer(shared: &SessionShared) -> String {
     )
 }
 
-/// Makes one connection to the dispatcher, which does not know yet whose it is.
+/// Makes one connection to the dispatcher, without a hello.
 async fn connect(shared: Arc<SessionShared>) -> Result<Connection, Ended> {
     let deadline = shared.config.attempt_deadline * ATTEMPT_DEADLINES;
     let idle_timeout = shared
@@ -242,7 +248,7 @@ async fn connect(shared: Arc<SessionShared>) -> Result<Connection, Ended> {
     Err(last)
 }
 
-/// Judges whether another attempt may succeed.
+/// Decides whether another attempt may succeed.
 fn judge(error: ConnectError) -> Ended {
     let text = error.to_string();
     match error {
@@ -285,7 +291,7 @@ fn liveness(welcome: &Welcome) -> Duration {
     Duration::from_millis(welcome.liveness_ms.max(1))
 }
 
-/// Lives on one connection until it is lost; says why.
+/// Serves one connection until the connection is lost, and returns the reason.
 async fn stay(
     shared: &SessionShared,
     events: &mpsc::Sender<SessionEvent>,
@@ -293,7 +299,8 @@ async fn stay(
     welcome: &Welcome,
     (send, recv): (SendStream, RecvStream),
 ) -> String {
-    // An overloaded dispatcher that must shake hands with everybody again is overloaded for longer.
+    // The limit is generous, because new handshakes with all processes would overload a slow dispatcher for
+    // even longer.
     let patience = liveness(welcome) * SILENCES;
     let sent = parking_lot::Mutex::new(VecDeque::new());
     let ended = tokio::select! {
@@ -304,7 +311,7 @@ async fn stay(
     let reason = match (ended, connection.close_reason()) {
         (_, Some(reason)) => reason.to_string(),
         (Err(error), None) => error.to_string(),
-        (Ok(()), None) => "nobody listens on this side".to_owned(),
+        (Ok(()), None) => "the owner of the session is gone".to_owned(),
     };
     connection.close(0_u32.into(), b"reconnecting");
     reason
@@ -319,7 +326,7 @@ async fn speak(
     sent: &Sent,
 ) -> Result<(), FrameError> {
     let every = Duration::from_millis(welcome.heartbeat_ms.max(1));
-    // The greeting was the first heartbeat.
+    // The hello was the first heartbeat.
     let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last = None;
@@ -340,7 +347,8 @@ async fn speak(
     Ok(())
 }
 
-/// The clients that the next heartbeat mentions: in turns, if they are too many for one.
+/// Returns the clients that the next heartbeat names. If one heartbeat cannot name all clients, they take
+/// turns.
 fn next_clients(clients: &BTreeSet<ClientId>, last: Option<ClientId>) -> Vec<ClientId> {
     let after = last.map_or(Bound::Unbounded, Bound::Excluded);
     let rest = clients.range((after, Bound::Unbounded));
@@ -356,7 +364,7 @@ async fn listen(
     sent: &Sent,
 ) -> Result<(), FrameError> {
     loop {
-        // Heartbeats are answered, so that silence means that the dispatcher or the way to it is gone.
+        // The dispatcher answers heartbeats, so silence means that the dispatcher or its network is gone.
         let read = tokio::time::timeout(patience, frame::read(&mut recv, PUSH_BYTES_MAX)).await;
         let silent = || {
             FrameError::Lost(format!(
@@ -393,7 +401,7 @@ async fn listen(
 mod tests {
     use super::*;
 
-    /// C4.3
+    /// Tests that heartbeats name every client (C4.3).
     #[test]
     fn heartbeats_mention_every_client_in_turn() {
         let most = BEAT_CLIENTS_MAX as u64;

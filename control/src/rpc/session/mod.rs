@@ -1,15 +1,15 @@
-//! A process' relation with the dispatcher: one session over any number of connections.
+//! A process's relation with the dispatcher: one session over any number of connections.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
-//! | `calls` | requests: numbered, repeated until answered |
-//! | `numbers` | which numbers are open: pure |
-//! | `tries` | how long the dispatcher has been looked for: pure |
-//! | `paces` | what is said next of tasks and clients: pure |
-//! | `driver` | connecting, saying that we live, hearing pushes, connecting again |
-//! | `state` | what connection and callers share |
-//! | `contact` | whether the dispatcher is in reach |
-//! | `config` | patience |
+//! | `calls` | requests: numbered, and repeated until answered |
+//! | `numbers` | the open request numbers: pure |
+//! | `tries` | the count and the duration of attempts to reach the dispatcher: pure |
+//! | `paces` | the measurements for the next heartbeats: pure |
+//! | `driver` | connecting, heartbeats, receiving pushes, reconnecting |
+//! | `state` | the state that the connection and its callers share |
+//! | `contact` | whether the dispatcher is reachable |
+//! | `config` | timeouts |
 
 mod calls;
 mod config;

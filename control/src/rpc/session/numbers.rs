@@ -1,6 +1,6 @@
-//! The numbers of a session's requests: which comes next, which are not answered yet (C1.5).
+//! The numbers of a session's requests: the next number, and the numbers of unanswered requests (C1.5).
 //!
-//! Refuses to know what the requests are.
+//! [`Numbers`] does not know the requests themselves.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::dispatcher::REQUESTS_OPEN_MAX;
 use crate::id::RequestNumber;
 
-/// The numbers of one session.
+/// The request numbers of one session.
 #[derive(Debug)]
 pub struct Numbers {
     next: u64,
@@ -25,8 +25,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// The next number, if fewer than the dispatcher remembers lie between it and the first that is not
-    /// answered.
+    /// Returns the next number. `None` if the dispatcher would not remember all numbers from the first
+    /// unanswered one on.
     pub fn open_next(&mut self) -> Option<RequestNumber> {
         let first = self.open.first().copied().unwrap_or(self.next);
         if self.next - first >= REQUESTS_OPEN_MAX {
@@ -38,12 +38,12 @@ impl Numbers {
         Some(RequestNumber(number))
     }
 
-    /// A request was answered, or will not be repeated.
+    /// Settles a request that was answered, or that will not be repeated.
     pub fn settle(&mut self, number: RequestNumber) {
         self.open.remove(&number.0);
     }
 
-    /// Below which number every request is settled.
+    /// Returns the number below which every request is settled.
     pub fn settled_below(&self) -> RequestNumber {
         RequestNumber(self.open.first().copied().unwrap_or(self.next))
     }
@@ -53,7 +53,7 @@ impl Numbers {
 mod tests {
     use super::*;
 
-    /// C1.5
+    /// Tests that an unanswered request limits the following numbers (C1.5).
     #[test]
     fn numbers_wait_for_the_first_unanswered() {
         let mut numbers = Numbers::default();

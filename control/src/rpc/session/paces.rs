@@ -1,4 +1,4 @@
-//! The figures of tasks and clients for the next heartbeats.
+//! The measurements of tasks and clients for the next heartbeats.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -7,13 +7,14 @@ use crate::id::{ClientId, TaskId};
 use crate::links::LinkCounts;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 
-/// Tasks, and clients, of whose pace one heartbeat speaks: at 29 bytes each they fit beside the clients
-/// that it names. The others' turn comes later.
+/// Maximum number of tasks, and of clients, whose paces one heartbeat carries. At 29 bytes each they fit
+/// beside the names of the clients. The other paces follow with later heartbeats.
 const PACES_MAX: usize = 384;
-/// Tasks of whose bottleneck it speaks: at 76 bytes each they fit beside those.
+/// Maximum number of tasks whose bottlenecks one heartbeat carries. At 76 bytes each they fit beside the
+/// paces.
 const BOTTLENECKS_MAX: usize = 64;
 
-/// The latest pace of each who has said one since it was last passed on.
+/// The latest measurements that no heartbeat has carried yet.
 #[derive(Debug, Default)]
 pub(crate) struct Paces {
     tasks: Waiting<TaskId, Pace>,
@@ -25,7 +26,7 @@ pub(crate) struct Paces {
 #[derive(Debug)]
 struct Waiting<K, V> {
     latest: BTreeMap<K, V>,
-    /// The key whose turn was last.
+    /// The key that was taken last.
     last: Option<K>,
 }
 
@@ -39,33 +40,34 @@ impl<K, V> Default for Waiting<K, V> {
 }
 
 impl Paces {
-    /// A task's, instead of what it said before.
+    /// Notes the latest pace of a task, and replaces an earlier pace.
     pub(crate) fn note_task(&mut self, task: TaskId, pace: Pace) {
         self.tasks.latest.insert(task, pace);
     }
 
-    /// The worker's links, instead of what it said before.
+    /// Notes the latest link counts of the worker, and replaces earlier counts.
     pub(crate) fn note_links(&mut self, links: LinkCounts) {
         self.links = Some(links);
     }
 
-    /// Notes the bottleneck of a task.
+    /// Notes the latest bottleneck of a task, and cuts off a name that is too long.
     pub(crate) fn note_bottleneck(&mut self, task: TaskId, name: &str) {
         let name = name[..name.floor_char_boundary(BOTTLENECK_BYTES_MAX)].to_owned();
         self.bottlenecks.latest.insert(task, name);
     }
 
-    /// A client's.
+    /// Notes the latest pace of a client, and replaces an earlier pace.
     pub(crate) fn note_client(&mut self, client: ClientId, pace: Pace) {
         self.clients.latest.insert(client, pace);
     }
 
-    /// Forgets a client that is gone.
+    /// Forgets the pace of a client that is gone.
     pub(crate) fn forget_client(&mut self, client: ClientId) {
         self.clients.latest.remove(&client);
     }
 
-    /// Takes the figures for the next heartbeat, each once. Those that have waited longest go first.
+    /// Takes the measurements for the next heartbeat, each once. Measurements that have waited longest are
+    /// taken first.
     pub(crate) fn take(&mut self) -> Measures {
         self.take_up_to(PACES_MAX, BOTTLENECKS_MAX)
     }

@@ -21,11 +21,12 @@ use crate::rpc::wire::WirePush;
 /// The state of the link to the dispatcher.
 #[derive(Clone, Debug)]
 pub(crate) enum LinkState {
-    /// Not connected. Absent before the first attempt has ended: why the last one failed.
+    /// Not connected. The text is the reason for which the last attempt failed, absent until an attempt has
+    /// failed.
     Waiting(Option<String>),
     /// Connected to this life of the dispatcher.
     Up(Connection, BootId),
-    /// Given up for good.
+    /// Given up for good, with the error.
     Failed(Error),
 }
 
@@ -34,12 +35,13 @@ pub(crate) enum LinkState {
 pub(crate) enum SessionEvent {
     /// The session is connected, for the first time or again.
     Up,
-    /// The dispatcher has forgotten everything (C1.8). The session has failed: nothing was asked of the new
-    /// one.
+    /// The dispatcher has lost its whole state (C1.8). The session has failed, and has sent no request to
+    /// the new dispatcher.
     Restarted,
-    /// The dispatcher says something.
+    /// A push of the dispatcher.
     Push(WirePush),
-    /// The connection is lost; another is sought. With the dispatcher's reason if it closed it.
+    /// The connection is lost, and the session reconnects. The text is the reason, which the dispatcher
+    /// gave if it closed the connection.
     Down(String),
 }
 
@@ -50,26 +52,26 @@ pub(super) struct SessionShared {
     pub(super) address: HostPort,
     pub(super) config: SessionConfig,
     pub(super) state: watch::Sender<LinkState>,
-    /// The clients that heartbeats mention.
+    /// The clients that heartbeats name.
     pub(super) clients: Mutex<BTreeSet<ClientId>>,
-    /// The figures of tasks and clients for the next heartbeats.
+    /// The measurements of tasks and clients for the next heartbeats.
     pub(super) paces: Mutex<Paces>,
-    /// The process that has ended the service, once the dispatcher has said so.
+    /// The name of the process that asked for the shutdown, once the dispatcher has announced the shutdown.
     pub(super) shut_down_by: Mutex<Option<String>>,
     /// The attempts to reach the dispatcher.
     pub(super) tries: Mutex<Tries>,
-    /// When the latest answered heartbeat was sent.
+    /// The time at which the latest answered heartbeat was sent.
     pub(super) heard: Mutex<Option<Instant>>,
-    /// After which silence the dispatcher gives this process up, as it said when it last welcomed us.
+    /// The silence after which the dispatcher gives this process up, from its latest welcome.
     pub(super) liveness: Mutex<Duration>,
-    /// When the latest heartbeat was sent that was answered behind what the dispatcher says of this process'
-    /// clients.
+    /// The time at which the latest confirmed heartbeat was sent. The answer to that heartbeat arrived
+    /// after every push about this process's clients.
     pub(super) confirmed: Mutex<Option<Instant>>,
-    /// After which silence the dispatcher releases clients, if it says so.
+    /// The silence after which the dispatcher releases clients, from its latest welcome; `None` if unknown.
     pub(super) client_timeout: Mutex<Option<Duration>>,
-    /// The way in which trainers and workers are placed, as the dispatcher said last.
+    /// The placement of trainers and workers, from the dispatcher's latest welcome.
     pub(super) deployment_mode: Mutex<DeploymentMode>,
     pub(super) numbers: Mutex<Numbers>,
-    /// A number was settled: the window may have moved.
+    /// Notifies waiting requests that a number was settled, so that another number may be available.
     pub(super) settled: Notify,
 }

@@ -1,4 +1,4 @@
-//! A session and two lives of a dispatcher, one after the other at one address.
+//! Tests of a session with two lives of a dispatcher, one after the other at one address.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::whereabouts::Whereabouts;
 
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// C1.8: ids mean something else there. Nobody takes the session's events here, so that nobody else could end
-/// it in time.
+/// Tests that a request does not reach another life of the dispatcher, where ids have other meanings
+/// (C1.8). The test does not read the session's events, so that the session alone must fail in time.
 #[tokio::test]
 async fn requests_do_not_outlive_their_dispatchers_memory() {
     let key = ClusterKey::generate().unwrap();
@@ -37,7 +37,7 @@ async fn requests_do_not_outlive_their_dispatchers_memory() {
         consumer: None,
         whereabouts: Whereabouts::default(),
     };
-    // The new one would say that it has no such job.
+    // The new dispatcher would answer that the job does not exist.
     let (answer, _second) = tokio::join!(session.call(request, WATCHDOG), async {
         dispatcher(&key, Some(address))
     });
@@ -48,7 +48,8 @@ async fn requests_do_not_outlive_their_dispatchers_memory() {
     assert!(heard.recv().await.is_none());
 }
 
-/// Until the port is free: the task that was told of the end still holds it a moment longer.
+/// Stops a server and waits until its port is free. The server's accepting task may hold the port a moment
+/// longer.
 async fn stop(server: Server) {
     let address = server.local_addr();
     server.shutdown().await.unwrap();

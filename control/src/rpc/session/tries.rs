@@ -1,4 +1,4 @@
-//! The length and the number of attempts to reach the dispatcher.
+//! The number and the duration of the attempts to reach the dispatcher.
 //!
 //! Pure. This file owns the messages about waiting for the dispatcher.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A wait that is shorter is not told.
+/// The duration below which a wait is not reported.
 const UNTOLD: Duration = Duration::from_secs(1);
 
-/// Attempts since the connection was lost, or since the session began.
+/// The attempts since the connection was lost, or since the session began.
 #[derive(Debug, Default)]
 pub(super) struct Tries {
     since: Option<Instant>,
@@ -29,13 +29,14 @@ impl Tries {
         *self = Tries::default();
     }
 
-    /// Returns how long the dispatcher has been looked for.
+    /// Returns the time since the first of these attempts.
     pub(super) fn lasted(&self, now: Instant) -> Duration {
         let since = self.since.map(|since| now.saturating_duration_since(since));
         since.unwrap_or_default()
     }
 
-    /// The end of a wait for `address`, with the reason why the last attempt that ended failed.
+    /// Returns the message for the end of a wait for `address`. `last` is the reason for which the last
+    /// finished attempt failed.
     pub(super) fn ended(&self, now: Instant, address: &str, last: Option<&str>) -> String {
         let lasted = seconds(self.lasted(now));
         let Some(last) = last else {
@@ -51,8 +52,8 @@ impl Tries {
         )
     }
 
-    /// A wait for `address` that goes on. `None` for its first second: a program that is about to end prints
-    /// no warning.
+    /// Returns the message for a continuing wait for `address`. `None` during the first second, so that a
+    /// program which is about to end prints no warning.
     pub(super) fn waiting(&self, now: Instant, address: &str, last: &str) -> Option<String> {
         let lasted = self.lasted(now);
         let lasted = (lasted >= UNTOLD).then(|| seconds(lasted))?;
@@ -62,7 +63,7 @@ impl Tries {
     }
 }
 
-/// A time in words: whole seconds where there are several.
+/// Formats a time: whole seconds from 2 s on, tenths of seconds below.
 fn seconds(time: Duration) -> String {
     if time < Duration::from_secs(2) {
         format!("{:.1} s", time.as_secs_f64())

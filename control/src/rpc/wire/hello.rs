@@ -1,4 +1,4 @@
-//! The first words on the long-lived stream, and the heartbeats that follow.
+//! The first messages on the long-lived stream, and the heartbeats that follow.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -11,18 +11,18 @@ use crate::pace::{Measures, Pace};
 /// The protocol's name and version in the handshake (C1.1).
 pub const ALPN: &str = "millstream-control/1";
 
-/// The version that both ends must share beyond the handshake's protocol name.
+/// The protocol version that both sides must share, in addition to the name in the handshake.
 pub(crate) const PROTOCOL_VERSION: u32 = 2;
 
-/// The code of a connection that is closed because the service was shut down (C12.3). The reason names who
-/// has asked for it.
+/// The close code for a service that was shut down (C12.3). The reason names the process that asked for the
+/// shutdown.
 pub(crate) const CLOSE_SHUT_DOWN: u32 = 5;
 
-/// The code of a connection that a process closes together with its session: it does not come back under it
-/// (C7.4).
+/// The close code with which a process ends its connection together with its session (C7.4). The process
+/// does not use the session again.
 pub(crate) const CLOSE_GOODBYE: u32 = 6;
 
-/// The client's first message.
+/// The first message of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Hello {
     #[n(0)]
@@ -31,44 +31,44 @@ pub(crate) struct Hello {
     pub(crate) session: SessionId,
 }
 
-/// The dispatcher's first message.
+/// The first message of the dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Welcome {
     #[n(0)]
     pub(crate) version: u32,
     #[n(1)]
     pub(crate) boot: BootId,
-    /// The time between two heartbeats of the client.
+    /// The time between two heartbeats of the process.
     #[n(2)]
     pub(crate) heartbeat_ms: u64,
-    /// After which silence the other end is gone.
+    /// The silence after which the other side counts as gone.
     #[n(3)]
     pub(crate) liveness_ms: u64,
-    /// The way in which trainers and workers are placed.
+    /// The placement of trainers and workers.
     #[cbor(n(4), default)]
     pub(crate) deployment_mode: DeploymentMode,
-    /// After which silence a client is released, if the dispatcher says so (C4.4).
+    /// The silence after which a client is released (C4.4), if the dispatcher states it.
     #[n(5)]
     pub(crate) client_timeout_ms: Option<u64>,
 }
 
-/// The client lives, and so do these of its iterations' clients.
+/// A heartbeat of a process, with the clients that the process still owns.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Beat {
     #[n(0)]
     pub(crate) sequence: u64,
     #[n(1)]
     pub(crate) clients: Vec<ClientId>,
-    /// The pace of some of the process' tasks.
+    /// The paces of some tasks of the process.
     #[cbor(n(2), default)]
     pub(crate) task_paces: Vec<(TaskId, Pace)>,
-    /// The pace of some of its clients.
+    /// The paces of some clients of the process.
     #[cbor(n(3), default)]
     pub(crate) client_paces: Vec<(ClientId, Pace)>,
-    /// The kinds of its links with readers, from a worker.
+    /// The kinds of a worker's links with its readers.
     #[n(4)]
     pub(crate) links: Option<LinkCounts>,
-    /// The bottleneck of some of its tasks.
+    /// The bottlenecks of some tasks of the process.
     #[cbor(n(5), default)]
     pub(crate) bottlenecks: Vec<(TaskId, String)>,
 }
@@ -85,7 +85,7 @@ impl Beat {
         }
     }
 
-    /// The clients that it names, and what it says of them and others.
+    /// Returns the clients that the heartbeat names, and the measurements that it carries.
     pub(crate) fn into_domain(self) -> (Vec<ClientId>, Measures) {
         let measures = Measures {
             tasks: self.task_paces,
@@ -102,12 +102,12 @@ mod tests {
     use super::*;
     use crate::rpc::wire::{Envelope, WireRequest};
 
-    /// C1.1
+    /// Tests that unknown fields are skipped and missing optional fields have defaults (C1.1).
     #[test]
     fn later_fields_are_skipped_and_missing_ones_default() {
         let hello: Hello = minicbor::decode(b"\x84\x01\x05\x63new\x80").unwrap();
         assert_eq!((hello.version, hello.session), (1, SessionId(5)));
-        // A job for dataset "7": name, consumers and cache were left out.
+        // A job for dataset "7" without the fields for its name, its consumers and its cache.
         let bytes = b"\x83\x01\x01\x82\x02\x84\xf6\x617\x01\x00";
         let envelope: Envelope = minicbor::decode(bytes).unwrap();
         let WireRequest::CreateJob {

@@ -1,7 +1,7 @@
-//! Messages as they travel: CBOR with numbered fields that never change their meaning (C1.1).
+//! The wire types of messages: CBOR with numbered fields that never change their meaning (C1.1).
 //!
-//! These types mean nothing yet: conversions to the domain's types check them once, and the inside trusts the
-//! result.
+//! Wire types are not checked yet. Conversions to the domain's types check every field once, and the rest
+//! of the crate trusts the result.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod hello;

@@ -1,4 +1,4 @@
-//! The messages that the dispatcher sends unasked, as they travel.
+//! The wire types of the messages that the dispatcher sends without a request.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::bytes::ByteVec;
@@ -86,7 +86,7 @@ pub(crate) enum WireClientPush {
 }
 
 impl WirePush {
-    /// Returns the process that has ended the service, if the push says so (C12.1).
+    /// Returns the process that asked for the shutdown, if the push announces one (C12.1).
     pub(crate) fn shut_down_by(&self) -> Option<&str> {
         match self {
             WirePush::Client(_, WireClientPush::ShutDown(by))
@@ -324,7 +324,7 @@ mod tests {
     };
     use crate::rpc::frame::PUSH_BYTES_MAX;
 
-    /// A task as it was told before readers were told where its worker is.
+    /// The wire type of a task in earlier versions, which had no whereabouts and no local socket.
     #[derive(Encode, Decode)]
     struct Earlier {
         #[n(0)]
@@ -341,7 +341,7 @@ mod tests {
         start_round: Option<u64>,
     }
 
-    /// C1.2, C14.6
+    /// Tests that peers without whereabouts can exchange messages with this version (C1.2, C14.6).
     #[test]
     fn peers_without_whereabouts_are_understood() {
         let earlier = Earlier {
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(minicbor::decode::<WireTaskInfo>(&bytes).unwrap(), told);
     }
 
-    /// A message that readers refuse would make them reconnect without end.
+    /// A snapshot above the limit would make its reader reconnect for ever.
     #[test]
     fn the_largest_service_fits_into_a_message() {
         let task = WireTaskInfo {

@@ -1,4 +1,4 @@
-//! Answers as they travel.
+//! The wire types of answers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::id::{ClientId, DatasetId, IterationId, JobId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::{DatasetFacts, SplitPlan};
 
-/// An answer, or a refusal.
+/// The answer to a request, or its refusal.
 #[derive(Clone, Debug, Encode, Decode)]
 pub(crate) struct WireResponse {
     #[n(0)]
@@ -57,12 +57,12 @@ pub(crate) enum WireReply {
     Definition(#[n(0)] ByteVec),
 }
 
-/// Splits with what their source needs.
+/// Leased splits with their payloads.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct LeasedRun {
     #[n(0)]
     pub(crate) run: Run,
-    /// One for each split, or none at all.
+    /// The payload of each split, or no payloads for a source without payloads.
     #[n(1)]
     pub(crate) payloads: Vec<ByteVec>,
 }
@@ -160,7 +160,7 @@ impl From<Reply> for WireReply {
     }
 }
 
-/// An answer that does not fit its request: the dispatcher's defect.
+/// Returns the error for an answer that does not fit its request, which is a defect of the dispatcher.
 pub(crate) fn unexpected() -> Error {
     Error::internal("the dispatcher's answer does not fit the request")
 }

@@ -1,4 +1,4 @@
-//! Requests as they travel.
+//! The wire types of requests.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_link::TicketKey;
@@ -239,7 +239,7 @@ impl From<&WorkerRegistration> for WireRegistration {
 }
 
 impl WireRequest {
-    /// A job's parameters, to be sent.
+    /// Returns the request that creates a job with these parameters.
     pub(crate) fn create_job(name: Option<String>, parameters: &JobParameters) -> WireRequest {
         WireRequest::CreateJob {
             name,
@@ -253,12 +253,12 @@ impl WireRequest {
         }
     }
 
-    /// Returns whether the request may be larger than a small one.
+    /// Returns whether the request may exceed the limit of small requests.
     pub(crate) fn is_large(&self) -> bool {
         matches!(self, WireRequest::RegisterDataset { .. })
     }
 
-    /// Returns the request for a job that it stands for.
+    /// Converts a request for a job into the domain's request.
     fn into_job(self) -> Result<Request, Error> {
         let WireRequest::CreateJob {
             name,
@@ -272,7 +272,7 @@ impl WireRequest {
         } = self
         else {
             return Err(Error::internal(
-                "a request for something else was taken for one for a job",
+                "a request of another kind was converted as a request for a job",
             ));
         };
         let parameters = JobParameters {
@@ -287,10 +287,11 @@ impl WireRequest {
         Ok(Request::CreateJob { name, parameters })
     }
 
-    /// The request it stands for. `facts` are the planner's, for a dataset's definition.
+    /// Converts the wire type into the domain's request. `facts` are the planner's facts of a dataset's
+    /// definition.
     ///
     /// # Errors
-    /// A field is not what it must be.
+    /// A field is invalid.
     pub(crate) fn into_domain(self, facts: Option<DatasetFacts>) -> Result<Request, Error> {
         Ok(match self {
             WireRequest::RegisterDataset { id, definition } => registration(id, definition, facts)?,
@@ -412,7 +413,7 @@ impl WireRequest {
             | WireRequest::SuspectWorker { .. }
             | WireRequest::Status
             | WireRequest::Shutdown { .. } => {
-                return Err(Error::internal("a reader's request among a worker's"));
+                return Err(Error::internal("a reader's request was converted as a worker's"));
             }
         })
     }
@@ -435,7 +436,7 @@ fn registration(
     Ok(Request::RegisterDataset {
         id: id.map(dataset_id).transpose()?,
         definition: definition.into(),
-        facts: facts.ok_or_else(|| Error::internal("a definition that nobody analysed"))?,
+        facts: facts.ok_or_else(|| Error::internal("a dataset's definition was not analysed"))?,
     })
 }
 
@@ -445,9 +446,10 @@ fn dataset_id(text: String) -> Result<DatasetId, Error> {
 
 fn ranges(ranges: Vec<LeaseRange>) -> Result<Vec<LeaseRange>, Error> {
     if ranges.iter().any(|range| range.count == 0) {
-        return Err(Error::invalid("a range of leases is empty"));
+        return Err(Error::invalid("a range of leases has no leases"));
     }
-    // C5.7: thousands of ranges that each name everything must not cost thousands of times as much.
+    // Ranges may overlap. Joining them bounds the work for a message in which thousands of ranges each name
+    // every lease (C5.7).
     Ok(LeaseRange::joined(ranges))
 }
 
@@ -455,7 +457,7 @@ fn ranges(ranges: Vec<LeaseRange>) -> Result<Vec<LeaseRange>, Error> {
 mod tests {
     use super::*;
 
-    /// C5.7
+    /// Tests that repeated ranges are joined (C5.7).
     #[test]
     fn repeated_ranges_are_processed_once() {
         let everything = LeaseRange {

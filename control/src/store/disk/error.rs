@@ -1,71 +1,74 @@
-//! Why a work directory cannot be used: who is to blame, which file, what to do.
+//! The reasons for which a work directory cannot be used: the party at fault, the file, and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a dispatcher has no store in this directory.
+/// The error of a work directory that cannot hold a dispatcher's store.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkDirError {
-    /// The directory or a file in it cannot be made or read. The caller's choice of directory, or the
-    /// machine.
+    /// The directory or a file in it cannot be created or read. The caller chose a wrong directory, or the
+    /// machine is at fault.
     #[error(
-        "cannot use {path}: {source}: check the directory's permissions and its disk, or choose another one"
+        "cannot use {path}: {source}: check the permissions and the disk of the directory, or choose \
+        another directory"
     )]
     Inaccessible {
-        /// The directory or file.
+        /// The path of the directory or file.
         path: PathBuf,
-        /// The system's reason.
+        /// The reason of the operating system.
         source: io::Error,
     },
-    /// One dispatcher at a time. The caller's.
+    /// Another dispatcher uses the directory. The caller must choose another directory.
     #[error("another dispatcher works in {folder}: stop it, or give this one a directory of its own")]
     InUse {
-        /// The directory.
+        /// The path of the directory.
         folder: PathBuf,
     },
-    /// Something else lies where the store should. The caller's.
+    /// The file is not a dispatcher's store. The caller must choose another directory.
     #[error("{file} is not a dispatcher's store ({reason}): move it away, or choose another directory")]
     Foreign {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The sign by which the damage shows.
+        /// The reason for which the file is not a store.
         reason: String,
     },
-    /// Another user could have written it. The caller's.
+    /// The file belongs to another user, who could have written it. The caller must choose another
+    /// directory.
     #[error(
-        "{file} belongs to user {owner}, and this dispatcher runs as user {user}: its keys and records cannot be trusted. Change its \
+        "{file} belongs to user {owner}, and this dispatcher runs as user {user}: its keys and records \
+        cannot be trusted; change its \
          owner if it is yours, or choose another directory"
     )]
     OfAnotherUser {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The file's owner.
+        /// The owner of the file.
         owner: u32,
         /// The user that the dispatcher runs as.
         user: u32,
     },
-    /// A later version wrote it. The caller's.
+    /// A later version wrote the file. The caller must run that version, or choose another directory.
     #[error(
         "{file} was written by a later version of millstream (format {found}, this version reads {known}): run that \
          version, or move the file away to start with an empty store"
     )]
     Later {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The format it states.
+        /// The format of the file.
         found: u64,
         /// The latest format that this version reads.
         known: u64,
     },
-    /// The file is not as it was written, by a fault of the disk or by another program.
+    /// The file was changed after it was written, by a fault of the disk or by another program.
     #[error(
         "{file} is damaged ({reason}), so nothing in it is trusted: put back a copy that was made while no dispatcher \
          ran, or move it away; the dispatcher then starts with an empty store, and its trainers start over"
     )]
     Damaged {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The fault.
+        /// The damage that was found.
         reason: String,
     },
 }
@@ -92,7 +95,7 @@ impl WorkDirError {
         }
     }
 
-    /// An error of the database while the file is read.
+    /// Converts an error of the database while the file is read.
     pub(super) fn of_database(file: &Path, error: impl Into<redb::Error>) -> WorkDirError {
         let error: redb::Error = error.into();
         if matches!(

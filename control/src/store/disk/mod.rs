@@ -1,10 +1,9 @@
-//! Records in a file: they survive the process and the machine's sudden end.
+//! The store on disk. Records on disk survive the process and a sudden power loss.
 //!
-//! | file | what it owns |
-//! |---|---|
-//! | `store` | changes in, records out |
-//! | `opening` | the work directory, the lock on it, a store file that is complete and undamaged |
-//! | `error` | why a work directory cannot be used |
+//! | file | contents | |---|---|
+//! | `store` | commits and loads records |
+//! | `opening` | the work directory, its lock, and a store file that is complete and undamaged |
+//! | `error` | the reasons for which a work directory cannot be used |
 
 mod error;
 mod opening;

@@ -1,7 +1,8 @@
-//! Opening a work directory: the directory, the lock on it, and a store file that is complete and undamaged.
+//! The opening of a work directory: the directory, its lock, and a store file that is complete and
+//! undamaged.
 //!
-//! A store file appears under its name only when it is complete, and is read from end to end before anything
-//! in it is believed.
+//! A store file appears under its name only when it is complete. The whole file is read and checked before
+//! any record in it is used.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::Read;
@@ -13,35 +14,40 @@ use redb::{Builder, Database, ReadableDatabase, ReadableTable, Table, TableDefin
 
 use super::error::WorkDirError;
 
-/// The store.
+/// The name of the store file.
 pub(in crate::store) const FILE: &str = "dispatcher.redb";
-/// The store while it is made; one that is found was not finished.
+/// The name of a store file while it is being created. A file of this name at a start is unfinished.
 pub(in crate::store) const FRESH: &str = "dispatcher.redb.new";
-/// Locked by the dispatcher that works here.
+/// The name of the lock file, which a running dispatcher keeps locked.
 const LOCK: &str = "dispatcher.lock";
 /// The first bytes of every file of the database.
 const MAGIC: &[u8] = b"redb";
 
-/// The format of the records.
+/// The table that holds the version of the records' format.
 pub(in crate::store) const FORMAT: TableDefinition<'static, &str, u64> =
     TableDefinition::new("millstream dispatcher");
 pub(in crate::store) const FORMAT_KEY: &str = "format";
-/// Records are [`Record::to_bytes`](crate::dispatcher::Record::to_bytes) under
-/// [`Key::to_bytes`](crate::dispatcher::Key::to_bytes). New kinds and fields do not change it.
+/// The version of the records' format. A record is stored
+/// as [`Record::to_bytes`](crate::dispatcher::Record::to_bytes)
+/// under [`Key::to_bytes`](crate::dispatcher::Key::to_bytes). New kinds and fields do not change the
+/// version.
 pub(in crate::store) const FORMAT_VERSION: u64 = 1;
 pub(in crate::store) const RECORDS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("records");
 
-/// Memory for the file's pages: the dispatcher has every record in its own memory, and reads the file once.
+/// The memory for the file's pages. The cache is small, because the dispatcher holds every record in its
+/// own memory and reads the file once.
 const CACHE_BYTES: usize = 32 << 20;
-/// A file of at most this size is never worth compacting.
+/// The size below which a file is never worth compacting.
 const SLACK_BYTES: u64 = 8 << 20;
 
-/// The database in this directory, made if there is none, and the lock that keeps others out of it.
+/// Opens the database in this directory, and creates it if it does not exist. Returns it with the lock that
+/// excludes other dispatchers.
 pub(super) fn open(folder: &Path) -> Result<(Database, File), WorkDirError> {
     make_folder(folder)?;
     let lock = lock(folder)?;
     let file = folder.join(FILE);
-    // What was not finished; if it cannot be removed it is in nobody's way until another is made.
+    // An unfinished file is removed. A file that cannot be removed does no harm until another store is
+    // created.
     fs::remove_file(folder.join(FRESH)).ok();
     if !file.try_exists().map_err(WorkDirError::inaccessible(&file))? {
         make_store(folder)?;
@@ -58,14 +64,14 @@ pub(super) fn open(folder: &Path) -> Result<(Database, File), WorkDirError> {
     Ok((database, lock))
 }
 
-/// The database again, after it could not be written.
+/// Opens the database again after a failed write.
 pub(super) fn reopen(file: &Path) -> Result<Database, redb::Error> {
     let open = || builder().open(file).map_err(redb::Error::from);
     catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| Err(redb::Error::PreviousIo))
 }
 
-/// Checksums find damage. Should the database trip over some all the same, that is the file's fault and ends
-/// nobody.
+/// Runs `read`, and reports a panic of the database as damage to the file. Checksums find most damage, but
+/// the database may still panic on the rest.
 pub(super) fn guarded<T>(
     file: &Path,
     read: impl FnOnce() -> Result<T, WorkDirError>,
@@ -77,12 +83,12 @@ pub(super) fn guarded<T>(
             .or_else(|| panic.downcast_ref::<&str>().copied());
         Err(WorkDirError::damaged(
             file,
-            reason.unwrap_or("it cannot be made sense of"),
+            reason.unwrap_or("the database cannot read it"),
         ))
     })
 }
 
-/// Refuses a store that another user put there: in a directory that others may write to, anybody can replace
+/// Refuses a store file of another user: in a directory that other users may write to, they can replace
 /// files.
 fn check_owner(file: &Path) -> Result<(), WorkDirError> {
     let metadata = fs::symlink_metadata(file).map_err(WorkDirError::inaccessible(file))?;
@@ -97,7 +103,8 @@ fn check_owner(file: &Path) -> Result<(), WorkDirError> {
     })
 }
 
-/// The store holds the keys that tickets are minted with: it is its user's alone.
+/// Creates the directory with access for its user alone, because the store holds the keys that sign
+/// tickets.
 fn make_folder(folder: &Path) -> Result<(), WorkDirError> {
     if folder.is_dir() {
         return Ok(());
@@ -127,7 +134,8 @@ fn lock(folder: &Path) -> Result<File, WorkDirError> {
     }
 }
 
-/// Under another name first: a store that is there is complete.
+/// Creates an empty store. The file is written under another name first, so that a file under the final
+/// name is complete.
 fn make_store(folder: &Path) -> Result<(), WorkDirError> {
     let (fresh, file) = (folder.join(FRESH), folder.join(FILE));
     let filled = fill(&fresh, |_| Ok(())).and_then(|database| Ok(database.close()?));
@@ -136,7 +144,7 @@ fn make_store(folder: &Path) -> Result<(), WorkDirError> {
     sync_folder(folder)
 }
 
-/// Makes a store of its user's alone, with what `put` puts into it.
+/// Creates a store file with access for its user alone, with the records that `put` inserts.
 fn fill(
     fresh: &Path,
     put: impl FnOnce(&mut Table<'_, &[u8], &[u8]>) -> Result<(), redb::Error>,
@@ -199,18 +207,18 @@ fn check_format(database: &Database, file: &Path) -> Result<(), WorkDirError> {
     }
 }
 
-/// Gives back what a file keeps of records that are long gone: writes what there is to another file, which
-/// then takes its name, so that whatever happens one of the two is whole. Takes as long as reading and
-/// writing the records once, where moving pages within the file may go on for long. A disk without room for
-/// it keeps the file as it is.
+/// Shrinks a file that mostly holds deleted records. The records are copied to a new file, which then
+/// replaces the old file, so that one of the two is complete at any time. Copying takes as long as reading
+/// and writing the records once, whereas moving pages within the file has no such bound. If the disk has no
+/// space for the copy, the file stays as it is.
 fn compact(database: Database, folder: &Path) -> Result<Database, WorkDirError> {
     let (fresh, file) = (folder.join(FRESH), folder.join(FILE));
     if !is_slack(&database, &file)? {
         return Ok(database);
     }
     if let Err(error) = copy(&database, &fresh) {
-        tracing::warn!(file = %file.display(), %error, "the store cannot be written again, and stays larger than it need be");
-        // What there is of it takes room on a disk that may have none.
+        tracing::warn!(file = %file.display(), %error, "the store cannot be compacted");
+        // The unfinished copy occupies space on a disk that may be full.
         fs::remove_file(&fresh).ok();
         return Ok(database);
     }
@@ -237,7 +245,7 @@ fn is_slack(database: &Database, file: &Path) -> Result<bool, WorkDirError> {
     Ok(file_bytes > SLACK_BYTES.max(stored_bytes.saturating_mul(2)))
 }
 
-/// Writes the records to a new file, in one commit.
+/// Copies the records to a new file, in one commit.
 fn copy(database: &Database, fresh: &Path) -> Result<(), redb::Error> {
     let records = database.begin_read()?.open_table(RECORDS)?;
     let mut database = fill(fresh, |table| {
@@ -247,7 +255,7 @@ fn copy(database: &Database, fresh: &Path) -> Result<(), redb::Error> {
         }
         Ok(())
     })?;
-    // A file grows by doubling: this cuts what is too much, and finds little to move.
+    // A file grows by doubling. Compacting cuts off the excess, and moves few pages.
     database.compact()?;
     database.close()?;
     Ok(())

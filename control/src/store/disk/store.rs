@@ -1,7 +1,7 @@
-//! Records in a `redb` database: one transaction for each group of changes, all records in one table.
+//! The records in a `redb` database: one transaction for each group of changes, all records in one table.
 //!
-//! Each commit is in two phases, so that a commit that was reported is told from one that was torn: damage is
-//! refused instead of being taken for a crash, which would lose what was reported.
+//! Each commit has two phases, which distinguishes a reported commit from a torn one. Damage to a reported
+//! commit is refused. If damage counted as a crash, a reported commit could be lost.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -15,24 +15,24 @@ use super::opening::{self, FILE, RECORDS};
 use crate::dispatcher::{Change, Record};
 use crate::store::{Store, StoreError};
 
-/// Records in a work directory.
+/// A store in a work directory.
 pub struct DiskStore {
-    /// Closed before the lock is given up. `None` after a failure: the database must be opened again before
-    /// it is used.
+    /// The open database, which is closed before the lock is released. `None` after a failure: the database
+    /// must be opened again before its next use.
     database: Option<Database>,
     file: PathBuf,
-    /// The device and number of the file, so that another one in its place is not taken for it.
+    /// The device and inode number of the file, by which a replaced file is detected.
     identity: (u64, u64),
     _lock: File,
 }
 
 impl DiskStore {
-    /// The store in this directory; both are made if they are not there. Reads the whole file, and so may
-    /// take a while.
+    /// Opens the store in this directory, and creates the directory and the store if they do not exist.
+    /// Reads the whole file, which may take a while.
     ///
     /// # Errors
-    /// [`WorkDirError`]: the directory cannot be used, another dispatcher works in it, or what is in it is
-    /// not a store, not of this version, or damaged.
+    /// [`WorkDirError`]: the directory cannot be used, or another dispatcher uses it. The file in it is not
+    /// a store, has a later format, or is damaged.
     pub fn open(folder: &Path) -> Result<DiskStore, WorkDirError> {
         let (database, lock) = opening::open(folder)?;
         let file = folder.join(FILE);
@@ -45,7 +45,7 @@ impl DiskStore {
         })
     }
 
-    /// The database, opened again if the latest commit failed.
+    /// Returns the database, opened again if the latest commit failed.
     fn database(&mut self) -> Result<&Database, CommitError> {
         let found = identity(&self.file);
         if found.as_ref().ok() != Some(&self.identity) {
@@ -61,7 +61,7 @@ impl DiskStore {
     fn read(&self) -> Result<Vec<Record>, WorkDirError> {
         let damaged = |error: redb::Error| WorkDirError::of_database(&self.file, error);
         let database = self.database.as_ref();
-        let closed = || WorkDirError::damaged(&self.file, "it could not be written");
+        let closed = || WorkDirError::damaged(&self.file, "an earlier write failed");
         let read = database.ok_or_else(closed)?.begin_read();
         let read = read.map_err(|error| damaged(error.into()))?;
         let table = read.open_table(RECORDS).map_err(|error| damaged(error.into()))?;
@@ -73,16 +73,16 @@ impl DiskStore {
             if record.key().to_bytes() != key.value() {
                 return Err(WorkDirError::damaged(
                     &self.file,
-                    format!("{:?} lies under another record's key", record.key()),
+                    format!("{:?} is stored under another record's key", record.key()),
                 ));
             }
             records.push(record);
         }
-        // Without it ids would be given out twice.
+        // Without the dispatcher's own record, ids would be assigned twice.
         if !records.is_empty() && !records.iter().any(|record| matches!(record, Record::Meta(_))) {
             return Err(WorkDirError::damaged(
                 &self.file,
-                "it does not say which ids come next",
+                "it has no record of which ids come next",
             ));
         }
         Ok(records)
@@ -92,24 +92,22 @@ impl DiskStore {
         let database = self.database()?;
         let written = put(database, changes);
         if written.is_err() {
-            // After an error of its file a database takes no further transaction.
+            // After an error of its file, a database accepts no further transaction.
             self.database = None;
         }
         Ok(written?)
     }
 }
 
-/// Why changes are not kept.
+/// The reason for which a commit failed.
 #[derive(Debug, thiserror::Error)]
 enum CommitError {
     #[error(
-        "it was removed or replaced while the dispatcher ran, and nothing more is written: put it back and start the \
+        "the file was removed or replaced while the dispatcher ran: put the file back and start the \
          dispatcher again, which otherwise starts with an empty store"
     )]
     Gone,
-    #[error(
-        "{0}: see to its disk and start the dispatcher again, which goes on from all that it has answered"
-    )]
+    #[error("{0}: check its disk and start the dispatcher again, which continues from all answered requests")]
     Database(#[from] redb::Error),
 }
 
@@ -145,7 +143,7 @@ fn put(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// The device and number of a file.
+/// Returns the device and inode number of a file.
 fn identity(file: &Path) -> io::Result<(u64, u64)> {
     let found = fs::metadata(file)?;
     Ok((found.dev(), found.ino()))

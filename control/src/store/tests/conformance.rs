@@ -1,4 +1,4 @@
-//! One suite for every store: whenever it is opened again, it has exactly what was committed.
+//! One suite for every store: a store that is opened again has exactly the committed records.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::dispatcher::{Change, Key, Record};
 use crate::store::disk::FILE;
 use crate::store::{DiskStore, MemoryStore, Store};
 
-/// A store of one mechanism.
+/// A store under test.
 pub(super) trait Subject: Sized {
     fn new() -> Self;
     fn store(&mut self) -> &mut dyn Store;
-    /// Ended in an orderly way, and opened again.
+    /// Closes the store in an orderly way and opens it again.
     fn reopened(self) -> Self;
-    /// Returns the records that a process leaves behind if it is killed now.
+    /// Returns the records that a killed process would leave behind at this point.
     fn left_behind(&self) -> Vec<Record>;
 }
 
@@ -32,7 +32,7 @@ impl Subject for Memory {
         &mut self.0
     }
 
-    /// Opens the store again; it lives as long as a handle does.
+    /// Returns the same store: a store in memory lives as long as its handle.
     fn reopened(self) -> Memory {
         self
     }
@@ -43,7 +43,7 @@ impl Subject for Memory {
 }
 
 pub(super) struct Disk {
-    // Dropped before its directory.
+    // The store is dropped before its directory.
     store: DiskStore,
     pub(super) folder: TempDir,
 }
@@ -73,12 +73,12 @@ impl Subject for Disk {
     }
 }
 
-/// A few groups of changes.
+/// Returns a few groups of changes.
 fn commits() -> impl Strategy<Value = Vec<Vec<Change>>> {
     prop::collection::vec(prop::collection::vec(change(), 1..12), 1..6)
 }
 
-/// C1.6. Oracle: a map.
+/// Compares a store with a map after each commit, after a kill, and after a restart (C1.6).
 fn keeps_what_was_committed<S: Subject>(commits: Vec<Vec<Change>>) -> Result<(), TestCaseError> {
     let mut subject = S::new();
     let mut model: BTreeMap<Key, Record> = BTreeMap::new();
@@ -104,7 +104,7 @@ proptest! {
 }
 
 proptest! {
-    // Each opens about ten files, and waits for the disk as often.
+    // Each case opens about ten files and waits for the disk about ten times.
     #![proptest_config(rounds(24))]
     #[test]
     fn a_disk_store_keeps_what_was_committed(commits in commits()) {

@@ -1,4 +1,4 @@
-//! Files that are not what was written: refused by name, or harmless, and never the end of the process.
+//! Tests of damaged files. Damage is refused with the file's name, or has no effect, and never panics.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ use crate::dispatcher::{Change, Key, Record};
 use crate::store::disk::{FILE, FORMAT, FORMAT_KEY, FORMAT_VERSION, RECORDS};
 use crate::store::{DiskStore, Store};
 
-/// The harm that is done to a file.
+/// The damage that is done to a file.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
-    /// At this part of its length, this bit of the byte.
+    /// Flips one bit of the byte at this fraction of the file's length.
     Flip(f64, u8),
-    /// In its first page, which says where everything is.
+    /// Flips one bit of the file's first page, which locates all other pages.
     FlipHeader(usize, u8),
-    /// The end is missing, from this part of its length on.
+    /// Cuts off the end of the file, from this fraction of its length on.
     Cut(f64),
 }
 
@@ -79,8 +79,8 @@ fn harmed_copy(from: &Path, harm: Harm) -> TempDir {
     folder
 }
 
-/// All bits but one: a single bit says which of the two latest commits counts. With the other value, the file
-/// looks as if its process had died just before it reported the latest commit.
+/// Flips any bit except one. That bit selects which of the two latest commits counts. With the other value,
+/// the file looks as if its process had died just before it reported the latest commit.
 fn flip(bytes: &mut [u8], at: usize, bit: u8) {
     if (at, bit) != (9, 0) {
         bytes[at] ^= 1 << bit;
@@ -143,7 +143,7 @@ fn nonsensical_records_are_refused_by_the_file() {
         unreadable.contains("a stored record cannot be read"),
         "{unreadable}"
     );
-    // A list of 2^60 tasks, of which none is there.
+    // The record claims a list of 2^60 tasks, but holds no task.
     let endless = put(b"\x07", b"\x82\x07\x81\x9b\x10\0\0\0\0\0\0\0".to_vec());
     assert!(endless.contains("a stored record cannot be read"), "{endless}");
     let misplaced = put(b"\x07", meta(1).to_bytes());
@@ -155,7 +155,7 @@ fn nonsensical_records_are_refused_by_the_file() {
     assert!(headless.contains("which ids come next"), "{headless}");
 }
 
-/// Returns the error of a store of two records that somebody changed.
+/// Returns the error of a store of two records after a change to its database.
 fn load_changed(change: impl FnOnce(&redb::WriteTransaction)) -> String {
     let mut disk = Disk::new();
     let mut records = vec![Change::Put(meta(7))];

@@ -1,4 +1,4 @@
-//! The work directory: who may use it, what lies in it, and how large it grows.
+//! Tests of the work directory: its users, its files, and its size.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -63,14 +63,14 @@ fn only_its_user_reads_what_is_stored() {
     }
 }
 
-/// In a directory that all may write to, others can put a store of theirs in the place of this one.
+/// In a directory that other users may write to, another user can replace the store.
 #[test]
 fn a_store_of_another_user_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     drop(DiskStore::open(folder.path()).unwrap());
     let file = folder.path().join(FILE);
     if let Err(error) = std::os::unix::fs::chown(&file, Some(12345), None) {
-        // Only root gives files away.
+        // Only root can change the owner of a file.
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
         return;
     }
@@ -91,7 +91,7 @@ fn a_sparse_store_is_rewritten_despite_interruptions() {
         before.len() > 8 << 20 && after.len() <= 8 << 20,
         "{after:?} of {before:?}"
     );
-    assert_ne!(after.ino(), before.ino(), "another file has its name");
+    assert_ne!(after.ino(), before.ino(), "a new file must replace the old one");
     assert_eq!(after.permissions().mode() & 0o777, 0o600);
     assert!(!disk.folder.path().join(FRESH).exists());
     assert_eq!(disk.store().load().unwrap(), [meta(1)]);
@@ -107,7 +107,7 @@ fn a_store_that_cannot_be_rewritten_serves() {
     assert_eq!(disk.store().load().unwrap(), [meta(1)]);
 }
 
-/// A store that had many records, and how its file was then.
+/// Returns a store whose many records were deleted, and the earlier metadata of its file.
 fn emptied() -> (Disk, Metadata) {
     const CLIENTS: u64 = 200_000;
     let client = |id| ClientRecord {

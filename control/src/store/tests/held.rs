@@ -1,7 +1,7 @@
-//! A store that an earlier version wrote opens with every record.
+//! Tests that a store from an earlier version opens with every record.
 //!
-//! `MILLSTREAM_HOLD=1 cargo test -p millstream-control held` writes the file again, which only a new version
-//! of the store needs.
+//! `MILLSTREAM_HOLD=1 cargo test -p millstream-control held` writes the file again, which only a new
+//! version of the store needs.
 
 use std::path::PathBuf;
 

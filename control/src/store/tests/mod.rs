@@ -2,10 +2,11 @@
 //!
 //! | module | promise |
 //! |---|---|
-//! | `conformance` | every store keeps exactly what was committed, whenever it is opened again |
-//! | `damage` | a file that is not what was written is refused by name, or does no harm |
-//! | `folder` | one dispatcher a directory; files that only their user reads, and that shrink again |
-//! | `held` | a store that an earlier version wrote opens with every record |
+//! | `conformance` | every store keeps exactly the committed records, whenever it is opened again |
+//! | `damage` | a damaged file is refused by name, or the damage has no effect |
+//! | `folder` | one dispatcher for each directory; files that only their user reads, and that shrink again
+//! |
+//! | `held` | a store from an earlier version opens with every record |
 //! | `records` | records of every kind |
 
 mod conformance;

@@ -1,4 +1,4 @@
-//! Records of every kind, made of numbers: the same numbers, the same record.
+//! Records of every kind for tests. Equal numbers lead to equal records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,14 +19,15 @@ use crate::job::{Abandoned, JobParameters, Policy, TargetWorkers};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
 use crate::whereabouts::Whereabouts;
 
-/// Kinds of records.
+/// The number of kinds of records.
 const KINDS: u8 = 12;
 
-/// A record, or the end of one; few ids, so that they meet again.
+/// Returns a strategy for changes: stored or deleted records. The ids are few, so that changes often
+/// concern the same record.
 pub(super) fn change() -> impl Strategy<Value = Change> {
     let put =
         (0..KINDS, 0_u64..4, any::<u64>()).prop_map(|(kind, id, seed)| Change::Put(record(kind, id, seed)));
-    // The dispatcher's own record stays.
+    // The dispatcher's own record is never deleted.
     let delete = (1..KINDS, 0_u64..4).prop_map(|(kind, id)| Change::Delete(record(kind, id, 0).key()));
     prop_oneof![3 => put, 1 => delete]
 }
@@ -54,11 +55,11 @@ pub(super) fn apply(model: &mut BTreeMap<Key, Record>, changes: &[Change]) {
     }
 }
 
-/// Records by their keys, as the model has them.
+/// Returns the records by their keys, like the model. Panics if a key occurs twice.
 pub(super) fn by_key(records: Vec<Record>) -> BTreeMap<Key, Record> {
     let count = records.len();
     let map: BTreeMap<Key, Record> = records.into_iter().map(|record| (record.key(), record)).collect();
-    assert_eq!(map.len(), count, "a record came twice");
+    assert_eq!(map.len(), count, "a record was loaded twice");
     map
 }
 
@@ -164,7 +165,7 @@ fn iteration(id: u64, seed: u64) -> IterationRecord {
         message: text(seed / 7),
         worker: (seed % 2 == 1).then_some(WorkerId(seed)),
     };
-    // As an earlier version wrote it, without what came later.
+    // The record is encoded like in an earlier version, without the fields that later versions added.
     reread((
         IterationId(id),
         JobId(seed),
@@ -181,7 +182,7 @@ fn iteration(id: u64, seed: u64) -> IterationRecord {
     ))
 }
 
-/// A record that has these for its first fields.
+/// Returns a record whose first fields have these values.
 fn reread<T: for<'b> minicbor::Decode<'b, ()>>(fields: impl minicbor::Encode<()>) -> T {
     minicbor::decode(&minicbor::to_vec(fields).unwrap()).unwrap()
 }
@@ -194,7 +195,7 @@ fn plan(seed: u64) -> SplitPlan {
     }
 }
 
-/// With splits that were dealt out, came back and are free again.
+/// Returns a ledger with splits that were leased and returned, and are free again.
 fn ledger(seed: u64) -> Ledger {
     let splits = 100 + seed % 1000;
     let mut ledger = Ledger::new(&SplitPlan {
@@ -340,7 +341,7 @@ fn text(seed: u64) -> String {
     format!("a text with ümlaut and number {seed}")
 }
 
-/// A few, or more than a page of the file.
+/// Returns a few bytes, or more than one page of the file.
 fn bytes(seed: u64) -> Vec<u8> {
     let count = if seed.is_multiple_of(7) { 6000 } else { seed % 100 };
     (0..count).map(|at| (seed.wrapping_add(at)) as u8).collect()

@@ -1,4 +1,4 @@
-//! The client's end of a QUIC link: writes messages, reads messages and packs.
+//! The client's end of a QUIC link, which writes messages and reads messages and packs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +16,17 @@ use super::{close, control};
 use crate::proto::message::{TaskId, ToClient, ToWorker};
 use crate::transport::{Admission, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport};
 
-/// Frames that wait to be handled. Elements in them are granted, so their memory is accounted for already.
+/// Maximum number of frames that wait to be handled. The memory of their elements is already accounted for by
+/// the grants.
 const FRAMES_MAX: usize = 256;
 
-/// Packs read at the same time; more wait in their streams.
+/// Maximum number of packs read at the same time. Further packs wait in their streams.
 const PACKS_READ_AT_ONCE: usize = 64;
 
-/// Chunks taken from a stream at once.
+/// Maximum number of chunks taken from a stream at once.
 const CHUNKS_AT_ONCE: usize = 32;
 
-/// Opens a link on an authenticated connection. Packs come in only as `admission` says.
+/// Opens a link on an authenticated connection. `admission` decides which packs are received.
 pub async fn connect(path: PathReporter, admission: Arc<dyn Admission>) -> Result<Box<ClientLink>, LinkLost> {
     let connection = path.connection().clone();
     let (send, recv) = connection.open_bi().await.map_err(|error| close::lost(&error))?;
@@ -36,7 +37,7 @@ pub async fn connect(path: PathReporter, admission: Arc<dyn Admission>) -> Resul
     let failures = down_queue.clone();
     tasks.spawn(async move {
         if let Err(lost) = control::write(send, up_queue).await {
-            // The reader of failures may be gone already; then nobody asks.
+            // If the receiver is gone already, the failure is of no interest.
             let _ = failures.send(Err(lost)).await;
         }
     });
@@ -76,7 +77,7 @@ struct PackReader {
 }
 
 impl PackReader {
-    /// Reads each pack in a task of its own, so that the arrival of a packet wakes that task alone.
+    /// Reads each pack in a task of its own, so that an arriving packet wakes only the task of its pack.
     async fn run(self, queue: &mpsc::Sender<Result<Downstream<InPack>, LinkLost>>) -> LinkLost {
         let reader = Arc::new(self);
         let mut reading = JoinSet::new();
@@ -167,7 +168,7 @@ impl Transport for QuicClientLink {
 
 impl Drop for QuicClientLink {
     fn drop(&mut self) {
-        close::abandon(self.path.connection(), "the client wants no more of it");
+        close::abandon(self.path.connection(), "the client no longer needs the link");
     }
 }
 

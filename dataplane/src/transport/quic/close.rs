@@ -1,20 +1,21 @@
-//! The last word on a link: why one end closes it, and what the other makes of that (D1.3).
+//! Translates the reason for closing a link into QUIC's close codes, and close codes into the reason that the
+//! other end sees (D1.3).
 
 use millstream_link::CLOSE_OVER_QUOTA;
 use quinn::{Connection, ConnectionError, ReadError, ReadExactError, VarInt, WriteError};
 
 use crate::transport::LinkLost;
 
-/// Closed on purpose, or for a reason of this side's own.
+/// The code of a link closed on purpose, or for a reason of the closing side.
 const CLOSE_DONE: VarInt = VarInt::from_u32(0);
 
-/// Closed because of what the peer did; the reason says what.
+/// The code of a link closed because the peer violated the protocol. The reason explains the violation.
 const CLOSE_BLAMED: VarInt = VarInt::from_u32(1);
 
-/// Closed by the endpoint itself, before there was a link.
+/// The code of a connection that the endpoint closed before a link existed.
 const CLOSE_FULL: VarInt = VarInt::from_u32(CLOSE_OVER_QUOTA);
 
-/// Closes a connection and says why. Without effect on one that is closed.
+/// Closes a connection with a reason. Has no effect on a closed connection.
 pub(super) fn close(connection: &Connection, why: &LinkLost) {
     let (code, reason) = match why.as_heard() {
         LinkLost::Blamed(reason) => (CLOSE_BLAMED, reason),
@@ -27,12 +28,12 @@ pub(super) fn close(connection: &Connection, why: &LinkLost) {
     connection.close(code, reason.as_bytes());
 }
 
-/// Closes a connection that nobody gave a reason for.
+/// Closes a connection whose owner gave no other reason.
 pub(super) fn abandon(connection: &Connection, reason: &str) {
     connection.close(CLOSE_DONE, reason.as_bytes());
 }
 
-/// Returns the meaning of a connection's end for its link.
+/// Returns the reason for the end of a link whose connection ended with `error`.
 pub(super) fn lost(error: &ConnectionError) -> LinkLost {
     match error {
         ConnectionError::ApplicationClosed(close) => {
@@ -43,7 +44,7 @@ pub(super) fn lost(error: &ConnectionError) -> LinkLost {
                 _ => LinkLost::Closed(reason),
             }
         }
-        ConnectionError::LocallyClosed => LinkLost::Closed("this side closed it".into()),
+        ConnectionError::LocallyClosed => LinkLost::Closed("this side closed the link".into()),
         ConnectionError::VersionMismatch
         | ConnectionError::TransportError(_)
         | ConnectionError::ConnectionClosed(_)
@@ -53,7 +54,7 @@ pub(super) fn lost(error: &ConnectionError) -> LinkLost {
     }
 }
 
-/// Returns the meaning of a stream that cannot be read.
+/// Returns the reason for the end of a link whose stream cannot be read.
 pub(super) fn unread(error: &ReadError) -> LinkLost {
     match error {
         ReadError::ConnectionLost(error) => lost(error),
@@ -64,17 +65,17 @@ pub(super) fn unread(error: &ReadError) -> LinkLost {
     }
 }
 
-/// Returns the meaning of a stream that ends or breaks before so many bytes were read.
+/// Returns the reason for the end of a link whose stream ended or broke within a message.
 pub(super) fn cut(error: &ReadExactError) -> LinkLost {
     match error {
         ReadExactError::ReadError(error) => unread(error),
-        ReadExactError::FinishedEarly(bytes) => {
-            LinkLost::Misbehaved(format!("its messages end {bytes} bytes into one"))
-        }
+        ReadExactError::FinishedEarly(bytes) => LinkLost::Misbehaved(format!(
+            "expected a whole message, found the end of the stream after {bytes} bytes"
+        )),
     }
 }
 
-/// Returns the meaning of a stream that cannot be written.
+/// Returns the reason for the end of a link whose stream cannot be written.
 pub(super) fn unwritten(error: &WriteError) -> LinkLost {
     match error {
         WriteError::ConnectionLost(error) => lost(error),

@@ -1,4 +1,5 @@
-//! The stream of messages: length, then CBOR, in both directions (D2.1).
+//! Reads and writes the stream of messages. Each message is a length and a CBOR value, in both directions
+//! (D2.1).
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use super::close;
 use crate::proto::message::{check_length, decode, encode};
 use crate::transport::LinkLost;
 
-/// Messages that wait to be written. Each is small and none stands for an element.
+/// Maximum number of messages that wait to be written. Messages are small, and their number does not grow
+/// with the number of elements.
 pub(super) const MESSAGES_MAX: usize = 256;
 
 /// Writes messages until the queue closes.
@@ -32,14 +34,14 @@ pub(super) async fn write<M: Encode<()>>(
             .await
             .map_err(|error| close::unwritten(&error))?;
     }
-    // The peer may already be gone; there is nobody left to tell.
+    // An error means that the peer is gone already, so there is nobody to inform.
     let _ = stream.finish();
     Ok(())
 }
 
-/// Reads messages into a queue, each as what `wrap` makes of it, until the stream ends. The first must come
-/// within `first_within`; later ones may keep the reader waiting, since the connection's keep-alive says that
-/// the peer lives.
+/// Reads messages into a queue until the stream ends, and passes each message through `wrap`. The first
+/// message must arrive within `first_within`. Later messages have no deadline, because the connection's
+/// keep-alive shows that the peer lives.
 pub(super) async fn read<M, T>(
     mut stream: RecvStream,
     queue: &mpsc::Sender<Result<T, LinkLost>>,
@@ -56,7 +58,7 @@ where
                 .await
                 .unwrap_or_else(|_| {
                     Err(LinkLost::Misbehaved(format!(
-                        "it said nothing within {deadline:?}"
+                        "expected a first message within {deadline:?}, found none"
                     )))
                 }),
             None => read_one(&mut stream).await,
@@ -67,13 +69,13 @@ where
                     return LinkLost::Closed("this side dropped the link".into());
                 }
             }
-            Ok(None) => return LinkLost::Closed("the peer ended its messages".into()),
+            Ok(None) => return LinkLost::Closed("the peer ended the stream of messages".into()),
             Err(lost) => return lost,
         }
     }
 }
 
-/// The next message, or that the stream ended between two.
+/// Returns the next message, or `None` if the stream ended between two messages.
 async fn read_one<M>(stream: &mut RecvStream) -> Result<Option<M>, LinkLost>
 where
     M: for<'b> Decode<'b, ()>,
@@ -94,9 +96,10 @@ where
     Ok(Some(decode(&bytes)?))
 }
 
-/// Appends a message with its length. One that cannot be sent is this side's own fault.
+/// Appends the length and the bytes of a message. An encoding error is this side's own fault.
 pub(super) fn append<M: Encode<()>>(out: &mut Vec<u8>, message: &M) -> Result<(), LinkLost> {
-    let bytes = encode(message).map_err(|error| LinkLost::Resource(format!("its own {error}")))?;
+    let bytes =
+        encode(message).map_err(|error| LinkLost::Resource(format!("cannot send a message: {error}")))?;
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(&bytes);
     Ok(())
@@ -124,6 +127,9 @@ mod tests {
             matches!(&lost, LinkLost::Resource(reason) if reason.contains("131072")),
             "{lost}"
         );
-        assert!(out.is_empty(), "part of it would be taken for another message");
+        assert!(
+            out.is_empty(),
+            "a part of the message was appended, which the peer would take for another message"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! The bytes of a pack on its stream: a fixed header, a table of lengths, the elements (D2.2).
+//! Encodes and decodes the bytes of a pack on its stream: a fixed header, a table of lengths, and the
+//! elements (D2.2).
 //!
-//! Both directions live here. Decoding is a pure machine for chunks of any size. It copies each payload byte
-//! once, straight to its place in the slot, and takes no memory that was not admitted.
+//! Decoding is a pure state machine that accepts chunks of any size. Each payload byte is copied once,
+//! directly to its place in the slot. No memory is allocated for a pack that was not admitted.
 
 use std::sync::Arc;
 
@@ -13,42 +14,42 @@ use crate::proto::message::TaskId;
 use crate::proto::receive::ReceiveError;
 use crate::transport::{Admission, Body, InPack, OutPack};
 
-/// Bytes of the fixed header.
+/// The size of the fixed header, in bytes.
 pub const HEADER_BYTES: usize = 48;
 
-/// Elements of one pack at most: the table of a pack stays below 256 KiB.
+/// Maximum number of elements in a pack. The limit keeps the table of a pack below 256 KiB.
 pub const PACK_ELEMENTS_MAX: u32 = 1 << 16;
 
 const FRAME_VERSION: u8 = 1;
 const FLAG_UNIFORM: u8 = 1;
 const FLAG_LZ4: u8 = 2;
 
-/// The fault of a pack's bytes.
+/// The error for a pack whose bytes are invalid or cannot be accepted.
 #[derive(Debug, Error)]
 pub enum FrameError {
-    /// The header is not one of this version.
-    #[error("pack header is malformed: {0}")]
+    /// The header is not a valid header of this version.
+    #[error("invalid pack header: {0}")]
     Header(&'static str),
-    /// The stream ended early or went on too long.
-    #[error("pack of {announced} bytes has {received}")]
+    /// The stream is shorter or longer than its header announced.
+    #[error("expected a pack of {announced} bytes, found {received} bytes")]
     Length {
-        /// Bytes the header announced.
+        /// The size that the header announced, in bytes.
         announced: u64,
-        /// Bytes that came.
+        /// The number of bytes that arrived.
         received: u64,
     },
-    /// The elements do not fit the table.
+    /// The elements do not match the table of lengths.
     #[error(transparent)]
     Pack(#[from] PackError),
-    /// The elements were not granted.
+    /// The client did not grant the elements.
     #[error(transparent)]
     Refused(#[from] ReceiveError),
-    /// There is no memory for what was granted.
+    /// No memory is available for the granted elements.
     #[error(transparent)]
     Alloc(#[from] AllocError),
 }
 
-/// The bytes of a pack before its elements, and its elements without a copy.
+/// Encodes a pack. Returns the header with its table, and the elements without a copy.
 pub fn encode(out: OutPack) -> [Bytes; 2] {
     let pack = &out.elements.pack;
     let region_bytes = pack.region().len() as u64;
@@ -81,20 +82,23 @@ pub fn encode(out: OutPack) -> [Bytes; 2] {
     head.extend_from_slice(&region_bytes.to_le_bytes());
     head.extend_from_slice(&(body.len() as u64).to_le_bytes());
     for len in pack.lens().take(table) {
-        // A producer keeps to `ELEMENT_BYTES_MAX`.
-        debug_assert!(u32::try_from(len).is_ok(), "an element of {len} bytes");
+        // Producers keep elements within `ELEMENT_BYTES_MAX`.
+        debug_assert!(
+            u32::try_from(len).is_ok(),
+            "an element of {len} bytes exceeds 32 bits"
+        );
         head.extend_from_slice(&(len as u32).to_le_bytes());
     }
     [Bytes::from(head), body]
 }
 
-/// Puts one pack together from the chunks of its stream.
+/// A decoder that assembles one pack from the chunks of its stream.
 #[derive(Debug)]
 pub struct Assembler {
     admission: Arc<dyn Admission>,
     stage: Stage,
     received: u64,
-    /// The task that the header named, once there is a sound one.
+    /// The task that the header named, after a valid header arrived.
     task: Option<TaskId>,
 }
 
@@ -147,7 +151,7 @@ impl Header {
             .ok()
             .filter(|count| (1..=PACK_ELEMENTS_MAX).contains(count));
         let Some(elements) = elements else {
-            return Err(FrameError::Header("no elements, or too many"));
+            return Err(FrameError::Header("expected 1 to 65536 elements"));
         };
         if is_lz4 == (body_bytes >= region_bytes) || body_bytes > region_bytes {
             return Err(FrameError::Header("body and region sizes contradict each other"));
@@ -172,7 +176,7 @@ impl Header {
         }
     }
 
-    /// Bytes of the whole stream.
+    /// Returns the size of the whole stream, in bytes.
     fn pack_bytes(&self) -> u64 {
         (HEADER_BYTES + self.table_bytes()) as u64 + self.body_bytes
     }
@@ -190,7 +194,7 @@ impl Header {
 }
 
 impl Assembler {
-    /// An empty pack that asks `admission` before it takes memory.
+    /// Makes a decoder that asks `admission` before it allocates memory.
     pub fn new(admission: Arc<dyn Admission>) -> Self {
         Self {
             admission,
@@ -203,7 +207,7 @@ impl Assembler {
         }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Consumes the next bytes of the stream.
     pub fn push(&mut self, mut chunk: &[u8]) -> Result<(), FrameError> {
         self.received += chunk.len() as u64;
         while !chunk.is_empty() {
@@ -263,7 +267,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The pack, once its stream ended.
+    /// Returns the pack after the end of its stream.
     pub fn finish(self) -> Result<InPack, FrameError> {
         match self.stage {
             Stage::Body {
@@ -304,12 +308,12 @@ impl Assembler {
         }
     }
 
-    /// The task the pack is of, once that is known.
+    /// Returns the task of the pack, if its header has arrived.
     pub fn task(&self) -> Option<TaskId> {
         self.task
     }
 
-    /// Payload bytes copied into the slot so far.
+    /// Returns the number of payload bytes copied into the slot so far.
     pub fn copied_bytes(&self) -> u64 {
         match &self.stage {
             Stage::Body { filled, .. } => *filled as u64,
@@ -334,7 +338,7 @@ mod tests {
     use parking_lot::Mutex;
     use proptest::prelude::*;
 
-    /// Admits up to so many bytes, and remembers what it admitted and what was allocated for it.
+    /// An admission that accepts packs up to a size and records all admissions and allocations.
     #[derive(Debug)]
     struct Recorder {
         region_bytes_max: u64,
@@ -377,7 +381,7 @@ mod tests {
             let admitted: u64 = self.admitted.lock().iter().map(|(_, _, bytes)| bytes).sum();
             assert!(
                 *self.allocated.lock() <= admitted,
-                "memory taken beyond what was admitted"
+                "more memory was allocated than was admitted"
             );
             HeapAlloc.alloc(size_bytes)
         }
@@ -416,7 +420,7 @@ mod tests {
         assembler.finish()
     }
 
-    /// A sound header with some words written over.
+    /// Returns the bytes of a valid pack after overwriting some words of its header.
     fn header(changes: &[(usize, u64)]) -> Vec<u8> {
         let mut bytes = bytes_of(&pack(&[64, 64]), 0, false);
         for (at, word) in changes {
@@ -469,7 +473,10 @@ mod tests {
         }
         let nothing = header(&[(32, 0), (40, 0)]);
         let outcome = assemble(Recorder::up_to(4096), &nothing[..HEADER_BYTES + 4], usize::MAX);
-        assert!(outcome.is_err(), "elements without bytes: {outcome:?}");
+        assert!(
+            outcome.is_err(),
+            "a pack of elements without bytes was accepted: {outcome:?}"
+        );
     }
 
     fn lens() -> impl Strategy<Value = Vec<u64>> {
@@ -506,7 +513,7 @@ mod tests {
             prop_assert!(is_length, "{:?}", long);
         }
 
-        /// The recorder panics when more memory is taken than it admitted.
+        /// The recorder panics when the decoder allocates more memory than was admitted.
         #[test]
         fn random_bytes_neither_panic_nor_allocate(
             mut bytes in prop::collection::vec(any::<u8>(), 0..400),

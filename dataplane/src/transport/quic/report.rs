@@ -5,7 +5,7 @@ use quinn::Connection;
 
 use crate::transport::LinkReport;
 
-/// Reports on one connection of an endpoint.
+/// A reporter for one connection of an endpoint.
 #[derive(Debug, Clone)]
 pub struct PathReporter {
     endpoint: Endpoint,
@@ -13,17 +13,17 @@ pub struct PathReporter {
 }
 
 impl PathReporter {
-    /// For this connection, which `endpoint` made or accepted.
+    /// Makes a reporter for a connection that `endpoint` made or accepted.
     pub fn new(endpoint: Endpoint, connection: Connection) -> Self {
         Self { endpoint, connection }
     }
 
-    /// The connection.
+    /// Returns the connection that the reporter observes.
     pub(super) fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// Returns the properties that are in force now.
+    /// Returns the properties that are in force now on the link.
     pub(super) fn report(&self, packs: u64, bytes_copied: u64) -> LinkReport {
         let path = self.endpoint.path_report(&self.connection);
         LinkReport {

@@ -1,4 +1,4 @@
-//! The worker's end of a QUIC link: writes messages and packs, reads messages.
+//! The worker's end of a QUIC link, which writes messages and packs and reads messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +16,26 @@ use super::{close, control};
 use crate::proto::message::{ToClient, ToWorker};
 use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, Transport, WorkerLink};
 
-/// Frames that wait to be written. Few: while the network is behind, elements gather at the task and packs
-/// grow.
+/// Maximum number of frames that wait to be written. The limit is low: while the network is slow, elements
+/// gather at the task and packs grow.
 const FRAMES_MAX: usize = 2;
 
-/// Messages of a client that wait to be handled. Few, since one can be long; a session takes them as they
-/// come.
+/// Maximum number of a client's messages that wait to be handled. The limit is low, because a message can be
+/// long and a session handles messages at once.
 const MESSAGES_MAX: usize = 32;
 
-/// Takes a client's link on an authenticated connection. Waits for the client's stream of messages,
-/// `deadline` at most; a client whose first message does not follow within `deadline` loses the link.
+/// Accepts a client's link on an authenticated connection. Waits at most `deadline` for the client's stream
+/// of messages, and again at most `deadline` for the first message. A client that misses a deadline loses the
+/// link.
 pub async fn accept(path: PathReporter, deadline: Duration) -> Result<Box<WorkerLink>, LinkLost> {
     let connection = path.connection().clone();
     let (send, recv) = tokio::time::timeout(deadline, connection.accept_bi())
         .await
-        .map_err(|_| LinkLost::Misbehaved(format!("no stream of messages within {deadline:?}")))?
+        .map_err(|_| {
+            LinkLost::Misbehaved(format!(
+                "expected a stream of messages within {deadline:?}, found none"
+            ))
+        })?
         .map_err(|error| close::lost(&error))?;
     let (down, down_queue) = mpsc::channel(FRAMES_MAX);
     let (up_queue, up) = mpsc::channel(MESSAGES_MAX);
@@ -44,7 +49,7 @@ pub async fn accept(path: PathReporter, deadline: Duration) -> Result<Box<Worker
     let failures = up_queue.clone();
     tasks.spawn(async move {
         if let Err(lost) = writer.run(down_queue).await {
-            // The reader of failures may be gone already; then nobody asks.
+            // If the receiver is gone already, the failure is of no interest.
             let _ = failures.send(Err(lost)).await;
         }
     });
@@ -76,7 +81,7 @@ impl Writer {
                 Downstream::Pack(out) => self.write_pack(out).await?,
             }
         }
-        // The peer may already be gone; there is nobody left to tell.
+        // An error means that the peer is gone already, so there is nobody to inform.
         let _ = self.messages.finish();
         Ok(())
     }
@@ -96,7 +101,8 @@ impl Writer {
             .await
             .map_err(|error| close::unwritten(&error))?;
         self.packs.fetch_add(1, Ordering::Relaxed);
-        // Never waits for `stopped()`: delayed acknowledgements would cost 25 ms a pack.
+        // The writer never waits for `stopped()`, because delayed acknowledgements would cost 25 ms for each
+        // pack.
         stream
             .finish()
             .map_err(|error| LinkLost::Broken(error.to_string()))
@@ -143,7 +149,7 @@ impl Transport for QuicWorkerLink {
             .report(self.packs.load(Ordering::Relaxed), self.bytes_copied())
     }
 
-    /// Returns zero: this end copies nothing, because QUIC gets the slots themselves.
+    /// Returns zero, because this end hands the slots themselves to QUIC without a copy.
     fn bytes_copied(&self) -> u64 {
         0
     }
@@ -151,7 +157,7 @@ impl Transport for QuicWorkerLink {
 
 impl Drop for QuicWorkerLink {
     fn drop(&mut self) {
-        close::abandon(self.path.connection(), "the worker ends");
+        close::abandon(self.path.connection(), "the worker's end of the link was dropped");
     }
 }
 

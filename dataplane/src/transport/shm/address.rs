@@ -1,7 +1,7 @@
-//! The address of a worker's socket and its text: a name that nobody can guess, with the kernel or in a
+//! The address of a worker's socket and its text form: an unguessable name, either abstract or a file in a
 //! directory.
 //!
-//! This file does not know whether anybody listens there.
+//! The module does not know whether a process listens at the address.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -10,31 +10,31 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Longest address, in bytes: what the kernel takes, less the byte it ends or begins with.
+/// Maximum length of an address, in bytes. The kernel's limit is one byte more, which begins or ends the
+/// name.
 pub const ADDRESS_BYTES_MAX: usize = 107;
 
-/// The beginning of abstract names, by which people who list the sockets of a host recognise the owner.
+/// The prefix of abstract names, by which people recognise the owner in a list of the host's sockets.
 const ABSTRACT_PREFIX: &str = "millstream-";
 
-/// The end of the name of a socket in a directory.
+/// The suffix of the file name of a socket in a directory.
 const FILE_SUFFIX: &str = ".sock";
 
-/// The address of a worker's socket (D9.1). Its text form is what the control plane carries, and does not
-/// look into.
+/// The address of a worker's socket (D9.1). The control plane carries the text form without parsing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShmAddress {
-    /// A name that the kernel keeps for as long as the socket lives, seen by its network namespace:
-    /// `@millstream-<32 hex digits>`.
+    /// An abstract name, `@millstream-<32 hex digits>`. The kernel keeps the name as long as the socket
+    /// lives, and only the socket's network namespace sees the name.
     Abstract(SocketName),
-    /// A file: its absolute path, that ends in `<32 hex digits>.sock`.
+    /// The absolute path of a file whose name is `<32 hex digits>.sock`.
     File(PathBuf),
 }
 
 impl ShmAddress {
-    /// The file of this name in a directory.
+    /// Returns the address of the file with this name in a directory.
     ///
     /// # Errors
-    /// The path is relative, too long for a socket, or has no text form.
+    /// Returns an error if the path is relative, too long for a socket, or not valid UTF-8.
     pub(super) fn in_directory(directory: &Path, name: SocketName) -> Result<Self, AddressError> {
         let path = directory.join(format!("{name}{FILE_SUFFIX}"));
         let text = path.to_str().ok_or(AddressError::Unknown)?;
@@ -67,7 +67,7 @@ impl FromStr for ShmAddress {
             .file_name()
             .and_then(|name| name.to_str())
             .and_then(file_name);
-        // A path with `/` at its end has a file name too, and would print as another text.
+        // A path with a trailing `/` has a file name too, but its text form would differ from the input.
         if !path.is_absolute() || is_ours.is_none() || text.contains('\0') || text.ends_with('/') {
             return Err(AddressError::Unknown);
         }
@@ -75,17 +75,18 @@ impl FromStr for ShmAddress {
     }
 }
 
-/// The name within a file's name, if it is a worker's socket.
+/// Returns the socket's name in the name of a file, if the file is a worker's socket.
 pub(super) fn file_name(name: &str) -> Option<SocketName> {
     SocketName::parse(name.strip_suffix(FILE_SUFFIX)?)
 }
 
-/// 128 random bits, written in 32 hexadecimal digits: nobody else can take the name, or meet it by chance.
+/// A name of 128 random bits, written as 32 hexadecimal digits. No other process can guess the name, or
+/// choose the same name by chance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SocketName(u128);
 
 impl SocketName {
-    /// The name of these bits.
+    /// Makes the name with these bits.
     pub(super) fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
@@ -116,18 +117,18 @@ impl fmt::Debug for SocketName {
     }
 }
 
-/// Why a text is no address of a socket.
+/// The reason for which a text is not the address of a socket.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AddressError {
-    /// The kernel takes no such address.
+    /// The address is longer than the kernel accepts.
     #[error(
-        "a socket's address has at most {ADDRESS_BYTES_MAX} bytes, this one would have {0}: choose a directory with a shorter path"
+        "expected a socket's address of at most {ADDRESS_BYTES_MAX} bytes, found {0} bytes: choose a directory with a shorter path"
     )]
     TooLong(usize),
-    /// The text has neither form.
+    /// The text is neither an abstract name nor the path of a socket.
     #[error(
-        "a socket's address is `@millstream-` with 32 hexadecimal digits, or the absolute path of a file whose name is 32 such digits \
-         and `.sock`"
+        "invalid address of a socket: expected `@millstream-` and 32 hexadecimal digits, or the absolute path of a file whose name \
+         is 32 hexadecimal digits and `.sock`"
     )]
     Unknown,
 }

@@ -1,10 +1,10 @@
-//! A worker's side of a task's shared memory: an allocator of slots in it.
+//! A worker's side of a task's shared memory: an allocator of slots.
 //!
-//! Producers write elements straight into it, readers of the same host map the same memory and are told
-//! offsets. What is free is known in private memory alone, so that no reader can mislead it. Refuses to know
-//! who reads.
+//! Producers write elements directly into the arena. Readers of the same host map the same memory and receive
+//! offsets. The list of free pages is in private memory, so that no reader can corrupt it. The arena does not
+//! know its readers.
 //!
-//! Invariant: slots in use never overlap, and pages hold memory only as the worker's budget allows.
+//! Invariant: slots in use never overlap, and the pages hold memory only within the worker's budget.
 #![expect(unsafe_code, reason = "slots in a mapping")]
 
 use std::fmt;
@@ -22,32 +22,33 @@ use super::budget::{ArenaBudget, GiveBack};
 use super::map::{Mapping, PAGE_BYTES};
 use super::pages::Pages;
 
-/// Idle pages that go back to the system under one hold of the lock, 4 MiB: about a millisecond, which an
-/// allocation may wait.
+/// Maximum number of idle pages that return to the system while the lock is held, 4 MiB. Returning them takes
+/// about a millisecond, for which an allocation may have to wait.
 const GIVE_BACK_PAGES: u32 = 1024;
 
-/// The smallest of huge pages, to which the size of an arena of them is rounded.
+/// The smallest size of huge pages, in bytes. The size of an arena with huge pages is rounded up to a
+/// multiple of this size.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Names an arena within its worker's process; never used twice.
+/// The identifier of an arena, unique within the worker's process and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ArenaId(pub u64);
 
-/// The pages of an arena.
+/// The kind of an arena's pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageKind {
-    /// Pages of 4 KiB, taken as they are needed and given back when they are not.
+    /// Pages of 4 KiB, taken from the system when needed and returned when idle.
     Small,
-    /// Pages of 4 KiB, though huge ones were asked for.
+    /// Pages of 4 KiB, used because the requested huge pages were not available.
     SmallInstead {
-        /// Why there are none.
+        /// The reason why no huge pages are available.
         why: String,
     },
-    /// Huge ones, all of them taken when the arena was made.
+    /// Huge pages, all taken from the system when the arena was made.
     Huge,
 }
 
-/// Memory of a task that readers of the same host share.
+/// The memory of a task that readers of the same host share.
 pub struct Arena {
     shared: Arc<Shared>,
 }
@@ -63,12 +64,14 @@ struct Shared {
 }
 
 impl Arena {
-    /// An arena of `size_bytes`, rounded up to whole pages. It takes addresses; memory is taken and charged
-    /// to `budget` as slots need it, unless `wants_huge_pages`, which are taken and charged at once. Where
-    /// there are none it has small ones, and says why ([`Arena::kind`]).
+    /// Makes an arena of `size_bytes`, rounded up to whole pages. The arena reserves addresses only. Memory
+    /// is taken, and charged to `budget`, when slots need it.
+    ///
+    /// With `wants_huge_pages`, all huge pages are taken and charged at once. If no huge pages are available,
+    /// the arena has small pages, and [`Arena::kind`] states the reason.
     ///
     /// # Errors
-    /// What the system said: no descriptor or no addresses are left, or the size is not possible.
+    /// Returns the system's error if no descriptor or no addresses are left, or if the size is not possible.
     pub fn new(size_bytes: usize, wants_huge_pages: bool, budget: &ArenaBudget) -> io::Result<Arena> {
         let huge = wants_huge_pages.then(|| huge(size_bytes, budget));
         let (kind, fd, mapping) = match huge {
@@ -101,48 +104,50 @@ impl Arena {
         Ok(Arena { shared })
     }
 
-    /// The name.
+    /// Returns the identifier of the arena.
     #[must_use]
     pub fn id(&self) -> ArenaId {
         self.shared.id
     }
 
-    /// The descriptor by which others map it: who has it can read and write everything in it.
+    /// Returns the descriptor by which other processes map the arena. A process with the descriptor can read
+    /// and write the whole arena.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.shared.fd.as_fd()
     }
 
-    /// The size, in bytes.
+    /// Returns the size of the arena, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.shared.mapping.size_bytes()
     }
 
-    /// Readers that share it now.
+    /// Returns the number of readers that share the arena now.
     pub(super) fn readers(&self) -> &AtomicUsize {
         &self.shared.readers
     }
 
-    /// The pages, and why they are not huge if they were to be.
+    /// Returns the kind of the pages, with the reason if huge pages were requested but not available.
     #[must_use]
     pub fn kind(&self) -> &PageKind {
         &self.shared.kind
     }
 
-    /// Bytes of pages in use by slots.
+    /// Returns the bytes of pages in use by slots.
     #[must_use]
     pub fn in_use_bytes(&self) -> usize {
         self.shared.pages.lock().in_use_pages() as usize * PAGE_BYTES
     }
 
-    /// Bytes of pages that hold memory, those in use and those that are kept to be used again.
+    /// Returns the bytes of pages that hold memory: pages in use and idle pages that are kept for later use.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.shared.pages.lock().resident_pages() as usize * PAGE_BYTES
     }
 
-    /// Returns the offset of a slot, or of a part of one, in the arena; `None` for slots from elsewhere.
+    /// Returns the offset in the arena of a slot, or of a part of a slot. Returns `None` for slots outside
+    /// the arena.
     #[must_use]
     pub fn offset_of(&self, slot: &Slot) -> Option<u64> {
         let start = self.shared.mapping.start().addr().get();
@@ -150,9 +155,9 @@ impl Arena {
         (offset + slot.len() <= self.size_bytes()).then_some(offset as u64)
     }
 
-    /// Returns idle pages to the system if fewer than half of the pages with memory were ever in use since
-    /// the last call. To be called every few seconds: what a task needs again and again stays, what it needed
-    /// once goes.
+    /// Returns idle pages to the system if fewer than half of the pages with memory were in use at every time
+    /// since the last call. The caller should call every few seconds. Pages that a task needs again and again
+    /// stay; pages needed only once are returned.
     pub fn give_back_if_idle(&self) {
         let mut pages = self.shared.pages.lock();
         let is_idle = pages.restart_peak() < pages.resident_pages() / 2;
@@ -164,13 +169,16 @@ impl Arena {
 }
 
 impl SlotAlloc for Arena {
-    /// Reserves a slot, as [`Arena::alloc`] promises: [`AllocError::TooLarge`] if it fits neither an empty
-    /// arena nor the worker's budget, [`AllocError::Exhausted`] if the arena or the budget has no room now.
+    /// Reserves a slot, with the errors of [`SlotAlloc::alloc`]. Returns [`AllocError::TooLarge`] if the slot
+    /// cannot fit an empty arena or the worker's budget. Returns [`AllocError::Exhausted`] if the arena or
+    /// the budget has no room now.
     ///
-    /// Fresh pages are taken from the system here. On their first write, each page would cost a fault, and a
-    /// system without memory would send a signal. They are expensive: 2.6 µs each on a virtual machine of two
-    /// cores, which is 1.5 GiB a second. A reader's first look at each takes another 0.4 µs; pages that hold
-    /// memory cost nothing again. So a task soon goes round in what it once took.
+    /// Fresh pages are taken from the system here, not by the first write. A first write to a page without
+    /// memory would cost a page fault, and a system without free memory would send a signal.
+    ///
+    /// A fresh page costs 2.6 µs on a virtual machine with two cores, which is 1.5 GiB/s. A reader's first
+    /// access costs another 0.4 µs for each page. Pages that already hold memory cost nothing, and a task
+    /// soon uses only such pages.
     fn alloc(&self, size_bytes: usize) -> Result<SlotMut, AllocError> {
         let shared = &self.shared;
         if size_bytes > self.largest_bytes() {
@@ -179,7 +187,7 @@ impl SlotAlloc for Arena {
                 limit_bytes: self.largest_bytes(),
             });
         }
-        // An empty slot has an address too.
+        // An empty slot has an address too, so it takes one page.
         let page_count = size_bytes.div_ceil(PAGE_BYTES).max(1) as u32;
         let mut pages = shared.pages.lock();
         let Some(run) = pages.alloc(page_count) else {
@@ -194,9 +202,9 @@ impl SlotAlloc for Arena {
         if absent > 0 {
             shared.bring_in(run.clone(), absent as usize * PAGE_BYTES, size_bytes)?;
         }
-        // SAFETY: the run lies in the mapping (`pages` has as many pages), which is initialised and
-        // page-aligned, and lives as long as the slot's owner. The run is nobody else's until `reclaim` gives
-        // it back; no words of the mapping are viewed.
+        // SAFETY: the run is inside the mapping, because `pages` has as many pages as the mapping. The
+        // mapping is initialised and page-aligned, and the slot's owner keeps the mapping alive. The run is
+        // used by no other slot until `reclaim` frees it, and no words of the mapping are viewed.
         let memory = unsafe {
             let start = shared.mapping.start().add(run.start as usize * PAGE_BYTES);
             Memory::from_raw(start, run.len() * PAGE_BYTES)
@@ -207,7 +215,7 @@ impl SlotAlloc for Arena {
 }
 
 impl Arena {
-    /// The largest slot, in bytes.
+    /// Returns the size of the largest possible slot, in bytes.
     fn largest_bytes(&self) -> usize {
         let page_count = (self.size_bytes() / PAGE_BYTES) as u32;
         let longest = Pages::longest(page_count) as usize * PAGE_BYTES;
@@ -217,7 +225,7 @@ impl Arena {
 }
 
 impl Shared {
-    /// Takes memory for the pages of a run in use that have none, or gives the run back.
+    /// Takes memory for those pages of a run in use that hold none. Frees the run on failure.
     fn bring_in(&self, run: Range<u32>, absent_bytes: usize, size_bytes: usize) -> Result<(), AllocError> {
         if !self.budget.charge(absent_bytes) {
             self.pages.lock().free(run);
@@ -229,14 +237,14 @@ impl Shared {
         }
         let (offset, len) = bytes_of(&run);
         let populated = match self.mapping.populate(offset, len) {
-            // Takes the memory, and leaves the faults to who writes first.
+            // `fallocate` takes the memory, but leaves the page faults to the first write.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), offset, len).map_err(io::Error::from)
             }
             populated => populated,
         };
         if populated.is_err() {
-            // With it goes what came in before the system had no more.
+            // The hole also releases the pages that the system provided before it failed.
             self.punch(&run);
             let mut pages = self.pages.lock();
             pages.note_absent(run.clone());
@@ -249,8 +257,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives the memory of pages that nobody uses back to the system; they read as zeroes from then on. False
-    /// if it does not take it.
+    /// Returns the memory of unused pages to the system; the pages then read as zeroes. Returns false if the
+    /// system refuses.
     fn punch(&self, run: &Range<u32>) -> bool {
         let (offset, len) = bytes_of(run);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -260,14 +268,13 @@ impl Shared {
 
 impl GiveBack for Shared {
     fn give_back(&self) {
-        // Huge pages are reserved as a whole; one that was given back may not be there when it is needed
-        // again.
+        // Huge pages are reserved as a whole. A huge page that was returned may not be available later.
         if self.kind == PageKind::Huge {
             return;
         }
         let mut from = 0;
         loop {
-            // Under the lock, so that no page is handed out before its memory is gone.
+            // The lock prevents that a page is handed out before its memory is returned.
             let mut pages = self.pages.lock();
             let Some(run) = pages.idle(from, GIVE_BACK_PAGES).filter(|run| self.punch(run)) else {
                 return;
@@ -307,12 +314,13 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// The name that people see who list the mappings of a process.
+/// The name of the mapping in lists of a process's mappings.
 const NAME: &str = "millstream-arena";
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// Memory of huge pages, charged as a whole; else why not.
+/// Creates and charges a mapping of huge pages. Returns the reason as text if the system or the budget cannot
+/// provide them.
 fn huge(size_bytes: usize, budget: &ArenaBudget) -> Result<(OwnedFd, Mapping), String> {
     let size_bytes = size_bytes
         .checked_next_multiple_of(HUGE_PAGE_BYTES)
@@ -320,17 +328,17 @@ fn huge(size_bytes: usize, budget: &ArenaBudget) -> Result<(OwnedFd, Mapping), S
     if !budget.charge(size_bytes) {
         let limit_bytes = budget.limit_bytes();
         return Err(format!(
-            "{size_bytes} bytes of huge pages are taken as a whole, and exceed what the worker has for shared memory \
+            "{size_bytes} bytes of huge pages are reserved as a whole and exceed the worker's limit for shared memory \
              ({limit_bytes} bytes)"
         ));
     }
     Mapping::create_huge(NAME, size_bytes).map_err(|error| {
         budget.discharge(size_bytes);
-        format!("the system has no {size_bytes} bytes of huge pages to give: {error}")
+        format!("the system cannot provide {size_bytes} bytes of huge pages: {error}")
     })
 }
 
-/// Returns the offset and the length of a run.
+/// Returns the offset and the length of a run, in bytes.
 fn bytes_of(run: &Range<u32>) -> (u64, u64) {
     let page_bytes = PAGE_BYTES as u64;
     (u64::from(run.start) * page_bytes, run.len() as u64 * page_bytes)

@@ -1,8 +1,8 @@
 //! The limit on the memory that all arenas of a worker hold together.
 //!
-//! Invariant: pages that hold memory, in use or idle, never exceed the limit. Together with the heap pool's
-//! memory, they never exceed the pool's budget. Idle ones go back to the system before anybody is refused.
-//! Refuses to know what is allocated.
+//! Invariant: pages that hold memory, in use or idle, never exceed the limit. The arenas and the heap pool
+//! together never exceed the pool's budget. Before an allocation is refused, idle pages return to the system.
+//! The module does not know what is allocated.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ use std::sync::{Arc, Weak};
 use millstream_element::Pool;
 use parking_lot::Mutex;
 
-/// An arena, as far as its idle memory goes.
+/// The part of an arena that returns idle memory.
 pub(super) trait GiveBack: Send + Sync {
-    /// Gives idle pages back to the system, and what was charged for them to the budget.
+    /// Returns idle pages to the system, and discharges their bytes from the budget.
     fn give_back(&self);
 }
 
-/// The memory of a worker's arenas; clones share it.
+/// The memory budget of a worker's arenas. Clones share the budget.
 #[derive(Clone)]
 pub struct ArenaBudget {
     inner: Arc<Inner>,
@@ -25,16 +25,16 @@ pub struct ArenaBudget {
 
 struct Inner {
     limit_bytes: usize,
-    /// Charged now.
+    /// The number of bytes charged now.
     held_bytes: AtomicUsize,
-    /// The pool whose budget this is a part of.
+    /// The pool whose budget includes the arenas, if any.
     pool: Option<Pool>,
     arenas: Mutex<Vec<Weak<dyn GiveBack>>>,
 }
 
 impl ArenaBudget {
-    /// Arenas hold `limit_bytes` at most. Where `pool` is given, what they hold is taken from its budget, so
-    /// that both together keep to it.
+    /// Makes a budget of at most `limit_bytes` for all arenas. If `pool` is given, the arenas' memory also
+    /// counts against the pool's budget, so that the sum stays within it.
     #[must_use]
     pub fn new(limit_bytes: usize, pool: Option<Pool>) -> Self {
         let pool_bytes = pool.as_ref().map(|pool| pool.stats().budget_bytes);
@@ -49,36 +49,37 @@ impl ArenaBudget {
         }
     }
 
-    /// The most that arenas may hold, in bytes.
+    /// Returns the maximum number of bytes that the arenas may hold.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.inner.limit_bytes
     }
 
-    /// Returns the bytes of pages in use and of idle ones.
+    /// Returns the number of bytes that the arenas hold, in pages in use and idle pages.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.inner.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Gives all idle memory of all arenas back to the system, so that others can have it. Takes
+    /// Returns the idle memory of all arenas to the system, so that other users can have it. The call takes
     /// about 0.2 ms for each MiB.
     pub fn give_back(&self) {
-        // Not under the lock: the last hold on an arena may go here, which then leaves the list.
+        // The lock is not held here, because the last reference to an arena may be dropped in the loop.
         let arenas: Vec<_> = self.inner.arenas.lock().clone();
         for arena in arenas.iter().filter_map(Weak::upgrade) {
             arena.give_back();
         }
     }
 
-    /// Enters an arena in the list of those that are asked for idle memory.
+    /// Registers an arena, which is asked to return idle memory when the budget is short.
     pub(super) fn enter(&self, arena: Weak<dyn GiveBack>) {
         let mut arenas = self.inner.arenas.lock();
         arenas.retain(|arena| arena.strong_count() > 0);
         arenas.push(arena);
     }
 
-    /// Books memory that is about to be taken from the system; false when it would be too much.
+    /// Charges memory that is about to be taken from the system. Returns false if the charge would exceed the
+    /// limit.
     pub(super) fn charge(&self, size_bytes: usize) -> bool {
         if self.try_charge(size_bytes) {
             return true;
@@ -87,16 +88,20 @@ impl ArenaBudget {
         self.try_charge(size_bytes)
     }
 
-    /// Books that it was given back.
+    /// Discharges memory that was returned to the system.
     pub(super) fn discharge(&self, size_bytes: usize) {
         let before = self.inner.held_bytes.fetch_sub(size_bytes, Ordering::Relaxed);
-        debug_assert!(before >= size_bytes, "{size_bytes} bytes given back of {before}");
+        debug_assert!(
+            before >= size_bytes,
+            "discharged {size_bytes} bytes, but only {before} were charged"
+        );
         if let Some(pool) = &self.inner.pool {
             pool.release(size_bytes);
         }
     }
 
-    /// Relaxed: the count only bounds; memory is handed over by the arenas' locks.
+    /// Charges memory without asking arenas for idle pages. The atomics are relaxed, because the count is
+    /// only a limit; the arenas' locks order the access to memory.
     fn try_charge(&self, size_bytes: usize) -> bool {
         let grown = |held: usize| {
             let held = held.checked_add(size_bytes)?;

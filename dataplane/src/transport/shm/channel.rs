@@ -1,7 +1,8 @@
-//! The socket of one link: datagrams with their descriptors, and whether the other process is still there.
+//! The socket of one link, which carries datagrams with descriptors and shows whether the other process still
+//! lives.
 //!
-//! Refuses to know what is said. Whatever comes is bounded: a datagram of other length, or with other
-//! descriptors than it should have, ends the link and leaves no descriptor behind.
+//! The meaning of messages is unknown to this module. All input is bounded: a datagram of invalid length, or
+//! with an unexpected number of descriptors, ends the link. No received descriptor leaks.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,37 +23,40 @@ use super::datagram::{Close, DATAGRAM_BYTES_MAX, Datagram, FDS_MAX};
 use super::peer::{Peer, PeerError};
 use crate::transport::LinkLost;
 
-/// Datagrams thrown away in one go while the end of the socket is waited for.
+/// Maximum number of datagrams discarded in one poll while the channel waits for the end of the socket.
 const THROWN_AWAY_AT_ONCE_MAX: usize = 64;
 
-/// One end of the socket of a link. All sending and receiving is of whole datagrams.
+/// One end of the socket of a link. Datagrams are sent and received only as a whole.
 ///
-/// The socket closes when it is dropped, which the peer sees as the end of this process's interest: a side
-/// that may still look at memory of the peer keeps its end. One task at a time may wait to receive.
+/// Dropping the channel closes the socket, which tells the peer that this process no longer uses the peer's
+/// memory. A side that may still access memory of the peer keeps its channel. Only one task at a time may
+/// wait to receive.
 #[derive(Debug)]
 pub struct Channel {
-    // Tokio's type for byte streams serves for its readiness and its credentials; its socket is one of
-    // datagrams, and is read and written by `receive` and `send` alone.
+    // Tokio's type for byte streams provides readiness and credentials. The socket itself is a datagram
+    // socket, which only `receive` and `send` read and write.
     stream: UnixStream,
     peer: Peer,
-    // What the listener counts its links with.
+    // The listener counts its links with this permit.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// A message that came over the socket.
+/// A message that was received over the socket.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
     pub datagram: Datagram,
-    /// The descriptors, as many as its kind has, closed when a program is executed.
+    /// The descriptors of the message, as many as its kind has. A descriptor closes when the process executes
+    /// another program.
     pub fds: SmallVec<[OwnedFd; FDS_MAX]>,
 }
 
 impl Channel {
-    /// For a connected socket of whole datagrams.
+    /// Makes a channel for a connected datagram socket.
     ///
     /// # Errors
-    /// The peer is not our own user's; with the socket, so that it can be told.
+    /// Returns the error and the socket if the peer belongs to another user, so that the caller can tell the
+    /// peer.
     pub(super) fn new(
         stream: UnixStream,
         permit: Option<OwnedSemaphorePermit>,
@@ -72,18 +76,18 @@ impl Channel {
         self.peer
     }
 
-    /// Sends a message with its descriptors, or says false if there is no room for it now.
+    /// Sends a message with its descriptors. Returns false if the socket has no room now.
     ///
     /// # Errors
-    /// The socket is closed, or this side ran out of something.
+    /// Returns an error if the socket is closed, or if this side lacks a resource.
     ///
     /// # Panics
-    /// The descriptors are not as many as the message's kind has.
+    /// Panics if the number of descriptors differs from the number for the message's kind.
     pub fn try_send(&self, datagram: &Datagram, fds: &[BorrowedFd<'_>]) -> Result<bool, LinkLost> {
         assert_eq!(
             datagram.fds(),
             fds.len(),
-            "a message is sent with the descriptors of its kind"
+            "the number of descriptors does not match the kind of the message"
         );
         match send(self.stream.as_fd(), &datagram.to_bytes()?, fds) {
             Ok(()) => Ok(true),
@@ -92,10 +96,11 @@ impl Channel {
         }
     }
 
-    /// The next message; `None` when the peer closed its socket or exited, and has nothing more to say.
+    /// Returns the next message, or `None` if the peer closed its socket or exited and no message remains.
     ///
     /// # Errors
-    /// What came is no message (D9.2), or this side has no descriptor free for what came with it.
+    /// Returns an error if the datagram is not a valid message (D9.2), or if this process has no free
+    /// descriptor for a received one.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Received>, LinkLost>> {
         loop {
             ready!(self.stream.poll_read_ready(cx)).map_err(broken)?;
@@ -114,7 +119,7 @@ impl Channel {
     /// registers no waker.
     ///
     /// # Errors
-    /// As of [`Channel::poll_recv`].
+    /// Returns the errors of [`Channel::poll_recv`].
     pub(super) fn recv_now(&self) -> Poll<Result<Option<Received>, LinkLost>> {
         match receive(self.stream.as_fd()) {
             Ok(came) => Poll::Ready(came.into_message(self.stream.as_fd())),
@@ -123,15 +128,16 @@ impl Channel {
         }
     }
 
-    /// The next message, for a task that waits for nothing else. Cancel-safe.
+    /// Waits for the next message, for a task that waits for nothing else. Cancel-safe.
     ///
     /// # Errors
-    /// As of [`Channel::poll_recv`].
+    /// Returns the errors of [`Channel::poll_recv`].
     pub async fn recv(&self) -> Result<Option<Received>, LinkLost> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// Ready once the peer closed its socket or exited. What it still says is thrown away, whatever it is.
+    /// Becomes ready after the peer closed its socket or exited. All messages that arrive until then are
+    /// discarded.
     pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..THROWN_AWAY_AT_ONCE_MAX {
             if is_hung_up(self.stream.as_fd()) {
@@ -145,15 +151,15 @@ impl Channel {
         Poll::Pending
     }
 
-    /// Tells the peer why the link ends, if it can still be told (D9.5). The socket stays until the channel
-    /// is dropped.
+    /// Tells the peer why the link ends, if the peer can still be reached (D9.5). The socket stays open until
+    /// the channel is dropped.
     pub fn say_close(&self, why: &LinkLost) {
-        // A peer that has no room for it, or is gone, sees the socket's end instead.
+        // A peer without room for the message, or a peer that exited, sees the end of the socket instead.
         let _ = self.try_send(&Datagram::Close(Close::of(why)), &[]);
     }
 }
 
-/// For tests that say what no channel says.
+/// Gives tests access to the socket, so that they can send invalid datagrams.
 #[cfg(test)]
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -161,7 +167,7 @@ impl AsFd for Channel {
     }
 }
 
-/// The result of one call to the system.
+/// The result of one receive call.
 struct Came {
     bytes: [u8; DATAGRAM_BYTES_MAX],
     len: usize,
@@ -170,21 +176,26 @@ struct Came {
 }
 
 impl Came {
-    /// The message that came; descriptors of what is none are closed.
+    /// Returns the message in the datagram. Closes the descriptors of an invalid message.
     fn into_message(self, socket: BorrowedFd<'_>) -> Result<Option<Received>, LinkLost> {
         if self.flags.contains(ReturnFlags::CTRUNC) {
-            // The system stops early when this process may open no more.
+            // The kernel stops early when this process may open no more descriptors.
             return Err(if self.fds.len() < FDS_MAX {
-                LinkLost::Resource("no file descriptor is free in this process: raise its limit".into())
+                LinkLost::Resource(
+                    "this process has no free file descriptor: raise the limit of open files".into(),
+                )
             } else {
-                LinkLost::Misbehaved(format!("more than {FDS_MAX} descriptors with one datagram"))
+                LinkLost::Misbehaved(format!(
+                    "expected at most {FDS_MAX} descriptors with a datagram, found more"
+                ))
             });
         }
         if self.flags.contains(ReturnFlags::TRUNC) {
-            let message = format!("a datagram of more than {DATAGRAM_BYTES_MAX} bytes");
+            let message =
+                format!("expected a datagram of at most {DATAGRAM_BYTES_MAX} bytes, found a longer one");
             return Err(LinkLost::Misbehaved(message));
         }
-        // The end looks like an empty datagram.
+        // The end of the socket looks like an empty datagram.
         if self.len == 0 && self.fds.is_empty() && is_hung_up(socket) {
             return Ok(None);
         }
@@ -196,7 +207,7 @@ impl Came {
     }
 }
 
-/// Receives one datagram. Nothing on it is checked.
+/// Receives one datagram without checking its contents.
 fn receive(socket: BorrowedFd<'_>) -> Result<Came, Errno> {
     let mut bytes = [0; DATAGRAM_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
@@ -205,8 +216,8 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Came, Errno> {
     let received = loop {
         let result = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags);
         match result {
-            // The peer closed without reading all it was sent, which is told once; what it said before is
-            // still there.
+            // The kernel reports once that the peer closed the socket without reading everything. Earlier
+            // messages of the peer can still be received.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             other => break other?,
         }
@@ -225,7 +236,7 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Came, Errno> {
     })
 }
 
-/// Sends one datagram whole.
+/// Sends one datagram as a whole.
 pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -241,7 +252,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     }
 }
 
-/// Returns whether nothing more will come behind what waits to be read.
+/// Returns whether the peer has closed its end, so that nothing follows the datagrams that wait.
 fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
     let now = Timespec {
@@ -252,19 +263,19 @@ fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0 && polled[0].revents().intersects(hung_up))
 }
 
-/// Why a message could not be sent, by who is to blame.
+/// Returns the reason why a message could not be sent, classified by the side at fault.
 fn unsent(error: Errno) -> LinkLost {
     match error {
         Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => {
             LinkLost::Broken("the other process closed its socket or exited".into())
         }
         Errno::TOOMANYREFS => LinkLost::Resource(
-            "too many descriptors of this user are on their way: raise the limit of open files".into(),
+            "too many descriptors of this user are in flight: raise the limit of open files".into(),
         ),
-        other => LinkLost::Resource(format!("its socket does not send: {other}")),
+        other => LinkLost::Resource(format!("the socket cannot send: {other}")),
     }
 }
 
 fn broken(error: io::Error) -> LinkLost {
-    LinkLost::Broken(format!("its socket failed: {error}"))
+    LinkLost::Broken(format!("the socket failed: {error}"))
 }

@@ -1,8 +1,9 @@
-//! The reader's end of a same-host link: elements where the worker wrote them, without a copy.
+//! The reader's end of a same-host link, which reads elements without a copy where the worker wrote them.
 //!
-//! Owns the arenas that the worker told of, and returns leases when their last view is dropped. Refuses to
-//! know credits, but for asking whether what is announced was granted. Copies only for a reader that keeps
-//! more than its share (D10.6).
+//! The client's end owns views of the arenas that the worker announced. The client's end returns a lease
+//! after the last view of the lease's pack is dropped. The admission decides whether an announced pack was
+//! granted; the client's end counts no credits. A pack is copied only if the reader keeps more than its share
+//! (D10.6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,20 +31,22 @@ use crate::transport::{
     Admission, Body, ClientLink, Downstream, Doze, InPack, LinkLost, LinkReport, Transport,
 };
 
-/// Leases that a reader keeps before it copies: half of what there are, so that the worker never runs out.
+/// Maximum number of leases that a reader keeps before it copies packs. The limit is half of all leases, so
+/// that the worker never runs out.
 const LEASES_KEPT_MAX: usize = LEASES_MAX / 2;
 
-/// Arenas of one link at most, as many as a worker takes subscriptions.
+/// Maximum number of arenas of a link, equal to the number of subscriptions that a worker accepts.
 const ARENAS_MAX: usize = 1024;
 
-/// Datagrams looked at for the arena of a pack at most: many times what a socket holds, so that a worker that
-/// rings without end holds nobody up.
+/// Maximum number of datagrams read in search of a pack's arena. The limit is many times the capacity of a
+/// socket, so that a worker cannot hold up the reader by endless rings.
 const LOOKED_AT_MAX: usize = 16 << 10;
 
-/// Connects to a worker of this host, within a tokio runtime with I/O and time. Cancel-safe.
+/// Connects to a worker of this host. The caller must be within a tokio runtime with I/O and time.
+/// Cancel-safe.
 ///
 /// # Errors
-/// [`ConnectError`] says why not; the worker can still be read over a network.
+/// Returns a [`ConnectError`] with the reason. The worker can still be read over a network.
 pub async fn connect(
     address: &ShmAddress,
     admission: Arc<dyn Admission>,
@@ -52,14 +55,15 @@ pub async fn connect(
     let misbehaved = |reason: String| ConnectError::Lost(LinkLost::Misbehaved(reason));
     if offer.sizes != ControlLayout::STANDARD.sizes() {
         return Err(misbehaved(format!(
-            "it shares {:?}, not {:?}",
+            "found memory of the sizes {:?}, expected {:?}",
             offer.sizes,
             ControlLayout::STANDARD.sizes()
         )));
     }
     let mapping = Mapping::open(&offer.control, offer.sizes.control_bytes)
         .map_err(|error| ConnectError::Lost(error.into()))?;
-    let control = Control::new(mapping).ok_or_else(|| misbehaved("too little memory".into()))?;
+    let control = Control::new(mapping)
+        .ok_or_else(|| misbehaved("the control memory is smaller than its layout".into()))?;
     let layout = ControlLayout::STANDARD;
     let line = Line::new(channel);
     let borrowed = Arc::new(Borrowed {
@@ -86,7 +90,7 @@ pub async fn connect(
 struct ClientEnd {
     line: Line,
     down: RingReceiver<Control>,
-    /// The place where a thread sleeps until something comes down.
+    /// The word at which a thread sleeps until the worker sends a frame.
     doorbell: Doorbell,
     up: RingSender<Control>,
     admission: Arc<dyn Admission>,
@@ -97,8 +101,8 @@ struct ClientEnd {
     bytes_copied: u64,
 }
 
-/// The state that views of a link share. The socket stays open as long as one lives: its end tells the worker
-/// that none does.
+/// The state that all views of a link share. The socket stays open as long as a view lives; its end tells the
+/// worker that no view is left.
 #[derive(Debug)]
 struct Borrowed {
     returns: ReturnSender<Control>,
@@ -107,16 +111,16 @@ struct Borrowed {
     _channel: Arc<Channel>,
 }
 
-/// An arena that the worker told of.
+/// An arena that the worker announced.
 #[derive(Debug)]
 struct Known {
     view: ArenaView,
-    /// The bytes of the arena that the reader may keep before it copies.
+    /// The number of bytes of the arena that the reader may keep before it copies.
     hold_bytes: u64,
     kept_bytes: Arc<AtomicU64>,
 }
 
-/// One pack's memory, which returns with its last view.
+/// The memory of one pack, which returns to the worker with its last view.
 struct Lease {
     borrowed: Arc<Borrowed>,
     number: LeaseNumber,
@@ -139,7 +143,9 @@ impl ClientEnd {
             .admit(frame.task, frame.first, elements, frame.region_bytes)?;
         let known = self.find_arena(frame.arena)?;
         let Some(number) = LeaseNumber::from_word(frame.lease) else {
-            return Err(LinkLost::Misbehaved("a pack under no lease".into()));
+            return Err(LinkLost::Misbehaved(
+                "expected a lease number in the announcement of a pack, found 0".into(),
+            ));
         };
         let (kept_bytes, view, hold_bytes) = (known.kept_bytes.clone(), known.view.clone(), known.hold_bytes);
         let lease = Lease {
@@ -153,7 +159,7 @@ impl ClientEnd {
                 lease.give_back()
             })
             .map_err(|error| LinkLost::Misbehaved(error.to_string()))?;
-        // Counted only now that it is known to lie in the arena: the worker can announce any number.
+        // The bytes are counted only after the range was checked, because the worker can announce any number.
         let kept_bytes = kept_bytes.fetch_add(frame.region_bytes, Ordering::Relaxed) + frame.region_bytes;
         let leases = self.borrowed.leases.fetch_add(1, Ordering::Relaxed) + 1;
         let hoards = kept_bytes > hold_bytes || leases > LEASES_KEPT_MAX;
@@ -168,7 +174,8 @@ impl ClientEnd {
         })
     }
 
-    /// Copies a slot into this process's own memory, where there is any. The original returns to the worker.
+    /// Copies a slot into this process's own memory and returns the original to the worker. Keeps the
+    /// original if no memory is available.
     fn copy_out(&mut self, slot: Slot) -> Slot {
         let Ok(mut copy) = self.admission.slot_alloc().alloc(slot.len()) else {
             return slot;
@@ -177,7 +184,7 @@ impl ClientEnd {
         self.bytes_copied += slot.len() as u64;
         if !self.borrowed.has_copied.swap(true, Ordering::Relaxed) {
             tracing::info!(
-                "this reader keeps more elements than its share of the worker's shared memory: further ones are copied"
+                "this reader keeps more elements than its share of the worker's shared memory: further elements are copied"
             );
         }
         copy.freeze()
@@ -190,23 +197,28 @@ impl ClientEnd {
     ) -> Result<(), LinkLost> {
         let misbehaved = |reason: String| LinkLost::Misbehaved(reason);
         if self.arenas.len() >= ARENAS_MAX {
-            return Err(misbehaved(format!("more than {ARENAS_MAX} arenas on a link")));
+            return Err(misbehaved(format!(
+                "expected at most {ARENAS_MAX} arenas on a link, found more"
+            )));
         }
         let mapping = Mapping::open(fd, announcement.bytes)?;
         let view = ArenaView::new(mapping);
         let known = Known {
-            // Until the worker says what the readers there are may keep.
+            // The limit applies until the worker sends the reader's share.
             hold_bytes: view.size_bytes() / 4,
             view,
             kept_bytes: Arc::default(),
         };
         match self.arenas.insert(announcement.arena, known) {
             None => Ok(()),
-            Some(_) => Err(misbehaved(format!("arena {} twice", announcement.arena))),
+            Some(_) => Err(misbehaved(format!(
+                "arena {} was announced twice",
+                announcement.arena
+            ))),
         }
     }
 
-    /// Reads the worker's messages on the socket. Returns whether there may be something new on the rings.
+    /// Reads the worker's messages on the socket. Returns whether the rings may have something new.
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Result<bool, LinkLost> {
         match self.line.poll(cx) {
             Poll::Pending => Ok(false),
@@ -219,8 +231,8 @@ impl ClientEnd {
         }
     }
 
-    /// An arena by its number. Its announcement went over the socket before anything of it went over the
-    /// ring. It is there, even if the runtime has not noticed it yet.
+    /// Returns an arena by its number. The worker announced the arena over the socket before it used the
+    /// arena on the ring. The announcement is in the socket, even if the runtime has not noticed it yet.
     fn find_arena(&mut self, arena: u64) -> Result<&mut Known, LinkLost> {
         for _ in 0..LOOKED_AT_MAX {
             if self.arenas.contains_key(&arena) {
@@ -228,19 +240,23 @@ impl ClientEnd {
             }
             match self.line.look() {
                 Poll::Pending => break,
-                // Everything is looked at anyway.
+                // A ring needs no action, because the caller reads the rings in any case.
                 Poll::Ready(Ok(Heard::Ring)) => {}
                 Poll::Ready(Ok(Heard::Arena(announcement, fd))) => self.note_arena(announcement, &fd)?,
                 Poll::Ready(Err(lost)) => return Err(lost),
             }
         }
         let known = self.arenas.get_mut(&arena);
-        known.ok_or_else(|| LinkLost::Misbehaved(format!("arena {arena}, which it told nothing of")))
+        known.ok_or_else(|| {
+            LinkLost::Misbehaved(format!(
+                "unknown arena {arena}: expected an arena that the worker announced"
+            ))
+        })
     }
 }
 
 impl ClientEnd {
-    /// Returns the arrival that the frame at hand brings.
+    /// Returns the message or pack in the current frame, or `None` for a notice about an arena.
     fn receive(&mut self) -> Result<Option<Downstream<InPack>>, LinkLost> {
         Ok(Some(match frame::read::<ToClient>(&self.words)? {
             Frame::Message(message) => Downstream::Message(message),
@@ -264,7 +280,7 @@ impl Transport for ClientEnd {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
         if self.poll_line(cx)? {
-            // It may have been about something to receive.
+            // The ring may mean that a frame can be received.
             cx.waker().wake_by_ref();
         }
         while !self.up.has_room(FRAME_WORDS_MAX)? {
@@ -277,10 +293,10 @@ impl Transport for ClientEnd {
 
     fn try_send(&mut self, message: ToWorker) -> Result<(), LinkLost> {
         let written = frame::write_message(&message, &mut self.words);
-        written.map_err(|error| LinkLost::Resource(format!("its own {error}")))?;
+        written.map_err(|error| LinkLost::Resource(format!("cannot send a message: {error}")))?;
         if !self.up.try_push(&self.words)? {
             return Err(LinkLost::Resource(
-                "a message was sent without room for it".into(),
+                "the ring has no room for a message: the caller did not wait for `poll_ready`".into(),
             ));
         }
         if self.up.needs_wake() {

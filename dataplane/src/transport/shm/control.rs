@@ -1,5 +1,5 @@
-//! The control memory of one link as words, kept mapped by every user of a part of it. Refuses to know what
-//! lies where.
+//! The control memory of one link, viewed as words. Each user of a part keeps the whole memory mapped. The
+//! layout of the words is defined elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,14 +8,14 @@ use super::layout::ControlLayout;
 use super::map::Mapping;
 use super::words::Words;
 
-/// The control memory; clones share it.
+/// The control memory of a link. Clones share the memory.
 #[derive(Debug, Clone)]
 pub(super) struct Control {
     mapping: Arc<Mapping>,
 }
 
 impl Control {
-    /// `None` when the mapping is smaller than the layout.
+    /// Makes the view of a mapping, or returns `None` if the mapping is smaller than the layout.
     pub(super) fn new(mapping: Mapping) -> Option<Self> {
         let mapping = Arc::new(mapping);
         mapping.words(0..ControlLayout::STANDARD.bytes())?;

@@ -1,7 +1,7 @@
-//! The messages on the socket of a link, and their encoding: one message a datagram, with the descriptors
-//! that its kind has (D9.2).
+//! The messages on the socket of a link and their encoding. Each datagram is one message, with the
+//! descriptors of its kind (D9.2).
 //!
-//! This file owns the vocabulary and its bounds. It does not know sockets, nor the effect of a message.
+//! The module owns the message types and their limits. Sockets and the effects of messages are unknown to it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -9,20 +9,21 @@ use thiserror::Error;
 
 use crate::transport::LinkLost;
 
-/// The version of what is shared: of these messages and of the layout of the memory behind them (D9.3).
+/// The version of the shared-memory transport: of the datagrams and of the layout of the shared memory
+/// (D9.3).
 pub const SHM_VERSION: u32 = 1;
 
-/// Longest datagram, in bytes: several times what the longest message takes, and small enough to be read into
-/// the stack.
+/// Maximum length of a datagram, in bytes. The limit is several times the longest message, and small enough
+/// for a buffer on the stack.
 pub const DATAGRAM_BYTES_MAX: usize = 4096;
 
-/// Most descriptors that come with one datagram: memory, of a link or of a task.
+/// Maximum number of descriptors with one datagram. A descriptor is the memory of a link or of a task.
 pub const FDS_MAX: usize = 1;
 
-/// Longest reason that is sent along, in bytes; the rest is cut.
+/// Maximum length of a closing reason, in bytes. A longer text is cut.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// One message over the socket of a link.
+/// A message over the socket of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Datagram {
     /// The client's first message.
@@ -31,30 +32,30 @@ pub enum Datagram {
     /// The worker's answer, with the descriptor of the control memory.
     #[n(1)]
     WorkerHello(#[n(0)] WorkerHello),
-    /// Memory in which packs will lie, with its descriptor.
+    /// The announcement of memory in which packs will be located, with its descriptor.
     #[n(2)]
     Arena(#[n(0)] ArenaAnnouncement),
-    /// Why the sender closes the link.
+    /// The reason for which the sender closes the link.
     #[n(3)]
     Close(#[n(0)] Close),
-    /// Wakes the receiver, or says that the sender lives (D10.8). A socket and not an event: no peer can make
-    /// a process wait that sends to it.
+    /// A message that wakes the receiver, or shows that the sender lives (D10.8). The wake-up uses a socket
+    /// and not an event, because a peer cannot make the sender of a datagram wait.
     #[n(4)]
     Ring,
 }
 
-/// Opens a link (D9.3).
+/// The message with which a client opens a link (D9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ClientHello {
-    /// The version spoken.
+    /// The version that the client uses.
     #[n(0)]
     pub version: u32,
 }
 
-/// Answers a client's hello (D9.3).
+/// The worker's answer to a client's hello (D9.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct WorkerHello {
-    /// The version spoken.
+    /// The version that the worker uses.
     #[n(0)]
     pub version: u32,
     /// The sizes of the parts of the control memory.
@@ -62,36 +63,37 @@ pub struct WorkerHello {
     pub sizes: ControlSizes,
 }
 
-/// Sizes of the parts of the control memory, as the worker made it. A client holds them against the memory it
-/// was handed and its own limits before it maps anything.
+/// The sizes of the parts of the control memory that the worker created. A client compares them with the
+/// received memory and its own limits before it maps anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ControlSizes {
-    /// Bytes of the whole.
+    /// The size of the whole control memory, in bytes.
     #[n(0)]
     pub control_bytes: u64,
-    /// 64-bit words of the ring from worker to client.
+    /// The size of the ring from worker to client, in 64-bit words.
     #[n(1)]
     pub down_words: u32,
-    /// 64-bit words of the ring from client to worker.
+    /// The size of the ring from client to worker, in 64-bit words.
     #[n(2)]
     pub up_words: u32,
-    /// Leases that the client may hold at once, which is what the ring that returns them has room for.
+    /// Maximum number of leases that the client may hold at once, which is also the capacity of the return
+    /// ring.
     #[n(3)]
     pub leases: u32,
 }
 
-/// Announces an arena, once on a link, before the first pack that lies in it (D9.4).
+/// The announcement of an arena, sent once on a link before the first pack in the arena (D9.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ArenaAnnouncement {
-    /// The number, which no other arena of this worker has or had.
+    /// The number of the arena, unique on the link.
     #[n(0)]
     pub arena: u64,
-    /// The bytes.
+    /// The size of the arena, in bytes.
     #[n(1)]
     pub bytes: u64,
 }
 
-/// Says why the sender closes the link (D9.5).
+/// The message that states why the sender closes the link (D9.5).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Close {
     /// The kind of the reason.
@@ -102,29 +104,29 @@ pub struct Close {
     pub text: String,
 }
 
-/// Kinds of reasons to close a link.
+/// The kind of a reason for closing a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum CloseCode {
-    /// Nothing more is wanted, or the sender ran out of something.
+    /// The sender no longer needs the link, or lacks a resource.
     #[n(0)]
     Done,
-    /// The receiver broke the protocol.
+    /// The receiver violated the protocol.
     #[n(1)]
     Blamed,
-    /// The receiver is another user's process.
+    /// The receiver is a process of another user.
     #[n(2)]
     OtherUser,
-    /// The worker has as many links as it takes.
+    /// The worker has the maximum number of links.
     #[n(3)]
     Full,
-    /// The two speak different versions.
+    /// The two sides use different versions.
     #[n(4)]
     Version,
 }
 
 impl Close {
-    /// Makes a close message with this reason, cut where it is too long.
+    /// Makes a close message with this reason, cut to the maximum length.
     pub fn new(code: CloseCode, text: impl Into<String>) -> Self {
         let mut text = text.into();
         let end = (0..=REASON_BYTES_MAX.min(text.len())).rfind(|&end| text.is_char_boundary(end));
@@ -132,7 +134,7 @@ impl Close {
         Self { code, text }
     }
 
-    /// Returns the message that the peer hears of the end of a link.
+    /// Returns the message that tells the peer why a link ends.
     pub fn of(why: &LinkLost) -> Self {
         match why.as_heard() {
             LinkLost::Blamed(reason) => Self::new(CloseCode::Blamed, reason),
@@ -144,7 +146,7 @@ impl Close {
         }
     }
 
-    /// Returns the meaning of the message for the link of the process that hears it.
+    /// Returns the reason for the end of the link at the process that received the message.
     pub fn into_lost(self) -> LinkLost {
         match self.code {
             CloseCode::Blamed | CloseCode::Version => LinkLost::Blamed(self.text),
@@ -154,26 +156,26 @@ impl Close {
     }
 }
 
-/// Why bytes are no message; the peer's fault.
+/// The reason for which a datagram is not a valid message. The peer is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DatagramError {
-    /// They do not decode.
-    #[error("datagram of {bytes} bytes is no message: {reason}")]
+    /// The bytes cannot be decoded.
+    #[error("invalid message in a datagram of {bytes} bytes: {reason}")]
     Malformed {
-        /// The number of bytes.
+        /// The number of bytes in the datagram.
         bytes: usize,
         /// The fault that the decoder found.
         reason: String,
     },
-    /// Something follows the message.
-    #[error("{0} bytes behind a message in one datagram")]
+    /// The datagram contains more bytes after the message.
+    #[error("expected the end of the message, found {0} more bytes in the datagram")]
     Trailing(usize),
-    /// The message comes with other descriptors than its kind has.
-    #[error("a message that comes with {expected} descriptors came with {came}")]
+    /// The number of descriptors differs from the number for the message's kind.
+    #[error("expected {expected} descriptors with the message, found {came}")]
     Descriptors {
-        /// The number of descriptors that its kind has.
+        /// The number of descriptors for the message's kind.
         expected: usize,
-        /// The number of descriptors that came.
+        /// The number of descriptors received.
         came: usize,
     },
 }
@@ -185,7 +187,7 @@ impl From<DatagramError> for LinkLost {
 }
 
 impl Datagram {
-    /// Returns how many descriptors come with it (D9.2).
+    /// Returns the number of descriptors that are sent with the message (D9.2).
     pub fn fds(&self) -> usize {
         match self {
             Self::WorkerHello(_) | Self::Arena(_) => 1,
@@ -193,19 +195,20 @@ impl Datagram {
         }
     }
 
-    /// The bytes, at most [`DATAGRAM_BYTES_MAX`].
+    /// Returns the encoded message, of at most [`DATAGRAM_BYTES_MAX`] bytes.
     ///
     /// # Errors
-    /// It has no encoding, which is a fault of this side.
+    /// Returns an error if the message cannot be encoded, which is a fault of this side.
     pub fn to_bytes(&self) -> Result<Vec<u8>, LinkLost> {
         minicbor::to_vec(self)
-            .map_err(|error| LinkLost::Resource(format!("a message has no encoding: {error}")))
+            .map_err(|error| LinkLost::Resource(format!("cannot encode a message: {error}")))
     }
 
-    /// The message that these bytes are, if they came with the descriptors it has.
+    /// Decodes a message that was received with `fds` descriptors.
     ///
     /// # Errors
-    /// They are none, are followed by others, or came with other descriptors (D9.2).
+    /// Returns an error if the bytes are not exactly one message, or if the number of descriptors is wrong
+    /// (D9.2).
     pub fn from_bytes(bytes: &[u8], fds: usize) -> Result<Self, DatagramError> {
         let mut decoder = minicbor::Decoder::new(bytes);
         let datagram: Self = decoder.decode().map_err(|error| DatagramError::Malformed {

@@ -1,7 +1,7 @@
-//! The directory of workers' sockets, where one is configured: ours alone, and without what dead workers left
-//! in it (D9.6).
+//! Prepares the configured directory of workers' sockets. The directory must belong to this user alone, and
+//! leftover sockets of dead workers are removed (D9.6).
 //!
-//! Refuses to know who connects.
+//! The module does not know the readers that connect.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -15,20 +15,21 @@ use thiserror::Error;
 
 use super::address;
 
-/// The end of the name of a socket that nobody listens on yet.
+/// The suffix of the name of a socket on which no process listens yet.
 pub(super) const UNFINISHED_SUFFIX: &str = ".new";
 
-/// A socket under that name is left over after this time: it has it for microseconds.
+/// The age from which on an unfinished socket counts as left over. A live worker uses the unfinished name for
+/// microseconds only.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Entries looked at in one sweep: many times the workers of a host, few enough to be looked at while one
-/// starts.
+/// Maximum number of directory entries checked when a worker starts. The limit is many times the number of
+/// workers of a host, and does not delay the start.
 const SWEPT_ENTRIES_MAX: usize = 10_000;
 
-/// Why a directory cannot be used for sockets; for its owner to mend.
+/// The reason for which a directory cannot be used for sockets. The owner of the directory must correct it.
 #[derive(Debug, Error)]
 pub enum DirectoryError {
-    /// The directory cannot be made or looked at.
+    /// The directory cannot be created or examined.
     #[error("{}: {error}", path.display())]
     Io {
         /// The directory.
@@ -36,30 +37,31 @@ pub enum DirectoryError {
         /// The error of the system.
         error: io::Error,
     },
-    /// The path is something else than a directory.
-    #[error("{} is no directory (nor may it be a link to one)", .0.display())]
+    /// The path is not a directory.
+    #[error("expected a directory at {}, found another kind of file or a symbolic link", .0.display())]
     NoDirectory(PathBuf),
     /// The directory belongs to another user.
-    #[error("{} belongs to user {owner}, not to user {ours}, who runs this", path.display())]
+    #[error("{} belongs to user {owner}, expected user {ours}, who runs this process", path.display())]
     NotOurs {
         /// The directory.
         path: PathBuf,
-        /// The id of its user.
+        /// The id of the directory's owner.
         owner: u32,
-        /// The id of our user.
+        /// The id of the user of this process.
         ours: u32,
     },
-    /// Others may look or write into it.
-    #[error("{} is open to others (mode {mode:o}): chmod 700 it", path.display())]
+    /// Other users can read or write the directory.
+    #[error("{} is open to other users (mode {mode:o}): run chmod 700 on the directory", path.display())]
     Open {
         /// The directory.
         path: PathBuf,
-        /// The permissions.
+        /// The permissions of the directory.
         mode: u32,
     },
 }
 
-/// Makes the directory if it is missing, checks that it is ours and nobody else's to open, and sweeps it.
+/// Creates the directory if it is missing, checks that only this user can access it, and removes sockets of
+/// dead workers.
 pub(super) fn prepare(path: &Path) -> Result<(), DirectoryError> {
     let io_error = |error| DirectoryError::Io {
         path: path.to_owned(),
@@ -85,8 +87,7 @@ pub(super) fn prepare(path: &Path) -> Result<(), DirectoryError> {
     Ok(())
 }
 
-/// Removes the sockets of workers that are no more. What cannot be removed stays: it does no harm but to be
-/// there.
+/// Removes the sockets of dead workers. A socket that cannot be removed stays, which does no harm.
 fn sweep(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;
@@ -100,7 +101,7 @@ fn sweep(directory: &Path) {
         }
         let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
         if is_socket && (finished.is_none() || is_old(&path)) && is_dead(&path) {
-            tracing::info!(path = %path.display(), "removed the socket of a worker that is no more");
+            tracing::info!(path = %path.display(), "removed the socket of a dead worker");
             let _ = std::fs::remove_file(&path);
         }
     }
@@ -112,7 +113,8 @@ fn is_old(path: &Path) -> bool {
     age.is_ok_and(|age| age > UNFINISHED_AGE_MAX)
 }
 
-/// Returns whether no process listens there: not that one is slow, or that this process cannot ask.
+/// Returns whether the socket refuses connections because no process listens. A slow worker, or an error of
+/// this process, does not count.
 fn is_dead(path: &Path) -> bool {
     let refused = SocketAddrUnix::new(path).and_then(|address| {
         let socket = super::socket::socket()?;

@@ -1,7 +1,7 @@
-//! The word on which a thread sleeps until the other process wakes it.
+//! The word on which a thread sleeps until the other process wakes the thread.
 //!
-//! Owns the view of that word as a futex. Refuses to know what one sleeps for; [`Nap`](crate::transport::Nap)
-//! sleeps at several.
+//! The module owns the view of the word as a futex. The reason for the sleep is unknown to it;
+//! [`Nap`](crate::transport::Nap) sleeps at several doorbells.
 #![expect(
     unsafe_code,
     reason = "a futex is a word of 32 bits, and shared memory is seen as words of 64"
@@ -15,10 +15,11 @@ use super::control::Control;
 use super::wait;
 use super::words::Words;
 
-/// The half of a word of 64 bits that has its low bits.
+/// The index of the 32-bit half of a 64-bit word that holds the low bits.
 const LOW_HALF: usize = if cfg!(target_endian = "big") { 1 } else { 0 };
 
-/// A word of a link's control memory, at which a thread of one side sleeps. Keeps that memory mapped.
+/// A word of a link's control memory at which a thread of one side sleeps. The doorbell keeps the memory
+/// mapped.
 #[derive(Debug, Clone)]
 pub struct Doorbell {
     control: Control,
@@ -30,9 +31,9 @@ impl Doorbell {
         Self { control, at }
     }
 
-    /// Wakes who sleeps here.
+    /// Wakes the thread that sleeps at this word.
     pub(super) fn ring(&self) {
-        // An error would mean that the address is none: then nobody sleeps there.
+        // The only possible error is an invalid address, at which no thread can sleep.
         let _ = futex::wake(self.futex(), futex::Flags::empty(), 1);
     }
 
@@ -41,12 +42,12 @@ impl Doorbell {
         wait::RAISED
     }
 
-    /// The address is all it is used for here; its value is read by the kernel.
+    /// Returns the futex of the doorbell. Callers use only its address; the kernel reads its value.
     pub(in crate::transport) fn futex(&self) -> &AtomicU32 {
         let word = &self.control.words()[self.at];
-        // SAFETY: both halves lie within the word, are aligned as 32 bits need it, and live as long as the
-        // mapping that `self` keeps. This process accesses the word as 64 bits alone; through the half it
-        // only names the address.
+        // SAFETY: both halves are inside the word, are aligned for 32 bits, and live as long as the mapping
+        // that `self` keeps. This process accesses the word only as 64 bits; it uses the half only as an
+        // address.
         unsafe { AtomicU32::from_ptr(word.as_ptr().cast::<u32>().add(LOW_HALF)) }
     }
 }

@@ -1,7 +1,8 @@
-//! Frames of a ring: messages, descriptors of packs, and notices of arenas, in words of 64 bits (D10.5).
+//! The frames of a ring: messages, descriptors of packs, and notices about arenas, encoded in words of 64
+//! bits (D10.5).
 //!
-//! Pure. Decoding reads a copy that nobody else can write, and believes none of it. Refuses to know rings and
-//! arenas.
+//! The module is pure. Decoding reads a private copy of a frame and checks every value. Rings and arenas are
+//! unknown to the module.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -12,7 +13,7 @@ use super::layout::FRAME_WORDS_MAX;
 use crate::proto::message::{MessageError, TaskId, check_length, decode, encode};
 use crate::transport::LinkLost;
 
-/// Elements that one descriptor lists at most; a larger pack crosses in parts.
+/// Maximum number of elements in one descriptor. A larger pack is sent in several parts.
 pub(super) const PACK_ELEMENTS_MAX: usize = 8192;
 
 const _: () = assert!(PACK_WORDS + PACK_ELEMENTS_MAX / 2 <= FRAME_WORDS_MAX);
@@ -22,36 +23,36 @@ const KIND_PACK: u64 = 2;
 const KIND_SHARE: u64 = 3;
 const KIND_FORGET: u64 = 4;
 const KIND_MASK: u64 = 0xff;
-/// All elements have one length; the table has one entry.
+/// The flag of a descriptor whose elements all have one length, so that its table has one entry.
 const FLAG_UNIFORM: u64 = 1 << 8;
-/// Others read the same memory.
+/// The flag of a pack whose memory other readers read too.
 const FLAG_SHARED: u64 = 1 << 9;
 const FLAGS: u64 = FLAG_UNIFORM | FLAG_SHARED;
 
-/// Words of a descriptor before its table.
+/// The number of words of a descriptor before its table.
 const PACK_WORDS: usize = 8;
 
-/// Lengths of elements; most descriptors list few.
+/// The lengths of a pack's elements, in bytes. Most descriptors list few elements.
 pub(super) type Lens = SmallVec<[u64; 4]>;
 
-/// The place of a pack's elements.
+/// The descriptor of a pack, which states where its elements are located.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PackFrame {
-    /// The task they belong to.
+    /// The task that produced the elements.
     pub task: TaskId,
-    /// Elements of the subscription before them.
+    /// The number of elements of the subscription before this pack.
     pub first: u64,
-    /// The arena they lie in.
+    /// The number of the arena that contains the elements.
     pub arena: u64,
     /// The offset of the first element in the arena, in bytes.
     pub offset: u64,
-    /// Bytes from the start of the first to the end of the last.
+    /// The number of bytes from the start of the first element to the end of the last element.
     pub region_bytes: u64,
-    /// The lease that the reader returns when it needs the elements no more.
+    /// The lease that the reader returns when it no longer needs the elements.
     pub lease: u64,
-    /// Others read the same memory, so that nobody may write it.
+    /// True if other readers read the same memory, so that no reader may write to it.
     pub is_shared: bool,
-    /// The length of each element in bytes.
+    /// The length of each element, in bytes.
     pub lens: Lens,
 }
 
@@ -60,40 +61,40 @@ pub(super) struct PackFrame {
 pub(super) enum Frame<M> {
     /// A message.
     Message(M),
-    /// Elements.
+    /// A pack of elements.
     Pack(PackFrame),
-    /// The bytes of an arena that the reader may keep before it copies.
+    /// The number of bytes of an arena that the reader may keep before it copies.
     Share {
         /// The arena.
         arena: u64,
-        /// Bytes of it.
+        /// The number of bytes that the reader may keep.
         hold_bytes: u64,
     },
-    /// Nothing more comes in an arena.
+    /// The notice that no further pack follows in an arena.
     Forget {
         /// The arena.
         arena: u64,
     },
 }
 
-/// A frame that no correct peer writes.
+/// The error for a frame that no correct peer writes.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(super) enum FrameError {
-    /// Neither message nor descriptor nor share.
+    /// The kind of the frame is unknown, or not allowed here.
     #[error("a frame of unknown kind {kind:#x}")]
     Kind {
-        /// The first word.
+        /// The first word of the frame.
         kind: u64,
     },
-    /// Too short or too long for what it says it is.
-    #[error("a frame of {words} words says that it has {said}")]
+    /// The length of the frame does not match its contents.
+    #[error("expected a frame of {said} words, found {words} words")]
     Length {
-        /// Words it has.
+        /// The number of words in the frame.
         words: usize,
-        /// Words it says it has.
+        /// The number of words that the frame's contents require.
         said: u64,
     },
-    /// The message in it is none.
+    /// The message in the frame is invalid.
     #[error(transparent)]
     Message(#[from] MessageError),
 }
@@ -104,10 +105,10 @@ impl From<FrameError> for LinkLost {
     }
 }
 
-/// Writes a message.
+/// Encodes a message as a frame.
 ///
 /// # Errors
-/// It is longer than any may be, which is its sender's own fault.
+/// Returns an error if the message exceeds the maximum length, which is the sender's own fault.
 pub(super) fn write_message<M: Encode<()>>(message: &M, into: &mut Vec<u64>) -> Result<(), MessageError> {
     let bytes = encode(message)?;
     into.clear();
@@ -116,7 +117,7 @@ pub(super) fn write_message<M: Encode<()>>(message: &M, into: &mut Vec<u64>) -> 
     Ok(())
 }
 
-/// Writes a descriptor; `lens` are those of [`PACK_ELEMENTS_MAX`] elements at most.
+/// Encodes the descriptor of a pack, which has 1 to [`PACK_ELEMENTS_MAX`] elements.
 pub(super) fn write_pack(pack: &PackFrame, into: &mut Vec<u64>) {
     debug_assert!((1..=PACK_ELEMENTS_MAX).contains(&pack.lens.len()));
     let first_len = pack.lens.first().copied().unwrap_or_default();
@@ -134,27 +135,27 @@ pub(super) fn write_pack(pack: &PackFrame, into: &mut Vec<u64>) {
         pack.lens.len() as u64,
     ]);
     let table = if is_uniform { 1 } else { pack.lens.len() };
-    // A length fits 32 bits (D2.2).
+    // Each length fits 32 bits (D2.2), so two lengths share a word.
     let pair = |pair: &[u64]| pair[0] | pair.get(1).map_or(0, |second| second << 32);
     into.extend(pack.lens[..table].chunks(2).map(pair));
 }
 
-/// Writes a share.
+/// Encodes the notice of the reader's share of an arena.
 pub(super) fn write_share(arena: u64, hold_bytes: u64, into: &mut Vec<u64>) {
     into.clear();
     into.extend([KIND_SHARE, arena, hold_bytes]);
 }
 
-/// Writes that nothing more comes in an arena.
+/// Encodes the notice that no further pack follows in an arena.
 pub(super) fn write_forget(arena: u64, into: &mut Vec<u64>) {
     into.clear();
     into.extend([KIND_FORGET, arena]);
 }
 
-/// Reads a frame of a worker, whose messages are `M`.
+/// Decodes a frame whose messages have type `M`.
 ///
 /// # Errors
-/// [`FrameError`]: the peer's fault.
+/// Returns a [`FrameError`] if the frame is invalid, which is the peer's fault.
 pub(super) fn read<M>(words: &[u64]) -> Result<Frame<M>, FrameError>
 where
     M: for<'b> Decode<'b, ()>,
@@ -238,7 +239,7 @@ fn length(words: &[u64], said: u64) -> FrameError {
     }
 }
 
-/// Up to eight bytes as a word, the missing ones zero.
+/// Returns up to eight bytes as a word, padded with zeroes.
 fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);
@@ -307,7 +308,10 @@ mod tests {
         assert!(matches!(read::<ToClient>(&huge), Err(FrameError::Length { .. })));
         let table = [KIND_PACK, 1, 2, 3, 4, 5, 6, 5, 7, 8];
         let refused = read::<ToClient>(&table).unwrap_err();
-        assert_eq!(refused.to_string(), "a frame of 10 words says that it has 11");
+        assert_eq!(
+            refused.to_string(),
+            "expected a frame of 11 words, found 10 words"
+        );
         let message = [KIND_MESSAGE, u64::MAX, 0];
         assert!(matches!(read::<ToClient>(&message), Err(FrameError::Message(_))));
     }

@@ -1,5 +1,5 @@
-//! Fuzz targets of what another process can write: datagrams, rings, frames, leases. CONTRIBUTING.md says how
-//! to search for new inputs.
+//! Fuzz targets of the data that another process can write: datagrams, rings, frames and leases.
+//! CONTRIBUTING.md explains how to search for new inputs.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use super::returns::ReturnReceiver;
 use super::ring::{RingReceiver, RingSender};
 use crate::proto::message::{ToClient, ToWorker};
 
-/// Random inputs beside the corpus, for each target of a test run.
+/// The number of random inputs of each target in a test run, in addition to the corpus.
 const RANDOM_INPUTS: usize = 200;
 
 const LAYOUT: ControlLayout = ControlLayout::new(64, 40, 8);
@@ -57,7 +57,8 @@ fn frames() {
         });
 }
 
-/// A peer that writes whole words anywhere between two looks: five bytes say where and what.
+/// Simulates a peer that overwrites words between two reads of the ring. Five bytes of input give the place
+/// and the value.
 #[test]
 fn rings() {
     bolero::check!()
@@ -71,7 +72,7 @@ fn rings() {
             for write in bytes.chunks_exact(5) {
                 let at = usize::from(u16::from_le_bytes([write[0], write[1]])) % words.len();
                 let value = u64::from(u16::from_le_bytes([write[2], write[3]]));
-                // The last byte moves the value to the edges of a word.
+                // The last byte of the input rotates the value to other bits of the word.
                 words[at].store(value.rotate_right(u32::from(write[4])), Relaxed);
                 let Ok(found) = receiver.pop(&mut frame) else {
                     return;

@@ -1,7 +1,8 @@
-//! The first words on a socket (D9.3): the client says hello, the worker answers with the memory that they
-//! share.
+//! The first messages on a socket (D9.3): the client sends its hello, and the worker answers with the memory
+//! that both sides share.
 //!
-//! Refuses to know what lies in that memory. Says of a client that gets no link who is to blame.
+//! The contents of the memory are unknown to this module. The errors for a client without a link state which
+//! side is at fault.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
@@ -19,11 +20,11 @@ use super::listen::Incoming;
 use super::peer::PeerError;
 use crate::transport::LinkLost;
 
-/// The time that either end may take over its hello. Two processes on one host need less than a millisecond,
-/// a host that swaps a second.
+/// The time within which either end must send its hello. Two processes on one host need less than a
+/// millisecond, and a host that swaps needs a second.
 pub const GREETING_DEADLINE: Duration = Duration::from_secs(15);
 
-/// The time between two attempts of a client while the worker has as many connections waiting as it takes.
+/// The time between two attempts of a client while the worker's queue of waiting connections is full.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The memory that a worker shares with one client.
@@ -35,66 +36,67 @@ pub struct Offer {
     pub control: OwnedFd,
 }
 
-/// Why a client got no link. Its text is what users are told when they ask why a worker on their host is read
-/// over a network.
+/// The reason for which a client got no link. Users see the text when they ask why a worker on their host is
+/// read over a network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConnectError {
-    /// There is no listener at that address, as far as this process sees.
+    /// No process listens at the address, as far as this process can see.
     #[error(
-        "no socket {0} here: the worker has gone, or has another network namespace (then start it with a --shm-dir that both see \
-         at the same place)"
+        "no socket {0} on this host: the worker has exited, or has another network namespace (then start the worker with a --shm-dir \
+         that both processes see at the same path)"
     )]
     NoSocket(ShmAddress),
-    /// The worker's directory, or its socket, is not this user's to open.
-    #[error("other user: {0} is not open to this one")]
+    /// This user has no permission for the worker's directory or socket.
+    #[error("other user: this user has no permission for {0}")]
     Forbidden(ShmAddress),
-    /// Another user's process listens there.
+    /// A process of another user listens at the address.
     #[error(transparent)]
     Peer(#[from] PeerError),
-    /// The worker refused.
+    /// The worker refused the connection.
     #[error("the worker refused: {}", .0.text)]
     Refused(Close),
-    /// The two speak different versions.
+    /// The two sides use different versions.
     #[error(
         "the worker shares memory in version {theirs}, this process in version {SHM_VERSION}: use one release for both"
     )]
     Version {
-        /// The version that the worker speaks.
+        /// The version that the worker uses.
         theirs: u32,
     },
     /// The worker did not answer in time.
     #[error("the worker on this host did not answer within {0:?}")]
     Silent(Duration),
-    /// The worker did not speak the protocol, or went amid it.
-    #[error("greeting the worker failed: {0}")]
+    /// The worker violated the protocol, or exited during the greeting.
+    #[error("the greeting of the worker failed: {0}")]
     Lost(LinkLost),
-    /// This process has no socket, descriptor or memory free.
+    /// This process has no free socket, descriptor or memory.
     #[error("this process cannot open a socket: {0}")]
     Resource(String),
 }
 
-/// Why a connection did not become a link; the client's fault except for `Lost(LinkLost::Resource)`.
+/// The reason for which a connection did not become a link. The client is at fault except for
+/// `Lost(LinkLost::Resource)`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GreetError {
-    /// The peer said nothing in time.
-    #[error("the client said nothing within {0:?}")]
+    /// The client sent no message in time.
+    #[error("expected a hello message from the client within {0:?}, found none")]
     Silent(Duration),
-    /// The client speaks another version.
+    /// The client uses another version.
     #[error("the client shares memory in version {theirs}, this worker in version {SHM_VERSION}")]
     Version {
-        /// The version that the client speaks.
+        /// The version that the client uses.
         theirs: u32,
     },
-    /// The client did not speak the protocol, or went.
+    /// The client violated the protocol, or exited.
     #[error(transparent)]
     Lost(#[from] LinkLost),
 }
 
-/// Connects to the worker that listens at an address, within a tokio runtime with I/O and time. Cancel-safe:
-/// a connection that is given up is closed.
+/// Connects to the worker that listens at an address. The caller must be within a tokio runtime with I/O and
+/// time. Cancel-safe: a cancelled connection is closed.
 ///
 /// # Errors
-/// [`ConnectError`] says who is to blame; the worker can still be read over a network, whatever it is.
+/// Returns a [`ConnectError`], which states the side at fault. The worker can still be read over a network.
 pub async fn connect(address: &ShmAddress, deadline: Duration) -> Result<(Channel, Offer), ConnectError> {
     let greeted = tokio::time::timeout(deadline, async {
         let socket = reach(address).await?;
@@ -102,19 +104,20 @@ pub async fn connect(address: &ShmAddress, deadline: Duration) -> Result<(Channe
             .map_err(|error| ConnectError::Resource(error.to_string()))?;
         let channel = Channel::new(stream, None).map_err(|(_, error)| error)?;
         let hello = Datagram::ClientHello(ClientHello { version: SHM_VERSION });
-        // A worker that refuses may have closed already; what it said is there to be read.
+        // A worker that refuses may have closed the socket already. The worker's message can still be
+        // received.
         let said = channel.try_send(&hello, &[]);
         match channel.recv().await.map_err(ConnectError::Lost)? {
             Some(received) => offered(received).map(|offer| (channel, offer)),
             None => Err(ConnectError::Lost(said.err().unwrap_or_else(|| {
-                LinkLost::Broken("it closed the socket without a word".into())
+                LinkLost::Broken("expected a hello message of the worker, found a closed socket".into())
             }))),
         }
     });
     greeted.await.unwrap_or(Err(ConnectError::Silent(deadline)))
 }
 
-/// A connected socket.
+/// Returns a socket that is connected to the address.
 async fn reach(address: &ShmAddress) -> Result<OwnedFd, ConnectError> {
     let resource = |error: Errno| ConnectError::Resource(error.to_string());
     let place = match address {
@@ -135,7 +138,7 @@ async fn reach(address: &ShmAddress) -> Result<OwnedFd, ConnectError> {
             }
             Err(Errno::ACCESS | Errno::PERM) => return Err(ConnectError::Forbidden(address.clone())),
             Err(Errno::PROTOTYPE) => {
-                let reason = "what listens there is no worker".to_owned();
+                let reason = "expected a worker at the address, found a socket of another type".to_owned();
                 return Err(ConnectError::Lost(LinkLost::Misbehaved(reason)));
             }
             Err(error) => return Err(resource(error)),
@@ -146,7 +149,7 @@ async fn reach(address: &ShmAddress) -> Result<OwnedFd, ConnectError> {
 /// Returns the offer in a worker's answer.
 fn offered(received: Received) -> Result<Offer, ConnectError> {
     let unexpected = |what: &str| {
-        let reason = format!("it answered a hello with {what}");
+        let reason = format!("expected a hello message of the worker, found {what}");
         Err(ConnectError::Lost(LinkLost::Misbehaved(reason)))
     };
     match received.datagram {
@@ -172,16 +175,16 @@ fn offered(received: Received) -> Result<Offer, ConnectError> {
 }
 
 impl Incoming {
-    /// Returns the process that came.
+    /// Returns the process that connected.
     pub fn peer(&self) -> super::Peer {
         self.channel.peer()
     }
 
-    /// Hears the client's hello and answers it with `offer`; or says why not, and closes. Cancel-safe: a
-    /// connection that is given up is closed.
+    /// Receives the client's hello and answers with `offer`. On an error, tells the client the reason and
+    /// closes the connection. Cancel-safe: a cancelled connection is closed.
     ///
     /// # Errors
-    /// [`GreetError`].
+    /// Returns a [`GreetError`] if the greeting failed.
     pub async fn greet(self, offer: &Offer, deadline: Duration) -> Result<Channel, GreetError> {
         let channel = self.channel;
         let heard = match tokio::time::timeout(deadline, channel.recv()).await {
@@ -199,9 +202,9 @@ impl Incoming {
         };
         match answered {
             Ok(true) => Ok(channel),
-            // It filled the socket's buffer before it had an answer, by not reading ours: there is none yet.
+            // The client filled the socket's buffer before an answer was sent, and did not read.
             Ok(false) => Err(GreetError::Lost(LinkLost::Resource(
-                "its socket takes no answer".into(),
+                "the client's socket has no room for an answer".into(),
             ))),
             Err(error) => {
                 let _ = channel.try_send(&Datagram::Close(goodbye(&error)), &[]);
@@ -222,11 +225,11 @@ fn hear(heard: Result<Option<Received>, LinkLost>) -> Result<(), GreetError> {
                 });
             }
             Datagram::Close(close) => close.into_lost(),
-            Datagram::WorkerHello(_) | Datagram::Arena(_) | Datagram::Ring => {
-                LinkLost::Misbehaved("a client's first message is its hello".into())
-            }
+            Datagram::WorkerHello(_) | Datagram::Arena(_) | Datagram::Ring => LinkLost::Misbehaved(
+                "expected a client's hello as the first message, found another message".into(),
+            ),
         },
-        Ok(None) => LinkLost::Broken("it went before it said anything".into()),
+        Ok(None) => LinkLost::Broken("the client exited before it sent a message".into()),
         Err(lost) => lost,
     };
     Err(GreetError::Lost(lost))

@@ -1,40 +1,40 @@
-//! The layout of the memory that carries the rings of one link: a table of offsets, the same for both ends
+//! The layout of the memory that carries the rings of one link. Both ends use the same table of offsets
 //! (D10.1).
 //!
-//! All in words of 64 bits from the start of the area. Fresh memory is zero, and a zeroed area is an empty
-//! one. Invariant: no two words that different sides write often share a line.
+//! Offsets count words of 64 bits from the start of the memory. Fresh memory is zero, and zeroed memory is a
+//! valid, empty layout. Invariant: two words that different sides write often never share a cache line.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::datagram::ControlSizes;
 use crate::proto::message::MESSAGE_BYTES_MAX;
 
-/// Words between what different sides write. Caches keep lines of 64 bytes but many fetch them in pairs, and
-/// some processors have lines of 128: so 128 bytes. It costs memory, of which a link has little of this kind.
+/// The distance between words that different sides write, in words. Caches keep lines of 64 bytes, but many
+/// fetch lines in pairs, and some processors have lines of 128 bytes. Therefore the distance is 128 bytes.
 pub const LINE_WORDS: usize = 16;
 
-/// Words of a frame at most: the longest message and two words before it. It is longer than a descriptor of
-/// 8192 elements of different lengths, two to a word, and what comes before those.
+/// Maximum number of words of a frame: the longest message and two words before it. The maximum is longer
+/// than the descriptor of a pack with 8192 elements of different lengths.
 pub const FRAME_WORDS_MAX: usize = MESSAGE_BYTES_MAX / 8 + 2;
 
-/// Words of a ring: the next power of two that takes the largest frame, 256 KiB. Descriptors of packs take
-/// some ten words each, so that thousands of them fit.
+/// The number of words of a ring, 256 KiB: the smallest power of two that holds the largest frame. The
+/// descriptor of a pack takes about ten words, so a ring holds thousands of descriptors.
 pub const RING_WORDS: usize = (FRAME_WORDS_MAX + 1).next_power_of_two();
 
-/// Packs that a reader may hold at once. Readers hold as many as they may have outstanding elements, at most:
-/// tens to hundreds. A power of two, as the return ring needs, and the ring takes eight pages.
+/// Maximum number of packs that a reader may hold at once. Readers hold at most as many packs as elements may
+/// be outstanding: tens to hundreds. The return ring requires a power of two, and takes eight pages.
 pub const LEASES_MAX: usize = 4096;
 
-/// Words of a page, to which the whole area is rounded.
+/// The number of words of a page. The size of the whole control memory is rounded up to whole pages.
 const PAGE_WORDS: usize = 512;
 
-/// The places of one link.
+/// The offsets of all parts of a link's control memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControlLayout {
-    /// Frames from the worker to the client.
+    /// The ring of frames from the worker to the client.
     pub down: RingPlace,
-    /// Frames from the client to the worker.
+    /// The ring of frames from the client to the worker.
     pub up: RingPlace,
-    /// Leases that the client returns.
+    /// The ring of leases that the client returns.
     pub returns: ReturnsPlace,
     words: usize,
 }
@@ -43,11 +43,13 @@ impl ControlLayout {
     /// The layout that both ends use.
     pub const STANDARD: Self = Self::new(RING_WORDS, FRAME_WORDS_MAX, LEASES_MAX);
 
-    /// A layout with rings of `ring_words` for frames of up to `frame_words_max`, and `leases_max` leases.
+    /// Makes a layout with rings of `ring_words` for frames of up to `frame_words_max`, and with `leases_max`
+    /// leases.
     ///
     /// # Panics
     ///
-    /// If `ring_words` or `leases_max` is no power of two, or a ring cannot take its largest frame.
+    /// Panics if `ring_words` or `leases_max` is not a power of two, or if a ring cannot hold its largest
+    /// frame.
     pub const fn new(ring_words: usize, frame_words_max: usize, leases_max: usize) -> Self {
         let down = RingPlace::new("down", 0, ring_words, frame_words_max);
         let up = RingPlace::new("up", down.end(), ring_words, frame_words_max);
@@ -60,9 +62,10 @@ impl ControlLayout {
         }
     }
 
-    /// Returns the sizes that a worker tells in its hello and a client compares with its own (D9.3).
+    /// Returns the sizes that a worker sends in its hello and that a client compares with its own sizes
+    /// (D9.3).
     pub const fn sizes(&self) -> ControlSizes {
-        // A worker has made memory of the sum of these, which is far below 2^32.
+        // Each size fits 32 bits, because a worker allocated memory for the sum, which is far below 2^32.
         ControlSizes {
             control_bytes: self.bytes() as u64,
             down_words: self.down.capacity as u32,
@@ -71,44 +74,49 @@ impl ControlLayout {
         }
     }
 
-    /// Words of the whole area: whole pages.
+    /// Returns the number of words of the whole memory, a multiple of a page.
     pub const fn words(&self) -> usize {
         self.words
     }
 
-    /// Bytes of the whole area.
+    /// Returns the size of the whole memory, in bytes.
     pub const fn bytes(&self) -> usize {
         self.words * size_of::<u64>()
     }
 }
 
-/// The place of a ring. Indices count words from the beginning of the link and never wrap around: 2^64 words
-/// take centuries.
+/// The offsets of a ring. Indices count words since the beginning of the link and never wrap around, because
+/// 2^64 words would take centuries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingPlace {
     /// The name of the ring in errors.
     pub(super) name: &'static str,
-    /// The sender's index: behind the last word of the last frame.
+    /// The offset of the sender's index: the index after the last word of the last frame.
     pub(super) tail: usize,
-    /// The receiver's index: the first word it has not taken.
+    /// The offset of the receiver's index: the index of the first word not yet taken.
     pub(super) head: usize,
-    /// Set while a task of the receiver sleeps until there is a frame.
+    /// The offset of the flag that is set while a task of the receiver sleeps until a frame arrives.
     pub(super) receiver_waits: usize,
-    /// Set while a thread of it does, at this word; on the same line, since the sender looks at both.
+    /// The offset of the flag that is set while a thread of the receiver sleeps at this word. The flag shares
+    /// a cache line with `receiver_waits`, because the sender reads both.
     pub(super) receiver_dozes: usize,
-    /// Set while the sender sleeps until there is room.
+    /// The offset of the flag that is set while the sender sleeps until the ring has room.
     pub(super) sender_waits: usize,
-    /// The first of the words that frames go through.
+    /// The offset of the first of the words that hold frames.
     pub(super) first: usize,
-    /// The number of words; a power of two.
+    /// The number of words that hold frames, a power of two.
     pub(super) capacity: usize,
-    /// Words of a frame at most; less than `capacity`, since its length goes before it.
+    /// Maximum number of words of a frame. The maximum is below `capacity`, because the length precedes the
+    /// frame.
     pub(super) frame_words_max: usize,
 }
 
 impl RingPlace {
     const fn new(name: &'static str, at: usize, capacity: usize, frame_words_max: usize) -> Self {
-        assert!(capacity.is_power_of_two(), "indices are masked");
+        assert!(
+            capacity.is_power_of_two(),
+            "the capacity of a ring must be a power of two"
+        );
         assert!(
             frame_words_max < capacity,
             "the largest frame and its length fit the ring"
@@ -126,7 +134,7 @@ impl RingPlace {
         }
     }
 
-    /// Words of a frame at most.
+    /// Returns the maximum number of words of a frame.
     pub const fn frame_words_max(&self) -> usize {
         self.frame_words_max
     }
@@ -135,28 +143,29 @@ impl RingPlace {
         (self.first + self.capacity).next_multiple_of(LINE_WORDS)
     }
 
-    /// The `count` words from index `at` on, in the one or two runs they lie in. `count` is at most
-    /// `capacity`.
+    /// Returns the `count` words from index `at` on, split in two runs where the ring wraps around. `count`
+    /// is at most `capacity`.
     #[inline]
     pub(super) fn runs<'a, W>(&self, words: &'a [W], at: u64, count: usize) -> (&'a [W], &'a [W]) {
         let ring = &words[self.first..self.first + self.capacity];
-        // Cuts off nothing that the mask keeps.
+        // The cast drops only bits that the mask drops too.
         let start = at as usize & (self.capacity - 1);
         let count_to_end = count.min(self.capacity - start);
         (&ring[start..start + count_to_end], &ring[..count - count_to_end])
     }
 }
 
-/// The place of the return ring.
+/// The offsets of the return ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReturnsPlace {
-    /// Counts the places that returners took.
+    /// The offset of the counter of places that returning threads took.
     pub(super) tail: usize,
-    /// Set while the worker sleeps until a lease comes back.
+    /// The offset of the flag that is set while the worker sleeps until a lease returns.
     pub(super) receiver_waits: usize,
-    /// The first of the places that leases go through.
+    /// The offset of the first of the words that hold returned leases.
     pub(super) first: usize,
-    /// The number of words, which is also the largest number of leases; a power of two.
+    /// The number of words that hold leases, a power of two. The capacity is also the maximum number of
+    /// leases.
     pub(super) capacity: usize,
 }
 
@@ -175,10 +184,10 @@ impl ReturnsPlace {
         (self.first + self.capacity).next_multiple_of(LINE_WORDS)
     }
 
-    /// The place of the `count`th return.
+    /// Returns the offset of the word for the `count`th return.
     #[inline]
     pub(super) fn slot(&self, count: u64) -> usize {
-        // Cuts off nothing that the mask keeps.
+        // The cast drops only bits that the mask drops too.
         self.first + (count as usize & (self.capacity - 1))
     }
 }
@@ -216,7 +225,7 @@ mod tests {
     #[test]
     fn standard_rings_take_the_longest_messages() {
         let layout = ControlLayout::STANDARD;
-        // The figures of D10.1.
+        // D10.1 states these figures.
         assert_eq!(layout.up.first, layout.down.first + 32_832);
         assert_eq!(layout.returns.first, 65_696);
         assert_eq!(layout.words(), 70_144);

@@ -1,22 +1,24 @@
-//! The packs that a worker lent to its reader: who is lent what, under which number (D10.4).
+//! Records the packs that a worker lent to its reader, each under a lease number (D10.4).
 //!
-//! Owns what is lent until its number comes back. Refuses to know how numbers travel, and believes none of
-//! them.
+//! The table owns a lent value until its number returns. The transfer of numbers is unknown to the table, and
+//! every returned number is checked.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use thiserror::Error;
 
-/// The name of one lending. Never zero, so that zero can mean that nothing was written.
+/// The number of one lease. The number is never zero, because a zero word means that nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseNumber(u64);
 
 impl LeaseNumber {
-    /// Returns the lease in a word of a peer, to be checked by [`Leases::give_back`]; `None` for zero.
+    /// Returns the lease number in a word from the peer, or `None` for zero. The caller must check the number
+    /// with [`Leases::give_back`].
     pub fn from_word(word: u64) -> Option<Self> {
         (word != 0).then_some(Self(word))
     }
 
-    /// The number as it travels: the place in the table in the low 32 bits, the count of its lendings above.
+    /// Returns the number as it is sent: the index in the table in the low 32 bits, and the count of the
+    /// place's leases above.
     pub fn word(self) -> u64 {
         self.0
     }
@@ -26,7 +28,7 @@ impl LeaseNumber {
     }
 
     fn index(self) -> u32 {
-        // The low half.
+        // The cast keeps the low half.
         self.0 as u32
     }
 
@@ -35,43 +37,45 @@ impl LeaseNumber {
     }
 }
 
-/// A number that does not come back from a correct peer.
+/// The error for a returned number that a correct peer would not return.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseError {
-    /// There is no such place.
-    #[error("it returned lease {index} of {granted} that there ever were")]
+    /// The table has no place with this index.
+    #[error("invalid lease {index}: expected an index below {granted}")]
     Unknown {
-        /// The place it named.
+        /// The index in the returned number.
         index: u32,
-        /// Places that were ever in use.
+        /// The number of places that were ever in use.
         granted: usize,
     },
-    /// The place is there, but not this lending of it: it came back before, or never was.
-    #[error("it returned lending {generation} of lease {index}, which is at lending {current}")]
+    /// The place exists, but its present lease has another number. The returned lease ended before, or was
+    /// never granted.
+    #[error("invalid return of lease {index}: expected generation {current}, found {generation}")]
     Stale {
-        /// The place it named.
+        /// The index in the returned number.
         index: u32,
-        /// The lending it named.
+        /// The generation in the returned number.
         generation: u32,
-        /// The lending that the place is at.
+        /// The present generation of the place.
         current: u32,
     },
-    /// The place is free, and this lending of it is the next.
-    #[error("it returned lending {generation} of lease {index}, which is not out")]
+    /// The place is free, and its next lease will have this number.
+    #[error("invalid return of lease {index}: generation {generation} is not lent")]
     NotOut {
-        /// The place it named.
+        /// The index in the returned number.
         index: u32,
-        /// The lending it named.
+        /// The generation in the returned number.
         generation: u32,
     },
 }
 
-/// The leases of one reader.
+/// The table of the leases of one reader.
 #[derive(Debug)]
 pub struct Leases<T> {
-    /// At most `max`; grows to as many as were ever out at once.
+    /// The places of the table. The table grows to the largest number of leases held at once, at most `max`.
     slots: Vec<Slot<T>>,
-    /// The free place that was used last; the others hang on it.
+    /// The index of the free place used last. The other free places form a linked list that begins at this
+    /// place.
     free: Option<u32>,
     max: u32,
     out: usize,
@@ -80,7 +84,8 @@ pub struct Leases<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The lending that is out, or the next one. Never 0, so that no number is.
+    /// The generation of the present lease, or of the next lease if the place is free. The generation is
+    /// never 0, so that no lease number is 0.
     generation: u32,
     state: State<T>,
 }
@@ -92,8 +97,8 @@ enum State<T> {
 }
 
 impl<T> Leases<T> {
-    /// A table of at most `max` leases at once. The return ring has as many places, so that it never
-    /// overflows.
+    /// Makes a table for at most `max` leases at once. The return ring has `max` places too, so the ring
+    /// never overflows.
     pub fn new(max: u32) -> Self {
         Self {
             slots: Vec::new(),
@@ -104,7 +109,7 @@ impl<T> Leases<T> {
         }
     }
 
-    /// Lends a value of so many bytes; if all numbers are out, the value comes back.
+    /// Lends a value of `bytes` bytes. Returns the value as an error if all leases are in use.
     pub fn grant(&mut self, value: T, bytes: u64) -> Result<LeaseNumber, T> {
         let Some(index) = self.free_index() else {
             return Err(value);
@@ -121,8 +126,8 @@ impl<T> Leases<T> {
         Ok(number)
     }
 
-    /// Takes back what was lent under a number that a peer returned. On an error nothing changed, and the
-    /// peer is to blame.
+    /// Takes back the value that was lent under a number that the peer returned. An error leaves the table
+    /// unchanged, and the peer is at fault.
     pub fn give_back(&mut self, number: LeaseNumber) -> Result<T, LeaseError> {
         let (index, generation) = (number.index(), number.generation());
         let granted = self.slots.len();
@@ -146,7 +151,7 @@ impl<T> Leases<T> {
         Ok(value)
     }
 
-    /// Takes everything back: the reader is gone. Its numbers are stale from now on.
+    /// Takes all values back, after the reader has exited. All its lease numbers are invalid from now on.
     pub fn drain(&mut self) -> Vec<T> {
         let mut values = Vec::with_capacity(self.out);
         for (index, slot) in (0u32..).zip(&mut self.slots) {
@@ -161,22 +166,22 @@ impl<T> Leases<T> {
         values
     }
 
-    /// Leases that are out.
+    /// Returns the number of leases held by the reader.
     pub fn out(&self) -> usize {
         self.out
     }
 
-    /// Bytes of what is out.
+    /// Returns the total bytes of the lent values.
     pub fn bytes_out(&self) -> u64 {
         self.bytes_out
     }
 
-    /// Returns whether no further lease can be granted before one comes back.
+    /// Returns whether no further lease can be granted until a lease returns.
     pub fn is_full(&self) -> bool {
         self.out == self.max as usize
     }
 
-    /// A free place, made if need be.
+    /// Returns the index of a free place, and adds a place if necessary.
     fn free_index(&mut self) -> Option<u32> {
         let made = u32::try_from(self.slots.len()).ok()?;
         if self.free.is_none() && made < self.max {
@@ -197,7 +202,8 @@ impl<T> Leases<T> {
 }
 
 impl<T> Slot<T> {
-    /// Frees the place, before `next` in the list, if it is out, and says what it held.
+    /// Frees a lent place, links it before `next` in the free list, and returns its value. Returns `None` if
+    /// the place is free.
     fn free(&mut self, next: Option<u32>) -> Option<(T, u64)> {
         if matches!(self.state, State::Free { .. }) {
             return None;
@@ -265,7 +271,7 @@ mod tests {
                     }
                     Step::GiveBack { which } => {
                         if let Some(&number) = model.keys().nth(which) {
-                            let (value, _) = model.remove(&number).expect("a key of it");
+                            let (value, _) = model.remove(&number).expect("the key was just read from the model");
                             prop_assert_eq!(leases.give_back(number), Ok(value));
                             prop_assert!(leases.give_back(number).is_err());
                         }
@@ -319,7 +325,7 @@ mod tests {
             generation: 2,
         };
         assert_eq!(leases.give_back(forged(0, 2)), Err(not_out));
-        assert!(not_out.to_string().contains("lending 2 of lease 0"));
+        assert!(not_out.to_string().contains("lease 0: generation 2"));
     }
 
     #[test]
@@ -327,10 +333,12 @@ mod tests {
         let mut leases = Leases::new(1);
         let first = leases.grant((), 0).expect("the only one");
         leases.slots[0].generation = u32::MAX;
-        leases.give_back(first).expect_err("the place is further");
+        leases
+            .give_back(first)
+            .expect_err("the place has a later generation");
         leases
             .give_back(LeaseNumber::new(0, u32::MAX))
-            .expect("it is the one that is out");
+            .expect("the lease is held");
         assert_eq!(leases.grant((), 0), Ok(first));
     }
 }

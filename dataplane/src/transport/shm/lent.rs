@@ -1,7 +1,7 @@
-//! Memory that a worker lent to one reader, until it is returned or the reader's process has ended.
+//! Keeps memory that a worker lent to one reader, until the reader returns it or exits.
 //!
-//! Packs of a link stay here beyond its end: elements must not change under a reader that still looks at them
-//! (D10.7). Refuses to know how packs are announced.
+//! Lent packs stay here after the end of their link, because elements must not change while a reader still
+//! views them (D10.7). The announcement of packs is unknown to this module.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::leases::{LeaseNumber, Leases};
 use super::returns::ReturnReceiver;
 use crate::transport::LinkLost;
 
-/// The time between two looks for returned packs on a link that has ended.
+/// The time between two checks for returned packs on a link that has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The packs that one reader has; clones share them.
+/// The packs that one reader holds. Clones share the packs.
 #[derive(Debug, Clone)]
 pub(super) struct Lent {
     shared: Arc<Mutex<Shared>>,
@@ -34,23 +34,24 @@ struct Shared {
 impl Lent {
     pub(super) fn new(control: &Control) -> Self {
         let returns = ReturnReceiver::new(control.clone(), ControlLayout::STANDARD.returns);
-        // The ring has as many places.
+        // The return ring has the same number of places.
         let leases = Leases::new(LEASES_MAX as u32);
         Self {
             shared: Arc::new(Mutex::new(Shared { leases, returns })),
         }
     }
 
-    /// Lends a pack, or gives it back when the reader has as many as it may.
+    /// Lends a pack, or returns the pack as an error if the reader holds the maximum number of packs.
     pub(super) fn lend(&self, pack: Pack) -> Result<LeaseNumber, Pack> {
         let bytes = pack.region().len() as u64;
         self.shared.lock().leases.grant(pack, bytes)
     }
 
-    /// Takes back what the reader returned.
+    /// Takes back all packs that the reader returned.
     ///
     /// # Errors
-    /// It returned what it does not have; it is to blame, and nothing more is believed of it.
+    /// Returns an error if the reader returned a lease that it does not hold. The reader is at fault, and its
+    /// further returns are not trusted.
     pub(super) fn collect(&self) -> Result<(), LinkLost> {
         let mut shared = self.shared.lock();
         let Shared { leases, returns } = &mut *shared;
@@ -61,18 +62,19 @@ impl Lent {
         Ok(())
     }
 
-    /// Returns whether the reader has as many packs as it may.
+    /// Returns whether the reader holds the maximum number of packs.
     pub(super) fn is_full(&self) -> bool {
         self.shared.lock().leases.is_full()
     }
 
-    /// Packs that the reader has.
+    /// Returns the number of packs that the reader holds.
     pub(super) fn out(&self) -> usize {
         self.shared.lock().leases.out()
     }
 
-    /// Keeps the packs of a link that has ended until all came back, or the reader's process closed its
-    /// socket: it does so with the last view, or when it exits. Within a tokio runtime, with which it ends.
+    /// Keeps the packs of a link that has ended until the reader has returned all packs or closed its socket.
+    /// The reader closes the socket with its last view, or by exiting. A task of the tokio runtime waits for
+    /// either, and ends with the runtime.
     pub(super) fn keep(self, channel: Arc<Channel>) {
         if self.out() == 0 {
             return;
@@ -83,7 +85,8 @@ impl Lent {
         runtime.spawn(async move {
             let closed = std::future::poll_fn(|cx| channel.poll_closed(cx));
             let returned = async {
-                // A reader that returns what it does not have is not believed; its exit still is.
+                // A reader that returned an invalid lease is no longer trusted, but the end of its socket
+                // still counts.
                 while self.collect().is_err() || self.out() > 0 {
                     tokio::time::sleep(LOOK_EVERY).await;
                 }

@@ -1,7 +1,7 @@
-//! The socket of a link in use: it wakes a sleeping peer, says that this process lives, and hears when the
-//! other does not.
+//! The socket of a link in use, which wakes a sleeping peer, proves that this process lives, and detects a
+//! dead peer.
 //!
-//! Owns the beats and the reason why the link ended. Refuses to know rings and elements.
+//! The line owns the heartbeats and the reason for the end of the link. Rings and elements are unknown to it.
 
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -15,29 +15,30 @@ use super::datagram::{ArenaAnnouncement, Datagram};
 use super::pulse::{Due, Pulse, SILENCE_MAX};
 use crate::transport::LinkLost;
 
-/// A message that a process heard.
+/// A message that a process received over the socket.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// The other side did something while this one slept: look again at everything.
+    /// The other side acted while this side slept. The receiver must check all rings again.
     Ring,
-    /// Memory in which packs will lie.
+    /// The announcement of memory in which packs will be located.
     Arena(ArenaAnnouncement, OwnedFd),
 }
 
-/// One end of the socket.
+/// One end of the socket of a link in use.
 #[derive(Debug)]
 pub(super) struct Line {
     channel: Arc<Channel>,
     pulse: Pulse,
     timer: Pin<Box<Sleep>>,
-    /// Why nothing more comes.
+    /// The reason for the end of the link, if it has ended.
     lost: Option<LinkLost>,
-    /// Whether the peer was told; also who is to blame is, whatever it was that ended the link.
+    /// True after this side sent the peer a reason for closing. A peer at fault gets the reason too, whatever
+    /// ended the link.
     has_said_why: bool,
 }
 
 impl Line {
-    /// Within a tokio runtime with time.
+    /// Makes a line. The caller must be within a tokio runtime with time.
     pub(super) fn new(channel: Channel) -> Self {
         let now = tokio::time::Instant::now();
         Self {
@@ -49,19 +50,20 @@ impl Line {
         }
     }
 
-    /// The socket, for a caller that must keep it open longer than the link.
+    /// Returns the socket, for a caller that must keep the socket open after the end of the link.
     pub(super) fn channel(&self) -> &Arc<Channel> {
         &self.channel
     }
 
-    /// Wakes the other side. A socket without room holds rings that it has not heard yet.
+    /// Wakes the other side. If the socket has no room, it already contains rings that the other side has not
+    /// read.
     pub(super) fn ring(&self) {
-        // Whether the socket is gone the next poll says, with the reason.
+        // An error is ignored, because the next poll reports the reason.
         let _ = self.channel.try_send(&Datagram::Ring, &[]);
     }
 
-    /// Returns the next message of the other side. The error is the reason why the link is no more, each time
-    /// the same.
+    /// Returns the next message of the other side. After the end of the link, each call returns the same
+    /// error with the reason.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Heard, LinkLost>> {
         if let Some(lost) = &self.lost {
             return Poll::Ready(Err(lost.clone()));
@@ -69,7 +71,8 @@ impl Line {
         self.poll_open(cx).map_err(|lost| self.end(lost))
     }
 
-    /// Returns a message that waits, though the runtime may not have noticed it. Pending wakes nobody.
+    /// Returns a waiting message, even if the runtime has not noticed it. A pending result registers no
+    /// waker.
     pub(super) fn look(&mut self) -> Poll<Result<Heard, LinkLost>> {
         if let Some(lost) = &self.lost {
             return Poll::Ready(Err(lost.clone()));
@@ -78,7 +81,7 @@ impl Line {
         Poll::Ready(self.hear(received).map_err(|lost| self.end(lost)))
     }
 
-    /// Ends the link and tells the peer why.
+    /// Ends the link and tells the peer the reason.
     pub(super) fn close(&mut self, why: &LinkLost) {
         if !std::mem::replace(&mut self.has_said_why, true) {
             self.channel.say_close(why);
@@ -100,12 +103,14 @@ impl Line {
             Datagram::Ring => Ok(Heard::Ring),
             Datagram::Arena(announcement) => match received.fds.into_iter().next() {
                 Some(fd) => Ok(Heard::Arena(announcement, fd)),
-                None => Err(LinkLost::Misbehaved("an arena without its descriptor".into())),
+                None => Err(LinkLost::Misbehaved(
+                    "expected a descriptor with the announcement of an arena, found none".into(),
+                )),
             },
             Datagram::Close(close) => Err(close.into_lost()),
-            Datagram::ClientHello(_) | Datagram::WorkerHello(_) => {
-                Err(LinkLost::Misbehaved("it said hello twice".into()))
-            }
+            Datagram::ClientHello(_) | Datagram::WorkerHello(_) => Err(LinkLost::Misbehaved(
+                "expected a single hello message, found a second one".into(),
+            )),
         }
     }
 
@@ -118,7 +123,7 @@ impl Line {
                 Due::Beat => self.ring(),
                 Due::Silence => {
                     let reason =
-                        format!("the other process was silent for {SILENCE_MAX:?}: it is stopped or stuck");
+                        format!("the other process was silent for {SILENCE_MAX:?}: it is stopped or blocked");
                     return Poll::Ready(Err(LinkLost::Broken(reason)));
                 }
                 Due::At(due) => {

@@ -1,6 +1,6 @@
-//! A worker's socket: which processes may come in, and how many.
+//! A worker's listening socket, which decides which processes may connect, and how many.
 //!
-//! Refuses to know what is said to those who may.
+//! The messages of connected processes are unknown to this module.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,26 +22,26 @@ use super::directory::{self, DirectoryError, UNFINISHED_SUFFIX};
 use super::peer::PeerError;
 use super::socket::socket;
 
-/// Links of one worker at once. A link takes four descriptors at the worker, and one more for each of its
-/// tasks that the same-host readers share: with the usual limit of 1024 open files half of them stay for
-/// everything else. A host runs a few dozen trainers.
+/// Maximum number of links of one worker at once. A link takes four descriptors at the worker, plus one for
+/// each of its tasks with shared memory. With the usual limit of 1024 open files, half of the descriptors
+/// stay free. A host runs a few dozen trainers.
 pub const LINKS_MAX: usize = 128;
 
-/// Connections that wait to be accepted, as many as there may be links: all readers of a host may start at
-/// once.
+/// Maximum number of connections that wait to be accepted, equal to the maximum number of links. All readers
+/// of a host may start at once.
 const BACKLOG: i32 = LINKS_MAX as i32;
 
-/// The first wait after the system had no descriptor or memory for a connection, and the longest.
+/// The first and the longest wait after the system had no descriptor or memory for a connection.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// The settings of a worker's listener.
 #[derive(Debug, Clone)]
 pub struct ListenerConfig {
-    /// The directory of its socket file, for readers that share this directory but not the network namespace.
-    /// It has mode 0700, belongs to our own user, and is made if it is missing. By default there is no file,
-    /// and the kernel keeps the name.
+    /// The directory of the socket's file, for readers that share the directory but not the network
+    /// namespace. The directory has mode 0700, belongs to this user, and is created if it is missing. `None`
+    /// uses an abstract name without a file.
     pub directory: Option<PathBuf>,
-    /// Links at once; default [`LINKS_MAX`].
+    /// Maximum number of links at once; the default is [`LINKS_MAX`].
     pub links_max: usize,
 }
 
@@ -54,21 +54,22 @@ impl Default for ListenerConfig {
     }
 }
 
-/// Why a worker cannot listen; other readers are not concerned.
+/// The reason for which a worker cannot listen for readers on its host. Readers on other hosts are not
+/// affected.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// The directory does not do.
+    /// The directory cannot be used for sockets.
     #[error("directory of sockets: {0}")]
     Directory(#[from] DirectoryError),
-    /// The path is too long.
+    /// The path of the socket is too long.
     #[error("directory of sockets: {0}")]
     Address(#[from] AddressError),
-    /// The system refuses.
-    #[error("no socket for readers on this host: {0}")]
+    /// The system refused to make the socket.
+    #[error("cannot open a socket for readers on this host: {0}")]
     System(#[from] io::Error),
 }
 
-/// The socket of a worker. Its file, where it has one, goes with it.
+/// The listening socket of a worker. Dropping the listener removes the socket's file, if any.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
@@ -79,22 +80,23 @@ pub struct Listener {
     _file: Option<RemovedOnDrop>,
 }
 
-/// A connection of a process of our own user that has not been heard yet.
+/// A connection of a process of this user, from which no message was read yet.
 #[derive(Debug)]
 pub struct Incoming {
     pub(super) channel: Channel,
 }
 
 impl Listener {
-    /// Listens at an address that nobody can have guessed, within a tokio runtime with I/O.
+    /// Listens at a random address that no other process can guess. The caller must be within a tokio runtime
+    /// with I/O.
     ///
     /// # Errors
-    /// [`BindError`] says what to mend.
+    /// Returns a [`BindError`], which states what to correct.
     pub fn bind(config: &ListenerConfig) -> Result<Self, BindError> {
         let mut bits = [0; 16];
         let drawn = getrandom(&mut bits, GetRandomFlags::empty()).map_err(io::Error::from)?;
         if drawn < bits.len() {
-            return Err(io::Error::other("the system's randomness ended early").into());
+            return Err(io::Error::other("expected 16 random bytes from the system, found fewer").into());
         }
         let name = SocketName::from_bits(u128::from_le_bytes(bits));
         let (socket, address, file) = match &config.directory {
@@ -129,9 +131,9 @@ impl Listener {
         &self.address
     }
 
-    /// The next connection of a process of our own user (D9.1); any other is told why not and let go of, as
-    /// is a client beyond the limit of links (D9.7). Never ends: what the system refuses now it may grant
-    /// later. Cancel-safe.
+    /// Waits for the next connection of a process of this user (D9.1). Processes of other users, and clients
+    /// beyond the limit of links, are told the reason and disconnected (D9.7). Waits through temporary errors
+    /// of the system and never returns an error. Cancel-safe.
     pub async fn accept(&mut self) -> Incoming {
         loop {
             match self.listener.accept().await {
@@ -142,10 +144,10 @@ impl Listener {
                         Err(reason) => tracing::info!(reason, "refused a reader on this host"),
                     }
                 }
-                // It went while it waited.
+                // The client disconnected while its connection waited.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "readers on this host wait: raise the limit of open files");
+                    tracing::warn!(%error, "cannot accept readers on this host now: raise the limit of open files");
                     tokio::time::sleep(self.back_off).await;
                     self.back_off = (self.back_off * 2).min(BACK_OFF.1);
                 }
@@ -153,15 +155,15 @@ impl Listener {
         }
     }
 
-    /// Checks who came, before anything of it is read.
+    /// Checks the process that connected, before any of its messages is read.
     fn admit(&self, stream: UnixStream) -> Result<Incoming, String> {
         let permit = self.links.clone().try_acquire_owned().ok();
         let is_full = permit.is_none();
         match Channel::new(stream, permit) {
             Ok(channel) if !is_full => Ok(Incoming { channel }),
             Ok(channel) => {
-                let reason = format!("the worker has {} links, as many as it takes", self.links_max);
-                // Who cannot be told sees the socket's end.
+                let reason = format!("the worker has {} links, its maximum", self.links_max);
+                // A client without room for the message sees the end of the socket.
                 let _ = channel.try_send(&refusal(CloseCode::Full, &reason), &[]);
                 Err(reason)
             }
@@ -183,8 +185,8 @@ fn refusal(code: CloseCode, reason: &str) -> Datagram {
     Datagram::Close(Close::new(code, reason))
 }
 
-/// Listens on a file of this name. It has another name until it is listened on: one that refuses connections
-/// is taken for a dead worker's (D9.6).
+/// Listens on a file with this name. The file has a temporary name until the socket listens, because another
+/// worker would remove a socket that refuses connections (D9.6).
 fn bind_file(directory: &Path, name: SocketName, path: &Path) -> Result<(OwnedFd, RemovedOnDrop), BindError> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(UNFINISHED_SUFFIX);
@@ -200,17 +202,17 @@ fn bind_file(directory: &Path, name: SocketName, path: &Path) -> Result<(OwnedFd
     listen(&socket, BACKLOG).map_err(io::Error::from)?;
     std::fs::rename(&unfinished, path)?;
     file.0 = path.to_owned();
-    tracing::debug!(%name, directory = %directory.display(), "listens for readers that share a directory");
+    tracing::debug!(%name, directory = %directory.display(), "listening for readers that share a directory");
     Ok((socket, file))
 }
 
-/// A socket's file.
+/// The file of a socket, which is removed on drop.
 #[derive(Debug)]
 struct RemovedOnDrop(PathBuf);
 
 impl Drop for RemovedOnDrop {
     fn drop(&mut self) {
-        // The process that took it away already did what is wanted.
+        // An error means that another process already removed the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,8 +1,8 @@
-//! Memory behind a descriptor, mapped into this process: created and sealed, or opened from a peer and
-//! checked first.
+//! Memory behind a descriptor, mapped into this process. The memory is created and sealed here, or received
+//! from a peer and checked before mapping.
 //!
 //! Invariant: a mapping covers exactly a file that can neither shrink nor grow, so no access to it can fault.
-//! Refuses to know what the memory holds, and who writes which part of it.
+//! The contents of the memory, and their writers, are unknown to this module.
 #![expect(
     unsafe_code,
     reason = "mapping memory, and viewing it as words that processes share"
@@ -22,54 +22,55 @@ use thiserror::Error;
 
 use crate::transport::LinkLost;
 
-/// The smallest page of a system this runs on; mappings are multiples of it.
+/// The smallest page size of the supported systems, in bytes. The size of a mapping must be a multiple of
+/// this size.
 pub const PAGE_BYTES: usize = 4096;
 
-/// A mapping has so many bytes at most: 1 TiB, some thousands of which fit the addresses of a process. What a
-/// peer announces costs nothing but addresses.
+/// Maximum size of a mapping, 1 TiB in bytes. The addresses of a process have room for about a hundred such
+/// mappings. An announcement by a peer costs only addresses.
 pub const MAPPING_BYTES_MAX: usize = 1 << 40;
 
-/// The seals against cutting and extending the file, and against further seals: a peer could forbid to map it
-/// for writing.
+/// The seals against shrinking and growing the file, and against further seals. Without the last seal, a peer
+/// could forbid mapping the file for writing.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Why a descriptor of a peer is not mapped. The peer's fault, except for `System`.
+/// The reason for which a peer's descriptor is not mapped. The peer is at fault, except for `System`.
 #[derive(Debug, Error)]
 pub enum MapError {
-    /// The descriptor is no memory file, or one that the peer could still cut.
+    /// The descriptor is not a memory file, or the file lacks a seal.
     #[error(
-        "the peer's shared memory is refused: it is not sealed against {missing}, so that it could be taken away while it \
+        "the peer's shared memory is not sealed against {missing}: expected a sealed file, which cannot be taken away while it \
          is in use"
     )]
     Unsealed {
         /// The missing seal.
         missing: &'static str,
     },
-    /// The size is not what was announced.
+    /// The size of the file differs from the announced size.
     #[error(
-        "the peer's shared memory is refused: it has {found_bytes} bytes, announced were {announced_bytes}"
+        "expected {announced_bytes} bytes of shared memory as announced by the peer, found {found_bytes} bytes"
     )]
     Size {
-        /// The length that the peer said.
+        /// The size that the peer announced, in bytes.
         announced_bytes: u64,
-        /// The length of the file.
+        /// The size of the file, in bytes.
         found_bytes: u64,
     },
-    /// No mapping can have that size.
+    /// The announced size is not possible for a mapping.
     #[error(
-        "the peer's shared memory is refused: {announced_bytes} bytes were announced, it can have {MAPPING_BYTES_MAX} at most, \
-         in whole pages of {PAGE_BYTES}"
+        "expected at most {MAPPING_BYTES_MAX} bytes of shared memory, in whole pages of {PAGE_BYTES} bytes, found an announcement \
+         of {announced_bytes} bytes by the peer"
     )]
     Announced {
-        /// The length that the peer said.
+        /// The size that the peer announced, in bytes.
         announced_bytes: u64,
     },
-    /// The system refused.
+    /// The system refused to examine or map the file.
     #[error("shared memory cannot be {doing}: {source}")]
     System {
-        /// Call that failed.
+        /// The operation that failed.
         doing: &'static str,
-        /// Error of the system.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -86,48 +87,53 @@ impl From<MapError> for LinkLost {
     }
 }
 
-/// Memory of a sealed file, readable and writable by every process that has mapped it; unmapped when dropped.
+/// Shared memory of a sealed file, which every process that mapped it can read and write. Dropping the value
+/// unmaps the memory.
 ///
-/// Other processes may change any byte at any moment. What is written by several sides at once is viewed as
-/// [`Mapping::words`]; everything else is handed from side to side as a whole, and is not touched by the one
-/// that handed it over.
+/// Other processes may change any byte at any moment. Words that several sides write at once are viewed with
+/// [`Mapping::words`]. All other memory is handed from side to side as a whole, and the side that handed it
+/// over does not touch it.
 pub struct Mapping {
     start: NonNull<u8>,
     size_bytes: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; it is unmapped once, by its only owner.
+// SAFETY: a mapping belongs to the process, not to a thread, and its only owner unmaps it once.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared mapping gives out atomic words and addresses only.
+// SAFETY: a shared mapping gives access to atomic words and addresses only.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory of `size_bytes`, a positive multiple of [`PAGE_BYTES`], and the descriptor by which
-    /// others can map it. It takes memory page by page, as it is written. `name` is for people who look at
-    /// the process.
+    /// Creates zeroed memory of `size_bytes`, which must be a positive multiple of [`PAGE_BYTES`]. Returns
+    /// the mapping, and the descriptor by which other processes can map the memory.
+    ///
+    /// The system provides memory page by page, as it is written. `name` appears in the system's list of
+    /// mappings.
     ///
     /// # Errors
-    /// What the system said; a size that is not possible is `InvalidInput`.
+    /// Returns the system's error, or `InvalidInput` if the size is not possible.
     pub fn create(name: &str, size_bytes: usize) -> io::Result<(OwnedFd, Mapping)> {
         Self::create_with(name, size_bytes, MemfdFlags::empty())
     }
 
-    /// Creates a mapping, as [`Mapping::create`] does, of huge pages of the system's default size; all of
-    /// them are reserved at once.
+    /// Creates a mapping like [`Mapping::create`], but of huge pages of the system's default size. All pages
+    /// are reserved at once.
     ///
     /// # Errors
-    /// As there; most systems have no huge pages set aside, and `size_bytes` must be a multiple of theirs.
+    /// Returns the errors of [`Mapping::create`]. Most systems reserve no huge pages, and `size_bytes` must
+    /// be a multiple of the size of huge pages.
     pub fn create_huge(name: &str, size_bytes: usize) -> io::Result<(OwnedFd, Mapping)> {
         Self::create_with(name, size_bytes, MemfdFlags::HUGETLB)
     }
 
     fn create_with(name: &str, size_bytes: usize, kind: MemfdFlags) -> io::Result<(OwnedFd, Mapping)> {
         if !is_possible(size_bytes) {
-            let message = format!("{size_bytes} bytes of shared memory");
+            let message = format!("invalid size of shared memory: {size_bytes} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | kind;
-        // Kernels before 6.3 do not know that seal, which keeps the file from being run.
+        // Kernels before 6.3 do not know the seal against executing the file, so the call is repeated without
+        // it.
         let fd = match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
             Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags)?,
             other => other?,
@@ -138,10 +144,10 @@ impl Mapping {
         Ok((fd, mapping))
     }
 
-    /// Maps memory that a peer created with [`Mapping::create`] and says has `announced_bytes`.
+    /// Maps memory that a peer created with [`Mapping::create`] and announced with `announced_bytes` bytes.
     ///
     /// # Errors
-    /// [`MapError`], which says what is wrong with it; then nothing was mapped.
+    /// Returns a [`MapError`] with the reason if the memory is unsuitable. Nothing is mapped on an error.
     pub fn open(fd: impl AsFd, announced_bytes: u64) -> Result<Mapping, MapError> {
         let size_bytes = usize::try_from(announced_bytes)
             .ok()
@@ -149,8 +155,8 @@ impl Mapping {
         let Some(size_bytes) = size_bytes else {
             return Err(MapError::Announced { announced_bytes });
         };
-        // Only files that can be sealed have seals to be asked for. They come first: while they are missing
-        // the size can change.
+        // Only a memory file has seals. The seals are checked before the size, because the size of an
+        // unsealed file can change.
         let seals = rustix::fs::fcntl_get_seals(&fd).unwrap_or(SealFlags::empty());
         let named = [
             (SealFlags::SHRINK, "shrinking"),
@@ -179,62 +185,64 @@ impl Mapping {
 
     fn map(fd: impl AsFd, size_bytes: usize) -> Result<Mapping, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses addresses that nothing else uses.
+        // SAFETY: the kernel chooses addresses that are not in use.
         let start =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), size_bytes, access, MapFlags::SHARED, fd, 0)? };
         let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
         Ok(Mapping { start, size_bytes })
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Bytes of the mapping, a multiple of [`PAGE_BYTES`].
+    /// Returns the size of the mapping in bytes, a multiple of [`PAGE_BYTES`].
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// The byte at `offset_bytes`, if `len_bytes` from there on lie in the mapping.
+    /// Returns the address of the byte at `offset_bytes`, if the following `len_bytes` bytes are inside the
+    /// mapping.
     #[must_use]
     pub fn at(&self, offset_bytes: u64, len_bytes: u64) -> Option<NonNull<u8>> {
         let end = offset_bytes.checked_add(len_bytes)?;
         if end > self.size_bytes as u64 {
             return None;
         }
-        // SAFETY: the offset was just checked to lie in the mapping, or at its end where the length is 0.
+        // SAFETY: the check above ensures that the offset is inside the mapping, or at its end if the length
+        // is 0.
         Some(unsafe { self.start.add(offset_bytes as usize) })
     }
 
-    /// A range of the mapping as words that other processes may change at any moment. `None` if it is not
-    /// inside, or does not begin and end at multiples of 8 bytes.
+    /// Returns a range of the mapping as words that other processes may change at any moment. Returns `None`
+    /// if the range is not inside the mapping, or is not aligned to 8 bytes.
     ///
-    /// Memory that is viewed as words is used in no other way as long as it is mapped: no slots are made of
-    /// it.
+    /// Memory that is viewed as words must not be used in another way as long as it is mapped. In particular,
+    /// no slots may be made of it.
     #[must_use]
     pub fn words(&self, range_bytes: Range<usize>) -> Option<&[AtomicU64]> {
         let len_bytes = range_bytes.end.checked_sub(range_bytes.start)?;
         let is_whole = range_bytes.start.is_multiple_of(8) && len_bytes.is_multiple_of(8);
         let start = self.at(range_bytes.start as u64, len_bytes as u64)?;
-        // SAFETY: the range lies in the mapping, which is page-aligned, initialised (files begin as zeroes)
-        // and lives as long as the borrow; words are aligned as was checked. A caller that makes slots of a
-        // mapping guarantees not to view it as words.
+        // SAFETY: the range is inside the mapping, which is page-aligned, initialised (files begin as zeroes)
+        // and lives as long as the borrow. The alignment of the words was checked. A caller that makes slots
+        // of a mapping guarantees not to view the slots' memory as words.
         is_whole.then(|| unsafe { std::slice::from_raw_parts(start.cast().as_ptr(), len_bytes / 8) })
     }
 
-    /// Takes memory for a page-aligned range now, so that writing it later neither waits nor ends the process
-    /// for want of memory.
+    /// Takes memory for a page-aligned range now. Later writes then neither wait for memory nor end the
+    /// process if the system has none.
     ///
     /// # Errors
-    /// What the system said: it has no memory, or (`Unsupported`) it cannot do this before Linux 5.14.
+    /// Returns the system's error if no memory is left, or `Unsupported` on Linux before 5.14.
     pub fn populate(&self, offset_bytes: u64, len_bytes: u64) -> io::Result<()> {
         let start = self
             .at(offset_bytes, len_bytes)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: the range lies in the mapping, and this advice changes no byte of it.
+        // SAFETY: the range is inside the mapping, and the advice changes no byte of it.
         let populated = unsafe {
             rustix::mm::madvise(
                 start.as_ptr().cast(),
@@ -251,7 +259,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `map` as a whole, and its user keeps the mapping meanwhile.
+        // SAFETY: `map` mapped the range as a whole, and no borrow of the mapping can exist any more.
         let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.size_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -300,7 +308,7 @@ mod tests {
         for range in [0..PAGE_BYTES + 8, PAGE_BYTES..PAGE_BYTES + 8, 4..12, 8..12] {
             assert!(mapping.words(range.clone()).is_none(), "{range:?}");
         }
-        #[expect(clippy::reversed_empty_ranges, reason = "a range that is wrong")]
+        #[expect(clippy::reversed_empty_ranges, reason = "the test needs an invalid range")]
         let reversed = 16..8;
         assert!(mapping.words(reversed).is_none());
         assert!(mapping.at(u64::MAX, 8).is_none());
@@ -331,9 +339,12 @@ mod tests {
             assert!(why(&fd, size_bytes).contains(name));
         }
         let fd = unsealed(size_bytes, SEALS);
-        assert!(why(&fd, 2 * size_bytes).contains("has 4096 bytes, announced were 8192"));
+        assert!(
+            why(&fd, 2 * size_bytes)
+                .contains("expected 8192 bytes of shared memory as announced by the peer, found 4096")
+        );
         let cut = unsealed(0, SEALS);
-        assert!(why(&cut, size_bytes).contains("has 0 bytes"));
+        assert!(why(&cut, size_bytes).contains("found 0 bytes"));
         for announced in [0, 100, MAPPING_BYTES_MAX as u64 + 4096, u64::MAX] {
             assert!(why(&fd, announced).contains("at most"), "{announced}");
         }
@@ -342,7 +353,7 @@ mod tests {
         assert!(Mapping::open(&fd, size_bytes).is_ok());
     }
 
-    /// A file that knows no seals.
+    /// Opens a file on which seals are not supported.
     fn tempfile_fd() -> OwnedFd {
         std::fs::File::open(std::env::current_exe().unwrap())
             .unwrap()

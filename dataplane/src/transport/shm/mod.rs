@@ -1,33 +1,35 @@
-//! Between processes of one host and one user: elements lie in memory that both have mapped, and nothing is
-//! copied (D9).
+//! Links two processes of one host and one user. Elements are located in memory that both processes map, and
+//! are not copied (D9).
 //!
-//! - `address`: where a worker listens, as its readers are told (pure)
-//! - [`arena`]: a worker's side of a task's memory, as an allocator of slots
-//! - [`budget`]: what all arenas of a worker hold together
-//! - `client`, `worker`: the ends of a link
-//! - `channel`: the socket of one link: datagrams with descriptors, and the end of the other process
-//! - `control`: the memory that carries a link's rings, as words
-//! - `datagram`: what is said over it (pure)
-//! - `directory`: where sockets are files
-//! - [`doorbell`]: where a thread sleeps until the other process wakes it (unsafe)
-//! - `frame`: what crosses a ring (pure)
-//! - `greeting`: the first words on a socket, and what a reader is told that gets no link
-//! - `lent`: the packs that one reader has, until they come back or it is gone
-//! - `line`: the socket of a link in use
-//! - `listen`: a worker's socket: who may come in, and how many
-//! - `layout`: what lies where in the memory that carries a link's rings (pure)
-//! - `leases`: what a worker lent to its reader (pure)
-//! - [`map`]: memory behind a descriptor, mapped into this process (unsafe)
-//! - `pages`: which pages of an arena are in use, and which hold memory (pure)
-//! - `peer`: whose process is at the other end
-//! - `pulse`: whether the other process still runs (pure)
-//! - `returns`: how the reader gives back what it was lent, from any of its threads (pure)
-//! - `ring`: frames from one process to the other, in order (pure)
-//! - `share`: what one reader may keep of an arena
-//! - `socket`: how sockets of either end are made
-//! - [`view`]: a reader's side of an arena: slots in memory that a worker handed over
-//! - `wait`: who sleeps, so that only a sleeper costs a system call (pure)
-//! - `words`: the atomics that everything shared is made of
+//! - `address` is the address of a worker's socket and its text form (pure).
+//! - [`arena`] is a worker's side of a task's shared memory: an allocator of slots.
+//! - [`budget`] limits the memory that all arenas of a worker hold together.
+//! - `client` and `worker` are the two ends of a link.
+//! - `channel` is the socket of one link: it carries datagrams with descriptors and shows the end of the
+//!   other process.
+//! - `control` is the memory that carries a link's rings, viewed as words.
+//! - `datagram` defines the messages on the socket (pure).
+//! - `directory` prepares the directory of sockets that are files.
+//! - [`doorbell`] is a word on which a thread sleeps until the other process wakes the thread (unsafe).
+//! - `frame` defines the frames of a ring (pure).
+//! - `greeting` exchanges the first messages on a socket, and reports why a reader gets no link.
+//! - `lent` keeps the packs of one reader until the reader returns them or exits.
+//! - `line` is the socket of a link in use.
+//! - `listen` is a worker's listening socket: it decides which processes may connect, and how many.
+//! - `layout` defines the offsets in the memory that carries a link's rings (pure).
+//! - `leases` records the packs that a worker lent to its reader (pure).
+//! - [`map`] maps memory behind a descriptor into this process (unsafe).
+//! - `pages` records which pages of an arena are in use, and which hold memory (pure).
+//! - `peer` identifies the process at the other end.
+//! - `pulse` decides whether the other process still runs (pure).
+//! - `returns` is the ring through which any thread of the reader returns leases (pure).
+//! - `ring` carries frames from one process to the other, in order (pure).
+//! - `share` computes how much of an arena one reader may keep.
+//! - `socket` creates the sockets of both ends.
+//! - [`view`] is a reader's side of an arena: slots in memory that a worker handed over.
+//! - `wait` keeps the flags of sleeping threads, so that only a wake-up of a sleeper costs a system call
+//!   (pure).
+//! - `words` are the atomics in shared memory.
 
 mod address;
 pub mod arena;

@@ -1,11 +1,13 @@
-//! Pages of an arena: which are in use, and which hold memory of the system.
+//! Records which pages of an arena are in use, and which hold memory of the system.
 //!
-//! Owns the numbers only: nothing is kept in the pages themselves, which other processes can write. Runs that
-//! were used are handed out before those that never were, since a fresh page is dear, and only once they have
-//! rested: what a reader was done with last is in its core's own cache, from where the next who writes there
-//! has to take each line.
+//! The module owns the numbers only. Nothing is recorded in the pages themselves, which other processes can
+//! write.
 //!
-//! Invariant: no two runs in use overlap, and pages that are resident and not in use are idle.
+//! Used runs are handed out before runs that were never used, because a fresh page is expensive. A freed run
+//! rests before it is used again. The reader's core still caches the lines of a run that it read last, and a
+//! writer would have to fetch each line.
+//!
+//! Invariant: runs in use never overlap, and a page that is resident but not in use is idle.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::{HashMap, VecDeque};
@@ -13,44 +15,44 @@ use std::ops::Range;
 
 use offset_allocator::{Allocation, Allocator};
 
-/// Runs that an arena can have in use at a time; bounds its tables at about 1 MiB, which takes half a
-/// millisecond to set up. Small elements share packs of 256 KiB, so that so many runs are some GiB.
+/// Maximum number of runs of an arena in use at once. The maximum bounds the tables at about 1 MiB, which
+/// takes half a millisecond to set up. Small elements share packs of 256 KiB, so the maximum allows some GiB.
 const RUNS_MAX: u32 = 1 << 14;
 
-/// Pages that are in use or rest before a run is used again: 8 MiB, some times what a core's own cache holds,
-/// and less than what cores share. Figures in benches/README.md.
+/// The number of pages in use or at rest from which on a run is used again: 8 MiB. The number is a multiple
+/// of a core's own cache, but below the shared cache. benches/README.md has the measurements.
 const RESTING_PAGES: u32 = 2048;
 
-/// Steps in which sizes grow, for each power of two.
+/// The binary logarithm of the number of size classes for each power of two.
 const STEP_BITS: u32 = 3;
 
-/// The pages of one arena.
+/// The state of all pages of one arena.
 pub(super) struct Pages {
     space: Allocator<u32>,
-    /// By first page, those that rest too.
+    /// The allocations of runs in use and at rest, by first page.
     live: HashMap<u32, Allocation<u32>>,
-    /// Runs that nobody uses, the longest first.
+    /// The runs that are not in use, those at rest longest first.
     resting: VecDeque<Range<u32>>,
     resting_pages: u32,
-    /// The number of idle and used pages from which on idle pages are used again.
+    /// The number of pages in use and at rest from which on runs at rest are used again.
     rest_from_pages: u32,
     in_use: Bits,
     resident: Bits,
     in_use_pages: u32,
     resident_pages: u32,
-    /// The most in use since [`Pages::restart_peak`].
+    /// Maximum number of pages in use since [`Pages::restart_peak`].
     peak_pages: u32,
 }
 
 impl Pages {
-    /// `pages` pages, none in use and none resident.
+    /// Makes the record of `pages` pages, none of them in use or resident.
     pub(super) fn new(pages: u32) -> Self {
         Self::resting_from(pages, RESTING_PAGES.min(pages / 4))
     }
 
     fn resting_from(pages: u32, rest_from_pages: u32) -> Self {
         Self {
-            // A node for each run and for each gap between two.
+            // The allocator needs a node for each run, and for each gap between two runs.
             space: Allocator::with_max_allocs(pages, 2 * RUNS_MAX.min(pages) + 2),
             live: HashMap::new(),
             resting: VecDeque::new(),
@@ -64,7 +66,7 @@ impl Pages {
         }
     }
 
-    /// The longest run that `pages` pages have room for.
+    /// Returns the length of the longest run that `pages` pages have room for.
     pub(super) fn longest(pages: u32) -> u32 {
         match pages.checked_ilog2() {
             Some(octave) if octave > STEP_BITS => pages >> (octave - STEP_BITS) << (octave - STEP_BITS),
@@ -72,7 +74,7 @@ impl Pages {
         }
     }
 
-    /// Takes a run of `pages`, at least one; `None` while there is no room.
+    /// Allocates a run of `pages` pages, at least one. Returns `None` while no room is left.
     pub(super) fn alloc(&mut self, pages: u32) -> Option<Range<u32>> {
         let mut rested = None;
         if self.in_use_pages + self.resting_pages >= self.rest_from_pages {
@@ -86,7 +88,7 @@ impl Pages {
             }
             match self.carve(pages) {
                 Some(run) => break run,
-                // What rests is room, too.
+                // Runs at rest count as room too.
                 None => rested = Some(self.wake_longest_resting()?),
             }
         };
@@ -96,7 +98,7 @@ impl Pages {
         Some(run)
     }
 
-    /// Gives back a run that [`Pages::alloc`] returned. What it holds stays resident.
+    /// Frees a run that [`Pages::alloc`] returned. The pages of the run stay resident.
     pub(super) fn free(&mut self, run: Range<u32>) {
         debug_assert!(self.live.contains_key(&run.start), "{run:?} is not in use");
         self.in_use_pages -= run.len() as u32;
@@ -116,7 +118,7 @@ impl Pages {
         Some(run)
     }
 
-    /// A run out of the room that there is.
+    /// Allocates a run in the free room.
     fn carve(&mut self, pages: u32) -> Option<Range<u32>> {
         if self.live.len() >= RUNS_MAX as usize {
             return None;
@@ -127,25 +129,25 @@ impl Pages {
         Some(run)
     }
 
-    /// Makes room of a run that nobody uses.
+    /// Returns the room of an unused run to the allocator.
     fn release(&mut self, run: &Range<u32>) {
         if let Some(allocation) = self.live.remove(&run.start) {
             self.space.free(allocation);
         }
     }
 
-    /// Pages of a run that hold no memory yet.
+    /// Returns the number of pages of a run that hold no memory yet.
     pub(super) fn absent(&self, run: Range<u32>) -> u32 {
         run.len() as u32 - self.resident.count(run)
     }
 
-    /// All pages of a run in use hold memory from now on.
+    /// Records that all pages of a run in use hold memory.
     pub(super) fn note_resident(&mut self, run: Range<u32>) {
         self.resident_pages += self.absent(run.clone());
         self.resident.set(run, true);
     }
 
-    /// The first run of at most `most` idle pages at or behind `from`.
+    /// Returns the first run of idle pages at or after page `from`, with at most `most` pages.
     pub(super) fn idle(&self, from: u32, most: u32) -> Option<Range<u32>> {
         let is_idle = |page: &u32| self.resident.has(*page) && !self.in_use.has(*page);
         let first = self
@@ -157,31 +159,31 @@ impl Pages {
         Some(first..upto.unwrap_or(first) + 1)
     }
 
-    /// An idle run's memory went back to the system.
+    /// Records that the memory of an idle run returned to the system.
     pub(super) fn note_absent(&mut self, run: Range<u32>) {
         self.resident_pages -= self.resident.count(run.clone());
         self.resident.set(run, false);
     }
 
-    /// Pages in use.
+    /// Returns the number of pages in use.
     pub(super) fn in_use_pages(&self) -> u32 {
         self.in_use_pages
     }
 
-    /// Pages that hold memory.
+    /// Returns the number of pages that hold memory.
     pub(super) fn resident_pages(&self) -> u32 {
         self.resident_pages
     }
 
-    /// The most pages in use since this was last called.
+    /// Returns the maximum number of pages in use since the last call, and restarts the count.
     pub(super) fn restart_peak(&mut self) -> u32 {
         std::mem::replace(&mut self.peak_pages, self.in_use_pages)
     }
 }
 
-/// The room that a run takes. Freed room is found again by its size only if the allocator keeps a free list
-/// of that size; there are eight sizes for each power of two. The rest is never touched, and costs addresses
-/// only.
+/// Returns the number of pages that the allocator reserves for a run. The allocator finds freed room again by
+/// its size class, and each power of two has eight classes. The excess pages are never touched, and cost only
+/// addresses.
 fn class_pages(pages: u32) -> u32 {
     match pages.checked_ilog2() {
         Some(octave) if octave > STEP_BITS => pages.next_multiple_of(1 << (octave - STEP_BITS)),
@@ -189,7 +191,7 @@ fn class_pages(pages: u32) -> u32 {
     }
 }
 
-/// One bit a page.
+/// A set of pages, one bit for each page.
 struct Bits {
     words: Box<[u64]>,
     len: u32,
@@ -228,7 +230,8 @@ impl Bits {
             .sum()
     }
 
-    /// The first bit at or behind `from` that is set once `filter` has seen its word.
+    /// Returns the first bit at or after `from` that is set in its word after `filter` was applied to the
+    /// word.
     fn next_set(&self, from: u32, filter: impl Fn(u64, u32) -> u64) -> Option<u32> {
         masks(from.min(self.len)..self.len).find_map(|(index, mask)| {
             let word = filter(self.word(index), index) & mask;
@@ -237,7 +240,7 @@ impl Bits {
     }
 }
 
-/// The words that a range of bits touches, and which bits of each.
+/// Returns the words that a range of bits touches, each with the mask of the range's bits.
 fn masks(range: Range<u32>) -> impl Iterator<Item = (u32, u64)> {
     let words = if range.is_empty() {
         0..0
@@ -256,7 +259,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Pages as a naive model: what each is, one by one.
+    /// The state of one page in the naive model.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     struct Page {
         in_use: bool,
@@ -300,7 +303,7 @@ mod tests {
                 let Some(run) = pages.alloc(wanted) else { return };
                 assert_eq!(run.len() as u32, wanted);
                 for page in &mut model[run.start as usize..run.end as usize] {
-                    assert!(!page.in_use, "{run:?} overlaps one in use");
+                    assert!(!page.in_use, "{run:?} overlaps a run in use");
                     page.in_use = true;
                     page.resident |= resides;
                 }
@@ -324,7 +327,7 @@ mod tests {
                 assert_eq!(
                     found.as_ref().map(|run| run.start as usize),
                     first,
-                    "behind {from}"
+                    "first idle page after {from}"
                 );
                 let Some(run) = found else { return };
                 let (upto, longest) = (run.end as usize, run.len() as u32 == most);
@@ -362,7 +365,7 @@ mod tests {
     #[test]
     fn the_longest_rested_pages_go_first() {
         let mut pages = Pages::resting_from(1 << 18, 8 * 257);
-        // A page more than a power of two, as an element with its header has.
+        // 257 pages are one page more than a power of two, like an element with its header.
         let runs: Vec<_> = (0..8).map(|_| pages.alloc(257).unwrap()).collect();
         pages.free(runs[1].clone());
         pages.free(runs[5].clone());

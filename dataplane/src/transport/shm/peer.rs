@@ -1,6 +1,7 @@
-//! The process at the other end of a socket, as the kernel names it, and whether it belongs to our own user.
+//! Identifies the process at the other end of a socket with the kernel's help, and checks that it belongs to
+//! this user.
 //!
-//! This file does not know what is said over the socket.
+//! The messages on the socket are unknown to this module.
 
 use std::fmt;
 
@@ -8,20 +9,20 @@ use rustix::process::geteuid;
 use thiserror::Error;
 use tokio::net::UnixStream;
 
-/// The process at the other end, as it was when it connected, or began to listen.
+/// The process at the other end of a socket, as it was when it connected or began to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// The effective user, as this process's user namespace has it.
+    /// The effective user, numbered as in this process's user namespace.
     pub uid: u32,
-    /// The number, where this process can see it: a process of another container has none here.
+    /// The process id, or `None` if this process cannot see the peer, for example in another container.
     pub pid: Option<u32>,
 }
 
 impl Peer {
-    /// The peer of a socket, if it is a process of our own user (D9.1).
+    /// Returns the peer of a socket if the peer is a process of this user (D9.1).
     ///
     /// # Errors
-    /// It is not, or it cannot be told.
+    /// Returns an error if the peer belongs to another user, or if its user cannot be determined.
     pub(super) fn of_own_user(stream: &UnixStream) -> Result<Self, PeerError> {
         let unknown = |error: std::io::Error| PeerError::Unknown(error.to_string());
         let credentials = stream.peer_cred().map_err(unknown)?;
@@ -48,41 +49,41 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
             Some(pid) => write!(f, "process {pid} of user {}", self.uid),
-            None => write!(f, "a process of user {}, out of sight", self.uid),
+            None => write!(f, "a process of user {} that is not visible here", self.uid),
         }
     }
 }
 
-/// Why a peer is not one to share memory with.
+/// The reason for which this process does not share memory with a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PeerError {
     /// The process belongs to another user.
     #[error(
-        "other user: it is {peer}, this process is user {ours}'s, and memory is shared within one user only"
+        "other user: expected a process of user {ours}, found {peer}; memory is shared within one user only"
     )]
     OtherUser {
-        /// The peer.
+        /// The process at the other end.
         peer: Peer,
-        /// Our user.
+        /// The id of the user of this process.
         ours: u32,
     },
-    /// The process may be anybody's: within a user namespace all users that have no number there look like
-    /// this one.
+    /// The user of the process cannot be identified. In this user namespace, all users without a number look
+    /// like this user.
     #[error(
-        "user {ours} stands for all unknown users in this user namespace, so that nobody can be told from others: run as \
+        "user {ours} represents all unknown users in this user namespace, so that users cannot be distinguished: run as \
          another user to share memory"
     )]
     Nobody {
-        /// Our user.
+        /// The id of the user of this process.
         ours: u32,
     },
-    /// The system does not say.
-    #[error("the system does not say whose process is at the other end: {0}")]
+    /// The system does not identify the process.
+    #[error("the system does not identify the user of the process at the other end: {0}")]
     Unknown(String),
 }
 
-/// Returns whether users that this user namespace has no number for would look like `uid`. Outside of user
-/// namespaces everybody has a number.
+/// Returns whether users without a number in this user namespace look like `uid`. Outside of user namespaces
+/// every user has a number.
 fn is_shared_by_strangers(uid: u32) -> std::io::Result<bool> {
     let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid")?;
     if overflow.trim().parse() != Ok(uid) {
@@ -92,7 +93,7 @@ fn is_shared_by_strangers(uid: u32) -> std::io::Result<bool> {
     Ok(!is_everybody(&map))
 }
 
-/// Returns whether a user namespace's map has all users, each with its own number.
+/// Returns whether the map of a user namespace contains all users, each with its own number.
 fn is_everybody(map: &str) -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }

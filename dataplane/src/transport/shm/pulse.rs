@@ -1,15 +1,16 @@
-//! Whether the other process still runs: each end beats once a second, and a peer that is not heard for long
-//! is stopped or stuck, though its socket stands (D10.8).
+//! Decides whether the other process still runs. Each end sends a heartbeat every second. A peer that is
+//! silent for too long is stopped or blocked, even if its socket is open (D10.8).
 //!
-//! Pure: told what time it is. Refuses to know how a beat travels.
+//! The module is pure: the caller passes in the time. The transport of heartbeats is unknown to it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::{Duration, Instant};
 
-/// The time between two beats of an end, so long that a host with many links spends nothing on it.
+/// The time between two heartbeats of an end. The time is long enough that a host with many links spends
+/// almost nothing on heartbeats.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest silence of a peer: ten of its beats, as long as a silent connection over QUIC may last.
+/// The longest silence of a peer: ten heartbeats, the same time as for a silent QUIC connection.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -19,14 +20,14 @@ pub(super) struct Pulse {
     asked_at: Instant,
 }
 
-/// The action that is due.
+/// The action that the caller should take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Nothing before this time.
+    /// No action is due before this time.
     At(Instant),
-    /// A beat.
+    /// A heartbeat is due.
     Beat,
-    /// The peer is silent for too long.
+    /// The peer was silent for too long.
     Silence,
 }
 
@@ -39,14 +40,15 @@ impl Pulse {
         }
     }
 
-    /// Something came from the peer.
+    /// Records that a message of the peer arrived.
     pub(super) fn handle_heard(&mut self, now: Instant) {
         self.heard_at = now;
     }
 
-    /// Returns the action that is due now. Each beat is due once.
+    /// Returns the action that is due now. Each heartbeat is due once.
     pub(super) fn poll(&mut self, now: Instant) -> Due {
-        // A process that slept itself cannot know how long the peer was silent: it listens again.
+        // A process that slept itself cannot know how long the peer was silent, so the silence is measured
+        // from now on.
         if now.saturating_duration_since(self.asked_at) > SILENCE_MAX / 2 {
             self.heard_at = now;
         }
@@ -68,7 +70,7 @@ mod tests {
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "some instant, from which the tests count"
+        reason = "the tests count from an arbitrary instant"
     )]
     fn start() -> Instant {
         Instant::now()
@@ -87,7 +89,7 @@ mod tests {
             match pulse.poll(now) {
                 Due::Beat => beats += 1,
                 Due::At(due) => assert!(due > now && due <= now + BEAT_EVERY),
-                Due::Silence => panic!("it was heard"),
+                Due::Silence => panic!("a peer with heartbeats counts as silent"),
             }
         }
         assert_eq!(beats, 99);
@@ -101,7 +103,10 @@ mod tests {
         let mut now = start;
         while pulse.poll(now) != Due::Silence {
             now += BEAT_EVERY / 2;
-            assert!(now < start + SILENCE_MAX * 2, "nothing is noticed");
+            assert!(
+                now < start + SILENCE_MAX * 2,
+                "the silence of the peer is not detected"
+            );
         }
         assert!(now > start + SILENCE_MAX);
         let mut pulse = Pulse::new(start);

@@ -1,9 +1,12 @@
-//! The ring that leases come back through: any thread of the reader puts in, the worker alone takes out.
+//! The ring through which leases return. Any thread of the reader puts leases in, and only the worker takes
+//! them out.
 //!
-//! It has a place for each lease that can be out, and a lease is out until the worker took its number from
-//! here: so there is always a free place, and returning neither waits nor fails (D10.4). Owns the order of
-//! places. Refuses to know what a number means: whether it is one that is out is for
-//! [`Leases`](super::leases::Leases) to say.
+//! The ring has a place for each lease that can be held. A lease counts as held until the worker has taken
+//! its number from the ring. Therefore a free place always exists, and returning a lease neither waits nor
+//! fails (D10.4).
+//!
+//! The ring owns the order of the places. The meaning of a number is unknown to it;
+//! [`Leases`](super::leases::Leases) checks that a returned number is held.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -13,7 +16,7 @@ use super::leases::LeaseNumber;
 use super::wait::{self, WaitFlag};
 use super::words::{Word, Words};
 
-/// The reader's end. Threads share it, or clone it where the area can be cloned.
+/// The reader's end of the ring. Threads share it, or clone it if the memory can be cloned.
 #[derive(Debug, Clone)]
 pub struct ReturnSender<W> {
     words: W,
@@ -21,55 +24,57 @@ pub struct ReturnSender<W> {
 }
 
 impl<W: Words> ReturnSender<W> {
-    /// The reader's end of a ring in fresh memory.
+    /// Makes the reader's end of a ring in fresh memory.
     ///
     /// # Panics
     ///
-    /// If the area is too small for the place.
+    /// Panics if the memory is too small for the ring.
     pub fn new(words: W, place: ReturnsPlace) -> Self {
         assert!(words.words().len() >= place.end(), "the area holds the ring");
         Self { words, place }
     }
 
-    /// Returns a lease, without waiting for anybody. Each lease once: a second time takes another's place.
-    /// Then ask [`ReturnSender::needs_wake`], once for any number of leases.
+    /// Returns a lease to the worker without waiting. A lease must be returned only once, because a second
+    /// return would take the place of another lease. After returning any number of leases, the caller asks
+    /// [`ReturnSender::needs_wake`] once.
     pub fn send(&self, lease: LeaseNumber) {
         let words = self.words.words();
-        // AcqRel, partner: itself in other threads. Of those that took a place up to this one, at least one
-        // returned a lease that was granted after the worker emptied the place; this one must not be
-        // overtaken by that.
+        // AcqRel, partner: the same operation in other threads. At least one thread that took an earlier
+        // place, or this thread, returned a lease granted after the worker emptied the place. The ordering
+        // makes the emptying happen before the store below.
         let taken = words[self.place.tail].fetch_add(1, AcqRel);
-        // Partner: the Acquire load in `ReturnReceiver::pop`. The reader is done with the lease's memory
-        // before.
+        // Partner: the Acquire load in `ReturnReceiver::pop`. The reader's last access to the lease's memory
+        // happens before.
         words[self.place.slot(taken)].store(lease.word(), Release);
     }
 
-    /// Returns whether the worker sleeps until leases come back, and its bell is to be rung now. Call after
-    /// returning.
+    /// Returns whether the worker sleeps until leases return, so that the caller must wake it now. The caller
+    /// asks after it returned leases.
     pub fn needs_wake(&self) -> bool {
         wait::needs_wake(self.words.words(), self.place.receiver_waits)
     }
 }
 
-/// The worker's end. Never looks at the shared tail: the place that comes next is empty or it is not.
+/// The worker's end of the ring. The worker never reads the shared counter; it only checks whether the next
+/// place is empty.
 ///
-/// Who grants leases does so behind what it took from here: in the same thread, or one that hears of it from
-/// that.
+/// A thread that grants leases must act after this end has taken the returned numbers: in the same thread, or
+/// synchronised with it.
 #[derive(Debug)]
 pub struct ReturnReceiver<W> {
     words: W,
     place: ReturnsPlace,
-    /// Numbers taken.
+    /// The number of leases taken from the ring.
     taken: u64,
     returns: WaitFlag,
 }
 
 impl<W: Words> ReturnReceiver<W> {
-    /// The worker's end of a ring in fresh memory.
+    /// Makes the worker's end of a ring in fresh memory.
     ///
     /// # Panics
     ///
-    /// If the area is too small for the place.
+    /// Panics if the memory is too small for the ring.
     pub fn new(words: W, place: ReturnsPlace) -> Self {
         assert!(words.words().len() >= place.end(), "the area holds the ring");
         Self {
@@ -80,22 +85,23 @@ impl<W: Words> ReturnReceiver<W> {
         }
     }
 
-    /// The next number that came back, unchecked. A peer that writes without end is noticed at the first
-    /// number that is not lent. At most one number more than are lent comes from here.
+    /// Returns the next returned number, unchecked. A peer that returns numbers without end is detected at
+    /// the first number that is not held. The ring delivers at most one number more than leases are held.
     pub fn pop(&mut self) -> Option<LeaseNumber> {
         self.returns.lower(self.words.words());
         let slot = &self.words.words()[self.place.slot(self.taken)];
         // Partner: the Release store in `ReturnSender::send`.
         let lease = LeaseNumber::from_word(slot.load(Acquire))?;
-        // Seen by the next who writes here, who has a lease that was granted behind this.
+        // The store is seen by the thread that next writes to this place, because its lease was granted after
+        // the store.
         slot.store(0, Relaxed);
         self.taken += 1;
         Some(lease)
     }
 
-    /// Returns whether the worker may sleep until its bell rings, because nothing came back. Empty the bell
-    /// before, not after. A worker that does not wait for leases need not call this, and then returns cost no
-    /// system call.
+    /// Returns whether the worker may sleep until it is woken, because no lease has returned. The caller must
+    /// discard old wake-ups before, not after. A worker that does not wait for leases need not call this
+    /// method, and then returns cost no system call.
     pub fn prepare_wait(&mut self) -> bool {
         let words = self.words.words();
         self.returns.raise(words);
@@ -219,18 +225,18 @@ mod tests {
         let mut leases = Leases::new(LEASES as u32);
         let mut grant = || leases.grant((), 0).expect("one is free");
         sender.send(grant());
-        assert!(!sender.needs_wake(), "nobody waits");
-        assert!(!receiver.prepare_wait(), "one is there");
-        assert!(!sender.needs_wake(), "it found one");
+        assert!(!sender.needs_wake(), "the worker does not wait");
+        assert!(!receiver.prepare_wait(), "a lease has returned");
+        assert!(!sender.needs_wake(), "the worker found a lease");
         assert!(receiver.pop().is_some());
         assert!(receiver.prepare_wait());
         sender.send(grant());
         assert!(sender.needs_wake());
-        assert!(!sender.needs_wake(), "once is enough");
+        assert!(!sender.needs_wake(), "the worker was woken already");
         assert!(receiver.prepare_wait() || receiver.pop().is_some());
         assert!(receiver.prepare_wait());
         assert_eq!(receiver.pop(), None);
         sender.send(grant());
-        assert!(!sender.needs_wake(), "it is awake again");
+        assert!(!sender.needs_wake(), "the worker is awake again");
     }
 }

@@ -1,10 +1,12 @@
-//! A ring of frames: one sender, one receiver, in shared memory that the peer can write as it likes.
+//! A ring of frames with one sender and one receiver, in shared memory that the peer can overwrite at any
+//! time.
 //!
-//! A frame is 1 to `frame_words_max` words and goes behind its length (D10.2). Owns the order of frames and
-//! their bounds. Refuses to know what they say, and how a side sleeps.
+//! A frame has 1 to `frame_words_max` words and is preceded by its length (D10.2). The ring owns the order of
+//! frames and their limits. The contents of frames, and the way in which a side sleeps, are unknown to it.
 //!
-//! Invariant: each side believes itself alone. Its own index is private and never read back; the peer's may
-//! only advance and only within the ring; a frame is copied out before anything is read of it.
+//! Invariant: each side trusts only its own state. A side keeps its own index privately and never reads it
+//! back. The peer's index may only advance, and only within the ring. A frame is copied out before any of its
+//! contents is used.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,51 +18,52 @@ use super::wait::{self, WaitFlag};
 use super::words::{Word, Words};
 use crate::transport::LinkLost;
 
-/// Why a ring cannot go on. All but the last are the peer's doing, and the link ends with them.
+/// The reason for which a ring cannot continue. The peer is at fault except for `Unsendable`, and the link
+/// ends.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum RingError {
-    /// The peer took back what it had said of its index.
-    #[error("its index of the {ring} ring went back from {was} to {now}")]
+    /// The peer's index went backwards.
+    #[error("invalid index of the peer in the {ring} ring: expected at least {was}, found {now}")]
     WentBack {
         /// The name of the ring.
         ring: &'static str,
-        /// The earlier index, in words.
+        /// The peer's earlier index, in words.
         was: u64,
-        /// The index now.
+        /// The peer's index now, in words.
         now: u64,
     },
-    /// The peer's index is where it cannot be.
-    #[error("its index of the {ring} ring is {now}, and can be {limit} at most")]
+    /// The peer's index exceeds the largest possible value.
+    #[error("invalid index of the peer in the {ring} ring: expected at most {limit}, found {now}")]
     Beyond {
         /// The name of the ring.
         ring: &'static str,
-        /// The index, in words.
+        /// The peer's index, in words.
         now: u64,
-        /// The largest index that it can have.
+        /// The largest possible index, in words.
         limit: u64,
     },
-    /// A frame has a length that it cannot have.
+    /// The length of a frame is invalid.
     #[error(
-        "a frame in the {ring} ring says it has {words} words, of which {available} are there and {max} are allowed"
+        "invalid length of a frame in the {ring} ring: expected 1 to {max} words, of which {available} were written, found {words} words"
     )]
     Length {
         /// The name of the ring.
         ring: &'static str,
-        /// The length that the frame says.
+        /// The length that the frame states, in words.
         words: u64,
-        /// Words behind its length.
+        /// The number of words available after the length.
         available: u64,
-        /// Words a frame may have.
+        /// Maximum number of words of a frame.
         max: usize,
     },
-    /// The caller's fault: a frame that cannot be sent.
-    #[error("a frame for the {ring} ring has 1 to {max} words, not {words}")]
+    /// The caller tried to send a frame of an invalid length.
+    #[error("expected a frame of 1 to {max} words for the {ring} ring, found {words} words")]
     Unsendable {
         /// The name of the ring.
         ring: &'static str,
-        /// The words.
+        /// The number of words of the frame.
         words: usize,
-        /// Words a frame may have.
+        /// Maximum number of words of a frame.
         max: usize,
     },
 }
@@ -77,24 +80,24 @@ impl From<RingError> for LinkLost {
     }
 }
 
-/// The end that frames go into.
+/// The end of a ring that sends frames.
 #[derive(Debug)]
 pub struct RingSender<W> {
     words: W,
     place: RingPlace,
-    /// Our index. At most `capacity` beyond `head_seen`.
+    /// The sender's own index, at most `capacity` beyond `head_seen`.
     tail: u64,
-    /// The receiver's index when it was last looked at, which is only when room is short.
+    /// The receiver's index as read last. The sender reads the index only when room is short.
     head_seen: u64,
     room: WaitFlag,
 }
 
 impl<W: Words> RingSender<W> {
-    /// The sender of a ring in fresh memory.
+    /// Makes the sender of a ring in fresh memory.
     ///
     /// # Panics
     ///
-    /// If the area is too small for the place.
+    /// Panics if the memory is too small for the ring.
     pub fn new(words: W, place: RingPlace) -> Self {
         assert!(words.words().len() >= place.end(), "the area holds the ring");
         Self {
@@ -106,14 +109,14 @@ impl<W: Words> RingSender<W> {
         }
     }
 
-    /// Puts a frame in; `false` if it does not fit now. Then ask [`RingSender::needs_wake`], once for any
-    /// number of frames.
+    /// Puts a frame into the ring. Returns `false` if the frame does not fit now. Afterwards the caller asks
+    /// [`RingSender::needs_wake`], once for any number of frames.
     pub fn try_push(&mut self, frame: &[u64]) -> Result<bool, RingError> {
         self.try_push_parts(frame, std::iter::empty())
     }
 
-    /// Puts a frame in that is made of two parts, the second of them written as it is produced: as many words
-    /// as it says that it has.
+    /// Puts a frame of two parts into the ring. The second part is written while the iterator produces it,
+    /// and must yield exactly as many words as its length states.
     pub fn try_push_parts(
         &mut self,
         header: &[u64],
@@ -133,27 +136,27 @@ impl<W: Words> RingSender<W> {
         Ok(true)
     }
 
-    /// Returns whether a frame of so many words fits now.
+    /// Returns whether a frame of `frame_words` words fits now.
     pub fn has_room(&mut self, frame_words: usize) -> Result<bool, RingError> {
         self.check_sendable(frame_words)?;
         self.finds_room(frame_words)
     }
 
-    /// Returns whether the receiver sleeps, and its bell is to be rung now. Call after pushing.
+    /// Returns whether the receiver sleeps, so that the caller must wake it now. The caller asks after it put
+    /// frames in.
     pub fn needs_wake(&self) -> bool {
         wait::needs_wake(self.words.words(), self.place.receiver_waits)
     }
 
-    /// Returns the sleepers of a ring whose receiver may also be a thread, which sleeps on the word
-    /// `receiver_dozes`.
+    /// Returns the sleepers of a ring at which a thread may sleep too, on the word `receiver_dozes`.
     pub fn sleepers(&self) -> Sleepers {
         let flags = [self.place.receiver_waits, self.place.receiver_dozes];
         let [task, thread] = wait::need_wake(self.words.words(), flags);
         Sleepers { task, thread }
     }
 
-    /// Returns whether this side may sleep until its bell rings, because a frame of so many words does not
-    /// fit. Empty the bell before, not after.
+    /// Returns whether this side may sleep until it is woken, because a frame of `frame_words` words does not
+    /// fit. The caller must discard old wake-ups before, not after.
     pub fn prepare_wait(&mut self, frame_words: usize) -> Result<bool, RingError> {
         self.check_sendable(frame_words)?;
         self.room.raise(self.words.words());
@@ -180,8 +183,8 @@ impl<W: Words> RingSender<W> {
         if self.free() >= needed {
             return Ok(true);
         }
-        // Partner: the Release store of `head` in `RingReceiver::pop`. What was read is overwritten only
-        // behind it.
+        // Partner: the Release store of `head` in `RingReceiver::pop`. Words that the receiver reads are
+        // overwritten only after that store.
         let head = self.words.words()[self.place.head].load(Acquire);
         check_advance(self.place.name, self.head_seen, head, self.tail)?;
         self.head_seen = head;
@@ -193,7 +196,8 @@ impl<W: Words> RingSender<W> {
         self.place.capacity as u64 - (self.tail - self.head_seen)
     }
 
-    /// Writes the next `count` words of the ring, which are free. The peer sees them when `tail` is stored.
+    /// Writes the next `count` words of the ring, which must be free. The peer sees the words after `tail` is
+    /// stored.
     fn write(&mut self, count: usize, values: &mut impl Iterator<Item = u64>) {
         let (before, behind) = self.place.runs(self.words.words(), self.tail, count);
         for run in [before, behind] {
@@ -205,35 +209,35 @@ impl<W: Words> RingSender<W> {
     }
 }
 
-/// The threads that sleep until there is a frame, and are to be woken now.
+/// The sleepers that wait for a frame and must be woken now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sleepers {
-    /// A task, by its bell.
+    /// True if a task sleeps, which is woken by a datagram.
     pub task: bool,
-    /// A thread, at its word.
+    /// True if a thread sleeps, which is woken at its word.
     pub thread: bool,
 }
 
-/// The end that frames come out of.
+/// The end of a ring that receives frames.
 #[derive(Debug)]
 pub struct RingReceiver<W> {
     words: W,
     place: RingPlace,
-    /// Our index. At most `tail_seen`.
+    /// The receiver's own index, at most `tail_seen`.
     head: u64,
-    /// The sender's index when it was last looked at, which is only when everything up to it was taken. At
-    /// most `capacity` beyond `head`.
+    /// The sender's index as read last, at most `capacity` beyond `head`. The receiver reads the index only
+    /// after it has taken everything up to the last known index.
     tail_seen: u64,
     frames: WaitFlag,
     dozes: WaitFlag,
 }
 
 impl<W: Words> RingReceiver<W> {
-    /// The receiver of a ring in fresh memory.
+    /// Makes the receiver of a ring in fresh memory.
     ///
     /// # Panics
     ///
-    /// If the area is too small for the place.
+    /// Panics if the memory is too small for the ring.
     pub fn new(words: W, place: RingPlace) -> Self {
         assert!(words.words().len() >= place.end(), "the area holds the ring");
         Self {
@@ -246,9 +250,9 @@ impl<W: Words> RingReceiver<W> {
         }
     }
 
-    /// Copies the next frame to `into`, whose old content goes; `false` if there is none. Does not allocate
-    /// where `into` has room for the largest frame. Then ask [`RingReceiver::needs_wake`], once for any
-    /// number of frames.
+    /// Copies the next frame to `into`, replacing its contents. Returns `false` if the ring has no frame.
+    /// Does not allocate if `into` has room for the largest frame. Afterwards the caller asks
+    /// [`RingReceiver::needs_wake`], once for any number of frames.
     pub fn pop(&mut self, into: &mut Vec<u64>) -> Result<bool, RingError> {
         into.clear();
         self.lower();
@@ -266,19 +270,21 @@ impl<W: Words> RingReceiver<W> {
         Ok(true)
     }
 
-    /// Returns whether the sender sleeps, and its bell is to be rung now. Call after popping.
+    /// Returns whether the sender sleeps, so that the caller must wake it now. The caller asks after it took
+    /// frames.
     pub fn needs_wake(&self) -> bool {
         wait::needs_wake(self.words.words(), self.place.sender_waits)
     }
 
-    /// Returns whether this side may sleep until its bell rings, because there is no frame. Empty the bell
-    /// before, not after.
+    /// Returns whether this side may sleep until it is woken, because the ring has no frame. The caller must
+    /// discard old wake-ups before, not after.
     pub fn prepare_wait(&mut self) -> Result<bool, RingError> {
         self.frames.raise(self.words.words());
         self.looks_again()
     }
 
-    /// Prepares to sleep, for a thread that sleeps on the word `receiver_dozes`.
+    /// Prepares the sleep of a thread on the word `receiver_dozes`. Returns whether the thread may sleep,
+    /// because the ring has no frame.
     pub fn prepare_doze(&mut self) -> Result<bool, RingError> {
         self.dozes.raise(self.words.words());
         self.looks_again()
@@ -309,7 +315,7 @@ impl<W: Words> RingReceiver<W> {
         Ok(self.head < self.tail_seen)
     }
 
-    /// The length of the frame at `head`, read once and then believed only within the bounds.
+    /// Returns the length of the frame at `head`. The length is read once and checked against the limits.
     fn frame_words(&self) -> Result<usize, RingError> {
         let (first, _) = self.place.runs(self.words.words(), self.head, 1);
         let words = first[0].load(Relaxed);
@@ -323,12 +329,12 @@ impl<W: Words> RingReceiver<W> {
                 max,
             });
         }
-        // At most `max`, which is a usize.
+        // The length is at most `max`, which is a `usize`.
         Ok(words as usize)
     }
 }
 
-/// Returns whether the peer's index can have gone from `was` to `now`.
+/// Checks that the peer's index can have advanced from `was` to `now`.
 fn check_advance(ring: &'static str, was: u64, now: u64, limit: u64) -> Result<(), RingError> {
     if now < was {
         return Err(RingError::WentBack { ring, was, now });

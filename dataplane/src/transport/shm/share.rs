@@ -1,12 +1,13 @@
 //! The part of an arena that one reader may keep before it must copy: half of the arena, divided by the
-//! number of readers. The other half is for elements on their way (D10.6). Refuses to know the readers.
+//! number of readers. The second half of the arena is for elements in flight (D10.6). The readers themselves
+//! are unknown to this module.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::arena::Arena;
 
-/// One reader's part in an arena, for as long as it lives.
+/// One reader's part of an arena, counted as long as the value lives.
 #[derive(Debug)]
 pub(super) struct Share {
     arena: Arc<Arena>,
@@ -18,12 +19,13 @@ impl Share {
         Self { arena }
     }
 
-    /// The arena.
+    /// Returns the arena.
     pub(super) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
-    /// Returns the bytes that the reader may keep; they change as readers come and go.
+    /// Returns the number of bytes that the reader may keep. The number changes when readers connect or
+    /// leave.
     pub(super) fn bytes(&self) -> u64 {
         let readers = self.arena.readers().load(Ordering::Relaxed).max(1);
         (self.arena.size_bytes() / (2 * readers)) as u64

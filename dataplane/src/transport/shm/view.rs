@@ -1,7 +1,7 @@
 //! A reader's side of a worker's arena: slots in memory that the worker handed over.
 //!
-//! Checks that what it is told lies in the mapping. Refuses to know leases: the caller that makes a slot says
-//! what happens on its last drop.
+//! The view checks that announced ranges are inside the mapping. Leases are unknown to it: the caller that
+//! makes a slot provides the action for the slot's last drop.
 #![expect(unsafe_code, reason = "slots in another process's memory")]
 
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use thiserror::Error;
 
 use super::map::Mapping;
 
-/// The place that a worker announced is not in its arena. The peer is at fault.
+/// The error for an announced range that is outside the worker's arena. The worker is at fault.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error(
-    "the worker announced {len_bytes} bytes at {offset_bytes} of shared memory that has {size_bytes}, in units of {SLOT_ALIGN}"
+    "invalid range of shared memory: the worker announced {len_bytes} bytes at {offset_bytes}, expected a range within {size_bytes} bytes, in units of {SLOT_ALIGN}"
 )]
 pub struct OutOfArena {
-    /// The offset that it announced.
+    /// The announced offset, in bytes.
     pub offset_bytes: u64,
-    /// The length that it announced.
+    /// The announced length, in bytes.
     pub len_bytes: u64,
-    /// The size of the arena.
+    /// The size of the arena, in bytes.
     pub size_bytes: u64,
 }
 
-/// An arena of a worker, as a reader sees it; clones share it. Its memory stays mapped as long as a slot of
-/// it lives.
+/// A reader's view of a worker's arena. Clones share the mapping, which lives as long as a view or a slot of
+/// it.
 #[derive(Debug, Clone)]
 pub struct ArenaView {
     mapping: Arc<Mapping>,
 }
 
-/// Keeps the mapping for a slot.
+/// The owner of a slot's memory, which keeps the mapping alive.
 struct Held<F> {
     _mapping: Arc<Mapping>,
     on_last_drop: F,
 }
 
 impl ArenaView {
-    /// A view of memory that was received and checked.
+    /// Makes a view of memory that was received and checked.
     #[must_use]
     pub fn new(mapping: Mapping) -> Self {
         Self {
@@ -47,23 +47,25 @@ impl ArenaView {
         }
     }
 
-    /// Bytes of the arena.
+    /// Returns the size of the arena, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.mapping.size_bytes() as u64
     }
 
-    /// A slot of `len_bytes` at `offset_bytes`, a multiple of 64, as the worker announced them. It can be
-    /// made writable by its only view unless it `is_shared` with other readers. `on_last_drop` is called
-    /// once, when the last view of it was dropped, on whichever thread did so; it must be quick and must not
-    /// block.
+    /// Makes a slot of `len_bytes` at `offset_bytes`, which must be a multiple of 64, as announced by the
+    /// worker. The slot can be made writable by its only view, unless the memory `is_shared` with other
+    /// readers.
     ///
-    /// The worker promises not to write these bytes before it is told that they were dropped. It promises not
-    /// to announce them again where they are not shared. One that breaks the promise changes what is read, as
-    /// it could by writing; what must not change between being checked and being used is copied out first.
+    /// `on_last_drop` is called once, after the last view of the slot was dropped, on the thread that dropped
+    /// it. The closure must be quick and must not block.
+    ///
+    /// The worker promises not to write the bytes before their return was announced. Bytes that are not
+    /// shared are not announced again either. A worker that breaks the promise changes what the reader reads.
+    /// Therefore data that must not change between check and use is copied out first.
     ///
     /// # Errors
-    /// [`OutOfArena`]; then nothing is called.
+    /// Returns [`OutOfArena`] if the range is invalid. `on_last_drop` is not called then.
     pub fn slot(
         &self,
         offset_bytes: u64,
@@ -84,17 +86,17 @@ impl ArenaView {
             _mapping: self.mapping.clone(),
             on_last_drop,
         });
-        // SAFETY: the range lies in the mapping, begins at a multiple of 64 of a page, and is initialised, as
-        // files are. The mapping is this view's alone, and `owner` keeps it. That two slots do not overlap is
-        // the worker's promise, as is that it does not write them itself: plain bytes are all that a slot
-        // shows, and no value of theirs is invalid.
+        // SAFETY: the range is inside the mapping, begins at a multiple of 64 of a page, and is initialised,
+        // as files are. The mapping belongs to this view alone, and `owner` keeps the mapping alive. The
+        // worker promises that slots do not overlap, and that it does not write to them. A slot shows plain
+        // bytes only, of which every value is valid.
         Ok(unsafe { Slot::from_mapping(start, len_bytes as usize, is_shared, owner) })
     }
 }
 
 impl<F: Fn() + Send + Sync> Reclaim for Held<F> {
     fn reclaim(&self, memory: Memory) {
-        // Nobody else may have it: it is only as good as the mapping.
+        // The memory must not be handed out again, because it lives only as long as the mapping.
         drop(memory);
         (self.on_last_drop)();
     }

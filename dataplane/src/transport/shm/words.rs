@@ -1,29 +1,29 @@
-//! 64-bit atomics for shared memory: a peer's writes can be wrong, but never a data race.
+//! Atomic words of 64 bits for shared memory. A peer can write wrong values, but cannot cause a data race.
 //!
-//! Owns the choice of atomics: the standard library's, and Loom's for its models. Code above is generic over
-//! it, so that both are compiled side by side and the models run what production runs. Refuses to know what
-//! the words mean, and where their memory comes from.
+//! The module owns the choice of atomics: the standard library's for production, and Loom's for the models.
+//! The other modules are generic over the choice, so that the models run the production code. The meaning of
+//! the words, and the origin of their memory, are unknown to this module.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// One word that several threads or processes read and write.
+/// A word that several threads or processes read and write.
 pub trait Word: Send + Sync {
-    /// The value.
+    /// Returns the value of the word.
     fn load(&self, order: Ordering) -> u64;
 
-    /// Sets it.
+    /// Sets the value of the word.
     fn store(&self, value: u64, order: Ordering);
 
-    /// Sets it and says what it was.
+    /// Sets the value of the word and returns the old value.
     fn swap(&self, value: u64, order: Ordering) -> u64;
 
-    /// Adds to it, wrapping around, and says what it was.
+    /// Adds to the value of the word, wrapping around, and returns the old value.
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
 
-    /// A sequentially consistent fence: of two threads that each write one word, fence and read the other's
-    /// word, at least one sees what the other wrote.
+    /// Executes a sequentially consistent fence. If two threads each write a word, fence, and read the
+    /// other's word, at least one thread sees the other's write.
     fn fence();
 }
 
@@ -77,13 +77,12 @@ impl Word for loom::sync::atomic::AtomicU64 {
     }
 }
 
-/// An area of words, held for as long as this value lives: a mapping that is shared with a peer, or memory of
-/// tests.
+/// An area of words that lives as long as this value: a mapping shared with a peer, or a test's memory.
 pub trait Words {
-    /// The type of its words.
+    /// The type of the words.
     type Word: Word;
 
-    /// The area, each time the same.
+    /// Returns the area, the same in every call.
     fn words(&self) -> &[Self::Word];
 }
 

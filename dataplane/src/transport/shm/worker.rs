@@ -1,7 +1,8 @@
-//! The worker's end of a same-host link: lends packs of shared memory, and takes them back.
+//! The worker's end of a same-host link, which lends packs of shared memory and takes them back.
 //!
-//! Owns what waits for room and the arenas that the reader was told of. Refuses to know sessions and credits.
-//! Copies only what was not produced into the reader's arena.
+//! The worker's end owns the frames that wait for room, and the arenas that it announced to the reader.
+//! Sessions and credits are unknown to the module. Only packs that were not produced in the reader's arena
+//! are copied.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -29,27 +30,30 @@ use crate::proto::message::{TaskId, ToWorker};
 use crate::proto::send::TaskPack;
 use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, TaskMemory, Transport, WorkerLink};
 
-/// The time between two attempts of a pack that finds no memory or lease: readers return them without a
-/// message.
+/// The time between two attempts to lend a pack that found no memory or lease. Readers return memory and
+/// leases without a message.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
-/// The time for which a pack waits for memory. Then the link is given up, and the reader continues over the
-/// network. A reader that copies the packs that it keeps returns its leases at once.
+/// The longest time for which a pack waits for memory. After the maximum time the link is given up, and the
+/// reader continues over the network. A reader that copies the packs that it keeps returns its leases at
+/// once.
 pub(super) const MEMORY_WAIT: Duration = Duration::from_secs(5);
 
-/// Frames that wait for room on the ring at most: a word on each arena that a link can have, and what one
-/// step of a session sends. Elements wait elsewhere.
+/// Maximum number of frames that wait for room on the ring. The maximum covers a notice for each arena of a
+/// link and the messages of one step of a session. Elements wait elsewhere.
 const OUT_MAX: usize = 2048;
 
-/// Greets a client that came, and serves it from then on.
+/// Greets a client that connected. Returns the link that serves the client.
 ///
 /// # Errors
-/// [`GreetError`], who is to blame.
+/// Returns a [`GreetError`] with the side at fault.
 pub async fn accept(incoming: Incoming) -> Result<Box<WorkerLink>, GreetError> {
     let layout = ControlLayout::STANDARD;
-    let unavailable = |error: io::Error| LinkLost::Resource(format!("no memory for a link: {error}"));
+    let unavailable =
+        |error: io::Error| LinkLost::Resource(format!("cannot create shared memory for a link: {error}"));
     let (fd, mapping) = Mapping::create("millstream-link", layout.bytes()).map_err(unavailable)?;
-    let control = Control::new(mapping).ok_or_else(|| LinkLost::Resource("a link of no size".into()))?;
+    let control = Control::new(mapping)
+        .ok_or_else(|| LinkLost::Resource("the control memory is smaller than its layout".into()))?;
     let offer = Offer {
         sizes: ControlLayout::STANDARD.sizes(),
         control: fd,
@@ -79,25 +83,26 @@ pub async fn accept(incoming: Incoming) -> Result<Box<WorkerLink>, GreetError> {
 struct WorkerEnd {
     line: Line,
     down: RingSender<Control>,
-    /// The place where a thread of the reader sleeps until something comes down.
+    /// The word at which a thread of the reader sleeps until the worker sends a frame.
     reader: Doorbell,
     up: RingReceiver<Control>,
     lent: Lent,
-    /// By task.
+    /// The arenas announced on this link and still in use, by task.
     arenas: BTreeMap<TaskId, Announced>,
-    /// Arenas announced on this link.
+    /// The number of arenas announced on this link.
     announced: u64,
-    /// Frames that found no room; nothing overtakes them.
+    /// The frames that found no room on the ring. Later frames wait after them.
     out: VecDeque<Vec<u64>>,
-    /// Packs that found no memory or lease, behind those frames.
+    /// The packs that found no memory or lease. The packs are sent after the frames in `out`.
     waiting: VecDeque<TaskPack>,
     waiting_since: Option<Instant>,
     try_again: Pin<Box<Sleep>>,
-    /// The task and the bytes of the pack that was copied last: the next may have to be, too.
+    /// The task and the bytes of the pack that was copied last. The next pack of the task may need a copy
+    /// too.
     last_copied: Option<(TaskId, usize)>,
-    /// Memory for that.
+    /// The memory reserved for the next copy.
     spare: Option<SlotMut>,
-    /// The frame in the making.
+    /// The buffer in which the next frame is encoded.
     words: Vec<u64>,
     packs: u64,
     bytes_copied: u64,
@@ -107,25 +112,26 @@ struct WorkerEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lack {
     Nothing,
-    /// Room on the ring: the reader rings when there is some.
+    /// Room on the ring. The reader rings when room becomes free.
     Room,
-    /// Memory or a lease: the reader returns both without a word.
+    /// Memory or a lease. The reader returns memory and leases without a message.
     Memory,
 }
 
-/// An arena that the reader has mapped.
+/// An arena that was announced to the reader.
 #[derive(Debug)]
 struct Announced {
     number: u64,
     share: Share,
-    /// Every pack in it goes to others too.
+    /// True if every pack in the arena goes to other readers too.
     is_shared: bool,
-    /// The share that the reader was told last, in bytes.
+    /// The reader's share in bytes, as announced last.
     told_bytes: u64,
 }
 
 impl WorkerEnd {
-    /// Sends what waits, as far as there is room and memory: what the rest lacks.
+    /// Sends the waiting frames and packs as far as room and memory allow. Returns the resource that the
+    /// first remaining frame lacks.
     fn flush(&mut self) -> Result<Lack, LinkLost> {
         loop {
             while let Some(words) = self.out.front() {
@@ -146,8 +152,8 @@ impl WorkerEnd {
         }
     }
 
-    /// Returns the resource that the next frame lacks: room, a lease, or memory if it has to be copied as the
-    /// last one had.
+    /// Returns the resource that the next frame lacks: room, a lease, or memory if the last pack of the task
+    /// had to be copied.
     fn lack(&mut self) -> Result<Lack, LinkLost> {
         while !self.down.has_room(FRAME_WORDS_MAX)? {
             if self.down.prepare_wait(FRAME_WORDS_MAX)? {
@@ -178,13 +184,13 @@ impl WorkerEnd {
         }
     }
 
-    /// Looks again soon for the memory that the reader returns, which it does without a word. Who lacks it
-    /// too long loses the link.
+    /// Schedules the next check for memory that the reader returns, which it does without a message. Returns
+    /// an error if packs have lacked memory for too long.
     fn wait_for_memory(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         if since.elapsed() > MEMORY_WAIT && !self.waiting.is_empty() {
             return Err(LinkLost::Resource(format!(
-                "the reader has {} packs and returns none, so that there is no shared memory for the next",
+                "the reader holds {} packs and returns none, so that there is no shared memory for the next pack",
                 self.lent.out()
             )));
         }
@@ -195,11 +201,12 @@ impl WorkerEnd {
         Ok(())
     }
 
-    /// Puts a frame on the ring, or behind those that wait for room there.
+    /// Puts the encoded frame on the ring, or after the frames that wait for room.
     fn push(&mut self) -> Result<(), LinkLost> {
         if !self.out.is_empty() || !self.down.try_push(&self.words)? {
             if self.out.len() >= OUT_MAX {
-                let reason = format!("{OUT_MAX} messages wait for a reader that takes none");
+                let reason =
+                    format!("expected at most {OUT_MAX} waiting messages, but the reader takes none");
                 return Err(LinkLost::Resource(reason));
             }
             self.out.push_back(std::mem::take(&mut self.words));
@@ -209,7 +216,7 @@ impl WorkerEnd {
         Ok(())
     }
 
-    /// Announces a pack, or gives it back when there is no memory or lease for it now.
+    /// Lends and announces a pack. Returns the pack if no memory or lease is available now.
     fn lend(&mut self, pack: TaskPack) -> Result<Option<TaskPack>, LinkLost> {
         let TaskPack { task, first, pack } = pack;
         let again = |pack| Ok(Some(TaskPack { task, first, pack }));
@@ -251,7 +258,7 @@ impl WorkerEnd {
         Ok(None)
     }
 
-    /// A copy of a pack in the task's arena; `None` when there is no memory for it now.
+    /// Copies a pack into the task's arena. Returns `None` if no memory is available now.
     fn copy(&mut self, task: TaskId, pack: &Pack, arena: &Arena) -> Result<Option<Pack>, LinkLost> {
         let bytes = pack.region().len();
         let of_task = self.last_copied.is_some_and(|(last, _)| last == task);
@@ -262,7 +269,7 @@ impl WorkerEnd {
             Err(AllocError::Exhausted { .. }) => return Ok(None),
             Err(error @ (AllocError::TooLarge { .. } | AllocError::OutOfMemory { .. })) => {
                 let reason = format!(
-                    "elements of task {task} find no shared memory: {error}; raise --shm-bytes-per-task"
+                    "no shared memory for elements of task {task}: {error}; raise --shm-bytes-per-task"
                 );
                 return Err(LinkLost::Resource(reason));
             }
@@ -274,10 +281,10 @@ impl WorkerEnd {
         let copied = Pack::from_parts(slot.freeze(), &lens);
         copied
             .map(Some)
-            .map_err(|error| LinkLost::Resource(format!("its own pack is none: {error}")))
+            .map_err(|error| LinkLost::Resource(format!("invalid copy of a pack: {error}")))
     }
 
-    /// Tells the reader what it may keep of each arena, where that has changed with the readers there are.
+    /// Sends the reader its share of each arena, if the share changed with the number of readers.
     fn tell_shares(&mut self) -> Result<(), LinkLost> {
         let mut changed: smallvec::SmallVec<[(u64, u64); 4]> = smallvec::SmallVec::new();
         for announced in self.arenas.values_mut() {
@@ -302,7 +309,7 @@ impl Transport for WorkerEnd {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
         if let Poll::Ready(heard) = self.line.poll(cx) {
             only_rings(heard?)?;
-            // It may have been about something to receive.
+            // The ring may mean that a message can be received.
             cx.waker().wake_by_ref();
         }
         self.lent.collect()?;
@@ -328,7 +335,7 @@ impl Transport for WorkerEnd {
         match frame {
             Downstream::Message(message) => {
                 let written = frame::write_message(&message, &mut self.words);
-                written.map_err(|error| LinkLost::Resource(format!("its own {error}")))?;
+                written.map_err(|error| LinkLost::Resource(format!("cannot send a message: {error}")))?;
                 self.push()
             }
             Downstream::Pack(OutPack { mut elements, .. }) => {
@@ -374,9 +381,9 @@ impl Transport for WorkerEnd {
         }
         match frame::read::<ToWorker>(&self.words)? {
             Frame::Message(message) => Ok(Some(message)),
-            Frame::Pack(_) | Frame::Share { .. } | Frame::Forget { .. } => {
-                Err(LinkLost::Misbehaved("a reader that announces memory".into()))
-            }
+            Frame::Pack(_) | Frame::Share { .. } | Frame::Forget { .. } => Err(LinkLost::Misbehaved(
+                "expected a message from the reader, found a notice about memory".into(),
+            )),
         }
     }
 
@@ -390,7 +397,7 @@ impl Transport for WorkerEnd {
         }
         let Some(arena) = memory.arena() else {
             return Err(LinkLost::Resource(format!(
-                "there is no shared memory for task {task}"
+                "no shared memory exists for task {task}"
             )));
         };
         let announcement = ArenaAnnouncement {
@@ -403,7 +410,7 @@ impl Transport for WorkerEnd {
             .try_send(&Datagram::Arena(announcement), &[arena.fd()])?;
         if !said {
             return Err(LinkLost::Resource(
-                "the reader does not hear of shared memory".into(),
+                "the reader's socket has no room for the announcement of an arena".into(),
             ));
         }
         self.announced += 1;
@@ -439,17 +446,21 @@ impl Transport for WorkerEnd {
     }
 }
 
-/// A reader has nothing to say but that there is something to look at.
+/// Checks that a message of the reader on the socket is a ring. A reader sends nothing else there.
 fn only_rings(heard: Heard) -> Result<(), LinkLost> {
     match heard {
         Heard::Ring => Ok(()),
-        Heard::Arena(..) => Err(LinkLost::Misbehaved("a reader that announces an arena".into())),
+        Heard::Arena(..) => Err(LinkLost::Misbehaved(
+            "expected a ring from the reader, found the announcement of an arena".into(),
+        )),
     }
 }
 
 impl Drop for WorkerEnd {
     fn drop(&mut self) {
-        self.line.close(&LinkLost::Closed("the worker ends".into()));
+        self.line.close(&LinkLost::Closed(
+            "the worker's end of the link was dropped".into(),
+        ));
         self.lent.clone().keep(self.line.channel().clone());
     }
 }

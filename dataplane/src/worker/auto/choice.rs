@@ -1,50 +1,52 @@
-//! How each pack of one task travels on one link: plain or compressed, whichever is measured to be faster.
+//! Chooses for each pack of one task on one link whether to compress it. The faster form, as measured, wins.
 //!
-//! While the link is not what is waited for, packs travel plain. While it is, samples say what compressing
-//! would come to; when that is more than the link delivers, it is tried, and kept if what is delivered grows
-//! by it. So what no sample shows, such as processors that are busy otherwise or a reader that is slow to
-//! restore, counts as well. A trial that fails is repeated after longer and longer times, or when the link or
-//! the data have changed. While packs are compressed, only packs sent plain show whether the link or the
-//! consumer has changed so that they would do: a short probe now and then, and when less is delivered than
-//! before.
+//! While the link is not the bottleneck, packs are sent plain. While it is, samples predict the throughput
+//! with compression. If the prediction exceeds the link's throughput, compression is tried, and kept if the
+//! measured throughput grows. Therefore influences that no sample shows count as well, such as busy
+//! processors or a slow reader.
+//!
+//! A failed trial is repeated after longer and longer times, or when the link or the data have changed. While
+//! packs are compressed, only plain packs show whether compression still pays off. Therefore the choice sends
+//! plain packs as a short probe now and then, and also when the throughput falls.
 
 use std::time::{Duration, Instant};
 
 use super::codec::{Codec, Sample};
 use super::meter::{Meter, Standing, Window};
 
-/// The predicted gain that a trial is begun for.
+/// The predicted gain from which on a trial begins.
 const WORTH_TRYING: f64 = 1.05;
 
-/// The measured gain that compressing is kept for.
+/// The measured gain from which on compression is kept.
 const WORTH_KEEPING: f64 = 1.02;
 
-/// Windows of a trial: in the first the pipeline still fills.
+/// The number of windows of a trial. In the first window the pipeline still fills.
 const TRIAL_WINDOWS: u32 = 2;
 
-/// Windows in a row with less than the link had delivered of plain packs, after which there is a probe at
-/// once.
+/// The number of consecutive windows with less throughput than with plain packs, after which a probe begins
+/// at once.
 const POOR_WINDOWS: u32 = 2;
 
-/// The time to the next trial or probe, in times what the last one took: so they take 1.6 % of the time at
-/// most, of which a part is lost.
+/// The time to the next trial or probe, as a multiple of the duration of the last one. Trials and probes thus
+/// take at most 1.6 % of the time, and lose only a part of it.
 const REST: u32 = 64;
 
-/// The time to the first probe after a trial, which may have been lucky. Each next probe is twice as far
-/// away, up to that bound.
+/// The time to the first probe after a trial, as a multiple of the trial's duration. The time is short,
+/// because the trial may have been lucky. The time to the next probe doubles with each probe, up to `REST`.
 const REST_AT_FIRST: u32 = 8;
 
-/// Windows in a row in which the link was the limit, and as fast, before a trial: a link that has just begun
-/// still gets faster.
+/// The number of consecutive windows with the link as a bottleneck of stable speed before a trial. A link
+/// that has just begun still becomes faster.
 const STEADY_WINDOWS: u32 = 3;
 
-/// Trials in a row that fail double their distance so many times at most.
+/// Maximum number of consecutive failed trials that double the time to the next trial.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// The weight of the latest window beside those before it.
+/// The weight of the latest window in the moving average.
 const WEIGHT: f64 = 0.25;
 
-/// A link or a ratio that differs by this factor from that of a failed trial is worth another one.
+/// The factor by which the link's speed or the ratio must differ from those of a failed trial, so that
+/// another trial pays off.
 const CHANGE: f64 = 1.5;
 
 /// The form in which a pack is sent.
@@ -54,7 +56,7 @@ pub(crate) enum Plan {
     Plain,
     /// The pack is sent uncompressed, and a part of it is compressed as a sample.
     Sampled,
-    /// Compressed.
+    /// The pack is compressed.
     Compressed,
 }
 
@@ -62,30 +64,30 @@ pub(crate) enum Plan {
 #[derive(Debug, Clone, Copy)]
 enum Mode {
     Plain,
-    /// Compresses, to see whether more is delivered.
+    /// Compresses packs to measure whether the throughput grows.
     Trial {
         windows: u32,
         best: f64,
     },
     Compressing {
         poor: u32,
-        /// Bytes of elements delivered a second, over the last windows.
+        /// The elements delivered per second, in bytes, as a moving average of the windows.
         rate: f64,
     },
-    /// Sends plain packs for a moment, to see whether less is delivered than compressed.
+    /// Sends plain packs for a short time to measure whether the throughput falls.
     Probe {
         compressed_rate: f64,
     },
 }
 
-/// The figures of a trial that failed.
+/// The measurements at a trial that failed.
 #[derive(Debug, Clone, Copy)]
 struct Failed {
     link_rate: f64,
     ratio: f64,
 }
 
-/// One task on one link.
+/// The choice for one task on one link.
 #[derive(Debug)]
 pub(crate) struct Auto {
     threads: usize,
@@ -93,11 +95,11 @@ pub(crate) struct Auto {
     codec: Codec,
     mode: Mode,
     mode_since: Instant,
-    /// Bytes of plain packs a second that the link delivers when it is the limit, as last seen.
+    /// The throughput of plain packs in bytes per second while the link is the bottleneck, as measured last.
     link_rate: Option<f64>,
-    /// Windows in a row in which it delivered about that.
+    /// The number of consecutive windows with about that throughput.
     steady_windows: u32,
-    /// Whether it was in the last window of plain packs.
+    /// True if the link was the bottleneck in the last window of plain packs.
     is_link_limited: bool,
     failed: Option<Failed>,
     failures: u32,
@@ -107,7 +109,7 @@ pub(crate) struct Auto {
 }
 
 impl Auto {
-    /// At the beginning of a link, with so many threads that compress.
+    /// Makes the choice for a new link, with `threads` threads for compression.
     pub(crate) fn new(threads: usize, now: Instant) -> Self {
         Self {
             threads,
@@ -143,23 +145,23 @@ impl Auto {
         plan
     }
 
-    /// Books what the sample came to that [`Plan::Sampled`] asked for; `None` when there was no memory for
-    /// it.
+    /// Records the result of the sample that [`Plan::Sampled`] asked for, or `None` if no memory was
+    /// available.
     pub(crate) fn note_sample(&mut self, now: Instant, sample: Option<Sample>) {
         self.codec.note_sample(sample, now);
     }
 
-    /// Books what compressing a pack that travels so came to.
+    /// Records the result of compressing a pack that is sent compressed.
     pub(crate) fn note_compressed(&mut self, sample: Sample) {
         self.codec.note(sample);
     }
 
-    /// Books that the task has nothing ready.
+    /// Records that the task has no element ready.
     pub(crate) fn note_starved(&mut self, now: Instant) {
         self.meter.note_starved(now);
     }
 
-    /// Books a grant.
+    /// Records a grant of the client.
     pub(crate) fn note_grant(&mut self, now: Instant, standing: Standing) {
         if let Some(window) = self.meter.note_grant(now, standing) {
             self.handle_window(now, window);
@@ -217,7 +219,8 @@ impl Auto {
         }
     }
 
-    /// The link's speed is that of the last windows, unless it has changed.
+    /// Records a window of plain packs. The link's speed is the average of recent windows, unless the speed
+    /// has changed.
     fn note_plain_window(&mut self, window: &Window) {
         self.is_link_limited = window.is_link_limited;
         if !window.is_link_limited {
@@ -248,14 +251,14 @@ impl Auto {
             (self.failed, self.failures) = (None, 0);
             self.probe_at = now + self.took(now) * REST_AT_FIRST;
             self.probe_rest = 2 * REST_AT_FIRST;
-            // The windows go on: nothing travels otherwise than before.
+            // The open window of the meter continues, because packs are sent in the same form as before.
             (self.mode, self.mode_since) = (Mode::Compressing { poor: 0, rate }, now);
         } else {
             self.give_up(now);
         }
     }
 
-    /// Plain packs are as fast.
+    /// Returns to plain packs, which are as fast, and schedules the next trial.
     fn give_up(&mut self, now: Instant) {
         self.try_at = now + self.took(now) * (REST << self.failures.min(DOUBLINGS_MAX));
         self.failures += 1;
@@ -266,7 +269,7 @@ impl Auto {
         self.enter(now, Mode::Plain);
     }
 
-    /// Returns the time of the present trial or probe.
+    /// Returns the duration of the present trial or probe.
     fn took(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.mode_since)
     }

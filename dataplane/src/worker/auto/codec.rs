@@ -1,37 +1,40 @@
-//! The gain and the cost of compressing a task's elements, by samples, and the time of the next sample.
+//! Measures the gain and the cost of compressing a task's elements by samples, and decides when to take the
+//! next sample.
 
 use std::time::{Duration, Instant};
 
-/// Packs between two samples, at least.
+/// Minimum number of packs between two samples.
 const PACKS_PER_SAMPLE: u64 = 64;
 
-/// The largest number of packs between two samples, reached after many samples without hope.
+/// Maximum number of packs between two samples, reached after many samples that hardly shrank.
 const PACKS_PER_SAMPLE_MAX: u64 = 64 * PACKS_PER_SAMPLE;
 
-/// The time from one sample to the next, in times what it took: so sampling takes 1 % of one core at most.
+/// The time to the next sample, as a multiple of the duration of the last sample. Sampling thus takes at most
+/// 1 % of one core.
 const REST_PER_SAMPLE: u32 = 100;
 
-/// The weight of the latest sample beside those before it.
+/// The weight of the latest sample in the moving average.
 const WEIGHT: f64 = 0.25;
 
-/// A ratio below this is no hope.
+/// The ratio below which compression cannot pay off.
 const HOPE: f64 = 1.05;
 
-/// The ratio of the speeds of restoring and making a block. LZ4's own figures and ours are between 3 and 8.
+/// The assumed ratio of the speeds of decompression and compression. Published and own measurements of LZ4
+/// are between 3 and 8.
 const RESTORED_FASTER: f64 = 3.0;
 
 /// The result of compressing some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// Bytes before.
+    /// The number of bytes before compression.
     pub(crate) plain_bytes: u64,
-    /// Bytes after; as many as before where they would have grown.
+    /// The number of bytes after compression, at most `plain_bytes`.
     pub(crate) compressed_bytes: u64,
-    /// The time that one thread took for it.
+    /// The duration of the compression on one thread.
     pub(crate) took: Duration,
 }
 
-/// The figures of compressing one task's elements.
+/// The measurements for the compression of one task's elements.
 #[derive(Debug, Default)]
 pub(super) struct Codec {
     known: Option<Known>,
@@ -43,14 +46,14 @@ pub(super) struct Codec {
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// Compressed bytes for each plain one.
+    /// The number of compressed bytes for each plain byte.
     share: f64,
-    /// Seconds of one thread for each plain byte.
+    /// The compression time for each plain byte, in seconds of one thread.
     seconds: f64,
 }
 
 impl Codec {
-    /// Returns whether the pack at hand, which travels plain, is to be sampled.
+    /// Returns whether the present pack, which is sent plain, should be sampled.
     pub(super) fn wants_sample(&mut self, now: Instant) -> bool {
         self.packs_since = self.packs_since.saturating_add(1);
         let is_due = self.packs_since >= self.packs_between && self.due_at.is_none_or(|due_at| now >= due_at);
@@ -61,12 +64,12 @@ impl Codec {
         true
     }
 
-    /// Returns whether nothing is known yet.
+    /// Returns whether no sample has been taken yet.
     pub(super) fn is_unknown(&self) -> bool {
         self.known.is_none()
     }
 
-    /// Books the sample that was asked for; `None` when there was no memory for it.
+    /// Records the requested sample, or `None` if no memory was available.
     pub(super) fn note_sample(&mut self, sample: Option<Sample>, now: Instant) {
         self.is_sampling = false;
         self.packs_between = self.packs_between.max(PACKS_PER_SAMPLE);
@@ -80,7 +83,7 @@ impl Codec {
         };
     }
 
-    /// Books what compressing a pack that travels so came to.
+    /// Records the result of compressing a pack that is sent compressed.
     pub(super) fn note(&mut self, sample: Sample) {
         if sample.plain_bytes == 0 {
             return;
@@ -96,14 +99,14 @@ impl Codec {
         }));
     }
 
-    /// Plain bytes for each compressed one; 1 while nothing is known.
+    /// Returns the number of plain bytes for each compressed byte, or 1 without a sample.
     pub(super) fn ratio(&self) -> f64 {
         self.known.map_or(1.0, |known| 1.0 / known.share.max(1e-6))
     }
 
-    /// Plain bytes a second that come through compressed, over a link of `link_rate` bytes a second and with
-    /// so many threads: compressing, sending and restoring go on side by side, so the slowest of the three
-    /// decides.
+    /// Returns the predicted throughput with compression in plain bytes per second, for a link of `link_rate`
+    /// bytes per second and `threads` threads. Compression, transfer and decompression run concurrently, so
+    /// the slowest of the three is the limit.
     pub(super) fn rate(&self, link_rate: f64, threads: usize) -> f64 {
         let Some(known) = self.known else {
             return link_rate;
@@ -121,7 +124,7 @@ mod tests {
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "some instant, from which the test counts"
+        reason = "the test counts from an arbitrary instant"
     )]
     fn start() -> Instant {
         Instant::now()
@@ -151,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        /// The bound on what sampling costs, whatever packs do.
+        /// Sampling stays within its limit for any sequence of packs.
         #[test]
         fn sampling_takes_one_percent_at_most(
             packs in prop::collection::vec((1u64..2_000_000, 1u64..5_000_000, 1.0..4.0f64), 200..2000),
@@ -169,7 +172,7 @@ mod tests {
                     codec.note_sample(Some(Sample { plain_bytes: 1_000_000, compressed_bytes, took: last }), now);
                 }
             }
-            // The last one's rest may not be over.
+            // The rest after the last sample may not have passed.
             prop_assert!((sampling - last) * 100 <= now - begun, "{sampling:?}");
             prop_assert!(samples <= packs.len() / 64 + 1);
         }

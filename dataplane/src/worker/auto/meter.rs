@@ -1,83 +1,93 @@
-//! Measurement of one task's credits, which shows what holds the task up, and of the link's delivery
+//! Measures where one task's credits are, which shows the bottleneck, and how much the link delivers
 //! meanwhile.
 //!
-//! A link's speed is what it delivers while it is the one that is waited for, and only then. Neither quinn's
-//! congestion window nor its bytes in flight tell that: with credits as the limiter a window is rarely full,
-//! and a queue in the network looks like a distance. But the credits tell it. They are a fixed number of
-//! places that go round producer, link and consumer, and they gather before the slowest of these: free ones
-//! at the worker when the producer has nothing, packs sent and not acknowledged (D6.2), elements that wait at
-//! the reader (D4.6). While most of them are on the link, the rate of acknowledgements is what the link can
-//! carry. Round trips and late acknowledgements need no allowance. All of them are there as well when there
-//! are too few for the distance; then an element takes hardly longer than a round trip, the shortest that the
-//! link had. All this holds for packs that travel plain: compressed ones are so short that the compressors
-//! and late acknowledgements look like the link.
+//! The speed of a link can be measured only while the link is the bottleneck. quinn's congestion window and
+//! bytes in flight do not show the bottleneck. With credits as the limiter a window is rarely full, and a
+//! queue in the network looks like a longer distance.
+//!
+//! The credits show the bottleneck. A fixed number of credits circulates between producer, link and consumer,
+//! and the credits gather before the slowest of the three. If the producer is slow, free credits gather at
+//! the worker. If the link is slow, packs are sent and not acknowledged (D6.2). If the consumer is slow,
+//! elements wait at the reader (D4.6).
+//!
+//! While most credits are on the link, the rate of acknowledgements is the capacity of the link. Round trips
+//! and late acknowledgements need no correction.
+//!
+//! If the credits are too few for the distance, all credits are on the link as well. In that case an element
+//! takes hardly longer than the link's shortest round trip.
+//!
+//! The measurement is valid for plain packs only. Compressed packs are so short that compression and late
+//! acknowledgements would look like the link.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A window is this long at least: some readers acknowledge every 5 ms.
+/// Minimum duration of a window. Some readers acknowledge only every 5 ms.
 const WINDOW: Duration = Duration::from_millis(50);
 
-/// And so many packs were acknowledged in it, since counts at its ends are off by one.
+/// Minimum number of packs acknowledged in a window, because the counts at both ends of a window may be off
+/// by one.
 const WINDOW_PACKS: u32 = 8;
 
-/// The part of the credits that is on the link when it is the limit.
+/// The fraction of credits on the link from which on the link counts as the bottleneck.
 const LIMITING: f64 = 0.6;
 
-/// An element is on the link for less than so many round trips where distance is the limit.
+/// The number of shortest round trips below which the time of an element on the link shows that distance is
+/// the limit.
 const DISTANT: f64 = 1.25;
 
-/// The content of a grant, and its consequences.
+/// The content of a client's grant, and the state of the subscription after the grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Elements that the reader has received.
+    /// The number of elements that the reader has received.
     pub(crate) received: u64,
-    /// Elements of them that wait at the reader.
+    /// The number of received elements that wait at the reader.
     pub(crate) waiting: u64,
-    /// Credits that are not spent.
+    /// The number of credits that are not spent.
     pub(crate) unspent: u64,
     /// The link's smoothed round-trip time, if it has one.
     pub(crate) round_trip: Option<Duration>,
 }
 
-/// The figures of some time.
+/// The measurements of one window of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
-    /// Bytes of elements that arrived a second, whatever they came to on the link, or of those handed over if
-    /// they are fewer: a reader's buffer that fills is no gain, nor is one that is used up.
+    /// The throughput of the window in bytes of elements per second. Counts the elements that arrived, or
+    /// those handed over if they are fewer: filling or draining the reader's buffer is not throughput.
     pub(super) rate: f64,
-    /// Whether the link was what was waited for.
+    /// True if the link was the bottleneck.
     pub(super) is_link_limited: bool,
 }
 
-/// One task on one link. All counts are of elements but for those named bytes.
+/// The meter of one task on one link. All counts are in elements, unless named bytes.
 #[derive(Debug)]
 pub(super) struct Meter {
-    /// Packs taken and not acknowledged, in order.
+    /// The packs that were taken and not acknowledged, in order.
     packs: VecDeque<Flight>,
     taken: u64,
     on_link: u64,
     unspent: u64,
     waiting: u64,
-    /// The task had nothing although there were credits.
+    /// True if the task had no element although credits were available.
     is_starved: bool,
     handed: u64,
-    /// The first grant has come: behind it the counts are known, which begin anywhere where a link is
-    /// resumed.
+    /// True after the first grant. The counts are known only from the first grant on, because a resumed link
+    /// begins at any element.
     is_begun: bool,
     round_trip_min: Option<Duration>,
     now: Instant,
-    /// Windows begin when all before this is acknowledged: it travelled otherwise.
+    /// The element up to which packs were sent in another form. A window begins after their acknowledgement.
     settled_at: u64,
-    /// That has not been acknowledged yet. The grant that does so opens the window, and counts for none:
-    /// packs that overtook are acknowledged with it, all at once.
+    /// True while packs that were sent in another form are not acknowledged. The grant that acknowledges the
+    /// last of them opens the window. The packs of that grant do not count, because the grant also
+    /// acknowledges packs that overtook, all at once.
     is_settling: bool,
     window: Open,
 }
 
 #[derive(Debug)]
 struct Flight {
-    /// Elements up to its end.
+    /// The number of elements of the subscription up to the end of the pack.
     end: u64,
     elements: u64,
     bytes: u64,
@@ -86,12 +96,12 @@ struct Flight {
 #[derive(Debug)]
 struct Open {
     since: Instant,
-    /// Elements handed over before it.
+    /// The number of elements handed over before the window began.
     handed_before: u64,
     packs: u32,
     elements: u64,
     bytes: u64,
-    /// Credits times seconds spent on the link, and in all.
+    /// The credits on the link, and all credits, each multiplied by seconds.
     on_link: f64,
     anywhere: f64,
 }
@@ -129,7 +139,7 @@ impl Meter {
         }
     }
 
-    /// Books a pack that ends behind the subscription's first `end` elements.
+    /// Records a pack that ends after the subscription's first `end` elements.
     pub(super) fn note_taken(&mut self, now: Instant, end: u64, elements: u64, bytes: u64) {
         self.pass_time(now);
         self.is_starved = false;
@@ -139,13 +149,13 @@ impl Meter {
         self.packs.push_back(Flight { end, elements, bytes });
     }
 
-    /// Books that the task has nothing ready.
+    /// Records that the task has no element ready.
     pub(super) fn note_starved(&mut self, now: Instant) {
         self.pass_time(now);
         self.is_starved = true;
     }
 
-    /// Books a grant; the window that ends with it, if one does.
+    /// Records a grant. Returns the window that ends with the grant, if any.
     pub(super) fn note_grant(&mut self, now: Instant, standing: Standing) -> Option<Window> {
         self.pass_time(now);
         let acknowledged = standing.received;
@@ -156,7 +166,8 @@ impl Meter {
             self.window.bytes += pack.bytes;
         }
         (self.unspent, self.waiting) = (standing.unspent, standing.waiting);
-        // What waits may have come ahead of order.
+        // Elements that arrived out of order may be among the waiting elements, so the count must not
+        // decrease.
         self.handed = self.handed.max(acknowledged.saturating_sub(standing.waiting));
         if let Some(round_trip) = standing.round_trip {
             let least = self
@@ -179,7 +190,7 @@ impl Meter {
         Some(self.sum_up(&open, elapsed.as_secs_f64()))
     }
 
-    /// Has the next window begin when everything sent so far is acknowledged.
+    /// Closes the window. The next window begins after everything sent so far is acknowledged.
     pub(super) fn settle(&mut self) {
         (self.settled_at, self.is_settling) = (self.taken, true);
         self.window = Open::new(self.now, self.handed);
@@ -196,7 +207,8 @@ impl Meter {
         }
     }
 
-    /// Credits that are not spent wait for the producer if it has nothing, else for the link.
+    /// Adds the time since the last event to the window. Unspent credits count for the link, unless the
+    /// producer has no element.
     fn pass_time(&mut self, now: Instant) {
         let seconds = now.saturating_duration_since(self.now).as_secs_f64();
         self.now = self.now.max(now);

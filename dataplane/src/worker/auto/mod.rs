@@ -1,10 +1,11 @@
-//! Whether compressing a task's packs saves time on one link (`Compression::Auto`).
+//! Decides whether compressing a task's packs saves time on one link (`Compression::Auto`).
 //!
-//! - `choice`: decides how each pack travels
-//! - `meter`: where the credits of the task are, and so what holds it up; what the link delivers
-//! - `codec`: what compressing comes to and costs, by samples
+//! - `choice` decides for each pack whether it is compressed.
+//! - `meter` measures where a task's credits are, which shows the bottleneck, and how much the link delivers.
+//! - `codec` measures the gain and the cost of compression by samples.
 //!
-//! Pure: told of packs, grants, samples and the time. Refuses to know links, pools and bytes.
+//! The modules are pure: the caller reports packs, grants, samples and the time. Links, pools and bytes are
+//! unknown to them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod choice;

@@ -1,8 +1,8 @@
-//! A producer, compressors, a link and a consumer under virtual time, to compare what AUTO makes of them with
-//! what always and never compressing do.
+//! Simulates a producer, compression threads, a link and a consumer under virtual time. The tests compare
+//! AUTO with always and with never compressing.
 //!
-//! All packs are alike. A fixed number of them is outstanding; the reader acknowledges when it hands over,
-//! and every 5 ms.
+//! All packs are alike, and a fixed number of packs is outstanding. The reader acknowledges after each
+//! hand-over, and every 5 ms.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -13,10 +13,10 @@ use proptest::prelude::*;
 
 use super::{Auto, Plan, Sample, Standing};
 
-/// Packs under compression at a time, as a session has.
+/// Maximum number of packs under compression at a time, as in a session.
 const COMPRESSING_MAX: usize = 8;
 
-/// Packs that the producer is ahead.
+/// The number of packs that the producer prefetches.
 const AHEAD: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,16 +26,16 @@ enum Habit {
     Auto,
 }
 
-/// Rates are bytes a second.
+/// The parameters of a simulation. Rates are in bytes per second.
 #[derive(Debug, Clone)]
 struct World {
     producer: f64,
-    /// Each from so many seconds on.
+    /// The rates of the link, each with the time in seconds from which on it holds.
     link: Vec<(f64, f64)>,
     round_trip: f64,
     consumer: f64,
     ratio: f64,
-    /// Rate of one thread.
+    /// The compression rate of one thread.
     compressing: f64,
     restoring: f64,
     threads: usize,
@@ -69,7 +69,7 @@ enum Event {
     Arrived(u64),
     HandedOver,
     Tick,
-    /// Limit, received, waiting.
+    /// A grant: its limit, the received elements, and the waiting elements.
     Grant(u64, u64, u64),
 }
 
@@ -77,7 +77,7 @@ struct Run<'a> {
     world: &'a World,
     habit: Habit,
     start: Instant,
-    /// Seconds times 10^12, so that they have an order.
+    /// The events by time, in picoseconds, which makes them sortable.
     events: BinaryHeap<Reverse<(u64, Event)>>,
     now: f64,
     auto: Auto,
@@ -91,7 +91,7 @@ struct Run<'a> {
     to_send: VecDeque<u64>,
     is_sending: bool,
     is_compressed: Vec<bool>,
-    /// Arrived ahead of order.
+    /// The packs that arrived out of order.
     early: BTreeSet<u64>,
     received: u64,
     told: u64,
@@ -102,7 +102,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "some instant, from which the simulation counts"
+        reason = "the simulation counts from an arbitrary instant"
     )]
     fn new(world: &'a World, habit: Habit) -> Self {
         let start = Instant::now();
@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
         self.start + Duration::from_secs_f64(self.now)
     }
 
-    /// Packs handed over between these two times, in seconds.
+    /// Returns the number of packs handed over between two times, in seconds.
     fn handed_between(mut self, from: f64, to: f64) -> u64 {
         let mut before = 0;
         while let Some(Reverse((at, event))) = self.events.pop() {
@@ -205,12 +205,12 @@ impl<'a> Run<'a> {
     fn tell(&mut self) {
         self.told = self.received;
         let limit = self.handed + self.world.outstanding;
-        // What is being consumed has been taken from the reader's queue, but for what it takes to restore it.
+        // The element that is being consumed has left the reader's queue, except while it is decompressed.
         let grant = Event::Grant(limit, self.received, self.received - self.handed);
         self.after(self.world.round_trip / 2.0, grant);
     }
 
-    /// Starts whatever can start.
+    /// Starts every activity that can start now.
     fn go_on(&mut self) {
         if !self.is_producing && self.ready < AHEAD {
             self.is_producing = true;
@@ -291,15 +291,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns AUTO's throughput between two times as a fraction of the better one of always and never
-/// compressing.
+/// Returns AUTO's throughput between two times, as a fraction of the better of always and never compressing.
 fn compared(world: &World, from: f64, to: f64) -> f64 {
     let handed = |habit| Run::new(world, habit).handed_between(from, to) as f64;
     let better = handed(Habit::Never).max(handed(Habit::Always));
     handed(Habit::Auto) / better
 }
 
-/// The part of the packs that AUTO compresses between these times, in seconds.
+/// Returns the fraction of packs that AUTO compresses between two times, in seconds.
 fn compressed_share(world: &World, from: f64, to: f64) -> f64 {
     let mut run = Run::new(world, Habit::Auto);
     let mut first = 0;
@@ -340,7 +339,7 @@ fn nothing_is_compressed_for_a_fast_link() {
             outstanding: 2,
             ..base.clone()
         },
-        // Few credits on a long way.
+        // Few credits are outstanding over a long distance.
         World {
             link: vec![(0.0, 1.25e9)],
             round_trip: 0.1,
@@ -354,7 +353,7 @@ fn nothing_is_compressed_for_a_fast_link() {
 
 #[test]
 fn earlier_packs_do_not_count_for_a_trial() {
-    // More than two windows' worth.
+    // The outstanding packs fill more than two windows.
     let world = World {
         outstanding: 64,
         ..World::default()
@@ -362,7 +361,8 @@ fn earlier_packs_do_not_count_for_a_trial() {
     assert!(compressed_share(&world, 2.0, 10.0) > 0.97);
 }
 
-/// Plain packs overtake those that are still being compressed, and are acknowledged with them, all at once.
+/// Plain packs overtake packs that are still being compressed. One grant acknowledges both kinds, all at
+/// once.
 #[test]
 fn overtaking_packs_do_not_count_for_a_probe() {
     let world = World {
@@ -467,7 +467,8 @@ proptest! {
         let [link, compressing, producer, consumer, round_trip] =
             [link, compressing, producer, consumer, round_trip].map(|exponent| 10f64.powf(exponent));
         let fastest = producer.min(consumer).min(link * ratio);
-        // At least a round trip's worth outstanding twice, as `Auto` of the reader has.
+        // At least twice the packs of one round trip are outstanding, like for a reader with automatic
+        // sizing.
         let pack_bytes = 262_144f64.max(fastest / 2000.0).max(fastest * round_trip / 4.0);
         let world = World {
             producer,
@@ -483,8 +484,8 @@ proptest! {
         };
         let long = (1600.0 * pack_bytes / link.min(producer).min(consumer)).max(20.0);
         let part = compared(&world, long / 4.0, long);
-        // The least where compressing hardly pays, and is not tried; and where it is what limits, at half of
-        // what it then could bring (0.88 was seen).
+        // The fraction is lowest where compression hardly pays off and is not tried. The fraction is also low
+        // where compression is the bottleneck, at half of its possible gain; 0.88 was measured.
         prop_assert!(part > 0.85, "{part}");
     }
 }

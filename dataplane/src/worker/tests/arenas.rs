@@ -1,5 +1,4 @@
-//! Tests of the memory that a task's elements are written to: which memory, when, and what happens when there
-//! is too little of it.
+//! Tests which memory a task's elements are written to, and what happens when memory is short.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::worker::tests::buffers::{layout, write};
 
 const MIB: usize = 1 << 20;
 
-/// A task that shares at most `task_bytes`, with a worker that has 4 MiB for elements in all.
+/// A task that shares at most `task_bytes`, on a worker with 4 MiB for all elements.
 struct Bench {
     pool: Pool,
     arenas: Arc<Arenas>,
@@ -53,7 +52,7 @@ fn take(buffer: &TaskBuffer) -> Pack {
 fn the_first_local_reader_moves_elements_to_arenas() {
     let bench = bench(MIB, MIB);
     let (buffer, mut producer) = task(&bench, TaskMode::FirstCome);
-    // Large ones, each of which has a slot of its own.
+    // The elements are large, so that each has a slot of its own.
     write(&mut producer, 0, 20_000);
     let before = take(&buffer);
     assert_eq!((bench.arenas.stats().held_bytes, before.len()), (0, 1));
@@ -86,7 +85,7 @@ fn a_cached_tasks_window_lies_in_the_arena() {
     }
     assert!(
         arena.in_use_bytes() > 4 * 160_000,
-        "it keeps what its trainers may want"
+        "the window must keep all elements that its trainers may want"
     );
     assert_eq!(
         (bench.pool.stats().in_use_bytes, bench.arenas.stats().fallbacks),
@@ -107,7 +106,7 @@ fn a_full_arena_overflows_to_the_workers_memory() {
         assert_eq!(arena.offset_of(&slot), None);
         assert_eq!(bench.arenas.stats().fallbacks, fallbacks);
     }
-    // What no arena can take is taken too.
+    // An allocation that exceeds the size of the arena uses the worker's memory too.
     drop(kept);
     assert!(bench.alloc.alloc(2 * MIB).is_ok());
     assert_eq!(bench.arenas.stats().fallbacks, 4);
@@ -124,7 +123,7 @@ fn arenas_make_room_for_the_workers_memory() {
     let arena = bench.alloc.arena().unwrap();
     drop(bench.alloc.alloc(3 * MIB).unwrap());
     assert_eq!(bench.arenas.stats().held_bytes, 3 * MIB as u64);
-    // Larger than any slot of the arena, and than what it leaves.
+    // The allocation exceeds any slot of the arena, and the rest of the budget.
     let own = bench.alloc.alloc(4 * MIB).unwrap().freeze();
     assert_eq!(
         (arena.offset_of(&own), bench.arenas.stats().held_bytes),
@@ -143,6 +142,10 @@ fn unshareable_elements_use_the_workers_memory() {
         let bench = bench(task_bytes, all_bytes);
         assert!(bench.alloc.arena().is_none());
         assert!(bench.alloc.alloc(1000).is_ok());
-        assert_eq!(bench.arenas.stats().fallbacks, 0, "nobody needs a copy of it");
+        assert_eq!(
+            bench.arenas.stats().fallbacks,
+            0,
+            "no reader needs a copy of the element"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A task's buffer and its producer: bounded, in order, everything once, for any takers at any time.
+//! Tests a task's buffer and its producer. The buffer stays within its limits and delivers every element once
+//! and in order, to any clients at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(in crate::worker) fn pair_in(mode: TaskMode, limits: BufferLimits) -> (Arc<T
     (buffer, producer)
 }
 
-/// Writes element `index`, of `items` numbers.
+/// Writes element `index`, which has `items` numbers.
 pub(in crate::worker) fn write(producer: &mut Producer, index: u64, items: u64) {
     let written: Result<(), ProduceError<()>> = producer.write(|pack, layout| {
         let mut element = match pack.begin(layout, &[Shape::fixed(&[items])], 0) {
@@ -63,10 +64,10 @@ fn take_all(buffer: &TaskBuffer) -> u64 {
     taken
 }
 
-/// Lets the producer's thread come to the point where it waits.
+/// Waits until the producer's thread waits.
 pub(in crate::worker) fn wait_until_it_waits(buffer: &TaskBuffer, producing: &std::thread::JoinHandle<()>) {
     while !buffer.is_producer_waiting() {
-        assert!(!producing.is_finished(), "there was nothing to go on for");
+        assert!(!producing.is_finished(), "the producer ended instead of waiting");
         std::thread::yield_now();
     }
 }
@@ -110,8 +111,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// The model is a list of lengths and one of owners. D4.4: nothing larger than a credit is worth leaves.
-    /// D5.2: no client is told of a split of which another owes elements.
+    /// The model is a list of lengths and a list of owners. D4.4: no element larger than a credit pays for
+    /// leaves the buffer. D5.2: no client is told the end of a split of which another client owes elements.
     #[test]
     fn a_buffer_gives_what_a_list_would(steps in steps()) {
         let (buffer, mut producer) = pair(BufferLimits { elements: u64::MAX, bytes: u64::MAX });
@@ -147,7 +148,7 @@ proptest! {
                         prop_assert_eq!(Some(&bytes), sizes.get(taken as usize));
                         prop_assert!(elements == 0 || bytes > element_bytes);
                     }
-                    Take::NotYet(_) | Take::Ended(_) => prop_assert!(false, "nobody else waits, and it did not end"),
+                    Take::NotYet(_) | Take::Ended(_) => prop_assert!(false, "no other client waits, and the task did not end"),
                 },
                 Step::Acknowledge { client } => {
                     buffer.acknowledge(client, received.get(&client).copied().unwrap_or_default());
@@ -181,7 +182,8 @@ proptest! {
         prop_assert!(buffer.is_drained());
     }
 
-    /// Room is what was written less what was taken: it all comes back, gaps between elements included.
+    /// Room is the limit less the written elements that were not taken. All room becomes free again,
+    /// including the gaps between elements.
     #[test]
     fn what_was_taken_is_room_again(items in prop::collection::vec(1u64..3000, 1..60), batch in 1u64..7) {
         let (buffer, mut producer) = pair(BufferLimits { elements: 1, bytes: 1 });
@@ -197,7 +199,7 @@ proptest! {
             let mut left = items.len() as u64;
             while let Take::Elements(pack) = buffer.take(0, batch, u64::MAX) {
                 left -= pack.len() as u64;
-                // With one byte or one element allowed there is room only when nothing at all is left.
+                // With a limit of one byte or one element, room exists only when the buffer is empty.
                 prop_assert_eq!(buffer.has_room(written, strides), left == 0);
             }
             prop_assert_eq!(left, 0);
@@ -238,7 +240,7 @@ fn several_takers_share_elements_within_the_bound() {
         producer.wait_room().unwrap();
         assert!(
             index - buffer.taken_elements().min(index) < BOUND,
-            "wrote beyond the bound"
+            "the producer wrote beyond the limit"
         );
         write(&mut producer, index, 1 + index % 9);
         if index % 100 == 99 {
@@ -249,10 +251,10 @@ fn several_takers_share_elements_within_the_bound() {
     let (mut all, mut marks) = (BTreeSet::new(), 0);
     for taker in takers {
         let (mine, met) = taker.join().unwrap();
-        assert!(mine.is_sorted(), "a taker saw elements out of order");
+        assert!(mine.is_sorted(), "a client took elements out of order");
         marks += met;
         for sequence in mine {
-            assert!(all.insert(sequence), "element {sequence} was given twice");
+            assert!(all.insert(sequence), "element {sequence} was taken twice");
         }
     }
     assert_eq!((all.len() as u64, marks as u64), (COUNT, COUNT / 100));
@@ -284,7 +286,8 @@ fn copyless_elements_wait_within_demand() {
     assert_eq!((fill(few, false), fill(few, true)), (1, 3));
 }
 
-/// D5.5: what waits can still be taken, and then it never ends, whatever its producer does.
+/// D5.5: after a stop, waiting elements can still be taken, and the task never ends, whatever its producer
+/// does.
 #[test]
 fn stopping_wakes_a_waiting_producer() {
     for waits_for_room in [false, true] {
@@ -313,7 +316,7 @@ fn stopping_wakes_a_waiting_producer() {
     }
 }
 
-/// An end that was reached before the stop stays one.
+/// A task that ended before the stop keeps its end.
 #[test]
 fn stopping_an_ended_task_leaves_its_end() {
     let (buffer, mut producer) = pair(BufferLimits::default());
@@ -361,7 +364,7 @@ fn stopping_wakes_a_producer_that_waits_for_memory() {
         &Arc::default(),
     ));
     let pool = Arc::new(Pool::new(512 * 1024));
-    // Somebody else holds it all.
+    // Another user of the pool holds all its memory.
     let held: Vec<_> = std::iter::from_fn(|| pool.alloc(256 * 1024).ok()).collect();
     let mut producer = Producer::new(buffer.clone(), pool, layout());
     let producing = std::thread::spawn(move || {
@@ -396,7 +399,7 @@ fn an_end_waits_for_split_ends() {
     }
 }
 
-/// A pipeline that rejects every element makes ends of splits only.
+/// A pipeline that rejects every element produces ends of splits only.
 #[test]
 fn a_producer_waits_until_split_ends_are_told() {
     const ENDS: u64 = 10_000;
@@ -426,7 +429,7 @@ fn a_vanished_producer_fails_after_its_elements() {
     drop(producer);
     assert_eq!(take_all(&buffer), 1);
     let Take::Ended(Ending::Failed(failure)) = buffer.take(0, 1, u64::MAX) else {
-        panic!("it did not fail")
+        panic!("the task did not fail")
     };
     assert_eq!(failure.code, "internal");
 }
@@ -461,12 +464,12 @@ fn a_producer_without_clients_waits_for_one() {
     assert!(go_on());
     buffer.forget(1, true);
     assert!(!go_on());
-    // A client that asks without a credit is not there yet.
+    // A client that asks without a credit does not count.
     let _ = buffer.take(2, 0, 0);
     assert!(!go_on());
     let _ = buffer.take(2, 1, 1 << 20);
     assert!(go_on());
-    // What is drained ends, even if clients have left.
+    // A task that is drained ends, even if all its clients have left.
     buffer.begin();
     buffer.forget(2, true);
     assert!(go_on());
@@ -482,7 +485,7 @@ fn an_end_can_be_asked_for_repeatedly() {
         producer.finish(Ending::Exhausted);
         for index in 0..count {
             let Take::Elements(pack) = buffer.take(0, 1, u64::MAX) else {
-                panic!("element {index} is missing")
+                panic!("expected element {index}, found none")
             };
             assert_eq!(sequences(&pack, &layout()), [index]);
         }
@@ -493,7 +496,7 @@ fn an_end_can_be_asked_for_repeatedly() {
     }
 }
 
-/// D4.7: the producer is slower than its clients, and one of them always asks before the other.
+/// D4.7: the producer is slower than its clients, and one client always asks before the other.
 #[test]
 fn scarce_elements_are_shared_evenly() {
     const COUNT: u64 = 100;
@@ -514,7 +517,7 @@ fn scarce_elements_are_shared_evenly() {
     assert_eq!(had, [50, 50]);
 }
 
-/// D4.7: a client that has left its turn holds the other up for a moment, and is no longer waited for.
+/// D4.7: a client that does not take its turn holds the other up briefly, and is then passed over.
 #[test]
 fn an_absent_client_loses_its_turn() {
     let (buffer, mut producer) = pair(BufferLimits::default());

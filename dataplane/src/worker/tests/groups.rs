@@ -1,4 +1,5 @@
-//! A task that is read in coordination: who gets which element, what is released, how it ends.
+//! Tests a task that is read in coordination: which consumer gets which element, which groups are released,
+//! and how the task ends.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const UNBOUNDED: BufferLimits = BufferLimits {
     bytes: u64::MAX,
 };
 
-/// A task with all its consumers, consumer `i` being client `100 + i`.
+/// Makes a task with all its consumers. Consumer `i` is client `100 + i`.
 fn coordinated(consumers: u32, limits: BufferLimits) -> (Arc<TaskBuffer>, Producer) {
     let mode = TaskMode::Coordinated {
         consumers: NonZeroU32::new(consumers).unwrap(),
@@ -96,7 +97,8 @@ proptest! {
                 }
                 Step::TakeMarks { consumer, most } => {
                     let consumer = consumer % n;
-                    // Every element before the end was sent to this consumer or has arrived at another.
+                    // Every element before the end of the split was sent to this consumer, or has arrived at
+                    // another consumer.
                     let is_there = |k: u64| {
                         let (of, at) = (k as usize % n, k / n as u64);
                         if of == consumer { at < taken[of] as u64 } else { at < has[of] }
@@ -114,7 +116,7 @@ proptest! {
         }
     }
 
-    /// A group is written to its end whatever the bound, and no further one begun beyond it.
+    /// A group is always written to its end, and no further group begins beyond the limit.
     #[test]
     fn production_stops_at_the_slowest_consumer(
         consumers in 1u32..6,
@@ -125,12 +127,12 @@ proptest! {
         let n = u64::from(consumers);
         let (mut written, mut taken) = (0, vec![0; n as usize]);
         for (consumer, elements) in takes {
-            // The bytes are not what it is about.
+            // The limit in bytes is not under test.
             while buffer.has_room(written, 1 << 40) {
                 write(&mut producer, written, 1);
                 written += 1;
             }
-            prop_assert!(written.is_multiple_of(n), "a group is torn");
+            prop_assert!(written.is_multiple_of(n), "a group is incomplete");
             let waiting = written - taken.iter().sum::<u64>();
             prop_assert!((bound..bound + n).contains(&waiting), "{waiting} wait");
             let consumer = consumer % n;
@@ -139,7 +141,7 @@ proptest! {
     }
 }
 
-/// The first of these that are produced, from a source without end.
+/// Consumes this number of elements in parallel from an endless source.
 fn consume_in_parallel(elements: u64, consumers: u32) {
     let (buffer, mut producer) = coordinated(consumers, BufferLimits::default());
     let n = u64::from(consumers);
@@ -178,7 +180,7 @@ fn consume_in_parallel(elements: u64, consumers: u32) {
     }
 }
 
-/// D7.1; the rows ConsumeParallel of the service's own task_runner_test.
+/// D7.1: the cases are the rows ConsumeParallel of tf.data service's task_runner_test.
 #[test]
 fn groups_are_dealt_to_consumers_in_turn() {
     for (elements, consumers) in [(1000, 5), (1003, 5), (1000, 20), (4, 20), (0, 20)] {
@@ -186,8 +188,8 @@ fn groups_are_dealt_to_consumers_in_turn() {
     }
 }
 
-/// D7.5: the consumers that have an element of the torn group hear the end in the same step as those that
-/// have none.
+/// D7.5: consumers with an element of the incomplete group receive the end in the same step as consumers
+/// without one.
 #[test]
 fn a_coordinated_end_fails_after_whole_groups() {
     let (buffer, mut producer) = coordinated(3, UNBOUNDED);
@@ -210,7 +212,7 @@ fn a_coordinated_end_fails_after_whole_groups() {
     for _again in 0..2 {
         for consumer in 0..3 {
             let Take::Ended(heard) = buffer.take(100 + consumer, 0, 0) else {
-                panic!("consumer {consumer} did not hear of the end")
+                panic!("consumer {consumer} did not receive the end")
             };
             assert_eq!(heard, ending);
         }
@@ -232,12 +234,12 @@ fn a_place_belongs_to_its_tickets_client() {
     let (code, message) = refusal(7, Some(1), true);
     assert_eq!(code, RefusalCode::CannotResume);
     assert!(
-        message.contains("consumer 1") && message.contains("new repetition"),
+        message.contains("consumer 1") && message.contains("new iteration"),
         "{message}"
     );
     assert!(
         buffer.check_place(100, at(Some(0)), true).is_ok(),
-        "it has taken nothing"
+        "a consumer without elements can begin again"
     );
     assert_eq!(take(&buffer, 0, 1), [0]);
     assert!(buffer.check_place(100, at(Some(0)), false).is_ok());
@@ -247,7 +249,7 @@ fn a_place_belongs_to_its_tickets_client() {
     assert!(uncoordinated.check_place(7, at(None), true).is_ok());
 }
 
-/// D4.5: of any of them.
+/// D4.5: the first credit of any consumer starts the task.
 #[test]
 fn any_consumers_first_credit_starts_the_task() {
     let (buffer, producer) = coordinated(3, UNBOUNDED);
@@ -258,7 +260,7 @@ fn any_consumers_first_credit_starts_the_task() {
     waiting.join().unwrap();
 }
 
-/// A client that reads as this consumer, or as none.
+/// Returns the role of a client that reads as this consumer, or without a consumer.
 fn at(consumer: Option<u32>) -> Role<'static> {
     Role {
         consumer,

@@ -1,9 +1,9 @@
 //! Tests of tasks as a worker serves them.
 //!
-//! - `arenas`: which memory elements are written to
-//! - `buffers`: a buffer and its producer
-//! - `groups`: coordinated reads
-//! - `trainers`: the cross-trainer cache
+//! - `arenas` tests which memory elements are written to.
+//! - `buffers` tests a buffer and its producer.
+//! - `groups` tests coordinated reads.
+//! - `trainers` tests the cross-trainer cache.
 
 #[cfg(target_os = "linux")]
 mod arenas;

@@ -1,4 +1,4 @@
-//! Tests of the cross-trainer cache: against a naive model, and with threads that race.
+//! Tests the cross-trainer cache against a naive model, and with concurrent threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::worker::producer::{ProduceError, Producer};
 use crate::worker::queue::Found;
 use crate::worker::window::{TRAINER_ID_BYTES_MAX, TRAINERS_MAX, Window};
 
-/// Bytes from the start of an element of one number to the start of the next.
+/// The distance in bytes between two consecutive elements of one number each.
 const STRIDE: u64 = 128;
 
-/// A task that is read through the cache, and what writes it.
+/// A task that is read through the cache, and the thread that writes it.
 struct Cached {
     cache: Arc<Cache>,
     buffer: Arc<TaskBuffer>,
@@ -34,8 +34,8 @@ struct Cached {
 }
 
 impl Cached {
-    /// One that keeps this many numbers and, once wanted, counts from 0 until it is dropped, or ends so
-    /// before `upto`.
+    /// Makes a task whose cache keeps `kept` numbers. Once started, its producer counts from 0 until the task
+    /// is dropped, or ends with `ending` before `upto`.
     fn counting(kept: u64, upto: u64, ending: Ending) -> Self {
         let (cache, buffer) = empty(kept * STRIDE);
         let mut producer = Producer::new(buffer.clone(), Arc::new(HeapAlloc), layout());
@@ -70,7 +70,7 @@ impl Cached {
         self.cache.stats()
     }
 
-    /// The next number for a client, or how the task ended.
+    /// Takes the next number for a client, or returns the ending of the task.
     fn next(&self, client: u64) -> Result<u64, Ending> {
         let since = Instant::now();
         loop {
@@ -104,7 +104,7 @@ fn empty(task_bytes: u64) -> (Arc<Cache>, Arc<TaskBuffer>) {
         task_bytes,
         all_bytes: u64::MAX,
     }));
-    // One element is ahead, as a producer must be.
+    // The buffer has room for one more element, because the producer must be one element ahead.
     let limits = BufferLimits {
         elements: 1,
         bytes: 1,
@@ -130,7 +130,7 @@ fn numbers(pack: &Pack) -> Vec<u64> {
     sequences(pack, &layout())
 }
 
-/// A client that reads as this trainer, or as none.
+/// Returns the role of a client that reads as this trainer, or without a trainer.
 fn of(trainer: Option<&str>) -> Role<'_> {
     Role {
         consumer: None,
@@ -181,10 +181,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..160)
 }
 
-/// The cache as one would write it down: lists of everything.
+/// The naive model of the cache, which lists everything.
 #[derive(Default)]
 struct Model {
-    /// Length in bytes and number of the pack, for each element.
+    /// The length in bytes and the number of the pack, for each element.
     written: Vec<(u64, usize)>,
     packs: usize,
     start: usize,
@@ -207,7 +207,7 @@ impl Model {
         }
     }
 
-    /// Takes elements for a client; returns their start and their number.
+    /// Takes elements for a client. Returns the number of the first element, and their count.
     fn take(
         &mut self,
         client: u64,
@@ -239,7 +239,7 @@ impl Model {
 const TRAINERS: [&str; 3] = ["one", "two", "three"];
 
 proptest! {
-    /// D8.2, D8.3. Each element is at one place for all who are given it: nothing is copied.
+    /// D8.2, D8.3: each element has one address for all trainers, so it is never copied.
     #[test]
     fn a_window_gives_what_lists_would(steps in steps()) {
         let layout = layout();
@@ -287,7 +287,7 @@ proptest! {
                             prop_assert_eq!((fresh_elements, fresh_bytes), (fresh.len() as u64, bytes));
                             for (number, slot) in (from..).zip(pack.slots()) {
                                 let place = slot.as_ptr().addr();
-                                prop_assert_eq!(*places.entry(number).or_insert(place), place, "it was copied");
+                                prop_assert_eq!(*places.entry(number).or_insert(place), place, "the element was copied");
                             }
                         }
                         Found::NoCredit { bytes } => {
@@ -371,7 +371,7 @@ fn the_window_grows_to_its_limit() {
         assert_eq!(cached.stats().bytes, taken.min(5) * STRIDE);
     }
     cached.buffer.stop();
-    assert_eq!(cached.stats().bytes, 0, "a task that was stopped keeps nothing");
+    assert_eq!(cached.stats().bytes, 0, "a stopped task must keep no element");
 }
 
 #[test]
@@ -419,14 +419,14 @@ fn a_stopped_task_delivers_without_an_end() {
     cached.buffer.stop();
     let since = Instant::now();
     while !cached.is_over.load(Ordering::Relaxed) {
-        assert!(since.elapsed() < WATCHDOG, "the producer goes on");
+        assert!(since.elapsed() < WATCHDOG, "the producer did not stop");
         std::thread::yield_now();
     }
     while let Take::Elements(_) = cached.buffer.take(0, 1, u64::MAX) {}
     assert!(matches!(cached.buffer.take(0, 1, u64::MAX), Take::Empty));
 }
 
-/// D8.4: nobody's place moves, and who is behind gets what is kept first.
+/// D8.4: a failure moves no trainer's place, and a trainer that is behind gets the kept elements first.
 #[test]
 fn a_failure_reaches_each_trainer_uncached() {
     let cached = Cached::counting(5, 8, failed());
@@ -448,7 +448,7 @@ fn a_cached_end_says_what_is_required() {
     cached.admit(0, "one");
     cached.take(0, 3);
     let Err(Ending::Failed(failure)) = cached.next(0) else {
-        panic!("it did not fail")
+        panic!("the task did not fail")
     };
     assert!(
         failure.message.contains("requires an infinite dataset"),
@@ -525,7 +525,7 @@ fn the_longest_unused_trainer_is_forgotten() {
         Found::Elements { pack, .. } => numbers(&pack)[0],
         found @ (Found::NoCredit { .. } | Found::Nothing | Found::NoPlace) => panic!("{found:?}"),
     };
-    // The first stays; of the others each comes, reads and goes.
+    // Trainer 0 stays. Each other trainer subscribes, reads and leaves.
     window.admit(0, "stays");
     assert_eq!(taken(&mut window, 0), 0);
     for trainer in 1..=TRAINERS_MAX {
@@ -534,12 +534,16 @@ fn the_longest_unused_trainer_is_forgotten() {
         window.forget(1);
     }
     window.admit(1, "trainer 2");
-    assert_eq!(taken(&mut window, 1), 1, "it is remembered");
-    assert_eq!(taken(&mut window, 0), 1, "it has a client");
+    assert_eq!(taken(&mut window, 1), 1, "the trainer must be remembered");
+    assert_eq!(
+        taken(&mut window, 0),
+        1,
+        "a trainer with a client must be remembered"
+    );
     window.admit(1, "trainer 1");
     assert_eq!(
         taken(&mut window, 1),
         0,
-        "it was forgotten, and begins at the oldest kept"
+        "a forgotten trainer must begin at the oldest kept element"
     );
 }

@@ -1,4 +1,4 @@
-//! Tests of admission: the peers that get in, and the reasons that the others are told.
+//! Tests of admission: which peers a server admits, and which reasons refused peers receive.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -284,13 +284,13 @@ async fn this_machines_own_key_serves_loopback_only() {
     assert!(bind(Ipv4Addr::LOCALHOST).is_ok());
 }
 
-/// An endpoint that trusts as `role` does, but shows another certificate.
+/// Makes an endpoint that trusts like `role`, but presents another certificate.
 fn with_leaf(role: Role, leaf: Leaf) -> Endpoint {
     let identity = Identity::with_leaf(cluster().credentials(role), leaf);
     Endpoint::client_with(identity, EndpointConfig::default()).unwrap()
 }
 
-/// A site's certificate authority.
+/// The certificate authority of a site.
 struct Site {
     authority: String,
     params: CertificateParams,
@@ -331,7 +331,7 @@ impl Site {
     }
 }
 
-/// A server that refuses whom a file names.
+/// Starts a server that refuses the peers on a file's list.
 fn refusing(file: &std::path::Path) -> Server {
     let revocations = Arc::new(Revocations::open(file).unwrap());
     let credentials = cluster().credentials(Role::Worker).refusing(revocations);

@@ -1,4 +1,4 @@
-//! A flood of first packets with invented addresses, beside a connection that is in use and clients that
+//! Floods a server with first packets from invented addresses, while a connection is in use and clients
 //! connect. Prints figures.
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -9,18 +9,18 @@ use std::time::Instant;
 use super::*;
 use crate::tls::Identity;
 
-/// First packets that the flood repeats every so often; the server has forgotten one long before it comes
-/// again.
+/// The number of first packets that the flood repeats in a cycle. The server has forgotten a packet long
+/// before it is repeated.
 const INITIALS: usize = 20_000;
-/// First packets a second, sent in bursts.
+/// The number of first packets per second, sent in bursts.
 const PER_SECOND: usize = 5_000;
 const BURST: usize = 50;
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(2);
-/// Addresses that they seem to come from.
+/// The number of addresses from which the packets seem to come.
 const ADDRESSES: u8 = 200;
 
-/// First packets of clients with a key, each of another connection.
+/// Makes the first packets of clients with a key, each of a different connection.
 fn initials(to: std::net::SocketAddr) -> Vec<Vec<u8>> {
     let identity = Identity::new(cluster().credentials(Role::Read)).unwrap();
     let crypto = identity.client(Role::Worker, ALPN).unwrap();
@@ -49,7 +49,7 @@ fn flood(to: std::net::SocketAddr, initials: &[Vec<u8>], is_on: &AtomicBool, is_
     while !is_over.load(Ordering::Relaxed) {
         if is_on.load(Ordering::Relaxed) {
             for (packet, socket) in packets.by_ref().take(BURST) {
-                // A full buffer loses packets, as a network does.
+                // A full buffer loses packets, like a network.
                 let _ = socket.send_to(packet, to);
             }
         }
@@ -58,7 +58,7 @@ fn flood(to: std::net::SocketAddr, initials: &[Vec<u8>], is_on: &AtomicBool, is_
     }
 }
 
-/// Reads as fast as the server writes, and counts.
+/// Reads as fast as the server writes, and counts the bytes.
 async fn read(connection: Connection, received: Arc<AtomicU64>) {
     let mut stream = connection.accept_uni().await.unwrap();
     while let Ok(Some(chunk)) = stream.read_chunk(usize::MAX, true).await {
@@ -78,7 +78,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes half a minute and prints figures, of which a release's count: ci/full runs it"]
+#[ignore = "takes half a minute and prints figures, which count only in a release build: ci/full runs it"]
 async fn a_flood_of_initials_spares_readers() {
     let mut server = Server::worker();
     let to = server.endpoint.local_addr();
@@ -120,5 +120,5 @@ async fn a_flood_of_initials_spares_readers() {
         median(connecting.clone()),
         connecting.iter().copied().fold(0.0, f64::max),
     );
-    assert!(counts.retried > 0, "the flood arrives");
+    assert!(counts.retried > 0, "the flood did not reach the server");
 }

@@ -1,21 +1,21 @@
-//! Handshakes and connections at their limits.
+//! Tests handshakes and connections at their limits.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
 use super::super::{PeerLimits, RefusalReason};
 use super::*;
 
-/// The point at which a handshake stops for ever.
+/// The point at which a handshake stalls.
 #[derive(Clone, Copy, PartialEq)]
 enum Stall {
-    /// The server hears of it.
+    /// The server has received the client's first packet.
     Begun,
     /// The client has proved its address.
     Proved,
 }
 
-/// Leaves a server with a handshake that never goes on: nothing is passed on behind the datagram that got so
-/// far.
+/// Leaves a server with a stalled handshake: no datagram is forwarded after the datagram that reached the
+/// given point.
 async fn stalled_handshake(server: &Server, stall: Stall) -> tokio::task::JoinHandle<()> {
     let relay = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let relay_address = relay.local_addr().unwrap();
@@ -34,7 +34,7 @@ async fn stalled_handshake(server: &Server, stall: Stall) -> tokio::task::JoinHa
             let (size_bytes, from) = relay.recv_from(&mut datagram).unwrap();
             let datagram = &datagram[..size_bytes];
             if from == to {
-                // The server asks for the proof.
+                // The server asks for the proof of the address.
                 relay.send_to(datagram, client_address.unwrap()).unwrap();
                 continue;
             }
@@ -49,7 +49,7 @@ async fn stalled_handshake(server: &Server, stall: Stall) -> tokio::task::JoinHa
     stalled
 }
 
-/// Returns whether a client's first packet brings the token that proves its address (RFC 9000, section
+/// Returns whether a client's first packet contains the token that proves its address (RFC 9000, section
 /// 17.2.2).
 fn has_token(datagram: &[u8]) -> bool {
     let after_version = 5;
@@ -63,7 +63,7 @@ fn limited(handshakes_max: usize, handshake_deadline: Duration) -> Server {
         handshakes_max,
         handshakes_per_address_max: 1,
         handshake_deadline,
-        // Only the deadline ends a handshake.
+        // The timeouts are long, so that only the deadline ends a handshake.
         idle_timeout: 2 * WATCHDOG,
         ..EndpointConfig::default()
     };
@@ -94,7 +94,7 @@ async fn beyond_the_limit_the_oldest_handshake_makes_room() {
     let mut server = limited(1, WATCHDOG);
     let stalled = stalled_handshake(&server, Stall::Begun).await;
     let client = client(cluster().credentials(Role::Read));
-    // What has just begun is left alone.
+    // Young handshakes are not evicted.
     while connect(&client, &server).await.is_err() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -124,7 +124,7 @@ async fn a_stalling_address_leaves_others_places() {
     for stall in [Stall::Begun, Stall::Begun, Stall::Proved] {
         stalled.push(stalled_handshake(&server, stall).await);
     }
-    // One place is left, but not for who has had its share.
+    // One place is left, but not for an address that has used its share.
     assert!(is_busy(&client(cluster().credentials(Role::Read)), &server).await);
     let config = EndpointConfig {
         bind: Some((Ipv4Addr::new(127, 0, 0, 2), 0).into()),
@@ -156,11 +156,11 @@ async fn a_limited_client_can_open_nothing_more() {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(std::pin::pin!(connection.open_uni()).poll(&mut cx).is_pending());
     assert!(std::pin::pin!(connection.open_bi()).poll(&mut cx).is_pending());
-    // Nobody reads: what is taken over is the window, however much is offered.
+    // Nobody reads, so at most a window of the offered bytes is accepted.
     let taken = within(send.write(&[7; 1 << 20])).await.unwrap();
     assert_eq!(taken, 4096);
     assert!(std::pin::pin!(send.write(&[7])).poll(&mut cx).is_pending());
-    // The other direction is as wide as ever.
+    // The client's own limits for data from the server are the usual ones.
     let mut stream = within(accepted.connection.open_uni()).await.unwrap();
     within(stream.write_all(&[7; 1 << 20])).await.unwrap();
 }
@@ -175,8 +175,7 @@ async fn a_peer_beyond_its_quota_may_return_later() {
     let greedy = client(cluster().credentials(Role::Read));
     let _first = connect(&greedy, &server).await.unwrap();
     let kept = server.accept().await;
-    // The server says no after the handshake, so the connection may just have been made, or be closed
-    // already.
+    // The server refuses after the handshake, so the connection may be open for a moment or closed already.
     if let Ok(second) = connect(&greedy, &server).await {
         within(second.closed()).await;
     }

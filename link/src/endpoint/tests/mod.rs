@@ -1,4 +1,4 @@
-//! Links over real loopback sockets: who gets in, at what limits, at what MTU.
+//! Tests of links over real loopback sockets: admission, limits, MTU and restarts.
 
 mod admission;
 mod flood;
@@ -16,14 +16,14 @@ use super::{AcceptCounts, Accepted, ConnectError, Endpoint, EndpointConfig};
 use crate::identity::{ClusterKey, Credentials, Role};
 
 const ALPN: &str = "millstream-test/1";
-/// Ten times and more what any of these takes.
+/// The timeout of all waits, at least ten times longer than any step takes.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn cluster() -> ClusterKey {
     ClusterKey::from_bytes([42; 32])
 }
 
-/// A server with its accept loop on a task, until dropped.
+/// A server whose accept loop runs in a task, until it is dropped.
 struct Server {
     endpoint: Endpoint,
     accepted: mpsc::Receiver<Accepted>,
@@ -94,5 +94,5 @@ async fn connect(client: &Endpoint, server: &Server) -> Result<Connection, Conne
 async fn within<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(WATCHDOG, future)
         .await
-        .expect("the watchdog: this should long have happened")
+        .expect("the awaited event did not occur within the timeout")
 }

@@ -1,4 +1,4 @@
-//! The MTU in force is the requested one, on both sides, even if others share the socket.
+//! The MTU in force must be the requested MTU, on both sides, even if several connections share the socket.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -27,14 +27,15 @@ async fn transfer(connection: &Connection, seed: u8) {
     tokio::join!(sending, receiving);
 }
 
-/// Transfers until the search for the MTU is over, then once more at that MTU.
+/// Transfers until the search for the MTU is over, and then once more at the final MTU.
 async fn settle(endpoint: &Endpoint, connection: &Connection, mtu: u16) -> PathReport {
     let seed = mtu.to_le_bytes()[0];
-    // As many rounds on both sides, so that the streams match up; enough for any search.
+    // Both sides run the same number of rounds, so that their streams pair up. The number of rounds suffices
+    // for any MTU search.
     for _ in 0..3 {
         transfer(connection, seed).await;
     }
-    // The last probe may still be under way; a keep-alive, at the latest, carries it.
+    // The last probe may still be in flight. The next keep-alive completes it.
     while endpoint.path_report(connection).mtu != mtu {
         assert_eq!(endpoint.path_report(connection).black_holes, 0);
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -68,7 +69,7 @@ async fn both_ways_at(
             let far = settle(&endpoint, &accepted.connection, agreed);
             let near = settle(&client, &connection, agreed);
             let (far, near) = tokio::join!(far, near);
-            // Both ends live until both are done.
+            // Both ends stay open until both are done.
             drop((accepted, connection));
             [far, near].map(|report| (agreed, report))
         });

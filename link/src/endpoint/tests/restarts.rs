@@ -1,4 +1,4 @@
-//! Servers that die without a word and come back.
+//! Tests servers that are killed and restarted at the same address.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::runtime::Builder;
 
 use super::*;
 
-/// Longer than the watchdog: silence ends nothing here.
+/// The idle timeout, longer than the watchdog, so that silence ends no connection in this test.
 const PATIENT: Duration = Duration::from_secs(600);
 
 #[test]
@@ -20,7 +20,7 @@ fn a_crashed_servers_successor_resets_its_peers() {
         let connecting = clients.spawn(connect_to(address));
         (server.accept().await, connecting.await.unwrap())
     });
-    // In this order nobody is left who could say goodbye.
+    // The server is dropped in this order, so that nothing can send a close to the peer.
     drop(first);
     drop((accepted, server));
     let second = Builder::new_multi_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! Operations of each item, and of items of tensors side by side.
+//! Operations on each item of a tensor, and on pairs of items of several tensors.
 
 use millstream_element::Dtype;
 
@@ -9,7 +9,7 @@ use super::broadcast::Walk;
 use super::items::{Item, built, bytes_of, items};
 use super::number::{Float, Number, no_number, with_float, with_number};
 
-/// `unary` of each item.
+/// Applies `unary` to each item.
 pub(crate) fn unary(unary: Unary, of: &Tensor) -> Result<Tensor, String> {
     let dtype = of.dtype();
     let result = if matches!(unary, Unary::IsNan | Unary::IsFinite) {
@@ -68,7 +68,7 @@ fn of_float<T: Float>(unary: Unary, from: &[u8], into: &mut [u8]) {
     }
 }
 
-/// `binary` of items side by side, of one dtype.
+/// Applies `binary` to pairs of items of two tensors of one dtype.
 pub(crate) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
     let dtype = one.dtype();
     let walk = Walk::new([one.dims(), other.dims()])?;
@@ -156,11 +156,11 @@ fn calculated<T: Number>(
         | Binary::Ge
         | Binary::And
         | Binary::Or
-        | Binary::Xor => Err(format!("{binary:?} is no arithmetic")),
+        | Binary::Xor => Err(format!("expected an arithmetic operation, found {binary:?}")),
     }
 }
 
-/// The quotients of floats.
+/// Returns the quotients of floats.
 pub(crate) fn quotient(one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
     let dtype = one.dtype();
     let walk = Walk::new([one.dims(), other.dims()])?;
@@ -174,13 +174,14 @@ pub(crate) fn quotient(one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
     })
 }
 
-/// Items of `of`, at least those of `low` and at most those of `high`.
+/// Returns the items of `of`, raised to at least the items of `low` and lowered to at most the items of
+/// `high`.
 pub(crate) fn clipped(of: &Tensor, low: &Tensor, high: &Tensor) -> Result<Tensor, String> {
     let raised = binary(Binary::Max, of, low)?;
     binary(Binary::Min, &raised, high)
 }
 
-/// Items of `yes` where `condition` holds, else of `no`.
+/// Returns the items of `yes` where `condition` is true, and the items of `no` elsewhere.
 pub(crate) fn chosen(condition: &Tensor, yes: &Tensor, no: &Tensor) -> Result<Tensor, String> {
     let dtype = yes.dtype();
     let walk = Walk::new([condition.dims(), yes.dims(), no.dims()])?;
@@ -211,8 +212,8 @@ fn each<T: Item, R: Item>(from: &[u8], into: &mut [u8], f: impl Fn(T) -> R) {
     }
 }
 
-/// `f` of every pair of items. The loops differ in who stands still, so that each is simple enough to be
-/// vectorised.
+/// Applies `f` to every pair of items. Each of the three loops covers one combination of constant and moving
+/// operands, and is simple enough to be vectorised.
 fn pairs<T: Item, R: Item>(
     walk: &Walk<2>,
     [one, other]: [&[u8]; 2],

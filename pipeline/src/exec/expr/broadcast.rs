@@ -1,5 +1,5 @@
-//! Walks several tensors side by side that broadcast to one shape, as NumPy's do: in rows along which each
-//! either moves on item by item, or stands still.
+//! A walk through several tensors side by side that broadcast to one shape, by NumPy's rules. Along each row,
+//! an operand either moves on item by item, or repeats one item.
 
 use smallvec::SmallVec;
 
@@ -8,16 +8,16 @@ use crate::graph::broadcast;
 
 use super::items::count;
 
-/// How `N` operands are walked.
+/// A walk through `N` operands.
 #[derive(Debug)]
 pub(crate) struct Walk<const N: usize> {
-    /// The shape that they broadcast to.
+    /// The shape to which the operands broadcast.
     pub(crate) dims: Dims,
-    /// Items of a row.
+    /// The number of items of a row.
     pub(crate) inner: usize,
-    /// By how much each moves on along a row: 1 or 0.
+    /// The step of each operand along a row: 1, or 0 for an operand that repeats one item.
     pub(crate) steps: [usize; N],
-    /// The axes around a row, from the outermost.
+    /// The axes around a row, outermost first.
     outer: SmallVec<[Axis<N>; 4]>,
 }
 
@@ -28,10 +28,10 @@ struct Axis<const N: usize> {
 }
 
 impl<const N: usize> Walk<N> {
-    /// The walk over operands of these shapes.
+    /// Returns the walk over operands of the shapes `shapes`.
     ///
     /// # Errors
-    /// The reason, as text, when they do not broadcast.
+    /// A text that states why the shapes do not broadcast.
     pub(crate) fn new(shapes: [&[u64]; N]) -> Result<Walk<N>, String> {
         let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
         let dim = |shape: &[u64], axis: usize| {
@@ -47,7 +47,8 @@ impl<const N: usize> Walk<N> {
             }
             dims.push(joined.unwrap_or(1));
         }
-        // From the innermost axis out; neighbours along which every operand moves alike become one.
+        // The loop goes from the innermost axis outwards. Neighbouring axes along which every operand moves
+        // alike become one axis.
         let mut axes: SmallVec<[Axis<N>; 4]> = SmallVec::new();
         let mut sizes = [1usize; N];
         for axis in (0..rank).rev() {
@@ -88,10 +89,10 @@ impl<const N: usize> Walk<N> {
         })
     }
 
-    /// Calls `row` with the first item of every row: of the result and of each operand.
+    /// Calls `row` with the place of the first item of every row, in the result and in each operand.
     ///
     /// # Errors
-    /// What `row` fails with.
+    /// The first error that `row` returns.
     pub(crate) fn rows(
         &self,
         mut row: impl FnMut(usize, [usize; N]) -> Result<(), String>,
@@ -134,7 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// The place in an operand of `shape` for the place `at` in the result of `dims`.
+    /// Returns the place in an operand of shape `shape` that belongs to the place `at` in the result of shape
+    /// `dims`.
     fn naive(dims: &[u64], shape: &[u64], at: usize) -> usize {
         let mut rest = at;
         let mut place = 0;

@@ -1,4 +1,4 @@
-//! Items of one dtype as items of another.
+//! Conversion of items from one dtype to another.
 
 use half::{bf16, f16};
 use millstream_element::Dtype;
@@ -7,10 +7,11 @@ use crate::exec::value::{Dims, Tensor};
 
 use super::items::{Item, built, bytes_of, items};
 
-/// Items converted at once between two numbers, by way of the widest of their kind.
+/// Number of items that are converted at once between two number types, by way of the widest type of their
+/// kind.
 const CHUNK: usize = 64;
 
-/// `of` with items of `dtype`.
+/// Converts the items of `of` to `dtype`.
 pub(crate) fn cast(of: &Tensor, dtype: Dtype, saturate: bool) -> Result<Tensor, String> {
     let from = of.dtype();
     if from == dtype {
@@ -29,7 +30,7 @@ pub(crate) fn cast(of: &Tensor, dtype: Dtype, saturate: bool) -> Result<Tensor, 
     })
 }
 
-/// Strings as byte strings, or the other way round.
+/// Converts strings to byte strings, or byte strings to strings.
 fn retyped(of: &Tensor, dtype: Dtype) -> Result<Tensor, String> {
     if dtype == Dtype::String {
         let mut broken = None;
@@ -51,7 +52,7 @@ fn retyped(of: &Tensor, dtype: Dtype) -> Result<Tensor, String> {
     ))
 }
 
-/// The frequent conversions, in one step each; `false` if it is none of them.
+/// Converts the items in one step, for the frequent pairs of dtypes. Returns `false` for any other pair.
 fn plain(from: Dtype, to: Dtype, bytes: &[u8], into: &mut [u8]) -> bool {
     macro_rules! pairs {
         ($($from_dtype:ident $from:ident => $($to_dtype:ident $to:ident)*;)*) => {
@@ -75,21 +76,21 @@ fn plain(from: Dtype, to: Dtype, bytes: &[u8], into: &mut [u8]) -> bool {
     }
 }
 
-/// Items on the way from one dtype to another.
+/// Items between their old and their new dtype.
 #[expect(
     clippy::large_enum_variant,
-    reason = "one lives at a time, on the stack, for all chunks of a tensor"
+    reason = "one value on the stack serves all chunks of a tensor"
 )]
 enum Wide {
     Signed([i64; CHUNK]),
     Unsigned([u64; CHUNK]),
-    /// Real and imaginary parts.
+    /// The real and imaginary parts of the items.
     Float([f64; CHUNK], [f64; CHUNK]),
 }
 
 fn converted(from: Dtype, to: Dtype, saturate: bool, bytes: &[u8], into: &mut [u8]) -> Result<(), String> {
     let (Some(from_bytes), Some(to_bytes)) = (from.item_bytes(), to.item_bytes()) else {
-        return Err(format!("{from} does not become {to}"));
+        return Err(format!("{from} cannot be cast to {to}"));
     };
     let chunks = bytes.chunks(CHUNK * from_bytes);
     for (chunk, into) in chunks.zip(into.chunks_mut(CHUNK * to_bytes)) {
@@ -132,11 +133,11 @@ fn widened(from: Dtype, bytes: &[u8]) -> Result<Wide, String> {
             let part = |at: usize| parts::<f64>(bytes, at, |item| item);
             Wide::Float(part(0), part(1))
         }
-        Dtype::String | Dtype::Bytes => return Err(format!("{from} is no number")),
+        Dtype::String | Dtype::Bytes => return Err(format!("expected a number, found {from}")),
     })
 }
 
-/// The real parts of complex numbers (`at` 0), or the imaginary ones (1).
+/// Returns the real parts (`at` 0) or the imaginary parts (`at` 1) of complex numbers.
 fn parts<T: Item>(bytes: &[u8], at: usize, wide: impl Fn(T) -> f64) -> [f64; CHUNK] {
     let mut chunk = [0.0; CHUNK];
     for (item, into) in items::<T>(bytes).skip(at).step_by(2).zip(&mut chunk) {
@@ -203,7 +204,7 @@ fn narrowed(wide: &Wide, to: Dtype, saturate: bool, into: &mut [u8]) -> Result<(
         Dtype::F8E5M2 => float!(|item| E5M2.write(item)),
         Dtype::C64 => complex(wide, into, |item| item as f32),
         Dtype::C128 => complex(wide, into, |item| item),
-        Dtype::String | Dtype::Bytes => return Err(format!("a number becomes no {to}")),
+        Dtype::String | Dtype::Bytes => return Err(format!("a number cannot be cast to {to}")),
     }
     Ok(())
 }
@@ -227,18 +228,18 @@ fn complex<T: Item>(wide: &Wide, into: &mut [u8], narrow: impl Fn(f64) -> T) {
     }
 }
 
-/// A float of 8 bits: how its exponent and its mantissa lie, and what it has beyond the finite.
+/// The format of an 8-bit float: the width of its mantissa, the bias of its exponent, and its special values.
 struct Float8 {
     mantissa_bits: u32,
     bias: i32,
-    /// The largest finite one.
+    /// The bits of the largest finite value.
     largest: u8,
-    /// Bits of the result for infinity and for overflow.
+    /// The bits that represent infinity and overflow.
     infinity: u8,
     nan: u8,
 }
 
-/// Without infinities: what is too large is NaN.
+/// The format E4M3, which has no infinities: values that are too large become NaN.
 const E4M3: Float8 = Float8 {
     mantissa_bits: 3,
     bias: 7,
@@ -274,14 +275,16 @@ impl Float8 {
         sign * value
     }
 
-    /// The nearest, of two the one with an even mantissa.
+    /// Returns the bits of the nearest float. If two floats are equally near, the float with the even
+    /// mantissa is chosen.
     fn write(&self, value: f64) -> u8 {
         let sign = if value.is_sign_negative() { 0x80 } else { 0 };
         if value.is_nan() {
             return sign | self.nan;
         }
         let magnitude = value.abs();
-        // Finite ones are in order, so that the first that is not smaller is found by halving.
+        // The finite floats are in ascending order, so a binary search finds the first float that is not
+        // smaller.
         let (mut low, mut high) = (0u8, self.largest + 1);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -292,7 +295,8 @@ impl Float8 {
             }
         }
         if low > self.largest {
-            // Half a step beyond the largest, there would be the next one.
+            // The rounding limit is half a step beyond the largest finite float, where a further float would
+            // follow.
             let largest = self.read(self.largest);
             let step = largest - self.read(self.largest - 1);
             let rounds_down = magnitude < largest + step / 2.0

@@ -1,4 +1,4 @@
-//! How each operation of an expression is computed, chosen once for all elements.
+//! The choice of a kernel for each operation of an expression, made once for all elements.
 
 use millstream_element::{Dtype, TensorSpec};
 
@@ -9,10 +9,10 @@ use crate::graph::{Binary, ExprOp, Literal, Shaping};
 use super::kernel::Kernel;
 use super::{arithmetic, cast, pad, reduce, shaping, strings, text};
 
-/// How `op` is computed of operands like `given`.
+/// Returns the kernel that computes `op` for operands of the specs `given`.
 ///
 /// # Errors
-/// The reason, as text: what a caller wrote and nobody can compute.
+/// A text that states which part of the operation cannot be computed.
 pub(crate) fn kernel(op: &ExprOp, given: &[&TensorSpec]) -> Result<Kernel, String> {
     let dtype = given.first().map_or(Dtype::I64, |first| first.dtype());
     let is_text = dtype.item_bytes().is_none();
@@ -66,6 +66,6 @@ fn constant(literal: &Literal) -> Result<Tensor, String> {
         .into_iter()
         .next()
         .ok_or_else(|| "a constant has no items".to_owned())?;
-    // As small as it is where it is used for every element.
+    // A constant is used for every element, so it is stored in the smallest form.
     super::items::settled(&first)
 }

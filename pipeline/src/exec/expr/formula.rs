@@ -1,4 +1,4 @@
-//! Expressions ready to be computed, and the verdict of one on an element.
+//! Expressions that are ready to be computed, and conditions on elements.
 
 use smallvec::SmallVec;
 
@@ -10,46 +10,46 @@ use millstream_element::{ElementSpec, TensorSpec};
 use super::compute::kernel;
 use super::kernel::Kernel;
 
-/// Bytes of a tensor that is computed of constants alone and kept.
+/// Maximum bytes of a tensor that is computed from constants alone and kept.
 const CONSTANT_BYTES_MAX: u64 = 1 << 20;
-/// Bytes that all operations of one element may hold together: four of the largest tensors.
+/// Maximum bytes that all operations on one element may hold together: four tensors of the largest size.
 const HELD_BYTES_MAX: usize = 4 << 30;
 
-/// Expressions over elements of one spec.
+/// Expressions over elements of one spec, ready to be computed.
 pub(crate) struct Formula {
     steps: Vec<Step>,
-    /// Place of each result.
+    /// The place of each result.
     results: Vec<Place>,
-    /// Values that do not depend on the element.
+    /// The values that do not depend on the element.
     constants: Vec<Tensor>,
-    /// The components that are read, for which is seen to that they are computed.
+    /// The components that the expressions read. Deferred components are computed before the steps run.
     columns: Vec<usize>,
 }
 
-/// One operation.
+/// One operation of a formula.
 struct Step {
     kernel: Kernel,
     operands: SmallVec<[Place; 3]>,
-    /// Text for messages: the function with its operands.
+    /// The text that messages show: the function with its operands.
     name: String,
-    /// Spec of the step's result.
+    /// The spec of the step's result.
     spec: TensorSpec,
 }
 
-/// Place of an operand or a result.
+/// The place of an operand or a result.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Column(usize),
     Constant(usize),
-    /// The result of a step.
+    /// The result of the step with this index.
     Step(usize),
 }
 
 impl Formula {
-    /// Prepares `typed`, which is over elements of `input`.
+    /// Prepares the expressions `typed`, which read elements of the spec `input`.
     ///
     /// # Errors
-    /// The reason, as text: a pattern that is none.
+    /// A text that states the reason, such as an invalid pattern.
     pub(crate) fn new(typed: &Typed, input: &ElementSpec) -> Result<Formula, String> {
         let mut formula = Formula {
             steps: Vec::new(),
@@ -83,8 +83,8 @@ impl Formula {
         let name = format!("`{}` of {}", node.op.name(), shown.join(" and "));
         let kernel = kernel(&node.op, &given).map_err(|reason| format!("{name}: {reason}"))?;
         let operands: SmallVec<[Place; 3]> = node.args.iter().map(|arg| places[*arg]).collect();
-        // What is the same for every element is computed here. If that fails, an element that needs it says
-        // so.
+        // A result that is equal for every element is computed here. If the computation fails, the elements
+        // that need the result report the error.
         let constant: Option<Vec<&Tensor>> = operands
             .iter()
             .map(|operand| match operand {
@@ -109,7 +109,7 @@ impl Formula {
     /// Evaluates the expressions for `value`, and passes the results to `each`, one after the other.
     ///
     /// # Errors
-    /// The reason, as text: what cannot be computed of this element.
+    /// The error that states which operation cannot be computed for this element.
     pub(crate) fn compute(
         &self,
         value: &Value,
@@ -128,7 +128,7 @@ impl Formula {
             let result = (step.kernel)(&operands).map_err(failed)?;
             if !result.fits(&step.spec) {
                 return Err(failed(format!(
-                    "the result is {}{:?}, not {} as the components promised",
+                    "found a result {}{:?}, expected {} from the specs of the components",
                     result.dtype(),
                     result.dims(),
                     step.spec
@@ -138,13 +138,13 @@ impl Formula {
             held = held.saturating_add(result.held_bytes());
             if held > HELD_BYTES_MAX {
                 return Err(failed(format!(
-                    "with it, one element holds more than {HELD_BYTES_MAX} bytes"
+                    "the expressions of one element hold more than {HELD_BYTES_MAX} bytes"
                 )));
             }
             done.push(result);
         }
         for (index, result) in self.results.iter().enumerate() {
-            // Handed over rather than shared, where nobody else needs it.
+            // The result is moved out instead of shared if no other result needs it.
             let last =
                 self.results.len() == 1 && matches!(result, Place::Step(step) if step + 1 == done.len());
             let result = if last {
@@ -157,7 +157,8 @@ impl Formula {
         Ok(())
     }
 
-    /// The element with the components computed that are read, if one is not.
+    /// Returns the element with all components computed that the expressions read, or `None` if they are
+    /// computed already.
     fn settled(&self, value: &Value) -> Result<Option<Value>, FormulaError> {
         let is_deferred = |column: &usize| {
             value
@@ -191,19 +192,19 @@ impl Formula {
     }
 }
 
-/// Returns whether a constant of this spec is worth to be kept, rather than computed for every element.
+/// Returns whether a constant of this spec is small enough to be kept instead of computed for every element.
 fn is_small(spec: &TensorSpec) -> bool {
     let is_one = spec.dims().is_some_and(<[Option<u64>]>::is_empty);
     spec.payload_bytes()
         .map_or(is_one, |bytes| bytes <= CONSTANT_BYTES_MAX)
 }
 
-/// Why expressions cannot be computed of an element.
+/// The reason why expressions cannot be computed for an element.
 #[derive(Debug)]
 pub(crate) enum FormulaError {
     /// A deferred computation of a component failed.
     Deferred(ExecError),
-    /// The data do not allow the computation.
+    /// The data of the element does not permit the computation.
     Data(String),
     /// A component of the spec is missing.
     Missing,
@@ -214,7 +215,7 @@ fn missing() -> FormulaError {
 }
 
 impl FormulaError {
-    /// Converts to a failure of the operation `op`.
+    /// Converts the reason to a failure of the operation `op`.
     pub(crate) fn of(self, op: &str) -> ExecError {
         match self {
             FormulaError::Deferred(error) => error,
@@ -224,24 +225,24 @@ impl FormulaError {
     }
 }
 
-/// An expression that holds for an element or not.
+/// A condition that is true or false for an element.
 pub(crate) struct Verdict(Formula);
 
 impl Verdict {
-    /// Prepares `expr`, a `bool` scalar, for elements of `input`.
+    /// Prepares `expr`, which must yield a `bool` scalar, for elements of the spec `input`.
     ///
     /// # Errors
-    /// [`ErrorKind::Caller`] naming the operation that cannot be computed.
+    /// [`ErrorKind::Caller`] if an operation cannot be computed. The error names the operation.
     pub(crate) fn new(expr: &Expr, input: &ElementSpec) -> Result<Verdict, ExecError> {
         let refused = |reason: String| ExecError::new(ErrorKind::Caller, "filter", reason);
         let typed = typed_predicate(expr, input).map_err(|error| refused(error.to_string()))?;
         Formula::new(&typed, input).map(Verdict).map_err(refused)
     }
 
-    /// Returns whether it holds for `value`.
+    /// Returns whether the condition is true for `value`.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`] when it cannot be computed.
+    /// [`ErrorKind::Data`] if the condition cannot be computed.
     pub(crate) fn holds(&self, op: &str, value: &Value) -> Result<bool, ExecError> {
         let mut verdict = None;
         let computed = self.0.compute(value, |_, tensor| {
@@ -251,6 +252,12 @@ impl Verdict {
             };
         });
         computed.map_err(|error| error.of(op))?;
-        verdict.ok_or_else(|| ExecError::new(ErrorKind::Data, op, "the condition is no single truth"))
+        verdict.ok_or_else(|| {
+            ExecError::new(
+                ErrorKind::Data,
+                op,
+                "expected a condition of one bool, found a tensor",
+            )
+        })
     }
 }

@@ -1,22 +1,22 @@
-//! Items of tensors as they lie in memory, little-endian, and tensors made of them.
+//! Access to the items of tensors in memory, which are little-endian, and construction of tensors from items.
 
 use half::{bf16, f16};
 use millstream_element::Dtype;
 
 use crate::exec::value::{Dims, Inline, Tensor, TensorData, fixed_bytes};
 
-/// Bytes of a tensor that is computed: what a record may have.
+/// Maximum bytes of a computed tensor, which is also the limit of a record.
 pub(crate) const TENSOR_BYTES_MAX: usize = 1 << 30;
 
-/// A number as it lies in a tensor.
+/// A number as it is stored in a tensor.
 pub(crate) trait Item: Copy {
-    /// Bytes of one.
+    /// The number of bytes of one item.
     const BYTES: usize;
 
-    /// Reads one of exactly [`Item::BYTES`].
+    /// Reads one item from a slice of exactly [`Item::BYTES`] bytes.
     fn read(bytes: &[u8]) -> Self;
 
-    /// Writes one to exactly [`Item::BYTES`].
+    /// Writes one item to a slice of exactly [`Item::BYTES`] bytes.
     fn write(self, bytes: &mut [u8]);
 }
 
@@ -26,7 +26,7 @@ macro_rules! items {
             const BYTES: usize = size_of::<$item>();
 
             fn read(bytes: &[u8]) -> $item {
-                // Code that cuts a tensor into items cuts it into pieces of this length.
+                // Callers cut tensors into slices of exactly this length.
                 <$item>::from_le_bytes(bytes.try_into().unwrap_or_default())
             }
 
@@ -53,13 +53,13 @@ impl Item for bool {
     }
 }
 
-/// The items that `bytes` are.
+/// Returns an iterator over the items in `bytes`.
 pub(crate) fn items<T: Item>(bytes: &[u8]) -> impl DoubleEndedIterator<Item = T> + ExactSizeIterator {
     bytes.chunks_exact(T::BYTES).map(T::read)
 }
 
-/// A tensor whose bytes, zeros at first, are what `fill` makes of them. Of 16 bytes and less nothing is
-/// allocated.
+/// Returns a tensor whose bytes `fill` writes. The bytes are zero before the call. A tensor of at most 16
+/// bytes needs no allocation.
 pub(crate) fn built(
     dtype: Dtype,
     dims: Dims,
@@ -68,7 +68,7 @@ pub(crate) fn built(
     let size = fixed_bytes(dtype, &dims).filter(|size| *size <= TENSOR_BYTES_MAX);
     let size = size.ok_or_else(|| {
         format!(
-            "the result {dtype}{:?} is too large, a tensor has at most {TENSOR_BYTES_MAX} bytes",
+            "expected a result of at most {TENSOR_BYTES_MAX} bytes, found {dtype}{:?}",
             dims.as_slice()
         )
     })?;
@@ -84,30 +84,30 @@ pub(crate) fn built(
             Some(TensorData::Shared(bytes.into()))
         }
     };
-    let data = data.ok_or_else(|| "a small tensor does not fit its place".to_owned())?;
+    let data = data.ok_or_else(|| "a tensor of at most 16 bytes cannot be stored in place".to_owned())?;
     Ok(Tensor::from_parts(dtype, dims, data))
 }
 
-/// The bytes of a tensor of items of a fixed size, which are computed by now.
+/// Returns the bytes of a tensor of fixed-size items, which must be computed already.
 pub(crate) fn bytes_of(tensor: &Tensor) -> Result<&[u8], String> {
     tensor
         .contiguous()
-        .ok_or_else(|| "a tensor is not computed".to_owned())
+        .ok_or_else(|| "a tensor is not computed yet".to_owned())
 }
 
-/// Returns how many items these dimensions have.
+/// Returns the number of items of a tensor with the dimensions `dims`.
 pub(crate) fn count(dims: &[u64]) -> Result<usize, String> {
     let product = dims.iter().try_fold(1usize, |items, dim| {
         usize::try_from(*dim).ok().and_then(|dim| items.checked_mul(dim))
     });
-    // A tensor of no items may have any other dimensions.
+    // A tensor without items may have any other dimensions.
     if dims.contains(&0) {
         return Ok(0);
     }
     product.ok_or_else(|| format!("a tensor of the dimensions {dims:?} is too large"))
 }
 
-/// The tensor with its bytes held in place if they are few.
+/// Returns the tensor with its bytes stored in place if they are few.
 pub(crate) fn settled(tensor: &Tensor) -> Result<Tensor, String> {
     if tensor.dtype().item_bytes().is_none() {
         return Ok(tensor.clone());

@@ -1,6 +1,6 @@
-//! The type of what computes one operation of an expression.
+//! The type of functions that compute one operation of an expression.
 
 use crate::exec::value::Tensor;
 
-/// Computes one operation of its operands.
+/// A function that computes one operation from its operands.
 pub(crate) type Kernel = Box<dyn Fn(&[&Tensor]) -> Result<Tensor, String> + Send + Sync>;

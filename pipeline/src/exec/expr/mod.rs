@@ -1,7 +1,7 @@
-//! Expressions being computed: whole tensors at a time.
+//! The computation of expressions, on whole tensors at a time.
 //!
-//! - [`Formula`] is an expression ready to be computed for any number of elements, from any thread;
-//! - `compute` chooses the kernel of each operation; the other files compute;
+//! - [`Formula`] holds expressions that are ready to be computed for any number of elements, from any thread;
+//! - `compute` chooses the kernel of each operation, and the other files compute;
 //! - [`items`] reads and writes items of tensors, and [`broadcast`] walks tensors of different shapes.
 
 mod arithmetic;

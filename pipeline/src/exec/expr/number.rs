@@ -1,4 +1,5 @@
-//! Arithmetic of one number, for every dtype that expressions compute with, and the choice of the dtype.
+//! The arithmetic of single numbers, for every dtype that expressions can compute with, and the dispatch on
+//! the dtype.
 
 use half::{bf16, f16};
 
@@ -6,7 +7,7 @@ use super::items::Item;
 
 /// An integer or a float.
 pub(crate) trait Number: Item + PartialOrd {
-    /// Type of sums.
+    /// The type in which items are summed.
     type Sum: Copy + Default;
 
     fn plus(self, other: Self) -> Self;
@@ -114,7 +115,7 @@ macro_rules! integers {
             }
 
             fn summed(sum: $sum) -> $item {
-                // Sums wrap around, and so do their lowest bits.
+                // A sum wraps around, and its low bits are the wrapped sum of the items.
                 sum as $item
             }
         }
@@ -234,8 +235,8 @@ widths! {
     bf16: bf16::to_f64, bf16::from_f64, |one, other| bf16::from_f32(one.to_f32() / other.to_f32()), |x, narrow, _wide| bf16::from_f32(narrow(x.to_f32()));
 }
 
-/// Evaluates `$body` with `$item` standing for the type of items of the number `$dtype`; for other dtypes
-/// `$other`.
+/// Expands to `$body` with `$item` as the Rust type of items of the number `$dtype`, or to `$other` for
+/// dtypes that are not numbers.
 macro_rules! with_number {
     ($dtype:expr, $item:ident => $body:expr, $other:expr) => {
         match $dtype {
@@ -298,7 +299,7 @@ macro_rules! with_number {
     };
 }
 
-/// Expands code for each float type, as `with_number` does for all numbers.
+/// Expands to `$body` with the Rust type of the float `$dtype`, in the way of `with_number`.
 macro_rules! with_float {
     ($dtype:expr, $item:ident => $body:expr, $other:expr) => {
         match $dtype {
@@ -339,7 +340,7 @@ macro_rules! with_float {
 
 pub(crate) use {with_float, with_number};
 
-/// The refusal of what the analysis lets nobody ask.
+/// Returns the error for an operation that the analysis should have refused.
 pub(crate) fn no_number(dtype: millstream_element::Dtype) -> String {
-    format!("there is no such operation on {dtype}")
+    format!("the operation is not defined for {dtype}")
 }

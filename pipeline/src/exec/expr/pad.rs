@@ -1,4 +1,4 @@
-//! Tensors with more around them.
+//! Padding of tensors along their axes.
 
 use crate::exec::value::{Dims, Tensor};
 use crate::graph::{PadTo, Span, axis_of};
@@ -7,11 +7,15 @@ use super::items::count;
 use super::shaping::sliced;
 use super::strided::{Run, assembled};
 
-/// `of` with so many items of `value` before and behind each axis.
+/// Pads `of` with items of `value`: `pads` has the numbers of items before and after each axis.
 pub(crate) fn padded(of: &Tensor, value: &Tensor, pads: &[(u64, u64)]) -> Result<Tensor, String> {
     let from = of.dims();
     if pads.len() != from.len() {
-        return Err(format!("{} pads for {} dimensions", pads.len(), from.len()));
+        return Err(format!(
+            "found {} pads, expected one for each of {} dimensions",
+            pads.len(),
+            from.len()
+        ));
     }
     let too_large = || "the result is too large".to_owned();
     let mut dims = Dims::new();
@@ -28,7 +32,7 @@ pub(crate) fn padded(of: &Tensor, value: &Tensor, pads: &[(u64, u64)]) -> Result
             return Ok(());
         }
         for row in 0..rows {
-            // The row's place along each axis, moved by what stands before it.
+            // The row's place along each axis, shifted by the padding before the axis.
             let (mut rest, mut to, mut stride) = (row, 0usize, 1usize);
             for axis in (0..rank).rev() {
                 let place = if axis + 1 == rank {
@@ -53,14 +57,17 @@ pub(crate) fn padded(of: &Tensor, value: &Tensor, pads: &[(u64, u64)]) -> Result
     })
 }
 
-/// `of`, as long along an axis as `pad` says.
+/// Pads or truncates `of` to the length that `pad` states, along one axis.
 pub(crate) fn padded_to(of: &Tensor, value: &Tensor, pad: PadTo) -> Result<Tensor, String> {
     let rank = of.dims().len();
     let axis = axis_of(pad.axis, rank)?;
     let dim = of.dims()[axis];
     if dim > pad.length {
         if !pad.truncate {
-            return Err(format!("axis {axis} is {dim} long, more than {}", pad.length));
+            return Err(format!(
+                "axis {axis} has {dim} items, expected at most {}",
+                pad.length
+            ));
         }
         let mut spans = vec![Span::ALL; axis + 1];
         spans[axis] = (..pad.length.cast_signed()).into();

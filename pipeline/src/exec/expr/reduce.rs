@@ -1,4 +1,4 @@
-//! Items reduced along axes.
+//! Reduction of items along axes.
 
 use millstream_element::Dtype;
 use smallvec::SmallVec;
@@ -9,13 +9,13 @@ use crate::graph::{Reduce, Reduction, axis_of};
 use super::items::{Item, built, bytes_of, count, items};
 use super::number::{Float, Number, no_number, with_float, with_number};
 
-/// `of` reduced as `reduce` says.
+/// Reduces `of` as `reduce` states.
 pub(crate) fn reduced(of: &Tensor, reduce: &Reduce) -> Result<Tensor, String> {
     let plan = Plan::new(of.dims(), reduce)?;
     let dtype = of.dtype();
     let bytes = bytes_of(of)?;
     if matches!(reduce.kind, Reduction::Max | Reduction::Min) && count(of.dims())? == 0 && plan.results > 0 {
-        return Err("there is no largest or smallest of no items".to_owned());
+        return Err("the largest or smallest item of an empty tensor is undefined".to_owned());
     }
     built(dtype, plan.dims.clone(), |into| match reduce.kind {
         Reduction::Sum => {
@@ -44,19 +44,20 @@ pub(crate) fn reduced(of: &Tensor, reduce: &Reduce) -> Result<Tensor, String> {
     })
 }
 
-/// Map from the operand's items to the results that they are reduced to.
+/// A map from the operand's items to the results to which they are reduced.
 struct Plan {
     /// The shape of the result.
     dims: Dims,
-    /// Items of the result.
+    /// The number of items of the result.
     results: usize,
-    /// Items that each of them is made of.
+    /// The number of items that are reduced to each result.
     parts: usize,
-    /// Items of a row: of neighbours that are all reduced to one result, or to neighbouring ones.
+    /// The number of items of a row. The items of a row are adjacent, and are reduced either to one result or
+    /// to adjacent results.
     row: usize,
-    /// Whether a row is reduced to one.
+    /// Whether each row is reduced to one result.
     row_is_reduced: bool,
-    /// The axes around a row from the outermost, and how far the result moves along each.
+    /// The axes around a row, outermost first: the length of each axis, and the step of the result along it.
     outer: SmallVec<[(usize, usize); 4]>,
     items: usize,
 }
@@ -74,7 +75,8 @@ impl Plan {
                 (true, false) => {}
             }
         }
-        // From the innermost axis out, neighbours that are both reduced or both kept become one.
+        // The loop goes from the innermost axis outwards. Neighbouring axes that are both reduced, or both
+        // kept, become one axis.
         let mut merged: SmallVec<[(bool, usize); 4]> = SmallVec::new();
         for (axis, dim) in from.iter().enumerate().rev() {
             let (reduced, items) = (is_reduced(axis), count(&[*dim])?);
@@ -107,8 +109,8 @@ impl Plan {
         })
     }
 
-    /// Calls `row` with the first item of every row, the first result it belongs to, and whether it is the
-    /// first that belongs there.
+    /// Calls `row` for every row. The arguments of `row` are the place of its first item, its first result,
+    /// and whether no earlier row belongs to this result.
     fn rows(&self, mut row: impl FnMut(usize, usize, bool)) {
         let mut places: SmallVec<[usize; 4]> = SmallVec::from_elem(0, self.outer.len());
         let mut result = 0;
@@ -132,10 +134,10 @@ impl Plan {
     }
 }
 
-/// The sums of all rows; each begins with nothing.
+/// Computes the sums of all results, and passes each sum to `done`. Each sum begins with zero.
 fn sums<T: Number>(plan: &Plan, from: &[u8], done: &mut dyn FnMut(usize, T::Sum)) {
     if plan.row_is_reduced && plan.outer.iter().all(|(_, stride)| *stride != 0) {
-        // Each row is a result by itself, and nothing has to be kept.
+        // Each row is a result by itself, so no partial sums are kept.
         plan.rows(|at, result, _| done(result, row_sum::<T>(plan, from, at)));
         return;
     }
@@ -177,7 +179,7 @@ fn mean<T: Float>(plan: &Plan, from: &[u8], into: &mut [u8]) {
     });
 }
 
-/// Every result is what `f` makes of its items, two at a time.
+/// Computes every result by applying `f` to its items, two at a time.
 fn folded<T: Item>(plan: &Plan, from: &[u8], into: &mut [u8], f: impl Fn(T, T) -> T) {
     plan.rows(|at, result, is_first| {
         let mut row = items::<T>(&from[at * T::BYTES..][..plan.row * T::BYTES]);

@@ -1,4 +1,4 @@
-//! Operations on shapes.
+//! Operations that read or change the shapes of tensors.
 
 use millstream_element::Dtype;
 
@@ -11,14 +11,14 @@ use super::number::no_number;
 use super::strided::{Run, assembled, strided_view, strides_of};
 use super::strings;
 
-/// The leading dimension.
+/// Returns the leading dimension.
 pub(crate) fn length(of: &Tensor) -> Result<Tensor, String> {
     let leading = of.dims().first();
     let leading = leading.ok_or_else(|| "a scalar has no length".to_owned())?;
     Ok(Tensor::i64(leading.cast_signed()))
 }
 
-/// All dimensions.
+/// Returns all dimensions as a vector.
 pub(crate) fn shape(of: &Tensor) -> Result<Tensor, String> {
     let dims = of.dims();
     built(Dtype::I64, Dims::from_slice(&[dims.len() as u64]), |into| {
@@ -29,23 +29,24 @@ pub(crate) fn shape(of: &Tensor) -> Result<Tensor, String> {
     })
 }
 
-/// Returns the items of a tensor in other dimensions.
+/// Returns the items of a tensor with other dimensions.
 pub(crate) fn with_dims(of: &Tensor, dims: Dims) -> Result<Tensor, String> {
     if count(&dims)? != count(of.dims())? {
         return Err(format!(
-            "the items of {:?} do not fit {:?}",
+            "cannot reshape a tensor of the dimensions {:?} to {:?}: the numbers of items differ",
             of.dims(),
             dims.as_slice()
         ));
     }
-    // Scalar strings have a form of their own.
+    // Scalar strings have another form than string tensors, so the tensor is built again.
     if of.dtype().item_bytes().is_none() {
         return Tensor::strings(of.dtype(), &dims, strings::items_of(of));
     }
     Ok(Tensor::from_parts(of.dtype(), dims, of.data().clone()))
 }
 
-/// The dimensions that `wanted` means for so many items.
+/// Returns the items of `of` with the dimensions `wanted`. A negative dimension is computed from the number
+/// of items.
 pub(crate) fn reshaped(of: &Tensor, wanted: &[i64]) -> Result<Tensor, String> {
     let known = wanted.iter().filter_map(|dim| u64::try_from(*dim).ok());
     let known: Dims = known.collect();
@@ -56,7 +57,7 @@ pub(crate) fn reshaped(of: &Tensor, wanted: &[i64]) -> Result<Tensor, String> {
     with_dims(of, dims.collect())
 }
 
-/// With an axis of one item at `axis`.
+/// Returns `of` with a new axis of one item at `axis`.
 pub(crate) fn expanded(of: &Tensor, axis: i64) -> Result<Tensor, String> {
     let mut dims = Dims::from_slice(of.dims());
     let axis = axis_of(axis, dims.len() + 1)?;
@@ -64,14 +65,14 @@ pub(crate) fn expanded(of: &Tensor, axis: i64) -> Result<Tensor, String> {
     with_dims(of, dims)
 }
 
-/// Without `axes`, or without all of one item.
+/// Returns `of` without the axes `axes`. If `axes` is empty, all axes of one item are removed.
 pub(crate) fn squeezed(of: &Tensor, axes: &[i64]) -> Result<Tensor, String> {
     let rank = of.dims().len();
     let axes = axes.iter().map(|axis| axis_of(*axis, rank));
     let axes: Vec<usize> = axes.collect::<Result<_, _>>()?;
     if let Some(axis) = axes.iter().find(|axis| of.dims()[**axis] != 1) {
         return Err(format!(
-            "axis {axis} has {} items, only one of 1 can go",
+            "cannot squeeze axis {axis}: expected 1 item, found {}",
             of.dims()[*axis]
         ));
     }
@@ -89,7 +90,7 @@ pub(crate) fn squeezed(of: &Tensor, axes: &[i64]) -> Result<Tensor, String> {
     with_dims(of, dims.collect())
 }
 
-/// The axes in this order, or in the reverse one.
+/// Returns `of` with its axes in the order `axes`. If `axes` is empty, the order is reversed.
 pub(crate) fn transposed(of: &Tensor, axes: &[u64]) -> Result<Tensor, String> {
     let rank = of.dims().len();
     let axes: Vec<usize> = if axes.is_empty() {
@@ -98,7 +99,7 @@ pub(crate) fn transposed(of: &Tensor, axes: &[u64]) -> Result<Tensor, String> {
         axes.iter().map(|axis| *axis as usize).collect()
     };
     if axes.len() != rank {
-        return Err(format!("it names {} axes of {rank}", axes.len()));
+        return Err(format!("expected {rank} axes, found {}", axes.len()));
     }
     let strides = strides_of(of.dims());
     let dims: Dims = axes.iter().map(|axis| of.dims()[*axis]).collect();
@@ -106,7 +107,7 @@ pub(crate) fn transposed(of: &Tensor, axes: &[u64]) -> Result<Tensor, String> {
     strided_view(of, dims, 0, &moved)
 }
 
-/// Broadcasts a tensor to these dimensions.
+/// Broadcasts a tensor to the dimensions `wanted`.
 pub(crate) fn broadcast_to(of: &Tensor, wanted: &[u64]) -> Result<Tensor, String> {
     let from = of.dims();
     let refused = || format!("{from:?} does not broadcast to {wanted:?}");
@@ -123,11 +124,15 @@ pub(crate) fn broadcast_to(of: &Tensor, wanted: &[u64]) -> Result<Tensor, String
     strided_view(of, Dims::from_slice(wanted), 0, &strides)
 }
 
-/// Parts along the leading axes.
+/// Returns the part of `of` that `spans` select along the leading axes.
 pub(crate) fn sliced(of: &Tensor, spans: &[Span]) -> Result<Tensor, String> {
     let from = of.dims();
     if spans.len() > from.len() {
-        return Err(format!("{} spans for {} dimensions", spans.len(), from.len()));
+        return Err(format!(
+            "found {} spans, expected at most one for each of {} dimensions",
+            spans.len(),
+            from.len()
+        ));
     }
     let own = strides_of(from);
     let (mut dims, mut strides) = (Dims::new(), Vec::with_capacity(from.len()));
@@ -148,11 +153,11 @@ pub(crate) fn sliced(of: &Tensor, spans: &[Span]) -> Result<Tensor, String> {
     strided_view(of, dims, first.unsigned_abs(), &strides)
 }
 
-/// One behind the other along `axis`.
+/// Concatenates the operands along `axis`.
 pub(crate) fn concatenated(operands: &[&Tensor], axis: i64) -> Result<Tensor, String> {
     let first = operands
         .first()
-        .ok_or_else(|| "there is nothing to join".to_owned())?;
+        .ok_or_else(|| "expected at least one tensor to join, found none".to_owned())?;
     let axis = axis_of(axis, first.dims().len())?;
     let mut dims = Dims::from_slice(first.dims());
     dims[axis] = 0;
@@ -162,11 +167,11 @@ pub(crate) fn concatenated(operands: &[&Tensor], axis: i64) -> Result<Tensor, St
             .get_mut(axis)
             .map(|along| std::mem::replace(along, dims[axis]))
         else {
-            return Err("they have different ranks".to_owned());
+            return Err("the tensors to join have different ranks".to_owned());
         };
         if others != dims {
             return Err(format!(
-                "{:?} and {:?} differ beside axis {axis}",
+                "{:?} and {:?} differ in an axis other than axis {axis}",
                 first.dims(),
                 operand.dims()
             ));
@@ -198,18 +203,18 @@ pub(crate) fn concatenated(operands: &[&Tensor], axis: i64) -> Result<Tensor, St
     })
 }
 
-/// Side by side along a new axis.
+/// Stacks the operands along a new axis.
 pub(crate) fn stacked(operands: &[&Tensor], axis: i64) -> Result<Tensor, String> {
     let expanded: Vec<Tensor> = operands
         .iter()
         .map(|operand| expanded(operand, axis))
         .collect::<Result<_, _>>()?;
-    // The new axis is where it is asked for, counted in the result.
+    // A caller counts the new axis among the axes of the result.
     let axis = axis_of(axis, expanded.first().map_or(0, |first| first.dims().len()))?;
     concatenated(&expanded.iter().collect::<Vec<_>>(), axis as i64)
 }
 
-/// The slices along `axis` that `indices` name.
+/// Returns the slices along `axis` that `indices` select.
 pub(crate) fn gathered(of: &Tensor, indices: &Tensor, axis: i64) -> Result<Tensor, String> {
     let axis = axis_of(axis, of.dims().len())?;
     let along = of.dims()[axis];
@@ -239,7 +244,7 @@ pub(crate) fn gathered(of: &Tensor, indices: &Tensor, axis: i64) -> Result<Tenso
     })
 }
 
-/// 1 at the index, 0 elsewhere.
+/// Returns a vector for each item: 1 at the index that the item names, and 0 elsewhere.
 pub(crate) fn one_hot(of: &Tensor, one_hot: OneHot) -> Result<Tensor, String> {
     let to = one_hot.dtype.0;
     let one = cast(&Tensor::i64(1), to, false)?;
@@ -263,7 +268,7 @@ pub(crate) fn one_hot(of: &Tensor, one_hot: OneHot) -> Result<Tensor, String> {
     })
 }
 
-/// The numbers that the bytes of strings are.
+/// Returns the numbers whose bytes are the strings of `of`.
 pub(crate) fn decoded_raw(of: &Tensor, raw: DecodeRaw) -> Result<Tensor, String> {
     let dtype = raw.dtype.0;
     let size = dtype.item_bytes().ok_or_else(|| no_number(dtype))?;
@@ -272,12 +277,12 @@ pub(crate) fn decoded_raw(of: &Tensor, raw: DecodeRaw) -> Result<Tensor, String>
     let length = all.first().map_or(0, |first| first.len());
     if let Some((index, other)) = all.iter().enumerate().find(|(_, item)| item.len() != length) {
         return Err(format!(
-            "string {index} has {} bytes, string 0 has {length}: they are to be of one length",
+            "string {index} has {} bytes, expected {length} bytes as in string 0",
             other.len()
         ));
     }
     if !length.is_multiple_of(size) {
-        return Err(format!("{length} bytes are no whole number of {dtype}"));
+        return Err(format!("{length} bytes are not a whole number of {dtype} items"));
     }
     let dims = of.dims().iter().copied().chain([(length / size) as u64]);
     built(dtype, dims.collect(), |into| {
@@ -287,7 +292,7 @@ pub(crate) fn decoded_raw(of: &Tensor, raw: DecodeRaw) -> Result<Tensor, String>
         for (item, into) in all.iter().zip(into.chunks_exact_mut(length)) {
             into.copy_from_slice(item);
             if raw.big_endian {
-                // The parts of a complex number are numbers of their own.
+                // The two parts of a complex number are separate numbers.
                 let complex = matches!(dtype, Dtype::C64 | Dtype::C128);
                 let part = if complex { size / 2 } else { size };
                 into.chunks_exact_mut(part).for_each(<[u8]>::reverse);

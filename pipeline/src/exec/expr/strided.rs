@@ -1,4 +1,4 @@
-//! Tensors put together of pieces of others, numbers and strings alike.
+//! Construction of tensors from pieces of other tensors, for numbers and strings alike.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -8,23 +8,23 @@ use crate::exec::value::{Dims, Tensor};
 use super::items::{Item, TENSOR_BYTES_MAX, built, bytes_of, count};
 use super::strings;
 
-/// Items that are copied from one tensor into another.
+/// A run of items that are copied from one tensor into another.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
-    /// From which operand.
+    /// The number of the operand from which items are copied.
     pub(crate) operand: usize,
-    /// The first of its items.
+    /// The place of the run's first item in the operand.
     pub(crate) from: usize,
-    /// How far its next one is.
+    /// The distance from an item to its successor in the operand.
     pub(crate) stride: isize,
-    /// Destination of the first item.
+    /// The place of the first item in the result.
     pub(crate) to: usize,
-    /// How many there are.
+    /// The number of items in the run.
     pub(crate) items: usize,
 }
 
-/// The tensor of the shape `dims` that the runs make of `operands`, all of one dtype; elsewhere it has items
-/// of `background`, a scalar, or zeros and empty strings.
+/// Returns the tensor of the shape `dims` that `runs` assemble from `operands`, which have one dtype. Items
+/// that no run writes are copies of the scalar `background`, or zeros and empty strings.
 pub(crate) fn assembled(
     dims: Dims,
     operands: &[&Tensor],
@@ -33,7 +33,7 @@ pub(crate) fn assembled(
 ) -> Result<Tensor, String> {
     let dtype = operands
         .first()
-        .ok_or_else(|| "there is nothing to put together".to_owned())?
+        .ok_or_else(|| "expected at least one tensor to assemble, found none".to_owned())?
         .dtype();
     let Some(size) = dtype.item_bytes() else {
         return assembled_strings(dims, operands, background, runs);
@@ -91,7 +91,9 @@ fn assembled_strings(
 ) -> Result<Tensor, String> {
     let items = count(&dims)?;
     if items > TENSOR_BYTES_MAX / size_of::<Bytes>() {
-        return Err(format!("the result of {items} strings is too large"));
+        return Err(format!(
+            "the result of {items} strings exceeds the limit of a tensor"
+        ));
     }
     let from: Vec<Vec<Bytes>> = operands.iter().map(|tensor| strings::items_of(tensor)).collect();
     let empty = background
@@ -108,8 +110,8 @@ fn assembled_strings(
     Tensor::strings(operands[0].dtype(), &dims, into)
 }
 
-/// The tensor whose item at every place of `dims` is the one of `of` at `first`, further by `strides` along
-/// each axis.
+/// Returns the tensor of the shape `dims` whose items are taken from `of` at regular strides. The first item
+/// is at `first`; each step along an axis of the result moves by the axis's stride.
 pub(crate) fn strided_view(
     of: &Tensor,
     dims: Dims,
@@ -144,7 +146,7 @@ pub(crate) fn strided_view(
                 if places[axis] < outer[axis] {
                     break;
                 }
-                // As far back as it went, which is the whole axis.
+                // The place moves back along the whole axis.
                 let back = strides[axis].wrapping_mul(outer[axis] as isize);
                 from = from.wrapping_add_signed(back.wrapping_neg());
                 places[axis] = 0;
@@ -154,7 +156,7 @@ pub(crate) fn strided_view(
     })
 }
 
-/// Returns how far apart neighbours along each axis of `dims` are, in items.
+/// Returns the distance between neighbours along each axis of `dims`, in items.
 pub(crate) fn strides_of(dims: &[u64]) -> SmallVec<[isize; 4]> {
     let mut strides: SmallVec<[isize; 4]> = SmallVec::from_elem(1, dims.len());
     for axis in (1..dims.len()).rev() {

@@ -1,4 +1,4 @@
-//! Tensors of strings, item by item.
+//! Operations on tensors of strings, item by item.
 
 use bytes::Bytes;
 use millstream_element::Dtype;
@@ -10,7 +10,7 @@ use crate::graph::Binary;
 use super::broadcast::Walk;
 use super::items::{TENSOR_BYTES_MAX, built, bytes_of, count};
 
-/// The items, sharing their bytes.
+/// Returns the items of a string tensor. The items share the bytes of the tensor.
 pub(crate) fn items_of(tensor: &Tensor) -> Vec<Bytes> {
     match tensor.data() {
         TensorData::Shared(bytes) => vec![bytes.clone()],
@@ -23,7 +23,7 @@ pub(crate) fn items_of(tensor: &Tensor) -> Vec<Bytes> {
     }
 }
 
-/// The strings that `f` makes of each.
+/// Returns the strings that `f` makes from each item.
 pub(crate) fn mapped(
     of: &Tensor,
     dtype: Dtype,
@@ -42,7 +42,7 @@ pub(crate) fn mapped(
     Tensor::strings(dtype, of.dims(), mapped)
 }
 
-/// The numbers that `f` makes of each string, written to so many bytes as an item of `dtype` has.
+/// Returns the numbers that `f` makes from each string. `f` writes each number as one item of `dtype`.
 pub(crate) fn numbered(
     of: &Tensor,
     dtype: Dtype,
@@ -61,7 +61,7 @@ pub(crate) fn numbered(
     })
 }
 
-/// Returns whether strings are equal, or strings one behind the other.
+/// Returns whether pairs of strings are equal or differ, or concatenates each pair.
 pub(crate) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Tensor, String> {
     if binary == Binary::Add {
         return joined(&[one, other], "");
@@ -82,11 +82,11 @@ pub(crate) fn binary(binary: Binary, one: &Tensor, other: &Tensor) -> Result<Ten
     })
 }
 
-/// The strings of all operands as one, with `separator` between them.
+/// Joins the strings of all operands item by item, with `separator` between them.
 pub(crate) fn joined(operands: &[&Tensor], separator: &str) -> Result<Tensor, String> {
     let first = operands
         .first()
-        .ok_or_else(|| "there is nothing to join".to_owned())?;
+        .ok_or_else(|| "expected at least one tensor to join, found none".to_owned())?;
     let mut all = (*first).clone();
     for operand in operands.iter().skip(1) {
         let walk = Walk::new([all.dims(), operand.dims()])?;
@@ -111,7 +111,7 @@ pub(crate) fn joined(operands: &[&Tensor], separator: &str) -> Result<Tensor, St
     Ok(all)
 }
 
-/// The strings along the last axis as one.
+/// Joins the strings along the last axis, with `separator` between them.
 pub(crate) fn joined_along(of: &Tensor, separator: &str) -> Result<Tensor, String> {
     let Some((along, rest)) = of.dims().split_last() else {
         return Err("a scalar has no axis to join along".to_owned());
@@ -126,7 +126,7 @@ pub(crate) fn joined_along(of: &Tensor, separator: &str) -> Result<Tensor, Strin
     Tensor::strings(of.dtype(), rest, joined.collect())
 }
 
-/// Strings of `yes` where `condition` holds, else of `no`.
+/// Returns the strings of `yes` where `condition` is true, and the strings of `no` elsewhere.
 pub(crate) fn chosen(
     walk: &Walk<3>,
     condition: &Tensor,
@@ -164,7 +164,7 @@ fn bounded<'b>(items: impl Iterator<Item = &'b Bytes>) -> Result<(), String> {
 fn within(bytes: usize) -> Result<(), String> {
     if bytes > TENSOR_BYTES_MAX {
         return Err(format!(
-            "the result is too large, a tensor has at most {TENSOR_BYTES_MAX} bytes"
+            "the result exceeds the {TENSOR_BYTES_MAX} bytes of a tensor"
         ));
     }
     Ok(())

@@ -17,14 +17,14 @@ use super::kernel::Kernel;
 use super::number::{no_number, with_number};
 use super::strings::{items_of, joined, joined_along, mapped, numbered};
 
-/// Bytes of an automaton that a pattern is made into.
+/// Maximum bytes of the automaton that is compiled from a pattern.
 #[cfg(feature = "text")]
 const PATTERN_BYTES_MAX: usize = 16 << 20;
 
-/// How `text` is computed of strings of `dtype`, as which results are `into`.
+/// Returns the kernel that computes `text` for strings of `dtype`.
 ///
 /// # Errors
-/// The reason, as text: a pattern that is none, or a build without them.
+/// A text that states the reason: an invalid pattern, or a build without patterns.
 pub(crate) fn kernel(text: &Text, dtype: Dtype) -> Result<Kernel, String> {
     let is_text = dtype == Dtype::String;
     Ok(match text.clone() {
@@ -99,7 +99,7 @@ fn utf8(item: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(item).map_err(|error| format!("a string is not UTF-8: {error}"))
 }
 
-/// The part of `item` that `substr` says.
+/// Returns the part of `item` that `substr` selects.
 fn part(item: &Bytes, substr: Substr, is_text: bool) -> Result<Bytes, String> {
     let length = measured(item, substr.unit)?;
     let from_end = if substr.start < 0 {
@@ -126,13 +126,15 @@ fn part(item: &Bytes, substr: Substr, is_text: bool) -> Result<Bytes, String> {
     if is_text {
         let text = utf8(item)?;
         if !text.is_char_boundary(start) || !text.is_char_boundary(end) {
-            return Err("a cut lies within a character: count characters, or cast to bytes".to_owned());
+            return Err(
+                "the substring would cut a character: count in characters, or cast to bytes".to_owned(),
+            );
         }
     }
     Ok(item.slice(start..end))
 }
 
-/// The parts of `item`.
+/// Returns the parts into which `split` cuts `item`.
 pub(crate) fn parts(item: &Bytes, split: &Split, is_text: bool) -> Vec<Bytes> {
     let cuts = split
         .cuts_max
@@ -194,7 +196,7 @@ fn word_end(item: &[u8], is_text: bool) -> usize {
     end.unwrap_or(item.len())
 }
 
-/// A number below `buckets`, the same for the same bytes everywhere.
+/// Returns a number below `buckets`, which is equal for equal bytes on every machine.
 pub(crate) fn bucket(item: &[u8], buckets: u64) -> u64 {
     let mut hasher = SipHasher24::new_with_keys(0, 0);
     hasher.write(item);
@@ -223,7 +225,7 @@ fn looked_up(lookup: Lookup) -> Kernel {
     })
 }
 
-/// Enough of it to recognise it by.
+/// Returns a prefix of `item` for messages.
 fn shown(item: &[u8]) -> String {
     String::from_utf8_lossy(&item[..item.len().min(32)]).into_owned()
 }
@@ -231,12 +233,13 @@ fn shown(item: &[u8]) -> String {
 fn parsed(of: &Tensor, dtype: Dtype) -> Result<Tensor, String> {
     numbered(of, dtype, |item, into| {
         let text = std::str::from_utf8(item).map(str::trim);
-        let text = text.map_err(|_| format!("{:?} is no number", shown(item)))?;
-        number_of(text, dtype, into).ok_or_else(|| format!("{:?} is no number of {dtype}", shown(item)))
+        let text = text.map_err(|_| format!("expected a number, found {:?}", shown(item)))?;
+        number_of(text, dtype, into)
+            .ok_or_else(|| format!("expected a number of {dtype}, found {:?}", shown(item)))
     })
 }
 
-/// Writes the number that `text` is.
+/// Parses `text` as a number of `dtype` and writes it to `into`.
 pub(crate) fn number_of(text: &str, dtype: Dtype, into: &mut [u8]) -> Option<()> {
     macro_rules! number {
         ($number:ty) => {
@@ -277,7 +280,7 @@ fn written(of: &Tensor) -> Result<Tensor, String> {
     } else {
         with_number!(dtype, T => items::<T>(bytes).map(|item| {
             let mut text = String::new();
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{item:?}");
             text.into()
         }).collect(), return Err(no_number(dtype)))
@@ -319,7 +322,7 @@ fn compiled(pattern: &str) -> Result<regex::Regex, String> {
     let pattern = regex::RegexBuilder::new(pattern)
         .size_limit(PATTERN_BYTES_MAX)
         .build();
-    pattern.map_err(|error| format!("the pattern is refused: {error}"))
+    pattern.map_err(|error| format!("invalid pattern: {error}"))
 }
 
 #[cfg(not(feature = "text"))]

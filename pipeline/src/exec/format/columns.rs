@@ -1,8 +1,8 @@
-//! Columns by their names: which are wanted, and which a spec has.
+//! Columns by their names: the columns that a dataset wants, and the columns of a spec.
 
 use millstream_element::{ElementSpec, Structure};
 
-/// The columns that are wanted of those that are there: all, if none is named.
+/// Returns the wanted columns among the columns `there`: all of them if `names` is empty.
 pub(crate) fn wanted(names: &[String], there: &[String]) -> Result<Vec<String>, String> {
     if names.is_empty() {
         return Ok(there.to_vec());
@@ -16,7 +16,7 @@ pub(crate) fn wanted(names: &[String], there: &[String]) -> Result<Vec<String>, 
     }
 }
 
-/// The outermost names of an element that is a dict.
+/// Returns the outermost names of an element that is a dict.
 pub(crate) fn names_of(spec: &ElementSpec) -> Vec<String> {
     if let Structure::Dict(entries) = spec.structure() {
         entries.iter().map(|(name, _)| name.clone()).collect()

@@ -1,5 +1,5 @@
-//! `csv`: the rows of CSV files. Where fields begin and end is `csv-core`'s, which takes no memory of its
-//! own, so that a row has a limit.
+//! The format `csv`: the rows of CSV files. The crate `csv-core` finds the fields. The crate allocates no
+//! memory, so this module can limit the size of a row.
 
 use std::io::{self, BufRead};
 
@@ -14,7 +14,8 @@ use crate::record::Stream;
 use super::parse::{scalar, shown};
 use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
-/// Bytes of the fields of a row: a quote that is never closed makes the rest of a file one field.
+/// Maximum bytes of the fields of a row. Without the limit, a quote that is never closed would make the rest
+/// of a file one field.
 const ROW_BYTES_MAX: usize = 64 << 20;
 
 pub(crate) struct Csv(pub(crate) graph::Csv);
@@ -24,7 +25,7 @@ struct CsvFile {
     rows: Rows,
     columns: Vec<Column>,
     missing: Option<Vec<u8>>,
-    /// How many fields a row has, where that is known.
+    /// The number of fields of a row, if it is known.
     width: Option<usize>,
     passed: u64,
 }
@@ -79,7 +80,7 @@ impl OpenFile for Csv {
 }
 
 impl Csv {
-    /// The columns by the names in the header, and how many there are.
+    /// Returns the columns that the header names, and the number of fields in the header.
     fn found(&self, header: &Rows) -> Result<(Vec<Column>, Option<usize>), String> {
         let names: Vec<&[u8]> = (0..header.fields()).map(|field| header.field(field)).collect();
         let mut places = Vec::with_capacity(self.0.columns.len());
@@ -139,7 +140,7 @@ impl CsvFile {
         if let Some(width) = self.width
             && width != self.rows.fields()
         {
-            let reason = format!("the row has {} fields, {width} are expected", self.rows.fields());
+            let reason = format!("expected {width} fields in the row, found {}", self.rows.fields());
             return Err(ReadError::record(origin, reason));
         }
         let mut value = Value::with_capacity(self.columns.len());
@@ -157,7 +158,7 @@ impl CsvFile {
 
     fn tensor(&self, column: &Column) -> Result<Tensor, String> {
         if column.field >= self.rows.fields() {
-            return Err(format!("the row has {} fields", self.rows.fields()));
+            return Err(format!("the row has only {} fields", self.rows.fields()));
         }
         let text = self.rows.field(column.field);
         if text.is_empty() || self.missing.as_deref() == Some(text) {
@@ -168,19 +169,19 @@ impl CsvFile {
     }
 }
 
-/// The rows of a stream, one at a time.
+/// A reader of the rows of a stream, one row at a time.
 struct Rows {
     stream: Stream,
     core: csv_core::Reader,
     quoting: bool,
-    /// The bytes of the fields of the last row, and where each ends.
+    /// The bytes of the fields of the last row, and the place at which each field ends.
     text: Vec<u8>,
     ends: Vec<usize>,
-    /// How many fields it has.
+    /// The number of fields of the last row.
     count: usize,
-    /// Start of the last row.
+    /// The start of the last row.
     begin_bytes: u64,
-    /// Start of the next row.
+    /// The start of the next row.
     offset_bytes: u64,
 }
 
@@ -211,7 +212,7 @@ impl Rows {
         &self.text[begin..self.ends[index]]
     }
 
-    /// Reads the next row; whether there was one.
+    /// Reads the next row. Returns `false` at the end of the file.
     fn next(&mut self) -> Result<bool, Fault> {
         self.pass_empty_lines()?;
         self.begin_bytes = self.offset_bytes;
@@ -233,7 +234,7 @@ impl Rows {
                 ReadRecordResult::OutputEndsFull => grow(&mut self.ends, CSV_FIELDS_MAX as usize, "fields")?,
                 ReadRecordResult::Record if at_end && self.quoting && quotes % 2 == 1 => {
                     return Err(Fault::from(
-                        "the file is cut off: a quote is not closed at its end",
+                        "the file is truncated: expected a closing quote before the end",
                     ));
                 }
                 ReadRecordResult::Record => {
@@ -245,7 +246,7 @@ impl Rows {
         }
     }
 
-    /// Passes over ends of lines in front of a row, so that it begins where it does.
+    /// Skips the line ends in front of a row, so that the start of the row is exact.
     fn pass_empty_lines(&mut self) -> io::Result<()> {
         loop {
             let input = self.stream.fill_buf()?;
@@ -266,7 +267,7 @@ impl Rows {
 fn grow<T: Copy + Default>(buffer: &mut Vec<T>, limit: usize, what: &str) -> Result<(), String> {
     if buffer.len() >= limit {
         return Err(format!(
-            "a row has more than {limit} {what}; is a quote not closed, or the file no CSV?"
+            "a row has more than {limit} {what}: look for an unclosed quote, or for a file that is not CSV"
         ));
     }
     buffer.resize((buffer.len() * 2).min(limit), T::default());

@@ -1,4 +1,5 @@
-//! The specs of self-describing files, which the analysis requests where a dataset does not declare one.
+//! The specs of self-describing files, which the analysis requests for a dataset that does not declare a
+//! spec.
 
 use millstream_element::ElementSpec;
 
@@ -8,7 +9,7 @@ use crate::storage::Storage;
 use super::feature::missing_feature;
 use super::reader::{Fault, Opened};
 
-/// Returns the spec that the first file states, of those that the example of `format` matches.
+/// Returns the spec that the first file states, among the files that the example of `format` matches.
 pub(crate) fn described(format: &Format, storage: &Storage) -> Result<ElementSpec, AnalysisError> {
     describe(format, storage).map_err(|reason| AnalysisError::Mismatch {
         op: format.op_name().to_owned(),
@@ -19,13 +20,13 @@ pub(crate) fn described(format: &Format, storage: &Storage) -> Result<ElementSpe
 fn describe(format: &Format, storage: &Storage) -> Result<ElementSpec, String> {
     if let Some(feature) = missing_feature(format) {
         return Err(format!(
-            "what its files hold is not declared, and cannot be looked up without the feature {feature:?}"
+            "the columns of the files are not declared, and this build cannot look them up: build with the feature {feature:?}"
         ));
     }
     let Some(pattern) = format.columns().and_then(|columns| columns.example.as_ref()) else {
         return Err(
-            "what its files hold is not declared, and no files are known to look it up in: declare the \
-                    columns, or say which files are like them"
+            "the columns of the files are not declared, and no example file is known: declare the \
+                    columns, or name example files"
                 .to_owned(),
         );
     };
@@ -39,7 +40,10 @@ fn describe(format: &Format, storage: &Storage) -> Result<ElementSpec, String> {
 
 #[cfg_attr(
     not(feature = "mds"),
-    expect(unused_variables, reason = "no format is opened in its own way")
+    expect(
+        unused_variables,
+        reason = "without the feature no format has a special way to open files"
+    )
 )]
 fn opened(format: &Format, storage: &Storage, path: &str) -> Result<Opened, String> {
     #[cfg(feature = "mds")]
@@ -51,7 +55,11 @@ fn opened(format: &Format, storage: &Storage, path: &str) -> Result<Opened, Stri
 
 #[cfg_attr(
     not(any(feature = "arrow", feature = "mds", feature = "numpy")),
-    expect(unused_mut, unused_variables, reason = "no format describes itself")
+    expect(
+        unused_mut,
+        unused_variables,
+        reason = "without the features no format describes itself"
+    )
 )]
 fn spec_of(format: &Format, mut file: Opened) -> Result<ElementSpec, Fault> {
     #[cfg(feature = "numpy")]
@@ -74,5 +82,5 @@ fn spec_of(format: &Format, mut file: Opened) -> Result<ElementSpec, Fault> {
     if let Format::Mds(params) = format {
         return super::mds::describe(file, params);
     }
-    Err(Fault::from("files of this format do not say what they hold"))
+    Err(Fault::from("files of this format do not describe their columns"))
 }

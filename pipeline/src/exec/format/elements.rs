@@ -1,4 +1,4 @@
-//! `elements`: files of elements that were saved. How they lie in a file is `crate::saved`'s.
+//! The format `elements`: files of saved elements. `crate::saved` defines the layout of these files.
 
 use std::io::{self, BufReader};
 
@@ -27,7 +27,10 @@ impl OpenFile for Elements {
         let mut reader = ElementReader::new(BufReader::with_capacity(BUFFER_BYTES, file)).map_err(unread)?;
         let found = reader.header().spec();
         if *found != self.0.spec.0 {
-            let message = format!("it holds elements of {found}, and is to hold {}", self.0.spec.0);
+            let message = format!(
+                "expected elements of {}, found elements of {found}",
+                self.0.spec.0
+            );
             return Err(ReadError::file(Origin::new(&path, 0, "header"), message));
         }
         reader
@@ -63,10 +66,10 @@ impl FileReader for ElementsFile {
     }
 }
 
-/// Returns the message for an error of reading.
+/// Returns the message for a read error.
 fn reason(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::UnexpectedEof {
-        "the file of elements is cut off".to_owned()
+        "the file of elements is truncated".to_owned()
     } else {
         format!("the file of elements cannot be read: {error}")
     }

@@ -2,7 +2,7 @@
 
 use crate::graph::Format;
 
-/// Returns the feature that reads `format`, if this build lacks it.
+/// Returns the feature that `format` needs, if this build lacks the feature.
 pub(crate) fn missing_feature(format: &Format) -> Option<&'static str> {
     const BUILT_IN: &[&str] = &[
         #[cfg(feature = "arrow")]

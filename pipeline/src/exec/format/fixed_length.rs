@@ -1,5 +1,5 @@
-//! `fixed_length`: the records of files whose records have one length. How they lie in a file is
-//! `crate::record`'s.
+//! The format `fixed_length`: the records of files whose records have one length. `crate::record` defines the
+//! layout of these files.
 
 use crate::exec::error::{Origin, Origins};
 use crate::graph::{self, Compression};
@@ -14,7 +14,7 @@ struct FixedLengthFile {
     origins: Origins,
     reader: FixedLengthReader<Stream>,
     passed: u64,
-    /// Records that are left of the part that is read; `None`: all that there are.
+    /// The number of records that are left in the part being read, or `None` to read all records.
     left: Option<u64>,
 }
 
@@ -39,8 +39,8 @@ impl OpenFile for FixedLength {
 }
 
 impl FixedLength {
-    /// Returns the start position for `start` in a file of `size` bytes, and the number of records to read;
-    /// `None` for all.
+    /// Returns the position at which reading begins for `start` in a file of `size` bytes, and the number of
+    /// records to read. The number is `None` if all records are read.
     fn part(&self, start: Start, size: u64) -> (u64, Option<u64>) {
         let Some(end) = start.end else {
             return (start.place, None);
@@ -58,7 +58,7 @@ impl FixedLength {
                 .min(records)
         };
         let (first, last) = (before(start.begin), before(end));
-        // At its start the header is passed over.
+        // Reading from the start of the file skips the header.
         let begin = if first == 0 {
             0
         } else {

@@ -1,4 +1,4 @@
-//! `image_folder`: whole files, and the number of the class whose folder each is in.
+//! The format `image_folder`: whole files, each with the number of the class whose folder contains the file.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -14,7 +14,7 @@ use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Star
 pub(crate) struct ImageFolder {
     params: graph::ImageFolder,
     storage: Storage,
-    /// The classes, in the order of their numbers, once they are known.
+    /// The classes in the order of their numbers, once they are known.
     classes: OnceLock<Vec<String>>,
 }
 
@@ -24,7 +24,7 @@ struct ImageFile {
     label: i64,
 }
 
-/// A file that is no image.
+/// A reader of a file that is not an image, which yields no records.
 struct NoImage;
 
 impl ImageFolder {
@@ -36,7 +36,7 @@ impl ImageFolder {
         }
     }
 
-    /// The folders of the root that have files, sorted, unless the dataset says the classes.
+    /// Returns the sorted folders of the root that contain files, unless the dataset lists the classes.
     fn classes(&self) -> Result<&[String], ReadError> {
         if !self.params.classes.is_empty() {
             return Ok(&self.params.classes);
@@ -54,7 +54,7 @@ impl ImageFolder {
             .get_or_init(|| classes.into_iter().map(str::to_owned).collect()))
     }
 
-    /// The folder of the root that a file is in.
+    /// Returns the name of the root's folder that contains the file.
     fn class_of<'p>(&self, path: &'p str) -> Option<&'p str> {
         let below = path
             .strip_prefix(self.params.root.trim_end_matches('/'))?
@@ -85,7 +85,7 @@ impl OpenFile for ImageFolder {
         let label = class.and_then(|class| classes.iter().position(|known| known == class));
         let Some(label) = label else {
             let reason = format!(
-                "it is in the folder of no class; the classes of {:?} are: {}",
+                "expected a file in the folder of a class; the classes of {:?} are: {}",
                 self.params.root,
                 classes.join(", ")
             );
@@ -111,7 +111,7 @@ impl FileReader for ImageFile {
         if bytes.len() as u64 > RECORD_BYTES_MAX {
             return Err(ReadError::file(
                 origin,
-                format!("the file has more than {RECORD_BYTES_MAX} bytes, which is the limit"),
+                format!("the file exceeds the limit of {RECORD_BYTES_MAX} bytes"),
             ));
         }
         let value = [

@@ -1,4 +1,4 @@
-//! `json_lines`: the documents of files that have one a line.
+//! The format `json_lines`: files with one JSON document on each line.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl JsonFile {
     fn document(&self, text: &[u8], origin: Origin) -> Result<Record, ReadError> {
         let document: Json = match serde_json::from_slice(text) {
             Ok(document) => document,
-            Err(error) => return Err(ReadError::record(origin, format!("the line is no JSON: {error}"))),
+            Err(error) => return Err(ReadError::record(origin, format!("invalid JSON: {error}"))),
         };
         let mut value = Value::with_capacity(self.fields.len());
         for field in self.fields.iter() {
@@ -107,7 +107,7 @@ impl Field {
         }
         if value.is_null() {
             let at = self.field.path.join(".");
-            let missing = || format!("there is no value at {at:?}, and the field has no default");
+            let missing = || format!("the document has no value at {at:?}, and the field has no default");
             return self.default.clone().ok_or_else(missing);
         }
         tensor_of(value, spec_of(&self.field)?)
@@ -115,16 +115,18 @@ impl Field {
 }
 
 fn spec_of(field: &JsonColumn) -> Result<&TensorSpec, String> {
-    field.tensor().ok_or_else(|| "the field is no tensor".to_owned())
+    field
+        .tensor()
+        .ok_or_else(|| "expected a field that is a tensor".to_owned())
 }
 
-/// A value as a tensor that `spec` describes.
+/// Converts a value to a tensor that `spec` describes.
 fn tensor_of(value: &Json, spec: &TensorSpec) -> Result<Tensor, String> {
     let dims = spec.dims().unwrap_or_default();
     let mut items = Items::default();
     let mut shape: Vec<Option<u64>> = dims.to_vec();
     items.take(value, spec.dtype(), &mut shape)?;
-    // A dimension below an empty array is unknown: there is nothing along it.
+    // The length of a dimension below an empty array is unknown, and counts as 0.
     let shape: Vec<u64> = shape.into_iter().map(|dim| dim.unwrap_or(0)).collect();
     let dtype = spec.dtype();
     if dtype.item_bytes().is_none() {
@@ -144,18 +146,18 @@ struct Items {
 }
 
 impl Items {
-    /// Takes the items of `value`, whose `shape` is filled in where it is not known.
+    /// Adds the items of `value`, and fills in the unknown dimensions of `shape`.
     fn take(&mut self, value: &Json, dtype: Dtype, shape: &mut [Option<u64>]) -> Result<(), String> {
         let Some((length, below)) = shape.split_first_mut() else {
             return self.item(value, dtype);
         };
         let Json::Array(items) = value else {
-            return Err(format!("{} is no array", shown(&value.to_string())));
+            return Err(format!("expected an array, found {}", shown(&value.to_string())));
         };
         let found = items.len() as u64;
         match length {
             Some(length) if *length != found => {
-                return Err(format!("an array has {found} items, {length} are expected"));
+                return Err(format!("expected an array of {length} items, found {found}"));
             }
             Some(_) => {}
             None => *length = Some(found),
@@ -171,11 +173,15 @@ impl Items {
             }
             (Dtype::Bool, Json::Bool(value)) => self.fixed.push(u8::from(*value)),
             (Dtype::F32, Json::Number(number)) => {
-                let value = number.as_f64().ok_or_else(|| format!("{number} is no f32"))?;
+                let value = number
+                    .as_f64()
+                    .ok_or_else(|| format!("expected f32, found {number}"))?;
                 self.fixed.extend((value as f32).to_le_bytes());
             }
             (Dtype::F64, Json::Number(number)) => {
-                let value = number.as_f64().ok_or_else(|| format!("{number} is no f64"))?;
+                let value = number
+                    .as_f64()
+                    .ok_or_else(|| format!("expected f64, found {number}"))?;
                 self.fixed.extend(value.to_le_bytes());
             }
             (_, Json::Number(number)) if dtype != Dtype::Bool => {
@@ -185,9 +191,9 @@ impl Items {
                     .or_else(|| number.as_u64().map(i128::from));
                 let bytes = value.and_then(|value| integer(dtype, value));
                 self.fixed
-                    .extend(bytes.ok_or_else(|| format!("{number} is no {dtype}"))?);
+                    .extend(bytes.ok_or_else(|| format!("expected {dtype}, found {number}"))?);
             }
-            (_, _) => return Err(format!("{} is no {dtype}", shown(&value.to_string()))),
+            (_, _) => return Err(format!("expected {dtype}, found {}", shown(&value.to_string()))),
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Lines of a stream, with where each begins. What is in a line is the formats' that have lines.
+//! The lines of a stream, with the position at which each line begins. The formats that have lines decode
+//! their contents.
 
 use std::io::{BufRead, Read};
 use std::sync::Arc;
@@ -7,31 +8,32 @@ use crate::exec::error::{Origin, Origins};
 
 use super::reader::{ReadError, Start};
 
-/// Bytes of a line. A file with longer ones is hardly text, and is not read into memory to find out.
+/// Maximum bytes of a line. A file with a longer line is probably not text, so the line is not read into
+/// memory.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// A line without its end.
+/// A line without its line end.
 pub(crate) struct Line {
     pub(crate) text: Vec<u8>,
     pub(crate) origin: Origin,
 }
 
-/// The lines of a file.
+/// A reader of the lines of a file.
 pub(crate) struct Lines<R> {
     origins: Origins,
     stream: R,
-    /// Start of the next line.
+    /// The position of the next line.
     offset_bytes: u64,
-    /// Lines read.
+    /// The number of lines read.
     passed: u64,
-    /// Start of the part to read.
+    /// The start of the part to read.
     begin: u64,
-    /// Position from which on no line of the part begins.
+    /// The position from which on no line of the part begins.
     end: Option<u64>,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The lines of `stream`, which is at the byte [`Lines::place`] of `start`.
+    /// Returns a reader of the lines of `stream`, which must be at the byte [`Lines::place`] of `start`.
     pub(crate) fn new(path: Arc<str>, stream: R, start: Start) -> Lines<R> {
         Lines {
             origins: Origins::new(&path, "line"),
@@ -43,8 +45,8 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Returns the position that a stream must start at: the start of a line, or the byte before a part,
-    /// which tells whether a line begins with the part.
+    /// Returns the position at which a stream must start. The position is the start of a line, or the byte
+    /// before a part. The byte before a part shows whether a line begins at the start of the part.
     pub(crate) fn place(start: Start) -> u64 {
         if start.place == 0 {
             start.begin.saturating_sub(1)
@@ -53,7 +55,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Passes over what is left of the line that begins before the part does.
+    /// Skips the rest of a line that begins before the part begins.
     pub(crate) fn pass_rest(&mut self) -> Result<(), ReadError> {
         if self.offset_bytes >= self.begin {
             return Ok(());
@@ -70,12 +72,12 @@ impl<R: BufRead> Lines<R> {
         Ok(())
     }
 
-    /// Returns the start of the next line.
+    /// Returns the position of the next line.
     pub(crate) fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
 
-    /// The next line, which ends with `\n` or `\r\n`; `None` at the end of the file.
+    /// Returns the next line, which ends with `\n` or `\r\n`, or `None` at the end of the file.
     pub(crate) fn line(&mut self) -> Result<Option<Line>, ReadError> {
         if self.end.is_some_and(|end| self.offset_bytes >= end) {
             return Ok(None);
@@ -109,7 +111,8 @@ impl<R: BufRead> Lines<R> {
     }
 
     fn too_long(&self, origin: Origin) -> ReadError {
-        let reason = format!("a line has more than {LINE_BYTES_MAX} bytes; is this a text file?");
+        let reason =
+            format!("a line exceeds the limit of {LINE_BYTES_MAX} bytes: check that the file is a text file");
         ReadError::file(origin, reason)
     }
 }

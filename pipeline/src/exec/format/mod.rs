@@ -1,12 +1,12 @@
-//! Files being read: what their bytes are, one format a file, behind one trait. Which parameters a format has
-//! is `graph::format`'s.
+//! Readers of files: one format in each file, behind one trait. `graph::format` defines the parameters of the
+//! formats.
 //!
-//! - `reader`: the trait, and what a reader yields or fails with;
-//! - `read`: the operation, which goes from file to file with a reader for each;
-//! - `open`: which reader a format has;
-//! - `room`: bytes that a thread may read ahead;
-//! - `feature`: which feature of the build it needs;
-//! - `describe`: what files hold, where a dataset does not say.
+//! - `reader`: the trait of readers, with their records and errors;
+//! - `read`: the operation that reads files one after the other, with a reader for each file;
+//! - `open`: the choice of the reader for a format;
+//! - `room`: a limit on the bytes that a thread reads ahead;
+//! - `feature`: the feature of the build that a format needs;
+//! - `describe`: the spec of files whose columns the dataset does not declare.
 
 #[cfg(any(feature = "arrow", feature = "mds", feature = "numpy"))]
 mod columns;

@@ -18,7 +18,7 @@ use super::webdataset::WebDataset;
 #[cfg(feature = "records")]
 use super::{fixed_length::FixedLength, tfrecord::TfRecord};
 
-/// The operation that reads files of `format`, which yield what `spec` says.
+/// Returns the operation that reads files of `format` and yields elements of `spec`.
 pub(crate) fn reading(
     format: &Format,
     spec: &ElementSpec,
@@ -35,7 +35,10 @@ pub(crate) fn reading(
 
 #[cfg_attr(
     not(any(feature = "arrow", feature = "mds", feature = "numpy")),
-    expect(unused_variables, reason = "no format is held against what the dataset says")
+    expect(
+        unused_variables,
+        reason = "without the features no format is compared with the spec"
+    )
 )]
 fn opener(format: &Format, spec: &ElementSpec, shared: &Shared) -> Result<Box<dyn OpenFile>, ExecError> {
     if let Format::TextLines = format {

@@ -1,16 +1,20 @@
-//! Scalars from text and from numbers, for formats that write values as text or in types of their own.
+//! Conversion of text and of numbers to scalars, for formats that store values as text or in types of their
+//! own.
 
 use millstream_element::Dtype;
 
 use crate::exec::value::{Dims, Inline, Tensor, TensorData};
 
-/// A scalar of fixed size from its little-endian bytes, at most 16.
+/// Returns a scalar of fixed size from its little-endian bytes. There may be at most 16 bytes.
 pub(crate) fn inline(dtype: Dtype, bytes: &[u8]) -> Result<Tensor, String> {
     match Inline::new(bytes) {
         Some(inline) if dtype.item_bytes() == Some(bytes.len()) => {
             Ok(Tensor::from_parts(dtype, Dims::new(), TensorData::Inline(inline)))
         }
-        Some(_) | None => Err(format!("{} bytes are no {dtype}", bytes.len())),
+        Some(_) | None => Err(format!(
+            "expected the bytes of {dtype}, found {} bytes",
+            bytes.len()
+        )),
     }
 }
 
@@ -24,11 +28,11 @@ pub(crate) fn scalar(dtype: Dtype, text: &[u8]) -> Result<Tensor, String> {
         return Ok(Tensor::string(text));
     }
     let word = text.trim_ascii();
-    let bytes = number(dtype, word).ok_or_else(|| format!("{:?} is no {dtype}", shown(word)))?;
+    let bytes = number(dtype, word).ok_or_else(|| format!("expected {dtype}, found {:?}", shown(word)))?;
     inline(dtype, &bytes)
 }
 
-/// Zero, false or an empty text.
+/// Returns the scalar zero, `false` or an empty text.
 #[cfg(feature = "sqlite")]
 pub(crate) fn nothing(dtype: Dtype) -> Result<Tensor, String> {
     match dtype.item_bytes() {
@@ -37,7 +41,7 @@ pub(crate) fn nothing(dtype: Dtype) -> Result<Tensor, String> {
     }
 }
 
-/// An integer of `dtype`, if it is one that has this value.
+/// Returns the bytes of an integer of `dtype`, if `dtype` is an integer type that can hold `value`.
 pub(crate) fn integer(dtype: Dtype, value: i128) -> Option<Vec<u8>> {
     macro_rules! fitting {
         ($type:ty) => {

@@ -1,6 +1,6 @@
-//! The operation that reads files: opens the ones whose paths come in, one after the other, and yields what
-//! their readers do. Broken records are an error, or counted and left out, as the format's parameters or the
-//! dataset say.
+//! The operation that reads files. The operation opens the files whose paths its input yields, one after the
+//! other, and yields the records of their readers. A broken record is an error, or is counted and left out,
+//! as the format's parameters or the dataset's policy state.
 
 use crate::exec::budget::{Budget, Charge};
 use crate::exec::cancel::Cancel;
@@ -29,14 +29,14 @@ pub(crate) struct Read {
     file: Option<Box<OneFile>>,
 }
 
-/// A file being read.
+/// A file that is being read.
 struct OneFile {
-    /// The element whose path it is.
+    /// The element that holds the path of the file.
     outer: Item,
     reader: Box<dyn FileReader>,
-    /// Counts what the reader holds.
+    /// The charge for the bytes that the reader holds.
     charge: Charge,
-    /// Records passed, yielded or not.
+    /// The number of records passed, including records left out.
     passed: u64,
 }
 
@@ -55,7 +55,7 @@ impl Read {
         }
     }
 
-    /// A reader of the file whose path `outer` is, or the part of one.
+    /// Opens a reader of the file, or the part of a file, that `outer` names. Retries as the policy permits.
     fn reader(&self, outer: &Item, place: u64, passed: u64) -> Result<Box<dyn FileReader>, ExecError> {
         self.faults.tried(|_| self.opened(outer, place, passed))
     }
@@ -64,7 +64,7 @@ impl Read {
     fn opened(&self, outer: &Item, place: u64, passed: u64) -> Result<Box<dyn FileReader>, ExecError> {
         let FilePart { path, range } = FilePart::of(path_of(self.op, outer)?);
         if range.is_some() && !self.is_divisible {
-            let message = "was dealt a part of a file, and can only read whole ones";
+            let message = "expected a whole file, found a part of a file";
             return Err(ExecError::new(ErrorKind::Peer, self.op, message));
         }
         let start = Start {
@@ -78,8 +78,8 @@ impl Read {
         reader.map_err(|error| error.into_exec(self.op))
     }
 
-    /// Handles `error` at the next record of `file`. If storage failed, a new reader starts there, as many
-    /// times as the dataset allows.
+    /// Handles `error` at the next record of `file`. If storage failed, a new reader starts at this record,
+    /// as many times as the dataset allows.
     #[cold]
     fn again(&self, file: &mut OneFile, error: ReadError, at: Option<At>) -> Result<Option<Item>, Failed> {
         let mut goes_on = error.is_record;
@@ -108,7 +108,7 @@ impl Read {
         }
     }
 
-    /// Opens the next file; `false` where there is none.
+    /// Opens the next file. Returns `false` if no file is left.
     fn open_next(&mut self) -> Result<bool, ExecError> {
         let Some(outer) = self.input.next()? else {
             return Ok(false);
@@ -120,7 +120,7 @@ impl Read {
         Ok(true)
     }
 
-    /// Handles a failure; returns an element if a retry brings one.
+    /// Handles a failure. Returns an element if a retry succeeds.
     #[cold]
     fn failed(
         &mut self,
@@ -144,16 +144,16 @@ impl Read {
     }
 }
 
-/// Start of a record.
+/// The start of a record.
 struct At {
     place: u64,
     passed: u64,
 }
 
-/// Why a record cannot be read.
+/// The reason why a record cannot be read.
 struct Failed {
     error: ExecError,
-    /// Whether the ones behind it can be.
+    /// Whether later records of the file can still be read.
     goes_on: bool,
 }
 
@@ -167,7 +167,7 @@ impl OneFile {
         }
     }
 
-    /// The next record.
+    /// Returns the next record.
     #[inline]
     fn record(&mut self) -> Result<Option<Record>, ReadError> {
         let record = self.reader.record();
@@ -179,7 +179,7 @@ impl OneFile {
         record
     }
 
-    /// The record that was read last, as an element.
+    /// Converts the record that was read last to an element.
     #[inline]
     fn item(&self, record: Record) -> Item {
         Item {
@@ -205,8 +205,8 @@ impl Iterate for Read {
                 place: file.reader.place(),
                 passed: file.passed,
             });
-            // An element is made in the caller's place: to move it through others costs more than to read a
-            // small record.
+            // The element is constructed in its final place: moving it through other functions costs more
+            // than reading a small record.
             match file.record() {
                 Ok(Some(record)) => return Ok(Some(file.item(record))),
                 Ok(None) => self.file = None,

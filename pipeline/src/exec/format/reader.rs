@@ -1,4 +1,4 @@
-//! The trait of all formats: a reader of one file, and what it yields or fails with.
+//! The trait of all formats: a reader of one file, with its records and errors.
 
 use std::io;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::value::Value;
 use crate::storage::{Object, Storage, StorageError, blame};
 
-/// Read-ahead of a file: large enough that a disk or a network file system streams.
+/// Bytes of a file that are read ahead: enough for a disk or a network file system to stream.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// A reader of one file.
 pub(crate) trait FileReader: Send {
-    /// The next record, `None` at the end of the file. After an error of a record the ones behind it can be
-    /// read, after any other error nothing.
+    /// Returns the next record, or `None` at the end of the file. After an error of a record, later records
+    /// can be read. After any other error, no more records can be read.
     fn record(&mut self) -> Result<Option<Record>, ReadError>;
 
-    /// Returns the place of the next record, in a measure of the format's own: a [`Start::place`] from which
-    /// another reader continues.
+    /// Returns the place of the next record, in a unit of the format's own. The place is a [`Start::place`]
+    /// from which another reader can continue.
     fn place(&self) -> u64;
 
-    /// The memory it holds while it is open.
+    /// Returns the bytes of memory that the reader holds while it is open.
     fn held_bytes(&self) -> usize {
         BUFFER_BYTES
     }
 }
 
-/// Makes readers of one format.
+/// A factory of readers for one format.
 pub(crate) trait OpenFile: Send {
-    /// Opens the file at `path`, as a listing writes it.
+    /// Opens the file at `path`, which is written as in a listing.
     fn opened(&self, storage: &Storage, path: &str) -> Result<Opened, ReadError> {
         Opened::new(storage, path)
     }
 
-    /// A reader of `file`, which is its own, that begins at `start`.
+    /// Returns a reader of `file` that begins at `start`. The reader owns the file.
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError>;
 }
 
@@ -46,15 +46,15 @@ where
     }
 }
 
-/// A file to be read.
+/// An open file that is not read yet.
 pub(crate) struct Opened {
-    /// Path without secrets, for messages.
+    /// The path without secrets, for messages.
     pub(crate) path: Arc<str>,
     pub(crate) file: Object,
 }
 
 impl Opened {
-    /// Opens `path`.
+    /// Opens the file at `path`.
     pub(crate) fn new(storage: &Storage, path: &str) -> Result<Opened, ReadError> {
         let file = storage.open(path)?;
         let path = Arc::clone(file.path());
@@ -62,17 +62,17 @@ impl Opened {
     }
 }
 
-/// Place at which a file is continued.
+/// The place at which reading a file begins or continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// Value of [`FileReader::place`] at that record.
+    /// The value of [`FileReader::place`] at the record.
     pub(crate) place: u64,
-    /// Records that were passed, read or not.
+    /// The number of records passed, including records left out.
     pub(crate) passed: u64,
-    /// Only records that begin at this byte or behind it, and before `end`, are wanted. Of formats that are
-    /// not [divisible](crate::graph::Format::is_divisible) all are.
+    /// The first byte of the wanted part: only records that begin at or after this byte, and before `end`,
+    /// are read. Formats that are not [divisible](crate::graph::Format::is_divisible) read all records.
     pub(crate) begin: u64,
-    /// Position from which on no wanted record begins; `None` for the end of the file.
+    /// The position from which on no wanted record begins, or `None` for the end of the file.
     pub(crate) end: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Record {
     pub(crate) origin: Origin,
 }
 
-/// The fault, and the party to blame: the data, unless storage says otherwise.
+/// A fault and the party to blame: the data, unless storage states otherwise.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
@@ -91,7 +91,7 @@ pub(crate) struct Fault {
 
 #[cfg(feature = "numpy")]
 impl Fault {
-    /// Adds the part of the file that the fault is in.
+    /// Adds the name of the part that has the fault.
     pub(crate) fn within(self, part: &str) -> Fault {
         Fault {
             reason: format!("{part}: {}", self.reason),
@@ -120,7 +120,7 @@ impl From<io::Error> for Fault {
         Fault {
             kind: blame(&error),
             reason: if error.kind() == io::ErrorKind::UnexpectedEof {
-                format!("the file is cut off: {error}")
+                format!("the file is truncated: {error}")
             } else {
                 format!("cannot read the file: {error}")
             },
@@ -128,11 +128,11 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// Error at a file or at one of its records.
+/// An error of a file or of one of its records.
 #[derive(Debug)]
 pub(crate) struct ReadError {
-    /// Whether it is one record, so that the ones behind it can be read; else it is all that is left of the
-    /// file.
+    /// Whether the error concerns only one record, so that later records can be read. Any other error
+    /// concerns the rest of the file.
     pub(crate) is_record: bool,
     pub(crate) kind: ErrorKind,
     pub(crate) reason: String,
@@ -149,8 +149,8 @@ impl From<StorageError> for ReadError {
 }
 
 impl ReadError {
-    /// Blames `cause` instead of the data if the data are not at fault; then the error is not about one
-    /// record either.
+    /// Blames `cause` instead of the data if the data is not at fault. The error then concerns the rest of
+    /// the file, and not one record.
     pub(crate) fn blaming(self, cause: &io::Error) -> ReadError {
         let kind = blame(cause);
         ReadError {
@@ -160,7 +160,7 @@ impl ReadError {
         }
     }
 
-    /// A file that cannot be opened, as `reason` says, which names it.
+    /// Returns the error of a file that cannot be opened. `reason` must name the file.
     pub(crate) fn unopened(reason: String) -> ReadError {
         ReadError {
             is_record: false,
@@ -170,7 +170,7 @@ impl ReadError {
         }
     }
 
-    /// A file of which nothing can be read from `origin` on.
+    /// Returns the error of a file that cannot be read from `origin` on.
     pub(crate) fn file(origin: Origin, fault: impl Into<Fault>) -> ReadError {
         let Fault { kind, reason } = fault.into();
         ReadError {
@@ -181,7 +181,8 @@ impl ReadError {
         }
     }
 
-    /// The record at `origin`; everything behind it too, if it is not the data's fault.
+    /// Returns the error of the record at `origin`. If the data is not at fault, the error also concerns the
+    /// rest of the file.
     pub(crate) fn record(origin: Origin, fault: impl Into<Fault>) -> ReadError {
         let error = ReadError::file(origin, fault);
         ReadError {

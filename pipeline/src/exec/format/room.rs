@@ -1,9 +1,9 @@
-//! Room for what a thread reads ahead, in bytes. A queue that counts rows would hold as many large ones as
-//! small ones.
+//! A limit on the bytes that a thread reads ahead. A queue that counts rows would hold as many large rows as
+//! small rows.
 
 use parking_lot::{Condvar, Mutex};
 
-/// A number of bytes that one thread takes, and another gives back.
+/// A limited number of bytes that one thread takes and another thread gives back.
 #[derive(Debug)]
 pub(crate) struct Room {
     bytes_max: usize,
@@ -26,8 +26,8 @@ impl Room {
         }
     }
 
-    /// Waits for room, and takes it. What is larger than the whole room takes it alone. Returns false once
-    /// the room is closed.
+    /// Blocks until `bytes` bytes are available, and takes these bytes. A row larger than the limit is taken
+    /// when nothing else is held. Returns `false` once the room is closed.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         while !state.is_closed && state.taken > 0 && state.taken.saturating_add(bytes) > self.bytes_max {
@@ -43,7 +43,7 @@ impl Room {
         self.changed.notify_one();
     }
 
-    /// Ends the wait of the thread that takes.
+    /// Ends the wait of the thread that takes bytes.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_one();

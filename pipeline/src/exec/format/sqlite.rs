@@ -1,6 +1,6 @@
-//! `sqlite`: the rows of a query. SQLite's statements borrow their connection and block. A thread of the
-//! reader therefore runs the query, ahead by a bounded number of rows and bytes; it ends with the reader, and
-//! with the task.
+//! The format `sqlite`: the rows of a query. SQLite's statements borrow their connection and block. A thread
+//! of the reader therefore runs the query, and prefetches a bounded number of rows and bytes. The thread ends
+//! with the reader, and with the task.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,9 +21,9 @@ use super::parse::{inline, integer, nothing, scalar, shown};
 use super::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 use super::room::Room;
 
-/// Rows that the query is ahead.
+/// Maximum number of rows that the query is ahead of the reader.
 const AHEAD_ROWS: usize = 64;
-/// Bytes of these rows. A row of which one column is a gigabyte is ahead alone.
+/// Maximum bytes of the rows that the query is ahead. A single row with a column of a gigabyte is still read.
 const AHEAD_BYTES: usize = 4 << 20;
 
 pub(crate) struct Sqlite {
@@ -34,7 +34,7 @@ pub(crate) struct Sqlite {
 struct SqliteFile {
     origins: Origins,
     passed: u64,
-    /// Absent when the reader is being dropped.
+    /// The channel of answers, or `None` while the reader is being dropped.
     rows: Option<Receiver<Answer>>,
     room: Arc<Room>,
     thread: Option<JoinHandle<()>>,
@@ -42,12 +42,12 @@ struct SqliteFile {
     _hook: CancelHook,
 }
 
-/// Answers of the thread.
+/// An answer of the thread that runs the query.
 enum Answer {
     Row(Value, usize),
     /// A row that cannot be read.
     Refused(String),
-    /// The query failed, or cannot be run.
+    /// A query that failed, or that cannot be run.
     Failed(Fault),
     End,
 }
@@ -59,7 +59,7 @@ impl OpenFile for Sqlite {
         if file.file.local_file().is_none() {
             return Err(failed(Fault {
                 kind: ErrorKind::Caller,
-                reason: "a database is read in place, and so has to be a file of this machine: copy it first"
+                reason: "a database is read in place, so it must be a file of this machine: copy it first"
                     .to_owned(),
             }));
         }
@@ -80,13 +80,13 @@ impl OpenFile for Sqlite {
                     Ok(()) => Answer::End,
                     Err(fault) => Answer::Failed(fault),
                 };
-                // Nobody to tell: the reader is gone.
+                // If sending fails, the reader is dropped and nobody needs the answer.
                 let _ = sender.send(answer);
             });
         let thread = thread.map_err(|error| {
             failed(Fault {
                 kind: ErrorKind::Resource,
-                reason: format!("no thread can be started: {error}"),
+                reason: format!("cannot start a thread: {error}"),
             })
         })?;
         Ok(Box::new(SqliteFile {
@@ -101,8 +101,8 @@ impl OpenFile for Sqlite {
     }
 }
 
-/// Has the query reach this file and nothing else: views and triggers of a hostile file call no function with
-/// side effects, and neither they nor the query attach other files.
+/// Restricts the query to this file. Views and triggers of a hostile file cannot call functions with side
+/// effects, and neither they nor the query can attach other files.
 fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
@@ -126,7 +126,7 @@ impl FileReader for SqliteFile {
                 origin,
                 Fault {
                     kind: ErrorKind::Internal,
-                    reason: "the thread that ran the query is gone".to_owned(),
+                    reason: "the thread that ran the query has ended".to_owned(),
                 },
             )),
         }
@@ -139,7 +139,7 @@ impl FileReader for SqliteFile {
 
 impl Drop for SqliteFile {
     fn drop(&mut self) {
-        // A thread that has a row to hand over, or looks for one, finds that nobody waits.
+        // Closing the channel and the room ends a thread that sends a row or waits for room.
         drop(self.rows.take());
         self.room.close();
         self.interrupt.interrupt();
@@ -149,7 +149,7 @@ impl Drop for SqliteFile {
     }
 }
 
-/// Hands over the rows of the query behind the first `before`.
+/// Sends the rows of the query after the first `before` rows.
 fn run(
     connection: &Connection,
     params: &graph::Sqlite,
@@ -163,12 +163,12 @@ fn run(
     let mut statement = connection.prepare(&params.query).map_err(|error| fault(&error))?;
     if !statement.readonly() {
         return Err(of_caller(
-            "the query would change the database, which is only read".to_owned(),
+            "expected a query that only reads the database".to_owned(),
         ));
     }
     if statement.column_count() != params.columns.len() {
         return Err(of_caller(format!(
-            "the query yields {} columns, the dataset names {}",
+            "found {} columns in the query, expected the {} columns of the dataset",
             statement.column_count(),
             params.columns.len()
         )));
@@ -211,23 +211,24 @@ fn tensor(field: ValueRef<'_>, column: &SqlColumn) -> Result<Tensor, String> {
     let dtype = column.dtype.0;
     match (field, dtype) {
         (ValueRef::Null, _) if column.null_as_default => nothing(dtype),
-        (ValueRef::Null, _) => Err("it is null, and the column is read without nulls".to_owned()),
+        (ValueRef::Null, _) => Err("the value is null: read nulls of the column as defaults".to_owned()),
         (ValueRef::Integer(value), Dtype::F32) => inline(dtype, &(value as f32).to_le_bytes()),
         (ValueRef::Integer(value), Dtype::F64) => inline(dtype, &(value as f64).to_le_bytes()),
         (ValueRef::Real(value), Dtype::F32) => inline(dtype, &(value as f32).to_le_bytes()),
         (ValueRef::Real(value), Dtype::F64) => inline(dtype, &value.to_le_bytes()),
         (ValueRef::Integer(value), _) => {
-            let bytes = integer(dtype, value.into()).ok_or_else(|| format!("{value} is no {dtype}"))?;
+            let bytes =
+                integer(dtype, value.into()).ok_or_else(|| format!("expected {dtype}, found {value}"))?;
             inline(dtype, &bytes)
         }
         (ValueRef::Text(text), Dtype::String | Dtype::Bytes) => scalar(dtype, text),
         (ValueRef::Blob(bytes), Dtype::Bytes) => scalar(dtype, bytes),
-        (ValueRef::Real(value), _) => Err(format!("{value} is no {dtype}")),
+        (ValueRef::Real(value), _) => Err(format!("expected {dtype}, found {value}")),
         (ValueRef::Text(text), _) => Err(format!(
-            "{:?} is no {dtype}",
+            "expected {dtype}, found {:?}",
             shown(&String::from_utf8_lossy(text))
         )),
-        (ValueRef::Blob(_), _) => Err(format!("a blob is no {dtype}")),
+        (ValueRef::Blob(_), _) => Err(format!("expected {dtype}, found a blob")),
     }
 }
 
@@ -236,7 +237,7 @@ fn fault(error: &rusqlite::Error) -> Fault {
     use rusqlite::ErrorCode::{OperationInterrupted, Unknown};
     let kind = match error.sqlite_error_code() {
         Some(OperationInterrupted) => ErrorKind::Cancelled,
-        // SQLite's code for a query that cannot be compiled has no name.
+        // SQLite's code for a query that cannot be compiled has no name of its own.
         Some(Unknown) | None => ErrorKind::Caller,
         Some(_) => ErrorKind::Data,
     };

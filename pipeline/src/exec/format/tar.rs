@@ -1,5 +1,6 @@
-//! Reads the files in a tar stream, front to back, knowing where each begins. Cut-off and garbled archives
-//! are errors with the byte offset at which they show; sizes are believed only as far as there are bytes.
+//! A reader of the files in a tar stream, from front to back, with the offset of each file. Truncated and
+//! corrupt archives are errors that state the byte offset of the fault. A size that an archive states is
+//! trusted only as far as bytes exist.
 
 use std::io::{self, Read};
 
@@ -9,11 +10,11 @@ use tar::Header;
 use crate::exec::error::ErrorKind;
 use crate::storage::blame;
 
-/// Bytes of one file in an archive.
+/// Maximum bytes of one file in an archive.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a long name or of extended attributes.
+/// Maximum bytes of a long name or of extended attributes.
 const NAME_BYTES_MAX: u64 = 1 << 16;
-/// Bytes allocated before any of them was read.
+/// Maximum bytes that are allocated before the first of them is read.
 const FIRST_ALLOCATION_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 512;
 const SPARSE: &str = "has a sparse file, which is not supported: pack it without holes";
@@ -22,7 +23,7 @@ const SPARSE: &str = "has a sparse file, which is not supported: pack it without
 #[derive(Debug)]
 pub(crate) struct TarEntry {
     pub(crate) path: String,
-    /// Offset of the member's header.
+    /// The offset of the file's header.
     pub(crate) offset_bytes: u64,
     pub(crate) size_bytes: u64,
 }
@@ -30,7 +31,7 @@ pub(crate) struct TarEntry {
 /// The reason and the place at which an archive cannot be read further.
 #[derive(Debug)]
 pub(crate) struct TarError {
-    /// Party to blame: the data, unless the bytes cannot even be read.
+    /// The party to blame: the data, unless the bytes cannot be read at all.
     pub(crate) kind: ErrorKind,
     pub(crate) offset_bytes: u64,
     pub(crate) reason: String,
@@ -54,8 +55,8 @@ impl TarError {
     }
 }
 
-/// An archive being read. After [`TarReader::entry`] exactly one of [`TarReader::data`] and
-/// [`TarReader::pass_over`] follows.
+/// A reader of an archive. After [`TarReader::entry`], the caller must call exactly one of
+/// [`TarReader::data`] and [`TarReader::pass_over`].
 pub(crate) struct TarReader<R> {
     reader: R,
     offset_bytes: u64,
@@ -69,7 +70,7 @@ impl<R: Read> TarReader<R> {
         }
     }
 
-    /// The next regular file; `None` at the end of the archive.
+    /// Returns the next regular file, or `None` at the end of the archive.
     pub(crate) fn entry(&mut self) -> Result<Option<TarEntry>, TarError> {
         let mut long_name: Option<String> = None;
         let mut long_size: Option<u64> = None;
@@ -81,7 +82,7 @@ impl<R: Read> TarReader<R> {
             let fail = |reason: String| TarError::damage(offset_bytes, reason);
             let size = header
                 .entry_size()
-                .map_err(|error| fail(format!("garbled header: {error}")))?;
+                .map_err(|error| fail(format!("has a corrupt header: {error}")))?;
             let kind = header.entry_type();
             if kind.is_gnu_longname() {
                 let name = self.small(size)?;
@@ -104,7 +105,9 @@ impl<R: Read> TarReader<R> {
                 };
                 let size_bytes = long_size.unwrap_or(size);
                 if size_bytes > FILE_BYTES_MAX {
-                    let reason = format!("{path:?} has {size_bytes} bytes, the limit is {FILE_BYTES_MAX}");
+                    let reason = format!(
+                        "has the file {path:?} of {size_bytes} bytes, beyond the limit of {FILE_BYTES_MAX} bytes"
+                    );
                     return Err(fail(reason));
                 }
                 return Ok(Some(TarEntry {
@@ -115,24 +118,24 @@ impl<R: Read> TarReader<R> {
             } else if kind.is_gnu_sparse() {
                 return Err(fail(SPARSE.to_owned()));
             } else {
-                // Directories, links and what concerns other readers.
+                // The entry is a directory, a link, or an entry that only other programs use.
                 (long_name, long_size) = (None, None);
                 self.skip(size)?;
             }
         }
     }
 
-    /// The data of the file whose entry was read last.
+    /// Returns the data of the file whose entry was read last.
     pub(crate) fn data(&mut self, entry: &TarEntry) -> Result<Bytes, TarError> {
         self.read(entry.size_bytes).map(Bytes::from)
     }
 
-    /// Passes over the data of the file whose entry was read last.
+    /// Skips the data of the file whose entry was read last.
     pub(crate) fn pass_over(&mut self, entry: &TarEntry) -> Result<(), TarError> {
         self.skip(entry.size_bytes)
     }
 
-    /// A header; `None` at the mark of the archive's end.
+    /// Returns the next header, or `None` at the mark of the archive's end.
     fn header(&mut self) -> Result<Option<Header>, TarError> {
         let offset_bytes = self.offset_bytes;
         let fail = |reason: &str| TarError::damage(offset_bytes, reason.to_owned());
@@ -142,9 +145,9 @@ impl<R: Read> TarReader<R> {
         while filled < BLOCK_BYTES {
             match self.reader.read(&mut block[filled..]) {
                 Ok(0) if filled == 0 => {
-                    return Err(fail("ends without the mark of its end: it is cut short"));
+                    return Err(fail("has no end mark: it is truncated"));
                 }
-                Ok(0) => return Err(fail("is cut short within a header")),
+                Ok(0) => return Err(fail("is truncated within a header")),
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(TarError::unreadable(offset_bytes, &error)),
@@ -154,7 +157,7 @@ impl<R: Read> TarReader<R> {
         if block.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        // The checksum counts its own field, bytes 148 to 155, as spaces.
+        // The checksum counts the eight bytes of its own field, 148 to 155, as spaces.
         let sum: u32 = block
             .iter()
             .enumerate()
@@ -168,19 +171,20 @@ impl<R: Read> TarReader<R> {
             .sum();
         match header.cksum() {
             Ok(expected) if expected == sum => Ok(Some(header)),
-            Ok(_) | Err(_) => Err(fail("garbled header: its checksum does not match")),
+            Ok(_) | Err(_) => Err(fail("has a corrupt header: the checksum does not match")),
         }
     }
 
     fn small(&mut self, size_bytes: u64) -> Result<Vec<u8>, TarError> {
         if size_bytes > NAME_BYTES_MAX {
-            let reason = format!("a name of {size_bytes} bytes, the limit is {NAME_BYTES_MAX}");
+            let reason =
+                format!("has a name of {size_bytes} bytes, beyond the limit of {NAME_BYTES_MAX} bytes");
             return Err(TarError::damage(self.offset_bytes, reason));
         }
         self.read(size_bytes)
     }
 
-    /// Reads data and the padding to the next block.
+    /// Reads data, and skips the padding up to the next block.
     fn read(&mut self, size_bytes: u64) -> Result<Vec<u8>, TarError> {
         let mut data = Vec::with_capacity(size_bytes.min(FIRST_ALLOCATION_BYTES) as usize);
         let read = self.reader.by_ref().take(size_bytes).read_to_end(&mut data);
@@ -203,14 +207,14 @@ impl<R: Read> TarReader<R> {
         let count = read.map_err(|error| TarError::unreadable(offset_bytes, &error))?;
         self.offset_bytes += count;
         if count < wanted {
-            let reason = format!("is cut short: {} bytes are missing", wanted - count);
+            let reason = format!("is truncated: {} bytes are missing", wanted - count);
             return Err(TarError::damage(self.offset_bytes, reason));
         }
         Ok(())
     }
 }
 
-/// Bytes from the end of data to the next block.
+/// Returns the number of bytes from the end of data to the next block.
 fn padding(size_bytes: u64) -> u64 {
     let block = BLOCK_BYTES as u64;
     (block - size_bytes % block) % block
@@ -218,17 +222,21 @@ fn padding(size_bytes: u64) -> u64 {
 
 fn garbled_size(value: &str) -> String {
     let shown: String = value.chars().take(32).collect();
-    format!("garbled extended attributes: the size {shown:?} is not a number")
+    format!("has corrupt extended attributes: expected a number as the size, found {shown:?}")
 }
 
 fn text(bytes: &[u8]) -> Result<String, String> {
-    String::from_utf8(bytes.to_vec())
-        .map_err(|_| format!("a name is not UTF-8: {:?}", String::from_utf8_lossy(bytes)))
+    String::from_utf8(bytes.to_vec()).map_err(|_| {
+        format!(
+            "has a name that is not UTF-8: {:?}",
+            String::from_utf8_lossy(bytes)
+        )
+    })
 }
 
-/// The records `length key=value\n` of a pax header.
+/// Parses the records `length key=value\n` of a pax header.
 fn attributes_of(mut bytes: &[u8]) -> Result<Vec<(&str, &str)>, String> {
-    let garbled = || "garbled extended attributes".to_owned();
+    let garbled = || "has corrupt extended attributes".to_owned();
     let mut attributes = Vec::new();
     while !bytes.is_empty() {
         let space = bytes.iter().position(|byte| *byte == b' ').ok_or_else(garbled)?;
@@ -286,7 +294,7 @@ mod tests {
         assert_eq!((files[2].0.as_str(), files[2].2.len()), ("empty.cls", 0));
     }
 
-    /// An archive of one file of 5 bytes behind a pax header with these attributes.
+    /// Returns an archive with one file of 5 bytes after a pax header with the attributes `attributes`.
     fn with_attributes(attributes: &[(&str, &[u8])]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         builder.append_pax_extensions(attributes.iter().copied()).unwrap();
@@ -332,7 +340,7 @@ mod tests {
         fn a_truncated_archive_is_an_error(cut in 0usize..2048) {
             let bytes = archive(&[("a.jpg", b"12345"), ("b.jpg", &[1; 500])]);
             let error = read_all(&bytes[..cut]).unwrap_err();
-            prop_assert!(error.reason.contains("cut short"), "{}", error.reason);
+            prop_assert!(error.reason.contains("truncated"), "{}", error.reason);
         }
 
         #[test]

@@ -1,5 +1,5 @@
-//! `text_lines`: the lines of text files. A line ends with `\n` or `\r\n`, which is not part of it; what
-//! follows the last one is a line if there is any of it.
+//! The format `text_lines`: the lines of text files. A line ends with `\n` or `\r\n`, which is not part of
+//! the line. Text after the last line end is also a line, unless it is empty.
 
 use std::io::{BufReader, Seek, SeekFrom};
 

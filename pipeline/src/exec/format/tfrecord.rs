@@ -1,4 +1,4 @@
-//! `tfrecord`: the records of TFRecord files. How records lie in a file is `crate::record`'s.
+//! The format `tfrecord`: the records of TFRecord files. `crate::record` defines the layout of these files.
 
 use crate::exec::error::Origins;
 use crate::exec::value::{Tensor, Value};
@@ -40,7 +40,7 @@ impl FileReader for TfRecordFile {
     }
 }
 
-/// Returns the outcome of reading a record file, with the record's origin.
+/// Converts the outcome of reading a record file to a record with its origin, or to an error.
 #[inline]
 pub(crate) fn record_of(
     origins: &Origins,

@@ -1,5 +1,5 @@
-//! `webdataset`: the samples of tar shards. Neighbouring files that share a name up to the first dot are one
-//! sample; what follows the dot says which component a file is.
+//! The format `webdataset`: the samples of tar shards. Neighbouring files that share a name up to the first
+//! dot form one sample. The rest of the name after the dot selects the component that a file becomes.
 
 use std::io::BufReader;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::tar::{TarEntry, TarError, TarReader};
 
 pub(crate) struct WebDataset(pub(crate) graph::WebDataset);
 
-/// A shard being read.
+/// A shard that is being read.
 struct Shard {
     fields: Vec<String>,
     path: Arc<str>,
     reader: TarReader<BufReader<Object>>,
-    /// The entry after the last sample, already read; its data is not.
+    /// The first entry after the last sample. The header of the entry is read already, but not its data.
     peeked: Option<TarEntry>,
     last_key: String,
 }
@@ -44,7 +44,7 @@ impl OpenFile for WebDataset {
             last_key: String::new(),
         };
         for _ in 0..start.passed {
-            // With no fields wanted, the data is passed over.
+            // If no fields are wanted, the data of the files is skipped.
             shard.sample(&[]).map_err(|error| shard.damage(error))?;
         }
         Ok(Box::new(shard))
@@ -56,7 +56,8 @@ impl FileReader for Shard {
         let fields = std::mem::take(&mut self.fields);
         let sample = self.sample(&fields);
         self.fields = fields;
-        // What follows damage in a shard cannot be told apart from more damage.
+        // An error ends the shard, because intact samples after the damage cannot be told from further
+        // damage.
         match sample.map_err(|error| self.damage(error))? {
             Some(sample) => self.complete(sample).map(Some),
             None => Ok(None),
@@ -64,7 +65,8 @@ impl FileReader for Shard {
     }
 
     fn place(&self) -> u64 {
-        // Samples are passed over from the start: where one begins says nothing of long names in front of it.
+        // Samples are always skipped from the start of the shard. The offset of a sample does not include the
+        // long names in front of the sample.
         0
     }
 }
@@ -99,7 +101,8 @@ impl Shard {
                 .iter()
                 .position(|field| field.eq_ignore_ascii_case(extension));
             match slot.and_then(|slot| sample.fields.get_mut(slot)) {
-                // A second file of one name replaces the first, as unpacking the archive would.
+                // A second file with the same name replaces the first file, as it would when the archive is
+                // unpacked.
                 Some(field) => *field = Some(self.reader.data(&entry)?),
                 None => self.reader.pass_over(&entry)?,
             }
@@ -107,7 +110,7 @@ impl Shard {
         Ok(sample)
     }
 
-    /// The components of a sample, which has all of them.
+    /// Returns the components of a sample, or an error if the sample lacks a field.
     fn complete(&self, sample: Sample) -> Result<Record, ReadError> {
         let origin = Origin::new(&self.path, sample.offset_bytes, sample.key);
         let mut value = Value::with_capacity(self.fields.len() + 1);
@@ -136,7 +139,7 @@ impl Shard {
     }
 }
 
-/// The key of a file and what follows: the name up to the first dot of its last part, and the rest.
+/// Splits a path into the key and the rest, at the first dot of the path's last part.
 fn split_name(path: &str) -> (&str, &str) {
     let base = path.rfind('/').map_or(0, |slash| slash + 1);
     match path[base..].find('.') {

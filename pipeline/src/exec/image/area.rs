@@ -1,27 +1,27 @@
-//! The part of an image that a function takes: fixed, centred, or random. A random part depends on the seed,
-//! the epoch, the pass and the element's position.
+//! The part of an image that a function takes: a fixed, a centred, or a random part. A random part depends on
+//! the seed, the epoch, the pass and the element's position.
 
 use rand::Rng;
 
 use crate::graph::{Crop, RandomResizedCrop, kept};
 use crate::image::Area;
 
-/// Draws before a random area falls back to the centre.
+/// Number of draws before a random area falls back to the centre of the image.
 const ATTEMPTS: usize = 10;
 
-/// Rule that selects the part.
+/// A rule that selects a part of an image.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Rule {
-    /// All of it.
+    /// The whole image.
     Whole,
     Fixed(Area),
-    /// A share of both sides, around the centre.
+    /// A share of both sides, around the centre of the image.
     Central(f64),
-    /// Rows and columns around the centre.
+    /// A number of rows and columns around the centre.
     Center(u32, u32),
-    /// Rows and columns at a random place.
+    /// A number of rows and columns at a random place.
     Random(u32, u32),
-    /// An area and an aspect ratio that are drawn.
+    /// A part whose area and aspect ratio are drawn.
     RandomResized(RandomResizedCrop),
 }
 
@@ -35,10 +35,10 @@ impl Rule {
         })
     }
 
-    /// The part of a picture of `height` x `width`, neither of which is 0.
+    /// Returns the selected part of a picture of `height` x `width` pixels. Neither side may be 0.
     ///
     /// # Errors
-    /// The reason, as text, when the picture is too small.
+    /// A text that states the reason, if the picture is too small.
     pub(crate) fn area(
         &self,
         height: u32,
@@ -49,7 +49,7 @@ impl Rule {
             Rule::Whole => Area::whole(height, width),
             Rule::Fixed(area) => *area,
             Rule::Central(fraction) => {
-                // Of a side that fits, a part fits.
+                // The conversion keeps the value, because a part of a side is not longer than the side.
                 let kept = |side: u32| kept(side.into(), *fraction) as u32;
                 Area::centred(kept(height), kept(width), height, width)
             }
@@ -77,14 +77,14 @@ impl Rule {
     }
 }
 
-/// Draws an area of a picture of `height` x `width` pixels, neither of which is 0.
+/// Draws an area of a picture of `height` x `width` pixels. Neither side may be 0.
 fn draw_area(crop: &RandomResizedCrop, height: u32, width: u32, generator: &mut impl Rng) -> Area {
     let pixels = f64::from(height) * f64::from(width);
     let (log_min, log_max) = (crop.ratio_min.ln(), crop.ratio_max.ln());
     for _ in 0..ATTEMPTS {
         let area = pixels * generator.random_range(crop.scale_min..=crop.scale_max);
         let ratio = generator.random_range(log_min..=log_max).exp();
-        // Casts saturate, so that any ratio gives a size that is refused or fits.
+        // Casts saturate, so that any ratio yields a size that either fits or is rejected.
         let (w, h) = (
             (area * ratio).sqrt().round() as u32,
             (area / ratio).sqrt().round() as u32,
@@ -103,7 +103,7 @@ fn draw_area(crop: &RandomResizedCrop, height: u32, width: u32, generator: &mut 
     central_area(crop, height, width)
 }
 
-/// The largest central area whose aspect ratio is allowed.
+/// Returns the largest central area with a permitted aspect ratio.
 fn central_area(crop: &RandomResizedCrop, height: u32, width: u32) -> Area {
     let ratio = f64::from(width) / f64::from(height);
     let (h, w) = if ratio < crop.ratio_min {
@@ -165,7 +165,7 @@ mod tests {
 
         #[test]
         fn a_central_share_is_tensorflows(side in 1u32..3000, fraction in 0.001f64..=1.0) {
-            // As its documentation computes it.
+            // The start is computed as TensorFlow's documentation states.
             let start = ((f64::from(side) - f64::from(side) * fraction) / 2.0) as u32;
             let area = Rule::Central(fraction).area(side, 7, || Pcg64Mcg::seed_from_u64(0)).unwrap();
             prop_assert_eq!((area.top, area.height), (start, side - 2 * start));

@@ -1,4 +1,5 @@
-//! Calls of functions that make a picture of a picture. They say what is to be made; making it is deferred.
+//! The calls of functions from pictures to pictures. A call decides which computation is needed, and defers
+//! the computation.
 
 use std::borrow::Cow;
 
@@ -23,17 +24,17 @@ use super::picture::{Shape, component};
 
 pub(crate) struct ImageCall {
     op: &'static str,
-    /// The component's place in the element.
+    /// The index of the component in the element.
     component: usize,
     seeds: Seeds,
     action: Action,
 }
 
-/// Action on every image.
+/// The action of a function on every image.
 pub(crate) enum Action {
-    /// A part of it.
+    /// Takes a part of the image.
     Crop(Rule),
-    /// A part of it, or all, at another size.
+    /// Takes a part of the image, or the whole image, and resizes it.
     Resize(Rule, Sizing),
     Flip(Flip),
     Jitter(ColorJitter),
@@ -42,7 +43,7 @@ pub(crate) enum Action {
     Planes,
 }
 
-/// A size and how it is reached.
+/// A size, and the filter with which an image is resized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizing {
     pub(crate) size: (u32, u32),
@@ -60,7 +61,7 @@ impl Sizing {
 }
 
 impl Action {
-    /// Returns the action of `function`; `None` for decoding, whose input is no image yet.
+    /// Returns the action of `function`, or `None` for decoding, whose input is not an image yet.
     pub(crate) fn of(function: &ImageFunction) -> Option<Action> {
         Some(match function {
             ImageFunction::Decode(_) => return None,
@@ -84,11 +85,11 @@ impl Action {
         })
     }
 
-    /// Returns the part of the image and its new size, if the action does nothing else.
+    /// Returns the rule for the part of the image and its new size, if the action only crops or resizes.
     pub(crate) fn part(self) -> Option<(Rule, Option<Sizing>)> {
         match self {
             Action::Crop(rule) => Some((rule, None)),
-            // All of a picture is decoded as it is.
+            // An image of which no part is cropped is decoded by the ordinary call.
             Action::Resize(Rule::Whole, _) => None,
             Action::Resize(rule, sizing) => Some((rule, Some(sizing))),
             Action::Flip(_) | Action::Jitter(_) | Action::Normalise(_) | Action::Grey(_) | Action::Planes => {
@@ -98,7 +99,7 @@ impl Action {
     }
 }
 
-/// The seed that `function` has of its own.
+/// Returns the seed of `function`, if the function has a seed of its own.
 pub(crate) fn own_seed(function: &ImageFunction) -> Option<u64> {
     match function {
         ImageFunction::RandomCrop(crop) => crop.seed,
@@ -136,7 +137,8 @@ impl ImageCall {
         ExecError::new(ErrorKind::Data, self.op, reason)
     }
 
-    /// The step, and what it makes of a picture of `shape`. `None` leaves the picture as it is.
+    /// Returns the step for a picture of `shape`, with the dtype and the dimensions of the result. Returns
+    /// `None` if the picture stays unchanged.
     fn step(&self, shape: &Shape, at: &Place<'_>) -> Result<Option<(Step, Dtype, [u64; 3])>, ExecError> {
         let generator = || self.seeds.draws(at.pass).generator(at.position);
         let part = |rule: &Rule| {
@@ -145,7 +147,7 @@ impl ImageCall {
         };
         let unlike = |wanted: &str| {
             self.refused(format!(
-                "{}{:?} is no image of {wanted}",
+                "expected an image of {wanted}, found {}{:?}",
                 shape.dtype,
                 shape.dims()
             ))
@@ -200,7 +202,7 @@ impl ImageCall {
     }
 }
 
-/// The step that brings `area` of a picture of `shape` to a size.
+/// Returns the step that resizes `area` of a picture of `shape`.
 pub(crate) fn resized(area: Area, sizing: Sizing, shape: &Shape) -> (Step, Dtype, [u64; 3]) {
     let dims = [sizing.size.0.into(), sizing.size.1.into(), shape.channels as u64];
     let step = Step::Resize {
@@ -211,15 +213,16 @@ pub(crate) fn resized(area: Area, sizing: Sizing, shape: &Shape) -> (Step, Dtype
     (step, shape.dtype, dims)
 }
 
-/// Returns whether the pixels themselves are needed several times over, so that they are better computed
-/// once.
+/// Returns whether the step reads each pixel several times, so that the pixels should be computed once before
+/// the step.
 fn reads_around(step: &Step) -> bool {
     matches!(step, Step::Resize { .. })
 }
 
-/// The changes, drawn, in the order drawn.
+/// Draws the adjustments, and shuffles their order.
 fn drawn_adjustments(jitter: &ColorJitter, generator: &mut Pcg64Mcg) -> Vec<Adjustment> {
-    // All are drawn whatever is wanted, so that one more changes nothing about the others.
+    // All four shares are always drawn, so that an additional adjustment does not change the draws of the
+    // other adjustments.
     let mut draw = |range: Option<(f64, f64)>| {
         let share = generator.random::<f64>();
         range.map(|(from, to)| from + (to - from) * share)

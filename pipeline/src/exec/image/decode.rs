@@ -14,7 +14,7 @@ use super::picture::component;
 const OP: &str = "decode_image";
 
 pub(crate) struct DecodeCall {
-    /// The component's place in the element.
+    /// The index of the component in the element.
     component: usize,
     channels: u8,
     pixels_max: u64,
@@ -33,7 +33,7 @@ impl DecodeCall {
         }
     }
 
-    /// The header of the picture in `value`.
+    /// Reads the header of the picture in `value`.
     pub(crate) fn open<'v>(&self, value: &'v Value) -> Result<Encoded<'v>, Failed> {
         let tensor = component(OP, value, self.component).map_err(Failed::Ours)?;
         let no_bytes = || ExecError::new(ErrorKind::Internal, OP, "the image is not one byte string");
@@ -41,14 +41,14 @@ impl DecodeCall {
         Encoded::open(encoded, self.pixels_max).map_err(Failed::broken)
     }
 
-    /// The pixels of `area`.
+    /// Decodes the pixels of `area`.
     pub(crate) fn pixels(&self, encoded: Encoded<'_>, area: Area) -> Result<Tensor, Failed> {
         let decoded = encoded.decode(area, self.channels).map_err(Failed::broken)?;
         tensor_of(decoded).map_err(Failed::Ours)
     }
 
-    /// Settles the element of an image that was to be decoded: puts `decoded` in its place, or treats a
-    /// broken image as configured.
+    /// Completes the element of a decoded image. Stores `decoded` in the element, or treats a broken image as
+    /// the function's parameters state.
     pub(crate) fn settle(
         &self,
         mut value: Value,
@@ -69,11 +69,11 @@ impl DecodeCall {
     }
 }
 
-/// Why there is no picture.
+/// The reason why an image was not decoded.
 pub(crate) enum Failed {
-    /// The image is broken, and the element can be omitted.
+    /// The image is broken, and the element can be left out.
     Broken(ExecError),
-    /// Something else.
+    /// The failure is not the fault of the image.
     Ours(ExecError),
 }
 

@@ -1,5 +1,5 @@
-//! Pictures that are not yet made: computed when they are written, straight to where they stay, in a batch's
-//! row of the slot.
+//! Pictures that are not computed yet. A picture is computed when it is written, straight into its
+//! destination, such as its row of a batch in the slot.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,33 +15,33 @@ use millstream_element::Dtype;
 
 use super::picture::Shape;
 
-/// Bytes of working memory that a thread keeps from one picture to the next.
+/// Maximum bytes of working memory that a thread keeps from one picture to the next picture.
 const SCRATCH_BYTES_MAX: usize = 16 << 20;
 
-/// Step of an image's processing.
+/// One step of an image's processing.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// An area at another size.
+    /// Resizes an area of the image.
     Resize {
         area: Area,
         size: (u32, u32),
         filter: Filter,
     },
-    /// An area.
+    /// Takes an area of the image.
     Crop(Area),
-    /// The mirror image.
+    /// Mirrors the image.
     Flip(FlipAxis),
-    /// Other colours.
+    /// Adjusts the colours of the image.
     Jitter(Vec<Adjustment>),
-    /// Scaled values.
+    /// Scales the values of the image.
     Normalise(Normaliser),
-    /// Repeats the only channel this many times.
+    /// Converts the image to grey, with this number of equal channels.
     Grey(u8),
-    /// The channels one after the other.
+    /// Moves the channels to the front, one plane after the other.
     Planes,
 }
 
-/// A picture not yet made of another.
+/// A picture that is computed from another picture when it is written.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     pub(crate) op: &'static str,
@@ -52,7 +52,7 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// The tensor that it will be.
+    /// Returns the tensor that stands for the computation.
     pub(crate) fn tensor(self, dtype: Dtype, dims: [u64; 3]) -> Result<Tensor, ExecError> {
         let op = self.op;
         Tensor::deferred(dtype, &dims, Arc::new(self))
@@ -65,7 +65,7 @@ impl Fill for Deferred {
         let shape = &self.shape;
         let (pixel_bytes, width) = (shape.pixel_bytes(), shape.width as usize);
         match &self.step {
-            // These change pixels where they are.
+            // These steps change pixels in place.
             Step::Flip(FlipAxis::LeftRight) => {
                 self.input.write_to(destination)?;
                 flip::left_right(destination, width * pixel_bytes, pixel_bytes);
@@ -128,14 +128,14 @@ impl Fill for Deferred {
         self.input.held_bytes()
     }
 
-    /// Everything was checked when it was made.
+    /// The inputs were checked when the step was made, so the step itself never fails.
     fn is_certain(&self) -> bool {
         self.input.is_certain()
     }
 }
 
 impl Deferred {
-    /// Calls `make` with the pixels of the input, which are computed first where they are deferred too.
+    /// Calls `make` with the pixels of the input. Deferred pixels are computed first.
     fn with_pixels(&self, make: impl FnOnce(&[u8]) -> Result<(), String>) -> Result<(), ExecError> {
         let failed =
             |reason: String| ExecError::new(ErrorKind::Internal, self.op, reason).at(self.origin.as_ref());
@@ -156,6 +156,6 @@ impl Deferred {
 }
 
 thread_local! {
-    /// Taken while it is used, so that a picture made of one that is made of another has its own.
+    /// The buffer is taken while it is in use, so that nested computations get buffers of their own.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }

@@ -1,7 +1,7 @@
-//! The functions of pictures as calls: what each makes of a component, and when. What happens to pixels is
-//! the business of [`crate::image`].
+//! The calls of functions on pictures: the result that each makes of a component, and the moment of the
+//! computation. [`crate::image`] computes the pixels.
 //!
-//! Most results are deferred: they are computed straight into where they stay.
+//! Most results are deferred: they are computed straight into their destination.
 
 mod area;
 mod calls;

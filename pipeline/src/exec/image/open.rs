@@ -1,4 +1,4 @@
-//! From a function of pictures to its call.
+//! The conversion of a picture function to its call.
 
 use crate::graph::ImageFunction;
 
@@ -10,7 +10,7 @@ use crate::exec::program::unprepared;
 use super::part::PartCall;
 use super::{calls, decode};
 
-/// `function` at `node` as a call on the component at `component`.
+/// Returns `function` at `node` as a call on the component with the index `component`.
 pub(crate) fn call(
     node: usize,
     function: &ImageFunction,
@@ -26,7 +26,8 @@ pub(crate) fn call(
     Ok(Box::new(call))
 }
 
-/// `decode` and the function after it, at a node of its own, as one call, if that function crops or resizes.
+/// Returns `decode` and the next function as one call, if the next function crops or resizes. `node` is the
+/// node of the next function.
 pub(crate) fn fused(
     decode: &ImageFunction,
     (node, function): (usize, &ImageFunction),

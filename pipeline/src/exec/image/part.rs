@@ -1,5 +1,6 @@
-//! `decode_image` and a crop of what it decodes as one call: only what the crop needs is decoded, where the
-//! format allows it. What comes out is the same; of a JPEG, what garbles only the rest goes unnoticed.
+//! The call that fuses `decode_image` with a crop of the decoded image. Only the needed part is decoded, if
+//! the format permits it. The result equals that of two calls, except that damage outside of the cropped part
+//! of a JPEG is not noticed.
 
 use crate::exec::call::{Call, Place};
 use crate::exec::error::{ErrorKind, ExecError};
@@ -46,7 +47,8 @@ impl PartCall {
         let area = match self.rule.area(height, width, generator) {
             Ok(area) => area,
             Err(reason) => {
-                // That the picture is broken matters more than that it is too small.
+                // The whole image is decoded first, because an error in the image takes precedence over a
+                // small size.
                 self.decode.pixels(encoded, Area::whole(height, width))?;
                 return Err(Failed::Ours(ExecError::new(ErrorKind::Data, self.op, reason)));
             }

@@ -1,11 +1,11 @@
-//! Tensors taken for pictures: `[height, width, channels]`.
+//! Tensors that are pictures, of the shape `[height, width, channels]`.
 
 use millstream_element::Dtype;
 
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::value::{Tensor, Value};
 
-/// The type and the sides of a picture, none of which is 0.
+/// The dtype and the dimensions of a picture. No dimension is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) dtype: Dtype,
@@ -15,14 +15,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// That of the tensor, if it is a picture.
+    /// Returns the shape of the tensor, or an error if the tensor is not a picture.
     pub(crate) fn of(op: &str, tensor: &Tensor) -> Result<Shape, ExecError> {
         let (dtype, dims) = (tensor.dtype(), tensor.dims());
         let refused = || {
             ExecError::new(
                 ErrorKind::Data,
                 op,
-                format!("{dtype}{dims:?} is no image [height, width, channels]"),
+                format!("expected an image [height, width, channels], found {dtype}{dims:?}"),
             )
         };
         let [height, width, channels] = dims else {
@@ -44,13 +44,13 @@ impl Shape {
         [self.height.into(), self.width.into(), self.channels as u64]
     }
 
-    /// Bytes of a pixel. What exists in memory has a size that fits.
+    /// Returns the bytes of a pixel. The product cannot overflow, because the picture exists in memory.
     pub(crate) fn pixel_bytes(&self) -> usize {
         self.channels * self.dtype.item_bytes().unwrap_or(0)
     }
 }
 
-/// The component at `component`.
+/// Returns the component with the index `component`.
 pub(crate) fn component<'v>(op: &str, value: &'v Value, component: usize) -> Result<&'v Tensor, ExecError> {
     value
         .get(component)

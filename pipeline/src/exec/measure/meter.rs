@@ -1,5 +1,5 @@
-//! The stages of a program, found by where they stand: by their node, within the functions by whose bodies
-//! they are in.
+//! The stages of a program, which are found by their place: by their node, within the functions whose bodies
+//! contain them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::graph::Graph;
 #[derive(Debug)]
 pub(crate) struct Meter {
     stages: Vec<Arc<Stage>>,
-    /// Meters of the operations that execute a body, by node.
+    /// The meters of the operations that execute a body, by node.
     bodies: BTreeMap<usize, Arc<Meter>>,
 }
 
@@ -21,7 +21,8 @@ impl Meter {
         Meter::of(graph, false)
     }
 
-    /// A body's trees may be many at once, on threads of their own.
+    /// Returns the meter of a graph. `is_shared` states that several trees of a body may run at once, on
+    /// several threads.
     fn of(graph: &Graph, is_shared: bool) -> Meter {
         let nodes = graph.nodes();
         let bodies = nodes.iter().enumerate().filter_map(|(node, found)| {
@@ -34,7 +35,7 @@ impl Meter {
         }
     }
 
-    /// The stage of `node`.
+    /// Returns the stage of `node`.
     pub(crate) fn stage(&self, node: usize) -> Option<&Arc<Stage>> {
         self.stages.get(node)
     }
@@ -44,7 +45,8 @@ impl Meter {
         self.bodies.get(&node)
     }
 
-    /// The stage at `path`: the nodes of the operations whose bodies it is in, from the outside, and its own.
+    /// Returns the stage at `path`. The path has the nodes of the operations whose bodies contain the stage,
+    /// from the outside, and then the stage's own node.
     pub(crate) fn find(&self, path: &[usize]) -> Option<&Stage> {
         let (last, outer) = path.split_last()?;
         let within = outer

@@ -1,11 +1,11 @@
-//! The costs of a running pipeline's stages: always counted, and timed in samples, so that measuring takes a
-//! few hundredths of the time of even the cheapest elements.
+//! The costs of a running pipeline's stages. Elements are always counted, and times are measured in samples,
+//! so that measuring takes a few percent of the time of even the cheapest elements.
 //!
 //! - [`Meter`]: the stages of a program, and of the bodies of its functions;
 //! - [`Stage`]: the counts of one operation;
-//! - [`Staged`]: an operation where it stands;
-//! - [`Sampler`]: when the clock is read;
-//! - [`Stats`], [`Bottleneck`]: what is known at one moment, and which stage holds the others up.
+//! - [`Staged`]: an operation with its place in the graph and its measurements;
+//! - [`Sampler`]: the choice of the calls at which the clock is read;
+//! - [`Stats`], [`Bottleneck`]: the measurements at one moment, and the stage that limits the rate.
 
 mod meter;
 mod sampler;

@@ -1,39 +1,41 @@
-//! When the clock is read: so rarely that it costs no more than [`COST_SHARE`] of the time it measures. A
-//! sample covers everything below at once, so a stage's own time is a difference within one sample.
+//! The choice of the calls at which the clock is read. Reading the clock costs at most one part in
+//! [`COST_SHARE`] of the measured time. A sample covers all operations below at once, so a stage's own time
+//! is a difference within one sample.
 //!
-//! The outermost measured call on a thread decides whether it is a sample; calls within it follow. How many
-//! calls lie between two samples varies, or a stage that is slow at every 32nd element would be seen always
-//! or never.
+//! The outermost measured call on a thread decides whether it is a sample; the calls within it follow the
+//! decision. The number of calls between two samples varies. With a fixed number, a stage that is slow at
+//! every 32nd element would be sampled always or never.
 
 use std::cell::Cell;
 use std::time::Instant;
 
-/// Reading the clock, in nanoseconds; generous where it is read without a system call.
+/// The assumed time of reading the clock, in nanoseconds. The value is an upper estimate if no system call is
+/// needed.
 const READING_NS: u64 = 40;
-/// The time measured is at least so many times what measuring costs.
+/// Minimum ratio of the measured time to the cost of measuring.
 const COST_SHARE: u64 = 50;
-/// Calls between two samples at most.
+/// Maximum number of calls between two samples.
 const SKIPPED_MAX: u64 = 4096;
-/// The part of all calls so far that may be skipped in a row: early calls differ, and each of a few slow ones
-/// matters.
+/// The divisor of the number of calls so far: at most this part is skipped in a row. Early calls differ from
+/// later calls, and each of a few slow calls matters.
 const SKIPPED_SHARE: u64 = 4;
 
-/// State of this thread's sampling.
+/// The state of this thread's sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// No measured call is under way.
+    /// No measured call is running.
     Outside,
-    /// The call under way is no sample.
+    /// The running call is not a sample.
     Skipping,
-    /// The current call is a sample.
+    /// The running call is a sample.
     Sampling,
 }
 
 struct Trace {
     mode: Cell<Mode>,
-    /// Time taken by the calls within the one under way.
+    /// The time that the calls within the running call took.
     below_ns: Cell<u64>,
-    /// How often the clock was read in this sample.
+    /// The number of times that the clock was read in this sample.
     readings: Cell<u64>,
 }
 
@@ -48,36 +50,36 @@ pub(crate) fn is_sampled() -> bool {
     TRACE.with(|trace| trace.mode.get()) == Mode::Sampling
 }
 
-/// Decides for one place in the code which of its calls are samples.
+/// A sampler for one place in the code, which decides which calls are samples.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
-    /// Calls since the last sample: those that the next one stands for.
+    /// The number of calls since the last sample, which the next sample represents.
     skipped: u64,
-    /// Calls that samples stand for so far.
+    /// The number of calls that all samples so far represent.
     sampled: u64,
-    /// Calls left until the next sample, if this is the outermost place.
+    /// The number of calls until the next sample, if this place is the outermost place.
     until: u64,
-    /// State of the draws that vary the distance.
+    /// The state of the generator that varies the distance between samples.
     draws: u64,
 }
 
-/// Result of a sample.
+/// The result of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// How many calls it stands for, itself included.
+    /// The number of calls that the sample represents, including the sampled call.
     pub(crate) calls: u64,
-    /// Duration of the call without the measured calls within it, in nanoseconds.
+    /// The duration of the call without the measured calls within it, in nanoseconds.
     pub(crate) own_ns: u64,
-    /// Duration of the whole call, in nanoseconds.
+    /// The duration of the whole call, in nanoseconds.
     pub(crate) whole_ns: u64,
 }
 
-/// A call under way. Leaves the thread as it was found, whatever happens within.
+/// A running call. Dropping the value restores the thread's state, even after a panic.
 #[derive(Debug)]
-#[must_use = "what began is to be finished"]
+#[must_use = "a call that began must be finished"]
 pub(crate) struct Begun {
     is_outermost: bool,
-    /// Start of the sample, and the time that measured calls had taken until then.
+    /// The start of the sample, and the time that measured calls had taken before.
     sample: Option<(Instant, u64)>,
 }
 
@@ -91,7 +93,7 @@ impl Drop for Begun {
 }
 
 impl Sampler {
-    /// A call begins.
+    /// Begins a call.
     #[inline]
     pub(crate) fn begin(&mut self) -> Begun {
         match TRACE.with(|trace| trace.mode.get()) {
@@ -157,8 +159,9 @@ impl Sampler {
         }
     }
 
-    /// Calls until the next sample, after one that read the clock so often and took so long: between half and
-    /// one and a half times what the cost asks for.
+    /// Returns the number of calls until the next sample, after a sample with `readings` clock readings and a
+    /// duration of `whole_ns`. The number is drawn between half and one and a half times the number that the
+    /// cost requires.
     fn distance(&mut self, readings: u64, whole_ns: u64) -> u64 {
         let cost_ns = readings.saturating_mul(READING_NS * COST_SHARE);
         let mean = (cost_ns / whole_ns.max(1)).min(SKIPPED_MAX);

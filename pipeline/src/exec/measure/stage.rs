@@ -1,31 +1,32 @@
-//! The counts of one operation. Threads that share it are the executor's business.
+//! The counts of one operation. The executor decides which threads share the counts.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::sampler::Sample;
 
-/// Counts of one operation: sums since the executor was opened. Nothing is ordered by them, so every access
-/// is relaxed.
+/// The counts of one operation: sums since the executor was opened. No other memory access depends on their
+/// order, so every access is relaxed.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// Whether several trees share it: that of a function's body.
+    /// Whether several trees share the stage, as those of a function's body do.
     is_shared: bool,
-    /// Elements handed on.
+    /// The number of elements that the operation yielded.
     elements: AtomicU64,
-    /// Time its calls took, without the calls below.
+    /// The time that the operation's calls took, without the calls below.
     own_ns: AtomicU64,
-    /// Time its calls took.
+    /// The time that the operation's calls took, with the calls below.
     whole_ns: AtomicU64,
-    /// Time that threads of the pool spent on it.
+    /// The time that threads of the pool spent on the operation.
     pool_ns: AtomicU64,
-    /// Whether it has threads of its own: then its calls wait, and its work is done elsewhere.
+    /// Whether the operation has threads of its own. The calls of such an operation wait, while other threads
+    /// do the work.
     is_ahead: AtomicBool,
-    /// Threads that it uses at most.
+    /// The maximum number of threads that the operation uses.
     threads: AtomicU32,
-    /// Elements that lay ready when samples were taken, and how many samples there were.
+    /// The sum of the numbers of ready elements at the samples, and the number of samples.
     ready: AtomicU64,
     ready_samples: AtomicU64,
-    /// Elements that may lie ready.
+    /// The maximum number of elements that may be ready.
     ready_max: AtomicU64,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct Counts {
 }
 
 impl Stage {
-    /// A stage of a program that is opened once, or, of a body, any number of times.
+    /// Returns the stage of an operation. `is_shared` states that several trees of a body may count in it.
     pub(crate) fn new(is_shared: bool) -> Stage {
         Stage {
             is_shared,
@@ -77,21 +78,21 @@ impl Stage {
         self.pool_ns.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Sets the number of threads that the operation works on, while its calls wait.
+    /// Sets the number of threads that work for the operation while its calls wait.
     pub(crate) fn set_threads(&self, threads: usize) {
         self.is_ahead.store(true, Ordering::Relaxed);
         self.threads
             .store(u32::try_from(threads).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Sets the number of elements that are ready, and the number that may be.
+    /// Records the number of elements that are ready, and the maximum number.
     pub(crate) fn note_ready(&self, ready: usize, of: usize) {
         self.add(&self.ready, ready as u64);
         self.add(&self.ready_samples, 1);
         self.ready_max.store(of as u64, Ordering::Relaxed);
     }
 
-    /// The counts now. Threads at work may be between two of them.
+    /// Returns the current counts. The counts may be inconsistent with each other while threads work.
     pub(crate) fn counts(&self) -> Counts {
         let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {
@@ -107,8 +108,9 @@ impl Stage {
         }
     }
 
-    /// Adds to a sum. A stage in one tree has one writer at a time, and its writes move on with the tree.
-    /// This avoids a locked instruction, which costs as much as a cheap stage.
+    /// Adds to a sum. The stage of a single tree has one writer at a time, and its writes move between
+    /// threads with the tree. A single writer needs no locked instruction, which would cost as much as a
+    /// cheap stage.
     #[inline]
     fn add(&self, sum: &AtomicU64, more: u64) {
         if self.is_shared {

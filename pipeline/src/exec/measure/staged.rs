@@ -1,5 +1,5 @@
-//! An operation where it stands in its graph: its failures say where that is, and, where the tree is
-//! measured, its elements are counted and some of its calls timed.
+//! An operation with its place in the graph. The failures of the operation state the place. If the tree is
+//! measured, its elements are counted and some of its calls are timed.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 
 pub(crate) struct Staged {
     input: Input,
-    /// The node in the graph as it was defined.
+    /// The node of the operation in the graph as it was defined.
     node: u32,
     measured: Option<(Arc<Stage>, Sampler)>,
 }
 
 impl Staged {
-    /// Measured where there is a `stage`.
+    /// Returns the operation at `node`, measured if there is a `stage`.
     pub(crate) fn new(input: Input, node: u32, stage: Option<&Arc<Stage>>) -> Staged {
         Staged {
             input,
@@ -35,7 +35,7 @@ impl Staged {
         Some(sampler.begin())
     }
 
-    /// The call that `begun` is of has yielded so many elements.
+    /// Ends the call `begun`, which has yielded `elements` elements.
     #[inline]
     fn finish(&mut self, begun: Option<Begun>, elements: u64) {
         if let (Some((stage, sampler)), Some(begun)) = (&mut self.measured, begun) {
@@ -50,8 +50,8 @@ impl Staged {
 impl Iterate for Staged {
     #[inline]
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        // An element is moved into the caller's place once, by the code that makes it: nothing here touches
-        // it.
+        // The code that makes an element moves it into the caller's place once, so this function must not
+        // move the element.
         let begun = self.begin();
         let mut next = self.input.next();
         self.finish(begun, u64::from(matches!(next, Ok(Some(_)))));

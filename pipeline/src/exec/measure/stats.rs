@@ -1,75 +1,77 @@
-//! Statistics of a running pipeline at one moment, for people: pure arithmetic on counts.
+//! The statistics of a running pipeline at one moment, for people, computed from counts alone.
 
 use std::time::Duration;
 
 use super::stage::Counts;
 
-/// Work of a pipeline's stages since it was opened. Times are estimates from samples of the calls.
+/// The work of a pipeline's stages since the pipeline was opened. Times are estimates from samples of the
+/// calls.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stats {
-    /// Since it was opened.
+    /// The time since the pipeline was opened.
     pub elapsed: Duration,
-    /// The part of that time that the caller spent in the pipeline, waiting or computing.
+    /// The part of the elapsed time that the caller spent in the pipeline, waiting or computing.
     pub pulled: Duration,
-    /// How much of that went into writing elements where they stay, with what was left to be computed until
-    /// then.
+    /// The part of `pulled` that was spent on writing elements to their destination, including deferred
+    /// computations.
     pub written: Duration,
-    /// The operations as they are executed, the output first. Maps that run in one step are one stage.
+    /// The operations as they are executed, with the output first. Maps that run in one step are one stage.
     pub stages: Vec<StageStats>,
-    /// The part that limits the rate.
+    /// The part of the pipeline that limits the rate.
     pub bottleneck: Bottleneck,
 }
 
-/// Work of one operation.
+/// The work of one operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageStats {
-    /// Position of the operation: the nodes whose bodies contain it, from the outside, then its own node,
-    /// numbered as in the executed graph.
+    /// The place of the operation in the executed graph: the nodes whose bodies contain the operation, from
+    /// the outside, and then its own node.
     pub path: Vec<usize>,
-    /// The operation and its parameters.
+    /// The name of the operation and its parameters.
     pub label: String,
-    /// Elements handed on.
+    /// The number of elements that the operation yielded.
     pub elements: u64,
-    /// Work, added up over its threads.
+    /// The time that the operation worked, added up over its threads.
     pub busy: Duration,
-    /// How long the caller waited for its threads; none where it works in the thread that pulls.
+    /// The time that the caller waited for the operation's threads. The time is zero if the operation works
+    /// in the thread that pulls.
     pub waited: Duration,
-    /// Threads it may use.
+    /// The maximum number of threads that the operation uses.
     pub threads: u32,
-    /// How much of its buffer was full on average, 0 to 1; absent without a buffer.
+    /// The part of the operation's buffer that was full on average, from 0 to 1. `None` without a buffer.
     pub ready_share: Option<f64>,
-    /// Elements its buffer holds at most; 0 without one.
+    /// The maximum number of elements in the operation's buffer, or 0 without a buffer.
     pub ready_max: u64,
-    /// The share of the time of its threads that it was busy, 0 to 1.
+    /// The share of its threads' time that the operation worked, from 0 to 1.
     pub load: f64,
 }
 
-/// The busiest part of a pipeline, its reader included, which limits the rate.
+/// The busiest part of a pipeline, including its consumer, which limits the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
-    /// Nothing is known yet.
+    /// No element has been measured yet.
     Unknown,
-    /// The caller that pulls elements.
+    /// The caller that pulls elements limits the rate.
     Consumer,
-    /// Writing elements where they stay.
+    /// Writing elements to their destination limits the rate.
     Writing,
-    /// The stage of this index in [`Stats::stages`].
+    /// The stage with this index in [`Stats::stages`] limits the rate.
     Stage(usize),
 }
 
-/// A stage before its figures.
+/// The counts of a stage with its place, before its figures are computed.
 #[derive(Debug, Clone)]
 pub(crate) struct Placed {
     pub(crate) path: Vec<usize>,
     pub(crate) label: String,
     pub(crate) counts: Counts,
-    /// Trees of its body that are executed at once.
+    /// The number of trees of the stage's body that run at once.
     pub(crate) times: u32,
 }
 
 impl Stats {
-    /// The figures of `stages`, the first of which is the output, after `elapsed`. `written_ns` were spent on
-    /// writing.
+    /// Returns the figures of `stages` after `elapsed`. The first stage is the output. `written_ns` is the
+    /// time spent on writing.
     pub(crate) fn new(elapsed: Duration, written_ns: u64, stages: Vec<Placed>) -> Stats {
         let pulled_ns = stages.first().map_or(0, |root| root.counts.whole_ns);
         let written = Duration::from_nanos(written_ns).min(elapsed);
@@ -88,7 +90,7 @@ impl Stats {
         }
     }
 
-    /// The stage that is the bottleneck, if one is.
+    /// Returns the index of the stage that is the bottleneck, if a stage is the bottleneck.
     pub fn bottleneck_index(&self) -> Option<usize> {
         match self.bottleneck {
             Bottleneck::Stage(index) => Some(index),
@@ -96,7 +98,7 @@ impl Stats {
         }
     }
 
-    /// The bottleneck in words: `consumer`, `writing`, or the stage's label.
+    /// Returns the name of the bottleneck: `consumer`, `writing`, or the stage's label.
     pub fn bottleneck_name(&self) -> &str {
         match self.bottleneck {
             Bottleneck::Unknown => "unknown",
@@ -136,7 +138,7 @@ impl StageStats {
         }
     }
 
-    /// Elements a second over `elapsed`.
+    /// Returns the number of elements per second over `elapsed`.
     pub fn rate(&self, elapsed: Duration) -> f64 {
         if elapsed.is_zero() {
             0.0
@@ -146,9 +148,8 @@ impl StageStats {
     }
 }
 
-/// The busiest of all. Where one thread does everything the loads add up to one, and the largest part of it
-/// is what to make faster; where stages have threads of their own the one that holds the others up is busy
-/// all the time.
+/// Returns the busiest part. If one thread does all the work, the loads add up to 1, and the largest load is
+/// the part to improve. If stages have threads of their own, the limiting stage is busy all the time.
 fn bottleneck(elapsed: Duration, pulled: Duration, written: Duration, stages: &[StageStats]) -> Bottleneck {
     if stages.first().is_none_or(|root| root.elements == 0) {
         return Bottleneck::Unknown;
@@ -192,7 +193,7 @@ mod tests {
         }
     }
 
-    /// A stage that works in the thread that pulls.
+    /// Returns the counts of a stage that works in the thread that pulls.
     fn serial(label: &str, own_ns: u64, whole_ns: u64) -> Placed {
         stage(
             label,
@@ -204,7 +205,7 @@ mod tests {
         )
     }
 
-    /// A stage with threads of its own.
+    /// Returns the counts of a stage that has threads of its own.
     fn ahead(label: &str, waited_ns: u64, pool_ns: u64, threads: u32) -> Placed {
         stage(
             label,

@@ -1,4 +1,4 @@
-//! `compute`: components that expressions yield.
+//! The call of `compute`, which replaces components by the results of expressions.
 
 use millstream_element::ElementSpec;
 
@@ -12,9 +12,9 @@ const OP: &str = "compute";
 
 pub(crate) struct ComputeCall {
     formula: Formula,
-    /// Component that each result replaces.
+    /// The component that each result replaces; `None` adds a new component.
     places: Vec<Option<usize>>,
-    /// Whether other components stay.
+    /// Whether the components that no result replaces are kept.
     keeps: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `decode_csv`: the columns of lines.
+//! The call of `decode_csv`, which parses the columns of lines.
 
 use bytes::Bytes;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
@@ -46,12 +46,12 @@ impl CsvCall {
     fn add(&self, line: &[u8], columns: &mut [Column]) -> Result<(), String> {
         let wanted = self.decode.columns.len();
         let mut text = vec![0; line.len() + 1];
-        // One more than there should be, so that too many are noticed.
+        // There is one place more than there should be values, so that excess values are noticed.
         let mut ends = vec![0; wanted + 1];
         let found = fields(&mut self.reader(), line, &mut text, &mut ends)?;
         if found != wanted {
-            let more = if found > wanted { "or more " } else { "" };
-            return Err(format!("it has {found} {more}values, and should have {wanted}"));
+            let more = if found > wanted { " or more" } else { "" };
+            return Err(format!("expected {wanted} values, found {found}{more}"));
         }
         let mut start = 0;
         let mut columns = columns.iter_mut();
@@ -76,7 +76,8 @@ impl CsvCall {
     }
 }
 
-/// Reads the values of `line` into `text`, each to its end, and returns how many there are.
+/// Reads the values of `line` into `text`, writes the end of each value to `ends`, and returns the number of
+/// values.
 fn fields(reader: &mut Reader, line: &[u8], text: &mut [u8], ends: &mut [usize]) -> Result<usize, String> {
     let (mut read, mut written, mut found) = (0, 0, 0);
     loop {
@@ -86,16 +87,17 @@ fn fields(reader: &mut Reader, line: &[u8], text: &mut [u8], ends: &mut [usize])
         written += bytes;
         found += fields;
         match result {
-            // The end of the line ends the record too, which is said by reading nothing.
+            // The end of the line also ends the record. A further call of the reader, without input, reports
+            // the end.
             ReadRecordResult::InputEmpty if read < line.len() || taken > 0 => {}
             ReadRecordResult::OutputEndsFull => return Ok(found),
             ReadRecordResult::Record if line[read..].iter().any(|byte| !matches!(byte, b'\r' | b'\n')) => {
-                return Err("it is more than one line".to_owned());
+                return Err("expected one line, found more than one line".to_owned());
             }
             ReadRecordResult::Record | ReadRecordResult::End | ReadRecordResult::InputEmpty => {
                 return Ok(found);
             }
-            ReadRecordResult::OutputFull => return Err("it has more text than bytes".to_owned()),
+            ReadRecordResult::OutputFull => return Err("the line has more text than bytes".to_owned()),
         }
     }
 }
@@ -116,7 +118,7 @@ impl Column {
                 std::str::from_utf8(value)
                     .ok()
                     .and_then(|text| number_of(text.trim(), dtype, into))
-                    .ok_or_else(|| format!("{:?} is no number of {dtype}", shown()))?;
+                    .ok_or_else(|| format!("expected a number of {dtype}, found {:?}", shown()))?;
                 self.fixed.extend_from_slice(into);
             }
         }
@@ -132,7 +134,7 @@ impl Column {
             }
             Some(default) => self.fixed.extend_from_slice(&default.fixed),
             None if is_text => self.strings.push(Bytes::new()),
-            None => return Err("it has no value, and no default".to_owned()),
+            None => return Err("the value is missing, and the column has no default".to_owned()),
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Prepares the calls of native functions: one line each.
+//! Preparation of the calls of native functions, with one line for each function.
 
 use std::sync::Arc;
 
@@ -18,13 +18,15 @@ use super::{compute, example, parse_int, select, split_ragged};
 #[cfg(feature = "text")]
 use super::{csv_line, json};
 
-/// The call of `native` for elements of `input`. Blocks on `storage` where it is defined in a file.
+/// Returns the call of `native` for elements of the spec `input`. Blocks on `storage` if the function is
+/// defined in a file.
 ///
 /// # Errors
-/// [`ExecError`] of kind `Caller` for what nobody can compute, or what the file's storage says.
+/// [`ExecError`] of kind `Caller` if the function cannot be computed. If the function's file cannot be read,
+/// the error of its storage.
 #[cfg_attr(
     not(feature = "tokenise"),
-    expect(unused_variables, reason = "nothing else is defined in files")
+    expect(unused_variables, reason = "only the tokeniser is defined in files")
 )]
 pub(crate) fn prepare(
     native: &Native,
@@ -51,7 +53,7 @@ pub(crate) fn prepare(
     })
 }
 
-/// Returns whether this build has what `native` needs; if not, the feature that is missing.
+/// Returns the feature that `native` needs, if this build lacks the feature.
 pub(crate) fn missing_feature(native: &Native) -> Option<&'static str> {
     const BUILT_IN: &[&str] = &[
         #[cfg(feature = "text")]
@@ -67,7 +69,7 @@ fn not_built_in(native: &Native) -> ExecError {
     ExecError::new(
         ErrorKind::Caller,
         native.op_name(),
-        "is not built in: build with its feature",
+        "the function is not built in: build with its feature",
     )
 }
 

@@ -1,4 +1,4 @@
-//! `parse_json`: the declared fields of a text.
+//! The call of `parse_json`, which reads the declared fields of a text.
 
 use bytes::Bytes;
 use millstream_element::{Dtype, ElementSpec};
@@ -44,9 +44,8 @@ impl JsonCall {
     }
 
     fn parse(&self, text: &[u8], value: &mut Value) -> Result<(), String> {
-        // Nested arrays are bounded by the parser, at 128.
-        let json: Json =
-            serde_json::from_slice(text).map_err(|error| format!("the text is no JSON: {error}"))?;
+        // The parser limits the depth of nested arrays to 128.
+        let json: Json = serde_json::from_slice(text).map_err(|error| format!("invalid JSON: {error}"))?;
         for (field, default) in &self.fields {
             let found = at(&json, &field.path).filter(|found| !found.is_null());
             value.push(match (found, default) {
@@ -116,7 +115,7 @@ fn tensor_of(json: &Json, field: &JsonField) -> Result<Tensor, String> {
     };
     let mut dims: Vec<Option<u64>> = field.dims.clone();
     items.add_all(json, &mut dims)?;
-    // What nothing was found to measure by is empty.
+    // A dimension below an empty array was never measured, and gets the length 0.
     let dims: Dims = dims.into_iter().map(|dim| dim.unwrap_or(0)).collect();
     if dtype == Dtype::String {
         Tensor::strings(dtype, &dims, items.strings)
@@ -126,18 +125,19 @@ fn tensor_of(json: &Json, field: &JsonField) -> Result<Tensor, String> {
 }
 
 impl Items {
-    /// Adds the items of arrays in arrays of these lengths, of which those that are not known are found out.
+    /// Adds the items of nested arrays with the lengths `dims`. Unknown lengths are set to the lengths that
+    /// are found.
     fn add_all(&mut self, json: &Json, dims: &mut [Option<u64>]) -> Result<(), String> {
         let Some((dim, inner)) = dims.split_first_mut() else {
             return self.add(json);
         };
         let Json::Array(parts) = json else {
-            return Err(format!("it is {}, not an array", kind(json)));
+            return Err(format!("expected an array, found {}", kind(json)));
         };
         let length = parts.len() as u64;
         match *dim {
             Some(wanted) if wanted != length => {
-                return Err(format!("an array has {length} items, and should have {wanted}"));
+                return Err(format!("expected an array of {wanted} items, found {length}"));
             }
             Some(_) | None => *dim = Some(length),
         }
@@ -166,7 +166,7 @@ impl Items {
             (_, Json::Number(number)) => number.as_i64().and_then(|number| self.add_integer(number)),
             (_, Json::Null | Json::Bool(_) | Json::String(_) | Json::Array(_) | Json::Object(_)) => None,
         };
-        added.ok_or_else(|| format!("{} is no {}", shown(json), self.dtype))
+        added.ok_or_else(|| format!("expected {1}, found {0}", shown(json), self.dtype))
     }
 
     fn add_integer(&mut self, number: i64) -> Option<()> {
@@ -198,7 +198,7 @@ impl Items {
 fn kind(json: &Json) -> &'static str {
     match json {
         Json::Null => "null",
-        Json::Bool(_) => "a truth",
+        Json::Bool(_) => "a bool",
         Json::Number(_) => "a number",
         Json::String(_) => "a string",
         Json::Array(_) => "an array",
@@ -206,7 +206,7 @@ fn kind(json: &Json) -> &'static str {
     }
 }
 
-/// Enough of it to recognise it by.
+/// Returns a short text that identifies the value in messages.
 fn shown(json: &Json) -> String {
     match json {
         Json::Number(number) => number.to_string(),

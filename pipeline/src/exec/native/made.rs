@@ -1,4 +1,4 @@
-//! Components taken from elements, and tensors made for them.
+//! Functions that take components out of elements, and that make tensors for them.
 
 use bytes::Bytes;
 use millstream_element::Dtype;
@@ -6,7 +6,7 @@ use millstream_element::Dtype;
 use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::value::{Dims, Inline, Tensor, TensorData, Value};
 
-/// Takes the component at `place`, computed, out of `value`.
+/// Removes the component at `place` from `value`, and returns it with its data computed.
 pub(crate) fn taken(op: &str, value: &mut Value, place: usize) -> Result<Tensor, ExecError> {
     if place >= value.len() {
         return Err(ExecError::new(
@@ -18,7 +18,7 @@ pub(crate) fn taken(op: &str, value: &mut Value, place: usize) -> Result<Tensor,
     value.remove(place).settled()
 }
 
-/// The strings of a tensor, sharing their bytes.
+/// Returns the strings of a tensor. The strings share the tensor's bytes.
 pub(crate) fn items(tensor: &Tensor) -> Vec<Bytes> {
     match tensor.data() {
         TensorData::Shared(bytes) => vec![bytes.clone()],
@@ -31,7 +31,7 @@ pub(crate) fn items(tensor: &Tensor) -> Vec<Bytes> {
     }
 }
 
-/// A tensor of numbers, in place if it is small.
+/// Returns a tensor of numbers. A small tensor stores its data in place.
 pub(crate) fn fixed(dtype: Dtype, dims: Dims, bytes: Vec<u8>) -> Result<Tensor, String> {
     let expected = crate::exec::value::fixed_bytes(dtype, &dims);
     match Inline::new(&bytes) {

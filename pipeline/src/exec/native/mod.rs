@@ -1,7 +1,6 @@
-//! The calls of native functions: one file each, and the line that prepares it.
+//! The calls of native functions, with one file for each function.
 //!
-//! A call is prepared once for all elements of one spec, whatever patterns, vocabularies or models that
-//! takes.
+//! A call is prepared once for all elements of one spec, with all its patterns, vocabularies or models.
 
 mod compute;
 #[cfg(feature = "text")]

@@ -1,4 +1,5 @@
-//! `parse_int`: decimal text, as the `cls` entries of WebDataset shards, becomes an `i64`.
+//! The call of `parse_int`, which converts decimal text to an `i64`. The `cls` entries of WebDataset shards
+//! are such text.
 
 use millstream_element::ElementSpec;
 
@@ -8,7 +9,7 @@ use crate::exec::value::{Tensor, Value};
 use crate::graph::{ParseInt, column_of};
 
 pub(crate) struct ParseIntCall {
-    /// The component's place in the element.
+    /// The index of the component in the element.
     component: usize,
 }
 
@@ -32,14 +33,18 @@ impl Call for ParseIntCall {
             .ok_or_else(|| failed("the component is missing".to_owned()))?;
         let text = tensor
             .contiguous()
-            .ok_or_else(|| failed("the component is no scalar".to_owned()))?;
+            .ok_or_else(|| failed("expected a scalar in the component".to_owned()))?;
         let parsed = std::str::from_utf8(text)
             .ok()
             .and_then(|text| text.trim().parse::<i64>().ok());
-        // Enough of it to recognise it by.
+        // A short prefix suffices to identify the text.
         let shown = || String::from_utf8_lossy(&text[..text.len().min(32)]).into_owned();
-        let number =
-            parsed.ok_or_else(|| failed(format!("{:?} is not a decimal number of 64 bits", shown())))?;
+        let number = parsed.ok_or_else(|| {
+            failed(format!(
+                "expected a decimal number of 64 bits, found {:?}",
+                shown()
+            ))
+        })?;
         *tensor = Tensor::i64(number);
         Ok(Some(value))
     }

@@ -1,4 +1,4 @@
-//! `select`: chooses and orders components. Their names are the spec's business.
+//! The call of `select`, which chooses and reorders components. The spec has the names of the components.
 
 use millstream_element::ElementSpec;
 
@@ -8,7 +8,7 @@ use crate::exec::value::Value;
 use crate::graph::{Select, column_of};
 
 pub(crate) struct SelectCall {
-    /// The places of the chosen components in the input.
+    /// The indices of the chosen components in the input.
     components: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! `split_ragged`: strings cut into ragged parts.
+//! The call of `split_ragged`, which splits strings into ragged parts.
 
 use bytes::Bytes;
 use millstream_element::{Dtype, ElementSpec};

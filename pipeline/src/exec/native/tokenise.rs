@@ -1,4 +1,4 @@
-//! `tokenise`: the ids of a text's tokens, as Hugging Face's library finds them.
+//! The call of `tokenise`, which converts a text to the ids of its tokens by Hugging Face's library.
 
 use std::io::Read;
 
@@ -24,7 +24,7 @@ pub(crate) struct TokeniseCall {
 }
 
 impl TokeniseCall {
-    /// Reads the tokeniser's file, if it is in one.
+    /// Prepares the call. Reads the tokeniser's file if the tokeniser is defined in a file.
     pub(crate) fn new(
         tokenise: &Tokenise,
         input: &ElementSpec,
@@ -46,11 +46,11 @@ impl TokeniseCall {
         })
     }
 
-    /// The ids as little-endian items, and how many there are.
+    /// Returns the number of ids, and the ids as little-endian items.
     fn ids(&self, text: &[u8]) -> Result<(u64, Vec<u8>), String> {
         let text = std::str::from_utf8(text).map_err(|error| format!("the text is not UTF-8: {error}"))?;
         let encoding = self.tokeniser.encode_fast(text, self.special_tokens);
-        let encoding = encoding.map_err(|error| format!("the tokeniser cannot cut the text: {error}"))?;
+        let encoding = encoding.map_err(|error| format!("the tokeniser cannot split the text: {error}"))?;
         let ids = encoding.get_ids();
         let ids = &ids[..ids.len().min(self.ids_max)];
         let mut items = Vec::with_capacity(ids.len() * self.dtype.item_bytes().unwrap_or(0));
@@ -58,7 +58,7 @@ impl TokeniseCall {
             if self.dtype == Dtype::I64 {
                 items.extend(i64::from(*id).to_le_bytes());
             } else {
-                let id = i32::try_from(*id).map_err(|_| format!("the id {id} is no i32: ask for i64"))?;
+                let id = i32::try_from(*id).map_err(|_| format!("the id {id} exceeds i32: request i64"))?;
                 items.extend(id.to_le_bytes());
             }
         }
@@ -76,23 +76,23 @@ impl Call for TokeniseCall {
         let missing = || ExecError::new(ErrorKind::Internal, OP, "the component is missing");
         let tensor = value.get_mut(self.component).ok_or_else(missing)?;
         let text = tensor.contiguous();
-        let text = text.ok_or_else(|| failed("the component is no single text".to_owned()))?;
+        let text = text.ok_or_else(|| failed("expected a single text in the component".to_owned()))?;
         let (count, items) = self.ids(text).map_err(failed)?;
         *tensor = made::fixed(self.dtype, Dims::from_slice(&[count]), items).map_err(failed)?;
         Ok(Some(value))
     }
 }
 
-/// The tokeniser that `bytes` define.
+/// Returns the tokeniser that `bytes` define.
 fn defined(bytes: &[u8]) -> Result<Tokenizer, ExecError> {
     let refused = |error: tokenizers::Error| {
-        let message = format!("this is no definition of a tokeniser (tokenizer.json): {error}");
+        let message = format!("invalid definition of a tokeniser (tokenizer.json): {error}");
         ExecError::new(ErrorKind::Caller, OP, message)
     };
     guarded(OP, || Tokenizer::from_bytes(bytes).map_err(refused))
 }
 
-/// The bytes of the file at `path`.
+/// Reads the file at `path`.
 fn contents(path: &str, storage: &Storage) -> Result<Vec<u8>, ExecError> {
     let file = storage.open(path);
     let file = file.map_err(|error| ExecError::new(error.kind(), OP, error.to_string()))?;
@@ -100,8 +100,7 @@ fn contents(path: &str, storage: &Storage) -> Result<Vec<u8>, ExecError> {
     let read = file.take(TOKENISER_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| ExecError::new(blame(&error), OP, format!("cannot read {path:?}: {error}")))?;
     if bytes.len() as u64 > TOKENISER_BYTES_MAX {
-        let message =
-            format!("{path:?} has more than {TOKENISER_BYTES_MAX} bytes, which is the limit of a tokeniser");
+        let message = format!("{path:?} exceeds the limit of {TOKENISER_BYTES_MAX} bytes for a tokeniser");
         return Err(ExecError::new(ErrorKind::Caller, OP, message));
     }
     Ok(bytes)

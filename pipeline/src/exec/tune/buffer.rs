@@ -1,22 +1,23 @@
-//! How many elements a prefetch holds: few, and twice as many each time that its buffer was full and has run
-//! dry since. What runs dry without having been full is filled too slowly, which no larger buffer cures; what
-//! is never dry is large enough. (`tf.data`'s prefetch autotuner does the same.)
+//! The number of elements that a prefetch buffers. The number doubles each time that the buffer was full and
+//! has then become empty. A buffer that becomes empty without having been full is filled too slowly, and a
+//! larger buffer would not help. A buffer that is never empty is large enough. The prefetch autotuner of
+//! `tf.data` works in the same way.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Elements at first.
+/// Number of elements that a buffer holds at first.
 const AT_FIRST: usize = 2;
 
-/// The size of a buffer.
+/// The size of a buffer, which grows by measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Buffer {
     size: usize,
     size_max: usize,
-    /// Whether it was full since it last grew.
+    /// Whether the buffer was full since it last grew.
     was_full: bool,
 }
 
 impl Buffer {
-    /// A buffer of `size_max` elements at most.
+    /// Returns the size of a buffer of at most `size_max` elements.
     pub(crate) fn new(size_max: usize) -> Buffer {
         Buffer {
             size: AT_FIRST.min(size_max.max(1)),
@@ -25,13 +26,14 @@ impl Buffer {
         }
     }
 
-    /// Elements it holds.
+    /// Returns the number of elements that the buffer may hold.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Somebody takes an element, and `ready` of them lie ready, of `element_bytes` as far as is known;
-    /// `left_bytes` are left of the memory for all buffers. Whether it is to be larger from now on.
+    /// Records that a caller takes an element while `ready` elements are in the buffer. `element_bytes` is
+    /// the known size of an element, and `left_bytes` the memory that is left for all buffers. Returns
+    /// whether the buffer has grown.
     pub(crate) fn note(&mut self, ready: usize, element_bytes: usize, left_bytes: usize) -> bool {
         if ready >= self.size {
             self.was_full = true;
@@ -60,16 +62,22 @@ mod tests {
         assert!(!buffer.note(2, 8, 1000) && !buffer.note(1, 8, 1000));
         assert!(buffer.note(0, 8, 1000));
         assert_eq!(buffer.size(), 4);
-        assert!(!buffer.note(0, 8, 1000), "it has not been full since");
+        assert!(
+            !buffer.note(0, 8, 1000),
+            "the buffer was not full since it last grew"
+        );
         assert!(!buffer.note(4, 8, 1000));
-        assert!(!buffer.note(0, 300, 1000), "there is no memory for four more");
+        assert!(
+            !buffer.note(0, 300, 1000),
+            "no memory is left for four more elements"
+        );
         assert!(buffer.note(0, 250, 1000));
         assert!(!buffer.note(8, 8, 1000));
         assert!(buffer.note(0, 8, 1000));
         assert_eq!(buffer.size(), 10);
         assert!(
             !buffer.note(10, 8, 1000) && !buffer.note(0, 8, 1000),
-            "it is as large as it may be"
+            "the buffer has its maximum size"
         );
     }
 

@@ -1,9 +1,10 @@
-//! Tuning by measurement of settings that are left open (`AUTO`).
+//! Tuning of settings that are left open (`AUTO`), by measurement.
 //!
-//! - [`threads`]: how many calls each map makes at once: pure;
-//! - [`Buffer`]: how many elements a prefetch holds: pure;
-//! - [`Readers`]: how many datasets an interleave reads ahead: pure;
-//! - [`Tuner`], [`Knob`]: the measurements of the maps of one pipeline, and when they are looked at.
+//! - [`threads`]: the number of calls that each map makes at once; a pure module;
+//! - [`Buffer`]: the number of elements that a prefetch buffers; a pure module;
+//! - [`Readers`]: the number of datasets that an interleave reads ahead; a pure module;
+//! - [`Tuner`], [`Knob`]: the measurements of the maps of one pipeline, and the times at which they are
+//!   evaluated.
 
 mod buffer;
 mod readers;

@@ -1,29 +1,29 @@
-//! How many datasets an `interleave` reads ahead at once, where nobody says: a fixed number, doubled as long
-//! as the caller waits for most elements and more readers made them come faster. What does not come faster
-//! goes back and stays: then something else is slow. (`tf.data` climbs in the same way, by a model of the
-//! time that each number would take.)
+//! The number of datasets that an `interleave` reads ahead, if the user sets no number. The number doubles as
+//! long as the caller waits for most elements and the last doubling raised the throughput. If a doubling does
+//! not raise the throughput, the number goes back and stays, because another part is slow. `tf.data` climbs
+//! in the same way, by a model of the time that each number would take.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Readers at first: reading waits for storage more than for a core, so that their number does not depend on
-/// that of cores.
+/// Number of readers at first. Reading waits for storage more than for a core, so the number does not depend
+/// on the number of cores.
 pub(crate) const READERS_AT_FIRST: usize = 16;
-/// Readers at most. Each is a thread, an open file, and what is read ahead of it, which the byte budget
-/// bounds before this does.
+/// Maximum number of readers. Each reader has a thread, an open file and prefetched elements, which the byte
+/// budget usually limits first.
 pub(crate) const READERS_MAX: usize = 128;
-/// Elements for each reader between two looks.
+/// Number of elements for each reader between two evaluations.
 const ELEMENTS_PER_LOOK: u64 = 4;
-/// The time between two looks at least.
+/// Minimum time between two evaluations, in nanoseconds.
 const INTERVAL_NS: u64 = 50_000_000;
 
-/// A number of readers.
+/// The number of readers of one `interleave`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Readers {
     now: usize,
     most: usize,
-    /// Elements since the last look, and those of them that were waited for.
+    /// The number of elements since the last evaluation, and the number of them for which the caller waited.
     taken: u64,
     waited: u64,
-    /// How many there were before there were more, and the elements a second that they made.
+    /// The number of readers before the last doubling, and their throughput in elements per second.
     before: Option<(usize, u64)>,
     is_settled: bool,
 }
@@ -42,20 +42,21 @@ impl Readers {
         }
     }
 
-    /// Returns how many there may be.
+    /// Returns the current number of readers.
     pub(crate) fn now(&self) -> usize {
         self.now
     }
 
-    /// An element was taken, which `was_waited` for. Whether it is time for a look.
+    /// Counts an element that was taken. `was_waited` states whether the caller waited for it. Returns
+    /// whether an evaluation is due.
     pub(crate) fn took(&mut self, was_waited: bool) -> bool {
         self.taken += 1;
         self.waited += u64::from(was_waited);
         !self.is_settled && self.taken.is_multiple_of(ELEMENTS_PER_LOOK * self.now as u64)
     }
 
-    /// Looks at what was done since the last look, `interval_ns` ago: whether that was one. If it is too
-    /// short ago, the next look is at this time too.
+    /// Evaluates the elements since the last evaluation, `interval_ns` ago. Returns whether the evaluation
+    /// took place. If the interval is too short, the next evaluation covers this interval as well.
     pub(crate) fn look(&mut self, interval_ns: u64) -> bool {
         if interval_ns < INTERVAL_NS {
             return false;
@@ -64,7 +65,7 @@ impl Readers {
         let is_waited_for = self.waited >= self.taken.div_ceil(2);
         (self.taken, self.waited) = (0, 0);
         match self.before.take() {
-            // A tenth more is what noise does not make by itself.
+            // Noise alone does not raise the throughput by a tenth.
             Some((fewer, speed)) if per_second < speed.saturating_add(speed / 10) => {
                 (self.now, self.is_settled) = (fewer, true);
             }
@@ -84,8 +85,8 @@ mod tests {
 
     use super::*;
 
-    /// Takes as many elements as a look wants, each waited for if `waits`, and looks after the time that they
-    /// take at `per_second`.
+    /// Takes as many elements as one evaluation needs, and waits for each if `waits`. Afterwards calls
+    /// `look`, with the time that the elements take at `per_second` elements per second.
     fn looked(readers: &mut Readers, waits: bool, per_second: u64) -> usize {
         let mut taken = 0u64;
         loop {
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(
             looked(&mut readers, true, 210),
             32,
-            "not faster: something else is slow"
+            "the throughput did not rise, so another part is slow"
         );
         assert_eq!(looked(&mut readers, true, 900), 32, "and stays so");
         let mut readers = Readers::new(1000);

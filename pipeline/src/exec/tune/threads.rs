@@ -1,28 +1,31 @@
-//! How many threads each stage gets: one each, and every further one to the stage that is slowest with those
-//! it has. So the slowest stage is as fast as it can be made; that is the speed of all of them. (`tf.data`'s
-//! autotuner climbs to the same by trying; there a stage's work is estimated by a model of its whole input.)
+//! The distribution of threads over stages. Each stage gets one thread, and every further thread goes to the
+//! stage that is slowest with its current threads. The slowest stage, which limits the pipeline, thus becomes
+//! as fast as possible. `tf.data`'s autotuner reaches the same distribution by trial; it estimates a stage's
+//! work by a model of the stage's whole input.
 //!
-//! A stage that does not use what it has loses it: it gets at most twice the threads that it kept busy. So a
-//! pipeline whose consumer is slow holds few elements, and one that speeds up doubles from look to look.
+//! A stage loses threads that it does not use: it gets at most twice the number of threads that it kept busy.
+//! A pipeline with a slow consumer thus holds few elements, and the threads of a pipeline that speeds up
+//! double with each evaluation.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Work of a stage since the last look.
+/// The work of a stage since the last evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// Work of all its threads.
+    /// The work of all threads of the stage, in nanoseconds.
     pub(crate) busy_ns: u64,
-    /// Threads it may ever have.
+    /// The maximum number of threads of the stage.
     pub(crate) threads_max: u32,
 }
 
-/// The threads of each stage, of `budget` for all of them, given what they did in `interval_ns`. Each has
-/// one, even where that is more than the budget.
+/// Returns the number of threads of each stage, given the work of the stages in `interval_ns`. The total is
+/// at most `budget`, except that each stage has at least one thread.
 pub(crate) fn shares(loads: &[Load], interval_ns: u64, budget: u32) -> Vec<u32> {
     let mut shares = vec![1u32; loads.len()];
     let mut left = u64::from(budget).saturating_sub(loads.len() as u64);
     while left > 0 {
         let wanting = (0..loads.len()).filter(|stage| shares[*stage] < most(&loads[*stage], interval_ns));
-        // Compared as work / threads, multiplied out; of equals the first, so that looks agree.
+        // The ratios of work to threads are compared by cross-multiplication. Of equal stages the first is
+        // chosen, so that the result is stable.
         let slowest = wanting.reduce(|slowest, stage| {
             let ahead = u128::from(loads[stage].busy_ns) * u128::from(shares[slowest]);
             let behind = u128::from(loads[slowest].busy_ns) * u128::from(shares[stage]);
@@ -35,7 +38,7 @@ pub(crate) fn shares(loads: &[Load], interval_ns: u64, budget: u32) -> Vec<u32> 
     shares
 }
 
-/// Threads that a stage can make use of: twice those it kept busy.
+/// Returns the number of threads that a stage can use: twice the number that it kept busy.
 fn most(load: &Load, interval_ns: u64) -> u32 {
     let twice = load.busy_ns.saturating_mul(2).div_ceil(interval_ns.max(1));
     u32::try_from(twice)
@@ -68,18 +71,19 @@ mod tests {
         assert_eq!(
             shares(&[load(5)], INTERVAL, 8),
             [1],
-            "what it does not use it loses"
+            "a stage loses threads that it does not use"
         );
         assert_eq!(
             shares(&[load(4000)], INTERVAL, 64),
             [8],
-            "and gets back by doubling"
+            "a stage regains threads by doubling"
         );
         assert_eq!(shares(&[load(1); 5], INTERVAL, 2), [1; 5]);
         assert_eq!(shares(&[], INTERVAL, 2), [0u32; 0]);
     }
 
-    /// Every way to give each stage 1 to `most` threads, no more than `budget` together.
+    /// Returns every distribution that gives each stage 1 to `most` threads, with at most `budget` threads in
+    /// total.
     fn every(loads: &[Load], budget: u32) -> Vec<Vec<u32>> {
         let mut all = vec![Vec::new()];
         for load in loads {

@@ -1,6 +1,6 @@
-//! The measurements of the maps of one pipeline, and when they are looked at: by the thread of the pool that
-//! finishes a call when the last look is long ago. So nobody waits for a look, and none is made where nothing
-//! happens.
+//! The measurements of the maps of one pipeline, and the times at which they are evaluated. The pool thread
+//! that finishes a call evaluates them if the last evaluation is long ago. No thread waits for an evaluation,
+//! and an idle pipeline makes none.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 
 use super::threads::{Load, shares};
 
-/// The time between two looks: hundreds of calls of what is worth a thread.
+/// The time between two evaluations: hundreds of calls of a map that needs several threads.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Chooses the threads of the maps of one pipeline.
+/// A tuner that chooses the number of threads for each map of one pipeline.
 #[derive(Debug)]
 pub(crate) struct Tuner {
-    /// Threads for all of them.
+    /// The number of threads for all maps together.
     budget: u32,
     looks: Mutex<Looks>,
 }
@@ -27,7 +27,8 @@ struct Looks {
     knobs: Vec<Weak<Knob>>,
 }
 
-/// One map whose threads are chosen. Nothing is ordered by its counts, so that every access is relaxed.
+/// One map whose number of threads is chosen. No other memory access depends on the order of its counts, so
+/// every access is relaxed.
 #[derive(Debug)]
 pub(crate) struct Knob {
     threads: AtomicU32,
@@ -46,7 +47,7 @@ impl Tuner {
         }
     }
 
-    /// A map that begins with all threads there are.
+    /// Returns the knob of a map that begins with all threads of the budget.
     pub(crate) fn knob(&self) -> Arc<Knob> {
         let knob = Arc::new(Knob {
             threads: AtomicU32::new(self.budget),
@@ -54,13 +55,13 @@ impl Tuner {
             busy_ns: AtomicU64::new(0),
         });
         let mut looks = self.looks.lock();
-        // Bodies of functions are opened and closed all the time: those that are gone make room.
+        // Bodies of functions are opened and closed often, so knobs that were dropped are removed.
         looks.knobs.retain(|known| known.strong_count() > 0);
         looks.knobs.push(Arc::downgrade(&knob));
         knob
     }
 
-    /// A call of `knob`'s map took from `begun` until now.
+    /// Records a call of `knob`'s map that took from `begun` until now.
     pub(crate) fn note(&self, knob: &Knob, begun: Instant) {
         let now = Instant::now();
         let took = now.saturating_duration_since(begun);
@@ -87,14 +88,14 @@ impl Tuner {
         for (knob, threads) in knobs.iter().zip(shares) {
             let before = knob.threads.swap(threads, Ordering::Relaxed);
             if before != threads {
-                tracing::trace!(before, threads, "the threads of a map");
+                tracing::trace!(before, threads, "the number of threads of a map has changed");
             }
         }
     }
 }
 
 impl Knob {
-    /// The threads it has now.
+    /// Returns the current number of threads.
     pub(crate) fn threads(&self) -> usize {
         self.threads.load(Ordering::Relaxed) as usize
     }

@@ -1,11 +1,11 @@
-//! A dtype on the wire.
+//! The encoding of a dtype.
 
 use millstream_element::Dtype;
 use minicbor::decode::{self, Decoder};
 use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
 
-/// A [`Dtype`] as a field of a graph: its code.
+/// A [`Dtype`] as a field of a graph, encoded as its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DtypeField(pub Dtype);
 

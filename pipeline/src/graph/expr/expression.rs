@@ -1,23 +1,23 @@
-//! An expression as data: operations in the order of their evaluation, each used as often as it is named.
+//! An expression as data: a list of operations in the order of their evaluation. An operation that is used
+//! several times is listed once.
 
 use minicbor::{Decode, Encode};
 
 use super::op::ExprOp;
 use crate::graph::limits::NAME_BYTES_MAX;
 
-/// Operations of one expression, those it shares counted once.
+/// The maximum number of operations in one expression. Shared operations count once.
 pub const EXPR_NODES_MAX: usize = 4096;
 
 /// A computation over the components of one element that yields one tensor.
 ///
-/// It is written as formulas are: `col("x") * 2.0 + col("y").mean([], false)`. Shapes broadcast as NumPy's
-/// do. Dtypes never change by themselves: operands of different dtypes are refused when the dataset is
-/// analysed, and the message says so; [`Expr::cast`] converts. Plain numbers take the dtype of what they
-/// meet.
+/// Expressions are written like formulas: `col("x") * 2.0 + col("y").mean([], false)`. Shapes broadcast by
+/// NumPy's rules. Dtypes are never converted implicitly: the analysis of the dataset refuses operands of
+/// different dtypes. [`Expr::cast`] converts a dtype. Plain numbers take the dtype of the other operands.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Expr {
-    /// The operations; the last is the result.
+    /// The operations; the last operation computes the result.
     #[n(0)]
     nodes: Vec<ExprNode>,
 }
@@ -29,18 +29,18 @@ pub struct ExprNode {
     /// The operation.
     #[n(0)]
     pub op: ExprOp,
-    /// The operands: indices of earlier operations.
+    /// The operands, as indices of earlier operations.
     #[n(1)]
     pub args: Vec<u32>,
 }
 
 impl Expr {
-    /// The operations in the order of their evaluation.
+    /// Returns the operations in the order of their evaluation.
     pub fn nodes(&self) -> &[ExprNode] {
         &self.nodes
     }
 
-    /// `op` of these operands. What they have in common is computed once.
+    /// Applies `op` to `operands`. Operations that the operands share are computed once.
     pub(crate) fn of(op: ExprOp, operands: impl IntoIterator<Item = Expr>) -> Expr {
         let mut nodes: Vec<ExprNode> = Vec::new();
         let mut args = Vec::new();
@@ -78,7 +78,7 @@ impl Expr {
         renamed
     }
 
-    /// The number it is, when it is nothing but one.
+    /// Returns the number, if the expression consists of a single number.
     pub(crate) fn literal_mut(&mut self) -> Option<&mut super::literal::Literal> {
         match self.nodes.as_mut_slice() {
             [
@@ -91,10 +91,10 @@ impl Expr {
         }
     }
 
-    /// Checks the errors of an expression that no input can avoid.
+    /// Checks the expression, without knowledge of the input.
     ///
     /// # Errors
-    /// The reason, as text.
+    /// The broken rule, as text.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.nodes.is_empty() {
             return Err("has an empty expression".to_owned());
@@ -108,13 +108,13 @@ impl Expr {
         for (index, node) in self.nodes.iter().enumerate() {
             if let Some(arg) = node.args.iter().find(|arg| **arg as usize >= index) {
                 return Err(format!(
-                    "has an expression whose operation {index} is computed of operation {arg}, which is not before it"
+                    "has an expression whose operation {index} reads operation {arg}, which is not before it"
                 ));
             }
             let (least, most) = node.op.arity();
             if node.args.len() < least || node.args.len() > most {
                 return Err(format!(
-                    "has `{}` of {} operands in an expression",
+                    "has `{}` with {} operands in an expression",
                     node.op.name(),
                     node.args.len()
                 ));
@@ -123,7 +123,7 @@ impl Expr {
                 && name.len() > NAME_BYTES_MAX
             {
                 return Err(format!(
-                    "names a component in {} bytes, the limit is {NAME_BYTES_MAX}",
+                    "has a component name of {} bytes, the limit is {NAME_BYTES_MAX}",
                     name.len()
                 ));
             }
@@ -135,7 +135,7 @@ impl Expr {
     }
 }
 
-/// Returns the place of `node` among `nodes`, after which it is put if it is not there.
+/// Returns the index of `node` in `nodes`, and appends the node if it is missing.
 fn place_of(nodes: &mut Vec<ExprNode>, node: ExprNode) -> u32 {
     let place = nodes.iter().position(|known| *known == node).unwrap_or_else(|| {
         nodes.push(node);

@@ -1,5 +1,5 @@
-//! The fluent way to write expressions: components, constants, operators, reductions. Shapes and text have
-//! files of their own.
+//! Functions and methods that build expressions: components, constants, operators and reductions. Methods for
+//! shapes and text have files of their own.
 
 use std::ops;
 
@@ -11,29 +11,29 @@ use super::literal::{Literal, Tensor};
 use super::op::{Binary, Cast, ExprOp, Reduce, Reduction, Shaping, Unary};
 use crate::graph::constant::ConstantTensor;
 
-/// The component `name`; with an empty name the only component of an element.
+/// Reads the component `name`. The empty name means the only component of an element.
 pub fn col(name: impl Into<String>) -> Expr {
     Expr::of(ExprOp::Column(name.into()), [])
 }
 
-/// A constant: a number, a truth or text. Numbers take the dtype of what they meet; by themselves whole ones
-/// are `i64`, others `f64`.
+/// Makes a constant from a number, boolean or text. A number takes the dtype of the other operands. Without
+/// other operands, an integer becomes `i64`, and a floating-point number becomes `f64`.
 pub fn lit(value: impl Into<Expr>) -> Expr {
     value.into()
 }
 
-/// The tensors one behind the other along `axis`, in which alone they may differ.
+/// Concatenates tensors along `axis`. The tensors may differ only in the length of this axis.
 pub fn concat(exprs: impl IntoIterator<Item = Expr>, axis: i64) -> Expr {
     Expr::of(ExprOp::Shaping(Shaping::Concat(axis)), exprs)
 }
 
-/// Tensors of one shape side by side along a new axis, which comes to stand at `axis`.
+/// Stacks tensors of the same shape along a new axis at `axis`.
 pub fn stack(exprs: impl IntoIterator<Item = Expr>, axis: i64) -> Expr {
     Expr::of(ExprOp::Shaping(Shaping::Stack(axis)), exprs)
 }
 
 impl Expr {
-    /// A constant tensor.
+    /// Makes a constant tensor.
     pub fn tensor(dtype: Dtype, dims: &[u64], data: ConstantTensor) -> Expr {
         let tensor = Tensor {
             dtype: DtypeField(dtype),
@@ -43,191 +43,200 @@ impl Expr {
         Expr::of(ExprOp::Literal(Literal::Tensor(tensor)), [])
     }
 
-    /// `|self|`.
+    /// Returns the absolute value of each item.
     #[must_use]
     pub fn abs(self) -> Expr {
         self.unary(Unary::Abs)
     }
 
-    /// -1, 0 or 1.
+    /// Returns the sign of each item: -1, 0 or 1.
     #[must_use]
     pub fn sign(self) -> Expr {
         self.unary(Unary::Sign)
     }
 
-    /// Rounded down, of floats.
+    /// Rounds floats down.
     #[must_use]
     pub fn floor(self) -> Expr {
         self.unary(Unary::Floor)
     }
 
-    /// Rounded up, of floats.
+    /// Rounds floats up.
     #[must_use]
     pub fn ceil(self) -> Expr {
         self.unary(Unary::Ceil)
     }
 
-    /// Rounded to the nearest, of two to the even one, of floats.
+    /// Rounds floats to the nearest whole number, and ties to the even number.
     #[must_use]
     pub fn round(self) -> Expr {
         self.unary(Unary::Round)
     }
 
-    /// The square root, of floats.
+    /// Returns the square roots of floats.
     #[must_use]
     pub fn sqrt(self) -> Expr {
         self.unary(Unary::Sqrt)
     }
 
-    /// e to the power, of floats.
+    /// Returns e to the power of each float.
     #[must_use]
     pub fn exp(self) -> Expr {
         self.unary(Unary::Exp)
     }
 
-    /// The natural logarithm, of floats.
+    /// Returns the natural logarithms of floats.
     #[must_use]
     pub fn log(self) -> Expr {
         self.unary(Unary::Log)
     }
 
-    /// The hyperbolic tangent, of floats.
+    /// Returns the hyperbolic tangents of floats.
     #[must_use]
     pub fn tanh(self) -> Expr {
         self.unary(Unary::Tanh)
     }
 
-    /// Returns whether it is NaN, of floats.
+    /// Returns whether each float is NaN.
     #[must_use]
     pub fn is_nan(self) -> Expr {
         self.unary(Unary::IsNan)
     }
 
-    /// Returns whether it is neither infinite nor NaN, of floats.
+    /// Returns whether each float is neither infinite nor NaN.
     #[must_use]
     pub fn is_finite(self) -> Expr {
         self.unary(Unary::IsFinite)
     }
 
-    /// The quotient rounded down, as `//` in Python. An integer divided by 0 is an error of the element.
+    /// Returns the quotient rounded down, as `//` in Python. Division of an integer by 0 is an error of the
+    /// element.
     #[must_use]
     pub fn floor_div(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::FloorDiv, other)
     }
 
-    /// The power. Integers take no negative exponents: such an element is an error.
+    /// Returns the power of each item. A negative exponent of an integer is an error of the element.
     #[must_use]
     pub fn pow(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Pow, other)
     }
 
-    /// The smaller of both, item by item.
+    /// Returns the smaller of the two operands, item by item.
     #[must_use]
     pub fn minimum(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Min, other)
     }
 
-    /// The larger of both, item by item.
+    /// Returns the larger of the two operands, item by item.
     #[must_use]
     pub fn maximum(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Max, other)
     }
 
-    /// Returns whether both are equal, item by item; strings too.
+    /// Returns whether the two operands are equal, item by item. Strings can be compared too.
     #[must_use]
     pub fn eq(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Eq, other)
     }
 
-    /// Returns whether both differ, item by item; strings too.
+    /// Returns whether the two operands differ, item by item. Strings can be compared too.
     #[must_use]
     pub fn ne(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Ne, other)
     }
 
-    /// Returns whether it is less than the other.
+    /// Returns whether each item is less than `other`.
     #[must_use]
     pub fn lt(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Lt, other)
     }
 
-    /// Returns whether it is at most the other.
+    /// Returns whether each item is less than or equal to `other`.
     #[must_use]
     pub fn le(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Le, other)
     }
 
-    /// Returns whether it is more than the other.
+    /// Returns whether each item is greater than `other`.
     #[must_use]
     pub fn gt(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Gt, other)
     }
 
-    /// Returns whether it is at least the other.
+    /// Returns whether each item is greater than or equal to `other`.
     #[must_use]
     pub fn ge(self, other: impl Into<Expr>) -> Expr {
         self.binary(Binary::Ge, other)
     }
 
-    /// Chooses by truths: items of `yes` where they hold, else of `no`, as `tf.where`.
+    /// Chooses item by item: from `yes` for a true item, from `no` for a false item, as `tf.where`.
     #[must_use]
     pub fn if_else(self, yes: impl Into<Expr>, no: impl Into<Expr>) -> Expr {
         Expr::of(ExprOp::Where, [self, yes.into(), no.into()])
     }
 
-    /// At least `low` and at most `high`, which wins where it is the smaller one.
+    /// Limits each item to the range from `low` to `high`. If `high` is smaller than `low`, the result is
+    /// `high`.
     #[must_use]
     pub fn clip(self, low: impl Into<Expr>, high: impl Into<Expr>) -> Expr {
         Expr::of(ExprOp::Clip, [self, low.into(), high.into()])
     }
 
-    /// Items of another dtype. Floats lose their fraction and become the nearest integer there is, NaN
-    /// becomes 0; integers that do not fit wrap around, as with NumPy and TensorFlow; truths are 0 and 1, and
-    /// what is not 0 is true; complex numbers lose their imaginary part. Strings become byte strings; byte
-    /// strings that are not UTF-8 make no strings.
+    /// Converts the items to another dtype.
+    ///
+    /// - Floats become the nearest representable integer towards 0, and NaN becomes 0.
+    /// - Integers that do not fit wrap around, as in NumPy and TensorFlow.
+    /// - Booleans become 0 or 1, and every number except 0 becomes true.
+    /// - Complex numbers lose their imaginary part.
+    /// - Strings become byte strings. Byte strings become strings if they are valid UTF-8; otherwise the
+    ///   conversion is an error.
     #[must_use]
     pub fn cast(self, dtype: Dtype) -> Expr {
         self.converted(dtype, false)
     }
 
-    /// Casts as [`Expr::cast`] does, but replaces integers that do not fit by the nearest that do, as
-    /// `tf.saturate_cast` does.
+    /// Casts as [`Expr::cast`], but replaces an integer that does not fit by the nearest integer that fits,
+    /// as `tf.saturate_cast`.
     #[must_use]
     pub fn saturating_cast(self, dtype: Dtype) -> Expr {
         self.converted(dtype, true)
     }
 
-    /// The sum along `axes`, or of all without any. `keep_dims` keeps these axes, of one item each.
+    /// Returns the sum along `axes`, or of all items if `axes` is empty. `keep_dims` keeps the reduced axes
+    /// with one item each.
     #[must_use]
     pub fn sum(self, axes: impl IntoIterator<Item = i64>, keep_dims: bool) -> Expr {
         self.reduced(Reduction::Sum, axes, keep_dims)
     }
 
-    /// The mean of floats along `axes`, or of all without any.
+    /// Returns the mean of floats along `axes`, or of all items if `axes` is empty.
     #[must_use]
     pub fn mean(self, axes: impl IntoIterator<Item = i64>, keep_dims: bool) -> Expr {
         self.reduced(Reduction::Mean, axes, keep_dims)
     }
 
-    /// The largest item along `axes`, or of all without any; NaN if one is.
+    /// Returns the largest item along `axes`, or of all items if `axes` is empty. If any item is NaN, the
+    /// result is NaN.
     #[must_use]
     pub fn max(self, axes: impl IntoIterator<Item = i64>, keep_dims: bool) -> Expr {
         self.reduced(Reduction::Max, axes, keep_dims)
     }
 
-    /// The smallest item along `axes`, or of all without any; NaN if one is.
+    /// Returns the smallest item along `axes`, or of all items if `axes` is empty. If any item is NaN, the
+    /// result is NaN.
     #[must_use]
     pub fn min(self, axes: impl IntoIterator<Item = i64>, keep_dims: bool) -> Expr {
         self.reduced(Reduction::Min, axes, keep_dims)
     }
 
-    /// Returns whether an item holds along `axes`, or any at all.
+    /// Returns whether any item along `axes` is true; an empty `axes` covers all items.
     #[must_use]
     pub fn any(self, axes: impl IntoIterator<Item = i64>, keep_dims: bool) -> Expr {
         self.reduced(Reduction::Any, axes, keep_dims)
     }
 
-    /// Returns whether all items hold along `axes`, or all there are.
+    /// Returns whether all items along `axes` are true; an empty `axes` covers all items.
     #[must_use]
     pub fn all(self, axes: impl IntoIterator<Item = i64>, keep_dims: bool) -> Expr {
         self.reduced(Reduction::All, axes, keep_dims)
@@ -286,7 +295,7 @@ impl ops::Neg for Expr {
     type Output = Expr;
 
     fn neg(mut self) -> Expr {
-        // A plain number stays one, and so takes the dtype of what it meets.
+        // A plain number stays a plain number, so that it still takes the dtype of the other operands.
         match self.literal_mut() {
             Some(Literal::Int(value)) if *value != i64::MIN => *value = -*value,
             Some(Literal::Float(value)) => *value = -*value,

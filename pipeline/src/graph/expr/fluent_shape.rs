@@ -1,4 +1,4 @@
-//! The fluent way to write what changes shapes.
+//! Methods that build expressions which change shapes.
 
 use std::ops::{Range, RangeFrom, RangeFull, RangeTo};
 
@@ -9,83 +9,88 @@ use super::expression::Expr;
 use super::op::{DecodeRaw, ExprOp, OneHot, PadTo, Shaping, Span};
 
 impl Expr {
-    /// The leading dimension, an `i64`.
+    /// Returns the leading dimension as an `i64`.
     #[must_use]
     pub fn len(self) -> Expr {
         self.shaped(Shaping::Len)
     }
 
-    /// All dimensions, as `i64[rank]`.
+    /// Returns all dimensions as `i64[rank]`.
     #[must_use]
     pub fn shape(self) -> Expr {
         self.shaped(Shaping::Shape)
     }
 
-    /// Parts along the leading axes: a range of places, one [`Span::by`] steps, or a place, whose axis goes.
-    /// Negative places count from the end; ranges are cut to what there is, a place outside is an error of
-    /// the element.
+    /// Slices the leading axes, one span for each axis.
+    ///
+    /// A span is a range, perhaps with a step ([`Span::by`]), or a single index, which removes its axis.
+    /// Negative indices count from the end. Ranges are limited to the length of the axis. A single index
+    /// outside of the axis is an error of the element.
     #[must_use]
     pub fn slice<S: Into<Span>>(self, spans: impl IntoIterator<Item = S>) -> Expr {
         let spans = spans.into_iter().map(Into::into).collect();
         self.shaped(Shaping::Slice(spans))
     }
 
-    /// The slice at one place of the leading axis; negative places count from the end.
+    /// Returns the slice at index `place` of the leading axis. A negative index counts from the end.
     #[must_use]
     pub fn at(self, place: i64) -> Expr {
         self.slice([Span::At(place)])
     }
 
-    /// The slices along `axis` at the places that `indices` name, integers of any shape, which takes the
-    /// place of the axis. Negative places count from the end; one outside is an error of the element.
+    /// Gathers the slices along `axis` at `indices`, which are integers of any shape. The dimensions of
+    /// `indices` replace the axis. Negative indices count from the end. An index outside of the axis is an
+    /// error of the element.
     #[must_use]
     pub fn gather(self, indices: impl Into<Expr>, axis: i64) -> Expr {
         Expr::of(ExprOp::Shaping(Shaping::Gather(axis)), [self, indices.into()])
     }
 
-    /// Arranges the same items in other dimensions, of which one may be -1: as much as fits.
+    /// Arranges the items in other dimensions. One dimension may be -1, and is then computed from the number
+    /// of items.
     #[must_use]
     pub fn reshape(self, dims: impl IntoIterator<Item = i64>) -> Expr {
         let dims = dims.into_iter().collect();
         self.shaped(Shaping::Reshape(dims))
     }
 
-    /// A new axis of one item at `axis`.
+    /// Inserts a new axis of one item at `axis`.
     #[must_use]
     pub fn expand_dims(self, axis: i64) -> Expr {
         self.shaped(Shaping::ExpandDims(axis))
     }
 
-    /// Without `axes`, which have one item each; without all such axes if none is named.
+    /// Removes `axes`, which must have one item each. An empty list removes all axes of one item.
     #[must_use]
     pub fn squeeze(self, axes: impl IntoIterator<Item = i64>) -> Expr {
         let axes = axes.into_iter().collect();
         self.shaped(Shaping::Squeeze(axes))
     }
 
-    /// The axes in this order; in the reverse one if none is named.
+    /// Reorders the axes. An empty list reverses the order.
     #[must_use]
     pub fn transpose(self, axes: impl IntoIterator<Item = u64>) -> Expr {
         let axes = axes.into_iter().collect();
         self.shaped(Shaping::Transpose(axes))
     }
 
-    /// Broadcast to these dimensions, as NumPy's `broadcast_to`.
+    /// Broadcasts to these dimensions, as NumPy's `broadcast_to`.
     #[must_use]
     pub fn broadcast_to(self, dims: impl IntoIterator<Item = u64>) -> Expr {
         let dims = dims.into_iter().collect();
         self.shaped(Shaping::BroadcastTo(dims))
     }
 
-    /// Adds so many items of `value` before and after each axis, as `tf.pad` with a constant.
+    /// Pads each axis with the given numbers of items of `value` at its start and end, as `tf.pad` with a
+    /// constant.
     #[must_use]
     pub fn pad(self, pads: impl IntoIterator<Item = (u64, u64)>, value: impl Into<Expr>) -> Expr {
         let pads = pads.into_iter().collect();
         Expr::of(ExprOp::Shaping(Shaping::Pad(pads)), [self, value.into()])
     }
 
-    /// Along `axis` exactly `length` long, with `value` behind what is there. What is longer is an error of
-    /// the element, unless it is to be cut (`truncate`).
+    /// Pads `axis` at its end with `value` to exactly `length` items. A longer axis is truncated if
+    /// `truncate` is set; otherwise it is an error of the element.
     #[must_use]
     pub fn pad_to(self, axis: i64, length: u64, value: impl Into<Expr>, truncate: bool) -> Expr {
         let pad = PadTo {
@@ -96,16 +101,16 @@ impl Expr {
         Expr::of(ExprOp::Shaping(Shaping::PadTo(pad)), [self, value.into()])
     }
 
-    /// Integers as vectors of `depth` items along a new last axis, 1 at their index and else 0; of an index
-    /// outside all 0, as `tf.one_hot` has it.
+    /// Turns integers into vectors of `depth` items along a new last axis, with 1 at the integer's index and
+    /// 0 elsewhere. An integer outside of `0..depth` becomes a vector of zeros, as in `tf.one_hot`.
     #[must_use]
     pub fn one_hot(self, depth: u64, dtype: Dtype) -> Expr {
         let dtype = DtypeField(dtype);
         self.shaped(Shaping::OneHot(OneHot { depth, dtype }))
     }
 
-    /// The bytes of strings as numbers along a new last axis, as `tf.io.decode_raw`. All strings of a tensor
-    /// have to have one length, which is a multiple of the size of an item.
+    /// Reads the bytes of strings as numbers along a new last axis, as `tf.io.decode_raw`. All strings of a
+    /// tensor must have the same length, which is a multiple of the item size.
     #[must_use]
     pub fn decode_raw(self, dtype: Dtype, big_endian: bool) -> Expr {
         let dtype = DtypeField(dtype);
@@ -118,20 +123,19 @@ impl Expr {
 }
 
 impl Span {
-    /// All along an axis.
+    /// A span of all items along an axis.
     pub const ALL: Span = Span::Range {
         start: None,
         stop: None,
         step: 1,
     };
 
-    /// From the place `start` up to, without, `stop`.
+    /// Returns the span from index `start` to index `stop`, which is excluded.
     pub fn between(start: i64, stop: i64) -> Span {
         (start..stop).into()
     }
 
-    /// Only each `step`-th place; a negative step goes backwards, from the last place if the span says no
-    /// other.
+    /// Sets the step between indices. A negative step goes backwards, and starts at the last item by default.
     #[must_use]
     pub fn by(self, step: i64) -> Span {
         match self {

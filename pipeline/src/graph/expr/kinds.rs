@@ -1,10 +1,10 @@
-//! Kinds of dtypes, as the rules of expressions tell them apart.
+//! The kinds of dtypes that the rules of expressions distinguish.
 
 use millstream_element::{Dtype, TensorSpec};
 
 use super::shapes::tensor;
 
-/// Returns whether expressions compute with it.
+/// Returns whether expressions compute with numbers of this dtype.
 pub(crate) fn is_number(dtype: Dtype) -> bool {
     is_integer(dtype) || is_float(dtype)
 }
@@ -29,7 +29,7 @@ pub(crate) fn wants(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// Returns the spec of the same shape with another dtype.
+/// Returns a spec with the shape of `spec` and the dtype `dtype`.
 pub(crate) fn with_dtype(spec: &TensorSpec, dtype: Dtype) -> TensorSpec {
     tensor(dtype, spec.dims().map(<[Option<u64>]>::to_vec))
 }

@@ -1,5 +1,5 @@
-//! Constants in an expression: plain numbers and text, which take the dtype of what they meet, and whole
-//! tensors.
+//! Constants in an expression. Plain numbers and texts take the dtype of the other operands; tensors have a
+//! dtype of their own.
 
 use half::{bf16, f16};
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -9,22 +9,24 @@ use super::dtype_field::DtypeField;
 use crate::graph::constant::{Constant, ConstantTensor};
 use crate::graph::params::SpecField;
 
-/// A constant.
+/// A constant in an expression.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 pub enum Literal {
-    /// A whole number; by itself an `i64`. It becomes any number it fits, with floats a float.
+    /// An integer, which is an `i64` by default. Next to other operands the integer takes any numeric dtype
+    /// that can represent it.
     #[n(0)]
     Int(#[n(0)] i64),
-    /// A number; by itself an `f64`. It becomes a float of any width.
+    /// A floating-point number, which is an `f64` by default. Next to other floats the number takes their
+    /// dtype.
     #[n(1)]
     Float(#[n(0)] f64),
-    /// A truth, always `bool`.
+    /// A boolean, whose dtype is always `bool`.
     #[n(2)]
     Bool(#[n(0)] bool),
-    /// A string; with byte strings a byte string.
+    /// A text, which is a string by default, and a byte string next to byte strings.
     #[n(3)]
     Text(#[n(0)] String),
-    /// A tensor.
+    /// A tensor, which has a fixed dtype.
     #[n(4)]
     Tensor(#[n(0)] Tensor),
 }
@@ -33,13 +35,13 @@ pub enum Literal {
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Tensor {
-    /// The dtype of its items.
+    /// The dtype of the items.
     #[n(0)]
     pub dtype: DtypeField,
-    /// The dimensions.
+    /// The dimensions of the tensor.
     #[n(1)]
     pub dims: Vec<u64>,
-    /// The items.
+    /// The items of the tensor.
     #[n(2)]
     pub data: ConstantTensor,
 }
@@ -50,10 +52,10 @@ impl Tensor {
         TensorSpec::fixed(self.dtype.0, &self.dims)
     }
 
-    /// Converts to a constant of its own dtype.
+    /// Converts the tensor to a constant of the same dtype.
     ///
     /// # Errors
-    /// The reason, as text, when dtype, dimensions and data do not belong together.
+    /// The reason, as text, if dtype, dimensions and data do not match.
     pub(crate) fn constant(&self) -> Result<Constant, String> {
         let spec = ElementSpec::single(self.spec()).map_err(|error| error.to_string())?;
         let constant = Constant {
@@ -66,7 +68,7 @@ impl Tensor {
 }
 
 impl Literal {
-    /// Checks the literal by itself.
+    /// Checks that the data of the literal matches its dtype and dimensions.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Literal::Tensor(tensor) => tensor.constant().map(|_| ()),
@@ -74,12 +76,12 @@ impl Literal {
         }
     }
 
-    /// Returns whether it takes the dtype of what it meets.
+    /// Returns whether the literal takes the dtype of the other operands.
     pub(crate) fn is_plain(&self) -> bool {
         !matches!(self, Literal::Tensor(_))
     }
 
-    /// The dtype that it has by itself.
+    /// Returns the default dtype of the literal.
     pub(crate) fn dtype(&self) -> Dtype {
         match self {
             Literal::Int(_) => Dtype::I64,
@@ -90,10 +92,10 @@ impl Literal {
         }
     }
 
-    /// The tensor that it is among operands of `dtype`.
+    /// Converts the literal to a tensor of `dtype`.
     ///
     /// # Errors
-    /// The reason, as text, when it is no such number.
+    /// The reason, as text, if `dtype` cannot represent the literal.
     pub(crate) fn of(&self, dtype: Dtype) -> Result<Tensor, String> {
         let scalar = |data| Tensor {
             dtype: DtypeField(dtype),
@@ -109,7 +111,7 @@ impl Literal {
             }
             Literal::Tensor(tensor) if tensor.dtype.0 == dtype => return Ok(tensor.clone()),
             Literal::Bool(_) | Literal::Text(_) | Literal::Tensor(_) => {
-                return Err(format!("the constant {self:?} is no {dtype}"));
+                return Err(format!("the constant {self:?} cannot be {dtype}"));
             }
         };
         Ok(scalar(data))
@@ -136,7 +138,11 @@ fn int_bytes(value: i64, dtype: Dtype) -> Result<Vec<u8>, String> {
         | Dtype::C64
         | Dtype::C128
         | Dtype::String
-        | Dtype::Bytes => return Err(format!("the number {value} meets {dtype}: cast one of them")),
+        | Dtype::Bytes => {
+            return Err(format!(
+                "the number {value} cannot be combined with {dtype}: cast one of them"
+            ));
+        }
     })
 }
 
@@ -160,7 +166,11 @@ fn float_bytes(value: f64, dtype: Dtype) -> Result<Vec<u8>, String> {
         | Dtype::C64
         | Dtype::C128
         | Dtype::String
-        | Dtype::Bytes => return Err(format!("the number {value:?} meets {dtype}: cast one of them")),
+        | Dtype::Bytes => {
+            return Err(format!(
+                "the number {value:?} cannot be combined with {dtype}: cast one of them"
+            ));
+        }
     })
 }
 

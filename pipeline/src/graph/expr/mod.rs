@@ -1,8 +1,8 @@
-//! Expressions over the components of an element: what they are made of, the fluent way to write them, and
-//! what they yield. How they are computed is `exec`'s.
+//! Expressions over the components of an element: their operations, the methods that build them, and the
+//! inference of their results. The computation of expressions is in `exec`.
 //!
-//! - [`Expr`] holds operations in the order of their evaluation; [`col`] and [`lit`] begin one;
-//! - `typed` infers dtypes and shapes, and gives untyped numbers the dtype of what they meet.
+//! - [`Expr`] holds operations in the order of their evaluation; [`col`] and [`lit`] begin an expression.
+//! - `typed` infers dtypes and shapes, and chooses dtypes for plain numbers by the other operands.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod column;

@@ -1,6 +1,7 @@
-//! The operations of expressions: numbers, shapes and reductions. Text has a file of its own.
+//! The operations of expressions on numbers, shapes and reductions. Operations on text have a file of their
+//! own.
 //!
-//! Numbers of variants and fields are their identity on the wire and are never reused.
+//! The numbers of variants and fields identify them on the wire, and are never reused.
 
 use millstream_element::MAX_RANK;
 use minicbor::{Decode, Encode};
@@ -9,228 +10,231 @@ use super::dtype_field::DtypeField;
 use super::literal::Literal;
 use super::text_op::Text;
 
-/// Operands that `concat` and `stack` take.
+/// The maximum number of operands of `concat` and `stack`.
 const OPERANDS_MAX: usize = 256;
 
 /// One operation of an expression.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 pub enum ExprOp {
-    /// The component of this name; the empty name is that of the only component.
+    /// Reads the component with this name; the empty name means the only component.
     #[n(0)]
     Column(#[n(0)] String),
-    /// A constant.
+    /// Yields a constant.
     #[n(1)]
     Literal(#[n(0)] Literal),
-    /// An operation on each item.
+    /// Computes each item of one tensor.
     #[n(2)]
     Unary(#[n(0)] Unary),
-    /// An operation on the items of two tensors, side by side.
+    /// Combines two tensors item by item.
     #[n(3)]
     Binary(#[n(0)] Binary),
-    /// Items of the second operand where the first is true, else of the third.
+    /// Takes items from the second operand where the first operand is true, otherwise from the third.
     #[n(4)]
     Where,
-    /// Items of the first operand, at least those of the second and at most those of the third.
+    /// Limits the items of the first operand to the range from the second operand to the third.
     #[n(5)]
     Clip,
-    /// Another dtype.
+    /// Converts the items to another dtype.
     #[n(6)]
     Cast(#[n(0)] Cast),
-    /// Other shapes.
+    /// Changes the shape, or reads dimensions.
     #[n(7)]
     Shaping(#[n(0)] Shaping),
-    /// Fewer dimensions.
+    /// Reduces dimensions.
     #[n(8)]
     Reduce(#[n(0)] Reduce),
-    /// An operation on strings.
+    /// Computes on strings.
     #[n(9)]
     Text(#[n(0)] Text),
 }
 
-/// Operations of each item.
+/// An operation on each item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Unary {
-    /// `-x`; of integers modulo 2^bits.
+    /// Returns `-x`; integers wrap around modulo 2^bits.
     #[n(0)]
     Neg,
-    /// `|x|`; that of the least integer is itself.
+    /// Returns `|x|`; the smallest integer stays negative because its absolute value does not fit.
     #[n(1)]
     Abs,
-    /// -1, 0 or 1; NaN of NaN.
+    /// Returns -1, 0 or 1; the sign of NaN is NaN.
     #[n(2)]
     Sign,
-    /// The largest whole number that is not larger.
+    /// Returns the largest whole number that is at most the item.
     #[n(3)]
     Floor,
-    /// The smallest whole number that is not smaller.
+    /// Returns the smallest whole number that is at least the item.
     #[n(4)]
     Ceil,
-    /// The nearest whole number, of two the even one.
+    /// Returns the nearest whole number, and rounds ties to the even number.
     #[n(5)]
     Round,
-    /// The square root; NaN below 0.
+    /// Returns the square root; NaN for numbers below 0.
     #[n(6)]
     Sqrt,
-    /// e to the power.
+    /// Returns e to the power of the item.
     #[n(7)]
     Exp,
-    /// The natural logarithm; NaN below 0.
+    /// Returns the natural logarithm; NaN for numbers below 0.
     #[n(8)]
     Log,
-    /// The other truth.
+    /// Returns the logical negation.
     #[n(9)]
     Not,
-    /// Whether it is no number.
+    /// Returns whether the item is NaN.
     #[n(10)]
     IsNan,
-    /// Whether it is neither infinite nor NaN.
+    /// Returns whether the item is neither infinite nor NaN.
     #[n(11)]
     IsFinite,
-    /// The hyperbolic tangent.
+    /// Returns the hyperbolic tangent.
     #[n(12)]
     Tanh,
 }
 
-/// Operations of two items.
+/// An operation on two items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Binary {
-    /// The sum, of integers modulo 2^bits; of strings, one behind the other.
+    /// Returns the sum; integers wrap around modulo 2^bits, and strings are concatenated.
     #[n(0)]
     Add,
-    /// The difference.
+    /// Returns the difference.
     #[n(1)]
     Sub,
-    /// The product.
+    /// Returns the product.
     #[n(2)]
     Mul,
-    /// The quotient as a float: integers of 8 and 16 bits become `f32`, larger ones `f64`, as `tf.truediv`
-    /// has it.
+    /// Returns the quotient as a float. Integers of 8 and 16 bits become `f32`, larger integers `f64`, as in
+    /// `tf.truediv`.
     #[n(3)]
     Div,
-    /// The quotient, rounded down. An integer divided by 0 is an error.
+    /// Returns the quotient rounded down. Division of an integer by 0 is an error.
     #[n(4)]
     FloorDiv,
-    /// The remainder of floor division, with the sign of the divisor. An integer divided by 0 is an error.
+    /// Returns the remainder of floor division, with the sign of the divisor. Division of an integer by 0 is
+    /// an error.
     #[n(5)]
     Mod,
-    /// The power. Integers take no negative exponents.
+    /// Returns the power. A negative exponent of an integer is an error.
     #[n(6)]
     Pow,
-    /// The smaller; NaN if either is.
+    /// Returns the smaller item; NaN if either item is NaN.
     #[n(7)]
     Min,
-    /// The larger; NaN if either is.
+    /// Returns the larger item; NaN if either item is NaN.
     #[n(8)]
     Max,
-    /// Whether they are equal.
+    /// Returns whether the items are equal.
     #[n(9)]
     Eq,
-    /// Whether they differ.
+    /// Returns whether the items differ.
     #[n(10)]
     Ne,
-    /// Whether the first is smaller.
+    /// Returns whether the first item is less than the second.
     #[n(11)]
     Lt,
-    /// Whether the first is not larger.
+    /// Returns whether the first item is less than or equal to the second.
     #[n(12)]
     Le,
-    /// Whether the first is larger.
+    /// Returns whether the first item is greater than the second.
     #[n(13)]
     Gt,
-    /// Whether the first is not smaller.
+    /// Returns whether the first item is greater than or equal to the second.
     #[n(14)]
     Ge,
-    /// Whether both hold.
+    /// Returns whether both items are true.
     #[n(15)]
     And,
-    /// Whether at least one holds.
+    /// Returns whether at least one item is true.
     #[n(16)]
     Or,
-    /// Whether exactly one holds.
+    /// Returns whether exactly one item is true.
     #[n(17)]
     Xor,
 }
 
-/// Parameters of a conversion.
+/// Parameters of a conversion between dtypes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Cast {
-    /// The dtype that items become.
+    /// The dtype of the result.
     #[n(0)]
     pub dtype: DtypeField,
-    /// Whether integers that do not fit become the nearest that does, rather than wrap around.
+    /// `true` if an integer that does not fit becomes the nearest integer that fits. Otherwise the integer
+    /// wraps around.
     #[n(1)]
     pub saturate: bool,
 }
 
-/// Operations on shapes.
+/// An operation that changes the shape of a tensor, or reads its dimensions.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Shaping {
-    /// The leading dimension, as `i64`.
+    /// Returns the leading dimension as `i64`.
     #[n(0)]
     Len,
-    /// All dimensions, as `i64[rank]`.
+    /// Returns all dimensions as `i64[rank]`.
     #[n(1)]
     Shape,
-    /// One behind the other along an axis.
+    /// Concatenates tensors along an axis.
     #[n(2)]
     Concat(#[n(0)] i64),
-    /// Side by side along a new axis.
+    /// Stacks tensors along a new axis.
     #[n(3)]
     Stack(#[n(0)] i64),
-    /// Parts along the leading axes.
+    /// Slices the leading axes.
     #[n(4)]
     Slice(#[n(0)] Vec<Span>),
-    /// The slices along an axis that indices name.
+    /// Gathers the slices along an axis that the second operand, a tensor of indices, names.
     #[n(5)]
     Gather(#[n(0)] i64),
-    /// Other dimensions for the same items; of one that is -1 as much as fits.
+    /// Arranges the items in other dimensions. A dimension of -1 is computed from the number of items.
     #[n(6)]
     Reshape(#[n(0)] Vec<i64>),
-    /// A new axis of one item.
+    /// Inserts a new axis of one item.
     #[n(7)]
     ExpandDims(#[n(0)] i64),
-    /// Without these axes, or without all, of one item.
+    /// Removes these axes of one item; an empty list removes all axes of one item.
     #[n(8)]
     Squeeze(#[n(0)] Vec<i64>),
-    /// The axes in this order, or in the reverse one.
+    /// Reorders the axes; an empty list reverses the order.
     #[n(9)]
     Transpose(#[n(0)] Vec<u64>),
-    /// Padding with so many items of the second operand before and after each axis.
+    /// Pads each axis at its start and end with these numbers of items of the second operand.
     #[n(10)]
     Pad(#[n(0)] Vec<(u64, u64)>),
-    /// Padding with items of the second operand after an axis, up to a length.
+    /// Pads an axis at its end with items of the second operand, up to a length.
     #[n(11)]
     PadTo(#[n(0)] PadTo),
-    /// 1 at the index, 0 elsewhere, along a new last axis. An index outside gives zeros alone.
+    /// Returns a vector for each integer along a new last axis, with 1 at the integer's index and 0
+    /// elsewhere. An integer outside of the classes becomes a vector of zeros.
     #[n(12)]
     OneHot(#[n(0)] OneHot),
-    /// Dimensions that the shape broadcasts to.
+    /// Broadcasts a tensor to these dimensions.
     #[n(13)]
     BroadcastTo(#[n(0)] Vec<u64>),
-    /// The integers that the little-endian or big-endian bytes of a string are, along a new last axis.
+    /// Reads the bytes of a string as little-endian or big-endian numbers, along a new last axis.
     #[n(14)]
     DecodeRaw(#[n(0)] DecodeRaw),
 }
 
-/// Parameters of padding to a length.
+/// Parameters of `pad_to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct PadTo {
-    /// Along which axis.
+    /// The axis to pad.
     #[n(0)]
     pub axis: i64,
-    /// The length that it becomes.
+    /// The length of the axis in the result.
     #[n(1)]
     pub length: u64,
-    /// Whether what is longer is cut; else it is an error.
+    /// `true` if a longer axis is truncated; otherwise a longer axis is an error.
     #[n(2)]
     pub truncate: bool,
 }
 
-/// Parameters of one-hot encoding.
+/// Parameters of `one_hot`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct OneHot {
@@ -242,80 +246,81 @@ pub struct OneHot {
     pub dtype: DtypeField,
 }
 
-/// Parameters of reading raw bytes.
+/// Parameters of `decode_raw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct DecodeRaw {
-    /// The dtype of the bytes.
+    /// The dtype of the numbers.
     #[n(0)]
     pub dtype: DtypeField,
-    /// Whether the most significant byte of an item comes first.
+    /// `true` if an item begins with its most significant byte.
     #[n(1)]
     pub big_endian: bool,
 }
 
-/// The part that is taken along one axis. Negative places count from the end, as NumPy's do.
+/// A slice along one axis. Negative indices count from the end, as in NumPy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum Span {
-    /// From one place up to, without, another, each `step`-th. Places outside are moved to the ends.
+    /// The items from one index up to another, which is excluded, at every `step`-th index. Indices outside
+    /// of the axis are moved to its ends.
     #[n(0)]
     Range {
-        /// The first; absent = the end from which the steps go.
+        /// The first index; `None` means the first item, or the last item for a negative step.
         #[n(0)]
         start: Option<i64>,
-        /// The bound that is not reached; absent = beyond the other end.
+        /// The excluded end index; `None` means the end of the axis in the direction of the steps.
         #[n(1)]
         stop: Option<i64>,
-        /// Never 0.
+        /// The distance between two indices, which is never 0.
         #[n(2)]
         step: i64,
     },
-    /// The item at one place; the axis goes.
+    /// The item at one index; the axis is removed.
     #[n(1)]
     At(#[n(0)] i64),
 }
 
-/// Parameters of a reduction.
+/// Parameters of a reduction along axes.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Reduce {
     /// The kind of reduction.
     #[n(0)]
     pub kind: Reduction,
-    /// Along which axes; empty = all.
+    /// The axes to reduce; an empty list means all axes.
     #[n(1)]
     pub axes: Vec<i64>,
-    /// Whether these stay, of one item each.
+    /// `true` if the reduced axes are kept with one item each.
     #[n(2)]
     pub keep_dims: bool,
 }
 
-/// The result of a reduction.
+/// The function that a reduction computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Reduction {
-    /// Their sum; of integers modulo 2^bits; floats are added up as `f64`.
+    /// The sum; integers wrap around modulo 2^bits, and floats are added as `f64`.
     #[n(0)]
     Sum,
-    /// Their mean, of floats; NaN of none.
+    /// The mean of floats; NaN if there are no items.
     #[n(1)]
     Mean,
-    /// The largest; of none it is an error.
+    /// The largest item; the absence of items is an error.
     #[n(2)]
     Max,
-    /// The smallest; of none it is an error.
+    /// The smallest item; the absence of items is an error.
     #[n(3)]
     Min,
-    /// Whether one holds.
+    /// The truth of at least one item.
     #[n(4)]
     Any,
-    /// Whether all hold.
+    /// The truth of all items.
     #[n(5)]
     All,
 }
 
 impl ExprOp {
-    /// The name in messages.
+    /// Returns the name of the operation in messages.
     pub fn name(&self) -> &'static str {
         match self {
             ExprOp::Column(_) => "col",
@@ -332,7 +337,7 @@ impl ExprOp {
         }
     }
 
-    /// The least and the most operands.
+    /// Returns the minimum and the maximum number of operands.
     pub(crate) fn arity(&self) -> (usize, usize) {
         match self {
             ExprOp::Column(_) | ExprOp::Literal(_) => (0, 0),
@@ -344,7 +349,7 @@ impl ExprOp {
         }
     }
 
-    /// Checks the parameters.
+    /// Checks the parameters, without knowledge of the operands.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             ExprOp::Literal(literal) => literal.check(),
@@ -413,7 +418,7 @@ impl Shaping {
                 check_rank(dims.len())?;
                 if dims.iter().any(|dim| *dim < -1) || dims.iter().filter(|dim| **dim == -1).count() > 1 {
                     return Err(format!(
-                        "has the dimensions {dims:?}: one may be -1, others are counts"
+                        "has the dimensions {dims:?}, of which at most one may be -1 and the rest must not be negative"
                     ));
                 }
                 Ok(())
@@ -425,9 +430,7 @@ impl Shaping {
                 if all {
                     Ok(())
                 } else {
-                    Err(format!(
-                        "has the axes {axes:?}, which do not name each of them once"
-                    ))
+                    Err(format!("has the axes {axes:?}, expected each axis exactly once"))
                 }
             }
             Shaping::Pad(pads) => check_rank(pads.len()),
@@ -447,7 +450,7 @@ impl Shaping {
 
 fn check_rank(axes: usize) -> Result<(), String> {
     if axes > MAX_RANK {
-        return Err(format!("names {axes} axes, a tensor has at most {MAX_RANK}"));
+        return Err(format!("has {axes} axes, the limit is {MAX_RANK}"));
     }
     Ok(())
 }
@@ -496,7 +499,7 @@ impl Binary {
         }
     }
 
-    /// Returns whether it tells truths of items rather than making further ones.
+    /// Returns whether the operation compares items, so that its result is boolean.
     pub(crate) fn compares(self) -> bool {
         matches!(
             self,
@@ -504,7 +507,7 @@ impl Binary {
         )
     }
 
-    /// Returns whether it is of truths.
+    /// Returns whether the operands of the operation are booleans.
     pub(crate) fn is_logical(self) -> bool {
         matches!(self, Binary::And | Binary::Or | Binary::Xor)
     }

@@ -1,11 +1,11 @@
-//! Arithmetic of shapes that are not all known: axes, broadcasting.
+//! Arithmetic of shapes with unknown dimensions: axes and broadcasting.
 
 use millstream_element::{Dtype, TensorSpec};
 
-/// Dimensions as far as they are known.
+/// The dimensions of a tensor; `None` is an unknown dimension.
 pub(crate) type Known = Vec<Option<u64>>;
 
-/// The axis that `axis` names of `rank`; negative ones count from the end.
+/// Returns the index of `axis` in a tensor of `rank` dimensions. A negative axis counts from the end.
 pub(crate) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
     let from_start = if axis < 0 {
         axis.saturating_add(rank as i64)
@@ -14,23 +14,25 @@ pub(crate) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
     };
     match usize::try_from(from_start) {
         Ok(place) if place < rank => Ok(place),
-        Ok(_) | Err(_) => Err(format!("axis {axis} is none of a tensor of {rank} dimensions")),
+        Ok(_) | Err(_) => Err(format!(
+            "axis {axis} does not exist in a tensor of {rank} dimensions"
+        )),
     }
 }
 
-/// The dimension that two broadcast to, as NumPy does it.
+/// Returns the dimension to which two dimensions broadcast, by NumPy's rules.
 pub(crate) fn broadcast(one: Option<u64>, other: Option<u64>) -> Result<Option<u64>, String> {
     match (one, other) {
         (Some(1), dim) | (dim, Some(1)) => Ok(dim),
         (Some(one), Some(other)) if one == other => Ok(Some(one)),
-        (Some(one), Some(other)) => Err(format!("{one} and {other} items do not broadcast")),
-        // What is not known turns out to be as much, or 1.
+        (Some(one), Some(other)) => Err(format!("dimensions of {one} and {other} items do not broadcast")),
+        // The unknown dimension must be equal to the known dimension, or 1.
         (Some(known), None) | (None, Some(known)) => Ok(Some(known)),
         (None, None) => Ok(None),
     }
 }
 
-/// The shape that all of `specs` broadcast to; `None` = of unknown rank.
+/// Returns the shape to which all of `specs` broadcast; `None` if the rank is unknown.
 pub(crate) fn broadcast_all(specs: &[&TensorSpec]) -> Result<Option<Known>, String> {
     let mut dims: Known = Vec::new();
     for spec in specs {
@@ -48,7 +50,7 @@ pub(crate) fn broadcast_all(specs: &[&TensorSpec]) -> Result<Option<Known>, Stri
     Ok(Some(dims))
 }
 
-/// A tensor of these dimensions, or of an unknown rank.
+/// Returns the spec of a tensor with these dimensions; `None` is an unknown rank.
 pub(crate) fn tensor(dtype: Dtype, dims: Option<Known>) -> TensorSpec {
     match dims {
         Some(dims) => TensorSpec::with_dims(dtype, &dims),

@@ -1,4 +1,4 @@
-//! The specs of operations on shapes.
+//! The specs of the results of operations that change shapes.
 
 use millstream_element::{Dtype, TensorSpec};
 
@@ -6,15 +6,15 @@ use super::kinds::{is_integer, is_text, wants};
 use super::op::{DecodeRaw, PadTo, Shaping, Span};
 use super::shapes::{Known, axis_of, broadcast_all, tensor};
 
-/// Returns the spec of the result of `shaping` for these operands.
+/// Returns the spec of the result of `shaping` for the operands `given`.
 ///
 /// # Errors
-/// The reason, as text.
+/// The reason why the operands do not fit, as text.
 pub(crate) fn shaping_spec(shaping: &Shaping, given: &[&TensorSpec]) -> Result<TensorSpec, String> {
     let of = given
         .first()
         .copied()
-        .ok_or_else(|| "nothing is given".to_owned())?;
+        .ok_or_else(|| "expected an operand, found none".to_owned())?;
     let dims = of.dims();
     let dtype = of.dtype();
     Ok(match shaping {
@@ -51,20 +51,23 @@ pub(crate) fn shaping_spec(shaping: &Shaping, given: &[&TensorSpec]) -> Result<T
             tensor(dtype, dims.map(|dims| padded_to(*pad, dims)).transpose()?)
         }
         Shaping::OneHot(one_hot) => {
-            wants(is_integer(dtype), "classes are integers: cast them first")?;
+            wants(is_integer(dtype), "expected classes as integers, cast them first")?;
             let to = one_hot.dtype.0;
-            wants(!is_text(to), "the result is numbers or truths")?;
+            wants(
+                !is_text(to),
+                "expected numbers or booleans as the dtype of the result",
+            )?;
             tensor(to, dims.map(|dims| with_last(dims, Some(one_hot.depth))))
         }
         Shaping::BroadcastTo(wanted) => {
             let wanted = TensorSpec::fixed(dtype, wanted);
             let broadcast = broadcast_all(&[of, &wanted])?;
             let grows = broadcast.is_none_or(|broadcast| Some(broadcast.as_slice()) == wanted.dims());
-            wants(grows, "it does not broadcast to that shape")?;
+            wants(grows, "the operand does not broadcast to that shape")?;
             wanted
         }
         Shaping::DecodeRaw(raw) => {
-            wants(is_text(dtype), "it wants byte strings or strings")?;
+            wants(is_text(dtype), "expected byte strings or strings")?;
             raw_spec(*raw, dims)?
         }
     })
@@ -77,14 +80,14 @@ fn with_last(dims: &[Option<u64>], last: Option<u64>) -> Known {
 fn raw_spec(raw: DecodeRaw, dims: Option<&[Option<u64>]>) -> Result<TensorSpec, String> {
     wants(
         !is_text(raw.dtype.0) && raw.dtype.0 != Dtype::Bool,
-        "bytes are read as numbers: decode as u8 and compare for truths",
+        "expected numbers as the dtype of the result: for booleans, decode as u8 and compare",
     )?;
     Ok(tensor(raw.dtype.0, dims.map(|dims| with_last(dims, None))))
 }
 
 fn scalar_value(given: &[&TensorSpec]) -> Result<(), String> {
     let scalar = given.get(1).is_some_and(|value| value.dims() == Some(&[]));
-    wants(scalar, "what it is padded with is to be a scalar")
+    wants(scalar, "expected a scalar as the padding value")
 }
 
 fn concatenated(axis: i64, given: &[&TensorSpec]) -> Result<Option<Known>, String> {
@@ -98,7 +101,7 @@ fn concatenated(axis: i64, given: &[&TensorSpec]) -> Result<Option<Known>, Strin
             all = Some(dims.to_vec());
             continue;
         };
-        wants(all.len() == dims.len(), "they have different ranks")?;
+        wants(all.len() == dims.len(), "the tensors have different ranks")?;
         for (index, (one, other)) in all.iter_mut().zip(dims).enumerate() {
             *one = if index == axis {
                 let sum = |(one, other): (u64, u64)| one.checked_add(other);
@@ -121,7 +124,7 @@ fn stacked(axis: i64, given: &[&TensorSpec]) -> Result<Option<Known>, String> {
             all = Some(dims.to_vec());
             continue;
         };
-        wants(all.len() == dims.len(), "they have different ranks")?;
+        wants(all.len() == dims.len(), "the tensors have different ranks")?;
         for (one, other) in all.iter_mut().zip(dims) {
             *one = same(*one, *other)?;
         }
@@ -134,9 +137,9 @@ fn stacked(axis: i64, given: &[&TensorSpec]) -> Result<Option<Known>, String> {
 
 fn same(one: Option<u64>, other: Option<u64>) -> Result<Option<u64>, String> {
     match (one, other) {
-        (Some(one), Some(other)) if one != other => {
-            Err(format!("their shapes differ in {one} and {other} items"))
-        }
+        (Some(one), Some(other)) if one != other => Err(format!(
+            "the tensors differ in a dimension: {one} and {other} items"
+        )),
         (Some(known), _) | (None, Some(known)) => Ok(Some(known)),
         (None, None) => Ok(None),
     }
@@ -144,14 +147,18 @@ fn same(one: Option<u64>, other: Option<u64>) -> Result<Option<u64>, String> {
 
 fn sliced(spans: &[Span], dims: &[Option<u64>]) -> Result<Known, String> {
     if spans.len() > dims.len() {
-        return Err(format!("{} spans for {} dimensions", spans.len(), dims.len()));
+        return Err(format!(
+            "found {} spans for {} dimensions",
+            spans.len(),
+            dims.len()
+        ));
     }
     let mut left = Vec::with_capacity(dims.len());
     for (span, dim) in spans.iter().zip(dims) {
         match (span, dim) {
             (Span::At(place), Some(dim)) => {
                 if span.within(*dim).is_none() {
-                    return Err(format!("place {place} is outside of {dim} items"));
+                    return Err(format!("index {place} is outside of {dim} items"));
                 }
             }
             (Span::At(_), None) => {}
@@ -164,7 +171,8 @@ fn sliced(spans: &[Span], dims: &[Option<u64>]) -> Result<Known, String> {
 }
 
 impl Span {
-    /// The first place, the step and the number of places that it takes of `dim`. `None` for a place outside.
+    /// Returns the first index, the step and the number of indices that the span takes of `dim` items; `None`
+    /// for a single index outside.
     pub(crate) fn within(&self, dim: u64) -> Option<(u64, i64, u64)> {
         let dim = i64::try_from(dim).unwrap_or(i64::MAX);
         let from_end = |place: i64| {
@@ -181,7 +189,8 @@ impl Span {
                 inside.then_some((place.unsigned_abs(), 1, 1))
             }
             Span::Range { start, stop, step } => {
-                // Backwards, places lie from -1, in front of the first, to the last.
+                // Backwards, indices range from the last down to -1, which is the bound in front of the first
+                // item.
                 let (low, high) = if step > 0 { (0, dim) } else { (-1, dim - 1) };
                 let bounded = |place: i64| from_end(place).clamp(low, high);
                 let (first, end) = if step > 0 {
@@ -202,11 +211,11 @@ impl Span {
 
 fn gathered(axis: i64, given: &[&TensorSpec]) -> Result<Option<Known>, String> {
     let [of, indices] = given else {
-        return Err("it wants a tensor and indices".to_owned());
+        return Err("expected a tensor and indices".to_owned());
     };
     wants(
         is_integer(indices.dtype()),
-        "indices are integers: cast them first",
+        "expected integers as indices, cast them first",
     )?;
     let (Some(dims), Some(indices)) = (of.dims(), indices.dims()) else {
         return Ok(None);
@@ -242,7 +251,7 @@ fn reshaped(wanted: &[i64], dims: Option<&[Option<u64>]>) -> Result<Known, Strin
         .collect())
 }
 
-/// `None` where the rank is not known.
+/// Returns the dimensions without `axes`; `None` if the rank of the result is unknown.
 fn squeezed(axes: &[i64], dims: &[Option<u64>]) -> Result<Option<Known>, String> {
     if axes.is_empty() {
         let known = dims.iter().all(Option::is_some);
@@ -254,7 +263,7 @@ fn squeezed(axes: &[i64], dims: &[Option<u64>]) -> Result<Option<Known>, String>
     for axis in &axes {
         wants(
             dims[*axis].is_none_or(|dim| dim == 1),
-            "an axis to go has more than one item, or none",
+            "expected axes of one item to remove",
         )?;
     }
     let left = dims.iter().enumerate().filter(|(axis, _)| !axes.contains(axis));
@@ -267,7 +276,7 @@ fn transposed(axes: &[u64], dims: &[Option<u64>]) -> Result<Known, String> {
     }
     wants(
         axes.len() == dims.len(),
-        "it names another number of axes than there are",
+        "the number of axes differs from the rank",
     )?;
     Ok(axes.iter().map(|axis| dims[*axis as usize]).collect())
 }
@@ -275,7 +284,7 @@ fn transposed(axes: &[u64], dims: &[Option<u64>]) -> Result<Known, String> {
 fn padded(pads: &[(u64, u64)], dims: &[Option<u64>]) -> Result<Known, String> {
     wants(
         pads.len() == dims.len(),
-        "it names another number of axes than there are",
+        "the number of axes differs from the rank",
     )?;
     let pairs = dims.iter().zip(pads);
     pairs
@@ -295,7 +304,10 @@ fn padded_to(pad: PadTo, dims: &[Option<u64>]) -> Result<Known, String> {
         && dim > pad.length
         && !pad.truncate
     {
-        return Err(format!("it is {dim} long already, more than {}", pad.length));
+        return Err(format!(
+            "expected a length of at most {}, found {dim}",
+            pad.length
+        ));
     }
     let mut dims = dims.to_vec();
     dims[axis] = Some(pad.length);
@@ -306,7 +318,7 @@ fn padded_to(pad: PadTo, dims: &[Option<u64>]) -> Result<Known, String> {
 mod tests {
     use super::*;
 
-    /// Computes Python's `range(dim)[start:stop:step]`, item by item.
+    /// Computes Python's `range(dim)[start:stop:step]` item by item.
     fn naive(dim: i64, start: Option<i64>, stop: Option<i64>, step: i64) -> Vec<i64> {
         let places: Vec<i64> = (0..dim).collect();
         let bound = |place: Option<i64>, default: i64| match place {

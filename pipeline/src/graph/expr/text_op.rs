@@ -1,6 +1,6 @@
-//! Operations on strings and byte strings, as parts of an expression.
+//! The operations of expressions on strings and byte strings.
 //!
-//! Numbers of variants and fields are their identity on the wire and are never reused.
+//! The numbers of variants and fields identify them on the wire, and are never reused.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -8,119 +8,120 @@ use serde::Deserialize;
 
 use super::dtype_field::DtypeField;
 
-/// Bytes of a pattern, and of what it is replaced with.
+/// The maximum number of bytes of a pattern, a replacement or a separator.
 const PATTERN_BYTES_MAX: usize = 1 << 16;
-/// Words of a vocabulary.
+/// The maximum number of words in a vocabulary.
 const VOCABULARY_MAX: usize = 1 << 24;
-/// Operands that are joined.
+/// The maximum number of operands of `joined`.
 const OPERANDS_MAX: usize = 256;
 
-/// An operation on strings.
+/// An operation of an expression on strings.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Text {
-    /// Lower case: of strings all letters, of byte strings those of ASCII.
+    /// Converts to lower case: all letters of strings, only ASCII letters of byte strings.
     #[n(0)]
     Lower,
-    /// Upper case, likewise.
+    /// Converts to upper case: all letters of strings, only ASCII letters of byte strings.
     #[n(1)]
     Upper,
-    /// Without the white space at both ends.
+    /// Removes white space at both ends.
     #[n(2)]
     Strip,
-    /// The length, `i64`.
+    /// Returns the length as `i64`.
     #[n(3)]
     Length(#[n(0)] TextUnit),
-    /// A part of it.
+    /// Returns a part of the string.
     #[n(4)]
     Substr(#[n(0)] Substr),
-    /// Whether a pattern matches: all of it (true), or anything in it.
+    /// Returns whether a pattern matches: the whole string if the flag is `true`, otherwise any part of the
+    /// string.
     #[n(5)]
     Matches(#[n(0)] String, #[n(1)] bool),
-    /// Replacement of a pattern's matches: every match (true), or the first.
+    /// Replaces matches of a pattern: every match if the flag is `true`, otherwise the first match.
     #[n(6)]
     Replace(#[n(0)] String, #[n(1)] String, #[n(2)] bool),
-    /// A scalar is cut into a vector.
+    /// Splits a scalar string into a vector.
     #[n(7)]
     Split(#[n(0)] Split),
-    /// The items along the last axis as one, with this between them.
+    /// Joins the items along the last axis, with this separator between them.
     #[n(8)]
     JoinAxis(#[n(0)] String),
-    /// The operands as one, with this between them.
+    /// Joins the operands item by item, with this separator between them.
     #[n(9)]
     Join(#[n(0)] String),
-    /// A number below this that follows from the bytes alone.
+    /// Hashes the bytes of a string to a number below this limit.
     #[n(10)]
     HashBucket(#[n(0)] u64),
-    /// The number in a vocabulary.
+    /// Returns the index of a string in a vocabulary.
     #[n(11)]
     Lookup(#[n(0)] Lookup),
-    /// The number that it is in decimal notation.
+    /// Parses a decimal number of this dtype.
     #[n(12)]
     ToNumber(#[n(0)] DtypeField),
-    /// A number or truth in decimal notation.
+    /// Formats a number or boolean as text.
     #[n(13)]
     ToText,
 }
 
-/// The unit of lengths and places of text.
+/// The unit of lengths and positions in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum TextUnit {
-    /// Bytes.
+    /// Lengths and positions count bytes.
     #[default]
     #[n(0)]
     Bytes,
-    /// Unicode scalar values; of strings only.
+    /// Lengths and positions count Unicode scalar values; for strings only, not for byte strings.
     #[n(1)]
     Chars,
 }
 
-/// Parameters of taking a part.
+/// Parameters of `substr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Substr {
-    /// The place where it begins; negative = from the end.
+    /// The position at which the part begins; a negative position counts from the end.
     #[n(0)]
     pub start: i64,
-    /// The largest length.
+    /// The maximum length of the part.
     #[n(1)]
     pub length: u64,
-    /// The unit of both.
+    /// The unit of `start` and `length`.
     #[n(2)]
     pub unit: TextUnit,
 }
 
-/// Parameters of cutting a string.
+/// Parameters of `split`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Split {
-    /// The text between the parts; absent = white space of any length, also at the ends.
+    /// The text between two parts; `None` means white space of any length, which is also removed at the ends.
     #[n(0)]
     pub separator: Option<String>,
-    /// Cuts at most, from the left; absent = all.
+    /// The maximum number of splits, from the left; `None` means no limit.
     #[n(1)]
     pub cuts_max: Option<u64>,
 }
 
-/// Parameters of a vocabulary.
+/// Parameters of `lookup`: a vocabulary and the treatment of unknown words.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Lookup {
-    /// The words, each once. The first has number 0.
+    /// The distinct words of the vocabulary. The index of the first word is 0.
     #[n(0)]
     pub words: Vec<ByteVec>,
-    /// The number of everything else, where there is one; absent, and no buckets: it is an error of the
-    /// element.
+    /// The number of every unknown word. If the number is `None` and `buckets` is 0, an unknown word is an
+    /// error of the element.
     #[n(1)]
     pub other: Option<i64>,
-    /// Into how many numbers behind those of the words everything else is hashed.
+    /// The number of hash buckets for unknown words; their numbers follow the indices of the words.
     #[n(2)]
     pub buckets: u64,
 }
 
 impl Text {
-    /// The name in messages.
+    /// Returns the name of the operation in messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Text::Lower => "lower",
@@ -184,7 +185,7 @@ impl Text {
         }
     }
 
-    /// Returns whether it needs the feature `text`.
+    /// Returns whether the operation needs the cargo feature `text`.
     pub(crate) fn needs_regex(&self) -> bool {
         matches!(self, Text::Matches(..) | Text::Replace(..))
     }

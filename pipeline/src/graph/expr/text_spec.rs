@@ -6,24 +6,24 @@ use super::kinds::{is_float, is_integer, is_number, is_text, wants, with_dtype};
 use super::shapes::{broadcast_all, tensor};
 use super::text_op::{Text, TextUnit};
 
-/// Returns the spec of the result of `text` for these operands.
+/// Returns the spec of the result of `text` for the operands `given`.
 ///
 /// # Errors
-/// The reason, as text.
+/// The reason why the operands do not fit, as text.
 pub(crate) fn text_spec(text: &Text, given: &[&TensorSpec]) -> Result<TensorSpec, String> {
     let of = given
         .first()
         .copied()
-        .ok_or_else(|| "nothing is given".to_owned())?;
+        .ok_or_else(|| "expected an operand, found none".to_owned())?;
     let dtype = of.dtype();
     if *text == Text::ToText {
         wants(
             is_number(dtype) || dtype == Dtype::Bool,
-            "it wants numbers or truths",
+            "expected numbers or booleans",
         )?;
         return Ok(with_dtype(of, Dtype::String));
     }
-    wants(is_text(dtype), "it wants strings or byte strings")?;
+    wants(is_text(dtype), "expected strings or byte strings")?;
     let chars = |unit: TextUnit| {
         let fits = unit == TextUnit::Bytes || dtype == Dtype::String;
         wants(
@@ -58,7 +58,7 @@ pub(crate) fn text_spec(text: &Text, given: &[&TensorSpec]) -> Result<TensorSpec
         Text::Split(_) => {
             wants(
                 of.dims().is_none_or(<[Option<u64>]>::is_empty),
-                "it cuts one string: use split_ragged for more",
+                "expected one string: use split_ragged for several strings",
             )?;
             Ok(TensorSpec::with_dims(dtype, &[None]))
         }
@@ -72,7 +72,7 @@ pub(crate) fn text_spec(text: &Text, given: &[&TensorSpec]) -> Result<TensorSpec
         Text::ToNumber(number) => {
             wants(
                 is_integer(number.0) || is_float(number.0),
-                "text becomes integers or floats (f16, bf16, f32, f64)",
+                "expected an integer or float (f16, bf16, f32, f64) as the dtype of the result",
             )?;
             Ok(with_dtype(of, number.0))
         }

@@ -1,4 +1,4 @@
-//! The types of expressions: dtypes and shapes, and the dtypes of the plain numbers in them.
+//! Type inference for expressions: dtypes, shapes, and the dtypes of plain numbers.
 
 use millstream_element::{Dtype, ElementSpec, MAX_RANK, TensorSpec};
 
@@ -12,16 +12,16 @@ use super::shapes::{Known, axis_of, broadcast_all, tensor};
 use super::shaping_spec::shaping_spec;
 use super::text_spec::text_spec;
 
-/// Expressions whose every operation has a dtype and a shape. What they share is there once.
+/// Expressions with a dtype and a shape for every operation. Shared operations are stored once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Typed {
-    /// The operations in the order of their evaluation. No constant among them is a plain number.
+    /// The operations in the order of their evaluation. Every constant is a tensor with a dtype.
     pub(crate) nodes: Vec<TypedNode>,
-    /// The index of the result of each expression.
+    /// The index of the result operation of each expression.
     pub(crate) results: Vec<usize>,
 }
 
-/// One operation and what it yields.
+/// One operation, its operands and the spec of its result.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TypedNode {
     pub(crate) op: ExprOp,
@@ -29,18 +29,18 @@ pub(crate) struct TypedNode {
     pub(crate) spec: TensorSpec,
 }
 
-/// The form that an operation of the expression has after typing.
+/// The result of typing one operation of an expression.
 #[derive(Debug, Clone)]
 enum Meaning {
-    /// A number that has no dtype yet.
+    /// A plain number whose dtype is not chosen yet.
     Plain(Literal),
     Node(usize),
 }
 
-/// The expressions over elements of `input`.
+/// Infers the types of the expressions for elements of `input`.
 ///
 /// # Errors
-/// The reason, as text: which operation cannot be computed of what.
+/// The reason, as text, which names the operation and the specs of its operands.
 pub(crate) fn typed<'e>(
     exprs: impl IntoIterator<Item = &'e Expr>,
     input: &ElementSpec,
@@ -72,12 +72,12 @@ pub(crate) fn typed<'e>(
 }
 
 impl Typed {
-    /// Returns the spec of the expression number `index`.
+    /// Returns the spec of the result of the expression at `index`.
     pub(crate) fn spec(&self, index: usize) -> &TensorSpec {
         &self.nodes[self.results[index]].spec
     }
 
-    /// Adds `op` of what `args` mean, after giving plain numbers their dtypes.
+    /// Adds the operation `op` on `args`, after choosing the dtypes of plain numbers.
     fn add(&mut self, op: &ExprOp, args: Vec<Meaning>, input: &ElementSpec) -> Result<usize, String> {
         let name = op.name();
         let alike = alike(op);
@@ -104,7 +104,8 @@ impl Typed {
         self.push(op.clone(), places, input)
     }
 
-    /// The dtype of the operands that must be of one, of which only plain numbers may be without.
+    /// Returns the common dtype of the operands that must have the same dtype. Plain numbers adapt to the
+    /// other operands.
     fn common_dtype(
         &self,
         name: &str,
@@ -123,13 +124,13 @@ impl Typed {
                     match common {
                         Some(known) if known != dtype => {
                             return Err(format!(
-                                "`{name}` of {known} and {dtype}: dtypes never change by themselves, so cast one of them"
+                                "`{name}` of {known} and {dtype}: expected operands of the same dtype, cast one of them"
                             ));
                         }
                         Some(_) | None => common = Some(dtype),
                     }
                 }
-                // Among whole numbers and others all are floats.
+                // If any plain number is a float, all plain numbers become floats.
                 Meaning::Plain(Literal::Int(_)) if by_itself.is_some() => {}
                 Meaning::Plain(literal) => by_itself = Some(literal.dtype()),
             }
@@ -137,7 +138,7 @@ impl Typed {
         Ok(common.or(by_itself))
     }
 
-    /// The node that `meaning` is; a plain number gets the dtype `wanted`, or its own.
+    /// Returns the node for `meaning`. A plain number takes the dtype `wanted`, or its default dtype.
     fn settle(&mut self, meaning: Meaning, wanted: Option<Dtype>) -> Result<usize, String> {
         match meaning {
             Meaning::Node(place) => Ok(place),
@@ -168,7 +169,7 @@ impl Typed {
         })?;
         if spec.dims().is_some_and(|dims| dims.len() > MAX_RANK) {
             return Err(format!(
-                "{}: a tensor has at most {MAX_RANK} dimensions",
+                "{}: the result has more dimensions than the limit of {MAX_RANK}",
                 described()
             ));
         }
@@ -186,7 +187,7 @@ impl Typed {
     }
 }
 
-/// Returns the operands that must be of one dtype.
+/// Returns the operands that must have the same dtype.
 fn alike(op: &ExprOp) -> std::ops::Range<usize> {
     use super::op::Shaping;
     match op {
@@ -206,7 +207,7 @@ fn alike(op: &ExprOp) -> std::ops::Range<usize> {
     }
 }
 
-/// Returns the dtype of the quotient of integers.
+/// Returns the dtype of the quotient of two integers; `None` for other dtypes.
 fn quotient_dtype(dtype: Dtype) -> Option<Dtype> {
     match dtype {
         Dtype::I8 | Dtype::I16 | Dtype::U8 | Dtype::U16 => Some(Dtype::F32),
@@ -230,7 +231,7 @@ fn spec_of(op: &ExprOp, given: &[&TensorSpec], input: &ElementSpec) -> Result<Te
         given
             .first()
             .copied()
-            .ok_or_else(|| "nothing is given".to_owned())
+            .ok_or_else(|| "expected an operand, found none".to_owned())
     };
     match op {
         ExprOp::Column(name) => Ok(input.components()[column_of(name, input)?].clone()),
@@ -241,12 +242,12 @@ fn spec_of(op: &ExprOp, given: &[&TensorSpec], input: &ElementSpec) -> Result<Te
             Ok(tensor(dtype, broadcast_all(given)?))
         }
         ExprOp::Where => {
-            wants(first()?.dtype() == Dtype::Bool, "the condition is to be bool")?;
+            wants(first()?.dtype() == Dtype::Bool, "expected a condition of bool")?;
             let yes = given.get(1).map_or(Dtype::Bool, |yes| yes.dtype());
             Ok(tensor(yes, broadcast_all(given)?))
         }
         ExprOp::Clip => {
-            wants(is_number(first()?.dtype()), "only numbers are clipped")?;
+            wants(is_number(first()?.dtype()), "expected numbers")?;
             Ok(tensor(first()?.dtype(), broadcast_all(given)?))
         }
         ExprOp::Cast(cast) => {
@@ -262,8 +263,8 @@ fn spec_of(op: &ExprOp, given: &[&TensorSpec], input: &ElementSpec) -> Result<Te
 fn castable(from: Dtype, to: Dtype) -> Result<(), String> {
     match (is_text(from), is_text(to)) {
         (true, true) | (false, false) => Ok(()),
-        (false, true) => Err("a number becomes text with .to_text()".to_owned()),
-        (true, false) => Err("text becomes a number with .to_number(dtype)".to_owned()),
+        (false, true) => Err("a number cannot be cast to text, use .to_text()".to_owned()),
+        (true, false) => Err("text cannot be cast to a number, use .to_number(dtype)".to_owned()),
     }
 }
 
@@ -274,25 +275,25 @@ fn unary_spec(unary: Unary, of: &TensorSpec) -> Result<TensorSpec, String> {
             let unsigned = is_integer(dtype) && !is_signed(dtype) && unary == Unary::Neg;
             wants(
                 is_number(dtype) && !unsigned,
-                "it wants signed numbers: cast it first",
+                "expected signed numbers, cast them first",
             )?;
             Ok(of.clone())
         }
         Unary::Floor | Unary::Ceil | Unary::Round | Unary::Sqrt | Unary::Exp | Unary::Log | Unary::Tanh => {
             wants(
                 is_float(dtype),
-                "it wants floats (f16, bf16, f32, f64): cast it first",
+                "expected floats (f16, bf16, f32, f64), cast them first",
             )?;
             Ok(of.clone())
         }
         Unary::Not => {
-            wants(dtype == Dtype::Bool, "it wants bool")?;
+            wants(dtype == Dtype::Bool, "expected bool")?;
             Ok(of.clone())
         }
         Unary::IsNan | Unary::IsFinite => {
             wants(
                 is_float(dtype),
-                "it wants floats (f16, bf16, f32, f64): cast it first",
+                "expected floats (f16, bf16, f32, f64), cast them first",
             )?;
             Ok(with_dtype(of, Dtype::Bool))
         }
@@ -303,7 +304,7 @@ fn binary_dtype(binary: Binary, of: Dtype) -> Result<Dtype, String> {
     if binary.is_logical() {
         wants(
             of == Dtype::Bool,
-            "it wants bool: compare first, as in col(\"x\").ne(0)",
+            "expected bool: compare first, as in col(\"x\").ne(0)",
         )?;
         return Ok(of);
     }
@@ -312,14 +313,14 @@ fn binary_dtype(binary: Binary, of: Dtype) -> Result<Dtype, String> {
         let comparable = is_number(of) || (equality && (is_text(of) || of == Dtype::Bool));
         wants(
             comparable,
-            "items of that dtype are not compared: cast them first",
+            "items of that dtype cannot be compared, cast them first",
         )?;
         return Ok(Dtype::Bool);
     }
     if binary == Binary::Add && is_text(of) {
         return Ok(of);
     }
-    wants(is_number(of), "it wants integers or floats: cast them first")?;
+    wants(is_number(of), "expected integers or floats, cast them first")?;
     Ok(of)
 }
 
@@ -329,14 +330,14 @@ fn reduced_spec(reduce: &Reduce, of: &TensorSpec) -> Result<TensorSpec, String> 
         Reduction::Sum | Reduction::Max | Reduction::Min => {
             wants(
                 is_number(dtype),
-                "it wants integers or floats: cast it first, truths too",
+                "expected integers or floats, cast other dtypes first, bool too",
             )?;
         }
         Reduction::Mean => wants(
             is_float(dtype),
-            "it wants floats (f16, bf16, f32, f64): cast it first",
+            "expected floats (f16, bf16, f32, f64), cast them first",
         )?,
-        Reduction::Any | Reduction::All => wants(dtype == Dtype::Bool, "it wants bool: compare first")?,
+        Reduction::Any | Reduction::All => wants(dtype == Dtype::Bool, "expected bool, compare first")?,
     }
     let Some(dims) = of.dims() else {
         let all = reduce.axes.is_empty() && !reduce.keep_dims;

@@ -1,4 +1,4 @@
-//! The columns of files that describe themselves: those that are wanted, and their types.
+//! The columns of files that describe themselves: the selected columns and their types.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -13,25 +13,27 @@ use crate::graph::params::SpecField;
 #[cbor(map)]
 #[serde(default, deny_unknown_fields)]
 pub struct Columns {
-    /// The columns wanted, in this order; none named = all, as the file orders them.
+    /// The names of the selected columns, in this order. An empty list means all columns, in the order of the
+    /// file.
     #[n(0)]
     pub names: Vec<String>,
-    /// The spec of an element. Absent, a dispatcher or a worker reads it from the first file that
-    /// [`Columns::example`] matches, when it analyses the dataset and can read the format.
+    /// The spec of an element. If the spec is `None`, a dispatcher or worker that can read the format takes
+    /// it from a file when it analyses the dataset. The file is the first that [`Columns::example`] matches.
     #[n(1)]
     pub declared: Option<SpecField>,
-    /// A glob pattern of files that are like all others; the builder puts that of the `files` below here.
+    /// A glob pattern of files that have the same columns as all other files. The builder sets the pattern of
+    /// the `files` operation that provides the paths.
     #[n(2)]
     pub example: Option<String>,
 }
 
 impl Columns {
-    /// All columns, as a file says.
+    /// Selects all columns that the files have.
     pub fn all() -> Columns {
         Columns::default()
     }
 
-    /// Names the columns, whose types the files tell.
+    /// Selects columns by name; their types are read from the files.
     pub fn named<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Columns {
         Columns {
             names: names.into_iter().map(Into::into).collect(),
@@ -39,15 +41,15 @@ impl Columns {
         }
     }
 
-    /// States what an element is, so that no file is looked at to find out.
+    /// Declares the spec of an element, so that no file is read to find the spec.
     #[must_use]
     pub fn declared(mut self, spec: ElementSpec) -> Columns {
         self.declared = Some(SpecField(spec));
         self
     }
 
-    /// Says which files to look at to find out what an element is, where they are not those of a `files`
-    /// below.
+    /// Sets the pattern of the files from which the spec of an element is read. The default is the pattern of
+    /// the `files` operation that provides the paths.
     #[must_use]
     pub fn like(mut self, pattern: impl Into<String>) -> Columns {
         self.example = Some(pattern.into());

@@ -1,4 +1,4 @@
-//! CSV files: which fields of a row become components, and how rows are written.
+//! CSV files: the fields of a row that become components, and the syntax of rows.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
@@ -12,11 +12,13 @@ use crate::graph::on_error::OnError;
 
 use super::records::Compression;
 
-/// Fields of a row, of which components are some.
+/// The maximum number of fields in a row. Fields that do not become components count too.
 pub const CSV_FIELDS_MAX: u32 = 1 << 16;
 
-/// Parameters of `csv`. Rows are those of RFC 4180: fields may be in quotes, in which a quote is doubled and
-/// delimiters and ends of lines are text. Empty lines are no rows.
+/// Parameters of `csv`, which reads rows as RFC 4180 defines them.
+///
+/// A field may be quoted. Inside a quoted field, delimiters and line ends are text, and a quote is written as
+/// two quotes. Empty lines are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -24,19 +26,19 @@ pub struct Csv {
     /// The components that the fields of a row become, in this order.
     #[n(0)]
     pub columns: Vec<CsvColumn>,
-    /// Whether the first row of each file names the columns, which are then found by their names.
+    /// `true` if the first row of each file has the names of the columns. Columns are then found by name.
     #[n(1)]
     #[serde(default)]
     pub header: bool,
-    /// The byte between fields, of ASCII.
+    /// The ASCII byte that separates fields.
     #[n(2)]
     #[serde(default = "comma")]
     pub delimiter: u8,
-    /// Whether a field may be in quotes; else a quote is text.
+    /// `true` if fields may be quoted; otherwise a quote is an ordinary character.
     #[n(3)]
     #[serde(default = "yes")]
     pub quoting: bool,
-    /// A text that stands for a missing value, as an empty field does.
+    /// A text that marks a missing value. An empty field is always a missing value.
     #[n(4)]
     pub missing: Option<String>,
     /// The compression of the files.
@@ -54,23 +56,23 @@ pub struct Csv {
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct CsvColumn {
-    /// The component's name, and the column's where the files have a header.
+    /// The name of the component, and of the column if the files have a header.
     #[n(0)]
     pub name: String,
-    /// The dtype that the field is read as.
+    /// The dtype of the component.
     #[n(1)]
     pub dtype: DtypeField,
-    /// The text that is read where the value is missing; without one that is an error.
+    /// The text that is read if the value is missing; `None` makes a missing value an error.
     #[n(2)]
     pub default: Option<String>,
-    /// The number of the field, from 0 on, whatever a header says. Without it, and without a header, fields
-    /// are the columns in their order.
+    /// The index of the field, from 0, which takes precedence over the header. If the index is `None` and the
+    /// files have no header, the columns are the fields in order.
     #[n(3)]
     pub index: Option<u32>,
 }
 
 impl CsvColumn {
-    /// A field that every row has.
+    /// Describes a field that has a value in every row.
     pub fn required(name: impl Into<String>, dtype: Dtype) -> CsvColumn {
         CsvColumn {
             name: name.into(),
@@ -80,7 +82,7 @@ impl CsvColumn {
         }
     }
 
-    /// A field read from `default` where its value is missing.
+    /// Describes a field whose missing values are read as the text `default`.
     pub fn with_default(name: impl Into<String>, dtype: Dtype, default: impl Into<String>) -> CsvColumn {
         CsvColumn {
             default: Some(default.into()),
@@ -88,7 +90,7 @@ impl CsvColumn {
         }
     }
 
-    /// States which field it is, from 0 on.
+    /// Sets the index of the field, counted from 0.
     #[must_use]
     pub fn at(mut self, index: u32) -> CsvColumn {
         self.index = Some(index);
@@ -97,7 +99,7 @@ impl CsvColumn {
 }
 
 impl Csv {
-    /// Files with commas, quotes and without a header, whose broken rows are errors.
+    /// Describes comma-separated files with quotes and without a header. A broken row is an error.
     pub fn new(columns: impl IntoIterator<Item = CsvColumn>) -> Csv {
         Csv {
             columns: columns.into_iter().collect(),
@@ -120,11 +122,11 @@ impl Csv {
 
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.columns.is_empty() {
-            return Err("reads no column".to_owned());
+            return Err("names no columns".to_owned());
         }
         if !self.delimiter.is_ascii() || matches!(self.delimiter, b'\n' | b'\r' | b'"') {
             return Err(format!(
-                "cannot have {:?} between fields: one character of ASCII that is no quote and ends no line",
+                "cannot have the delimiter {:?}: expected an ASCII character other than a quote or a line end",
                 char::from(self.delimiter)
             ));
         }
@@ -139,7 +141,7 @@ impl Csv {
             }
             if column.index.is_some_and(|index| index >= CSV_FIELDS_MAX) {
                 return Err(format!(
-                    "reads the column {:?} from a field beyond {CSV_FIELDS_MAX}",
+                    "reads the column {:?} from a field beyond the limit of {CSV_FIELDS_MAX} fields",
                     column.name
                 ));
             }

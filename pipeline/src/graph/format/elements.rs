@@ -1,4 +1,4 @@
-//! Files of elements, as `save`, `cache` and `snapshot` write them: what they hold.
+//! Files of elements that `save`, `cache` and `snapshot` write.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -11,7 +11,7 @@ use crate::graph::params::SpecField;
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Elements {
-    /// The spec of the written elements; a file of other elements is an error.
+    /// The spec of the elements in the files. A file with elements of another spec is an error.
     #[n(0)]
     pub spec: SpecField,
 }

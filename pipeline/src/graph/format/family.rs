@@ -1,4 +1,5 @@
-//! The formats, and what the graph asks of each: its name on the wire, its rules, what its files yield.
+//! The list of file formats. Each format has a name on the wire, rules for its parameters, and a spec of its
+//! elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -22,21 +23,21 @@ use super::sqlite::Sqlite;
 use super::tables::Table;
 use super::webdataset::WebDataset;
 
-/// The format of the files whose paths come in. Each file is read from its start to its end, one after the
-/// other.
+/// The format of the files whose paths are the input. The operation reads one file after another, each from
+/// start to end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Format {
     /// The lines of text files.
     TextLines,
-    /// Records, each behind its length, with checksums.
+    /// TFRecord files, whose records have a length and checksums.
     TfRecord(TfRecord),
-    /// Records of one length.
+    /// Files whose records have the same length.
     FixedLength(FixedLength),
     /// The samples of WebDataset tar shards.
     WebDataset(WebDataset),
     /// The rows of CSV files.
     Csv(Csv),
-    /// The documents of files of a JSON document a line.
+    /// The documents of JSON lines files, one document a line.
     JsonLines(JsonLines),
     /// NumPy arrays.
     Npy(Numpy),
@@ -50,7 +51,7 @@ pub enum Format {
     Sqlite(Sqlite),
     /// The samples of MosaicML shards.
     Mds(Mds),
-    /// Whole files, by class.
+    /// Whole files, labelled by class.
     ImageFolder(ImageFolder),
     /// Elements that were saved.
     Elements(Elements),
@@ -63,7 +64,7 @@ impl FileFormat for Format {
 }
 
 impl Format {
-    /// The names of all of them.
+    /// The names of all formats.
     pub(crate) const NAMES: &'static [&'static str] = &[
         "text_lines",
         "tfrecord",
@@ -81,7 +82,7 @@ impl Format {
         "image_folder",
     ];
 
-    /// The name of the operation that reads it, on the wire and in messages.
+    /// Returns the name of the operation that reads the format, on the wire and in messages.
     pub fn op_name(&self) -> &'static str {
         match self {
             Format::TextLines => "text_lines",
@@ -101,7 +102,8 @@ impl Format {
         }
     }
 
-    /// The feature of this crate that reads it; `None` when it is always there.
+    /// Returns the feature of this crate that reads the format; `None` if every build of the crate reads the
+    /// format.
     pub fn feature(&self) -> Option<&'static str> {
         match self {
             Format::TextLines | Format::ImageFolder(_) => None,
@@ -134,15 +136,16 @@ impl Format {
         }
     }
 
-    /// Returns whether a part of a file can be read: the records that begin in it.
+    /// Returns whether a part of a file can be read without the rest. A part yields the records that begin in
+    /// it.
     pub fn is_divisible(&self) -> bool {
         match self {
             Format::TextLines => true,
             Format::FixedLength(fixed) => fixed.compression == Compression::None,
-            // Its row groups; where an element is several rows, which ones would follow from the part.
+            // A part is a number of row groups. If an element were several rows, its rows would depend on the
+            // part.
             Format::Parquet(table) => table.rows.is_none(),
-            // Where a record begins is only known from the one before it, or from what the file says of
-            // itself.
+            // The start of a record is known only from the record before it, or from a table in the file.
             Format::TfRecord(_)
             | Format::WebDataset(_)
             | Format::Elements(_)
@@ -157,7 +160,7 @@ impl Format {
         }
     }
 
-    /// Returns the name of the files in messages.
+    /// Returns the description of one file of this format, for messages.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Format::TextLines => "a text file",
@@ -176,7 +179,7 @@ impl Format {
         }
     }
 
-    /// The rules that the parameters obey by themselves.
+    /// Checks the parameters of the format, without knowledge of its input.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
             Format::TextLines | Format::TfRecord(_) | Format::Elements(_) => Ok(()),
@@ -192,7 +195,7 @@ impl Format {
         }
     }
 
-    /// Returns the spec of the elements in files whose paths are `input`'s elements.
+    /// Returns the spec of the elements in the files whose paths are the elements of `input`.
     pub(crate) fn spec(
         &self,
         registry: &dyn Registry,
@@ -202,7 +205,7 @@ impl Format {
             [only] if only.accepts(Dtype::String, &[]) => {}
             _ => {
                 let what = self.what();
-                let reason = format!("it wants one string, the path of {what}, and is given {input}");
+                let reason = format!("expected one string, the path of {what}, found {input}");
                 return Err(self.mismatch(reason));
             }
         }
@@ -232,7 +235,7 @@ impl Format {
         })
     }
 
-    /// Returns the wanted columns, of files that describe themselves.
+    /// Returns the selected columns of a format whose files describe themselves; `None` for other formats.
     pub fn columns(&self) -> Option<&Columns> {
         match self {
             Format::Npy(numpy) | Format::Npz(numpy) => Some(&numpy.columns),
@@ -250,7 +253,7 @@ impl Format {
         }
     }
 
-    /// Returns the wanted columns, to be filled in.
+    /// Returns the selected columns of a format whose files describe themselves, for changes.
     pub(crate) fn columns_mut(&mut self) -> Option<&mut Columns> {
         if let Format::Npy(numpy) | Format::Npz(numpy) = self {
             Some(&mut numpy.columns)
@@ -280,7 +283,7 @@ impl Format {
         }
     }
 
-    /// The format that is read by the operation of this name.
+    /// Decodes the format that the operation with the name in `params` reads.
     pub(crate) fn decode(params: &Encoded<'_>) -> Result<Format, GraphError> {
         Ok(match params.name() {
             "text_lines" => Format::TextLines,
@@ -297,7 +300,7 @@ impl Format {
             "mds" => Format::Mds(params.params()?),
             "image_folder" => Format::ImageFolder(params.params()?),
             "elements" => Format::Elements(params.params()?),
-            _ => return Err(params.malformed("is no format")),
+            _ => return Err(params.malformed("is not a known file format")),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Folders of labelled files: a class is a folder in the root.
+//! Folders of labelled files: each folder in the root is a class.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
@@ -8,26 +8,26 @@ use serde::Deserialize;
 use crate::graph::check::{check_name, check_names};
 use crate::graph::on_error::OnError;
 
-/// Parameters of `image_folder`: the files below a root, each of the class whose folder it is in, at any
-/// depth.
+/// Parameters of `image_folder`, which reads the files below a root folder. The class of a file is the folder
+/// in the root that contains the file, at any depth.
 ///
-/// An element is a dict of `image`, the bytes of the file, `label`, the number of its class, and `path`.
-/// Classes are numbered by their names in sorted order, as torchvision's `ImageFolder` and keras'
-/// `image_dataset_from_directory` number them.
+/// Each element is a dict of `image`, the bytes of the file, `label`, the number of its class, and `path`.
+/// Classes are numbered in the sorted order of their names. torchvision's `ImageFolder` and keras'
+/// `image_dataset_from_directory` number classes in the same order.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct ImageFolder {
-    /// The folder that has a folder for each class.
+    /// The root folder, which contains one folder for each class.
     #[n(0)]
     pub root: String,
-    /// The names of the classes, in the order of their numbers; none = the folders of the root, sorted, when
-    /// reading begins.
+    /// The names of the classes, in the order of their numbers. An empty list means the folders of the root,
+    /// sorted by name, when reading begins.
     #[n(1)]
     #[serde(default)]
     pub classes: Vec<String>,
-    /// The extensions of what is read, without the dot, in whatever case; none = those of images. Other files
-    /// are passed over.
+    /// The extensions of the files to read, without the dot, in upper or lower case. An empty list means
+    /// [`IMAGE_EXTENSIONS`]. Files with other extensions are ignored.
     #[n(2)]
     #[serde(default)]
     pub extensions: Vec<String>,
@@ -37,13 +37,13 @@ pub struct ImageFolder {
     pub on_error: OnError,
 }
 
-/// The extensions of images: what torchvision's `ImageFolder` reads.
+/// The extensions of images, which are those that torchvision's `ImageFolder` reads.
 pub const IMAGE_EXTENSIONS: [&str; 10] = [
     "jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp", "gif",
 ];
 
 impl ImageFolder {
-    /// All images below `root`, whose folders are the classes.
+    /// Reads all images below `root`, whose folders are the classes.
     pub fn new(root: impl Into<String>) -> ImageFolder {
         ImageFolder {
             root: root.into(),
@@ -53,14 +53,14 @@ impl ImageFolder {
         }
     }
 
-    /// The pattern of all files below the root, in folders.
+    /// Returns the pattern that matches all files in the folders below the root.
     pub(crate) fn pattern(&self) -> String {
         let root: String = self
             .root
             .trim_end_matches('/')
             .chars()
             .fold(String::new(), |mut all, next| {
-                // What would be a pattern in the name of the root is none.
+                // Wildcards in the name of the root are escaped, because the name is not a pattern.
                 if let '*' | '?' | '[' | ']' = next {
                     all.extend(['[', next, ']']);
                 } else {

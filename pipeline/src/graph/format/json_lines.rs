@@ -1,4 +1,4 @@
-//! JSON lines: which values of a document become components.
+//! JSON lines: the values of a document that become components.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
@@ -11,7 +11,7 @@ use crate::graph::params::SpecField;
 
 use super::records::Compression;
 
-/// Parameters of `json_lines`. A line is a document; lines of nothing but white space are none.
+/// Parameters of `json_lines`. Each line is a document; lines of white space only are ignored.
 #[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -37,20 +37,20 @@ pub struct JsonColumn {
     /// The component's name.
     #[n(0)]
     pub name: String,
-    /// The place of the value: keys of objects and indices of arrays, from the outermost in.
+    /// The path to the value: keys of objects and indices of arrays, from the outermost in.
     #[n(1)]
     pub path: Vec<String>,
-    /// The type of the value: the spec of one tensor, of known rank. Arrays in arrays are tensors: all of one
-    /// length where a dimension is one.
+    /// The type of the value: the spec of one tensor, of known rank. A tensor of several dimensions is read
+    /// from nested arrays; the arrays of one dimension must have equal lengths.
     #[n(2)]
     pub tensor: SpecField,
-    /// The JSON text that is read where the value is missing or null; without one that is an error.
+    /// The JSON text that is read if the value is missing or null; `None` makes a missing value an error.
     #[n(3)]
     pub default: Option<String>,
 }
 
 impl JsonColumn {
-    /// The value of the key `name` of every document.
+    /// Describes the value of the key `name`, which every document must have.
     pub fn required(name: impl Into<String>, tensor: TensorSpec) -> Result<JsonColumn, SpecError> {
         let name = name.into();
         Ok(JsonColumn {
@@ -61,21 +61,21 @@ impl JsonColumn {
         })
     }
 
-    /// States where the value is, if it is not the key of the component's name.
+    /// Sets the path to the value, if it is not the key with the component's name.
     #[must_use]
     pub fn at<P: Into<String>>(mut self, path: impl IntoIterator<Item = P>) -> JsonColumn {
         self.path = path.into_iter().map(Into::into).collect();
         self
     }
 
-    /// States what is read, as JSON, where the value is missing or null.
+    /// Sets the JSON text that is read if the value is missing or null.
     #[must_use]
     pub fn or(mut self, default: impl Into<String>) -> JsonColumn {
         self.default = Some(default.into());
         self
     }
 
-    /// Returns the type of the value; a field that was checked has one tensor.
+    /// Returns the type of the value: after the check, the field has exactly one tensor.
     pub(crate) fn tensor(&self) -> Option<&TensorSpec> {
         self.tensor.0.components().first()
     }
@@ -84,13 +84,13 @@ impl JsonColumn {
         let name = &self.name;
         let [tensor] = self.tensor.0.components() else {
             return Err(format!(
-                "reads the field {name:?} as {}, which is no tensor",
+                "reads the field {name:?} as {}, which is not a single tensor",
                 self.tensor.0
             ));
         };
         if tensor.dims().is_none() {
             return Err(format!(
-                "reads the field {name:?} as a tensor of any rank: say how many dimensions it has"
+                "reads the field {name:?} as a tensor of any rank: declare its number of dimensions"
             ));
         }
         if let Dtype::F16 | Dtype::Bf16 | Dtype::F8E4M3 | Dtype::F8E5M2 | Dtype::C64 | Dtype::C128 =
@@ -106,7 +106,7 @@ impl JsonColumn {
 }
 
 impl JsonLines {
-    /// Uncompressed files, whose broken lines are errors.
+    /// Reads uncompressed files, and treats broken lines as errors.
     pub fn new(fields: impl IntoIterator<Item = JsonColumn>) -> JsonLines {
         JsonLines {
             fields: fields.into_iter().collect(),
@@ -117,7 +117,7 @@ impl JsonLines {
 
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.fields.is_empty() {
-            return Err("reads no field".to_owned());
+            return Err("names no fields".to_owned());
         }
         self.fields.iter().try_for_each(JsonColumn::check)?;
         check_names("field", self.fields.iter().map(|field| field.name.as_str()))

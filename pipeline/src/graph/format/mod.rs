@@ -1,11 +1,11 @@
-//! Files as datasets: one operation for every format, whose parameters are here, one format a file. How their
-//! bytes are read is `exec::format`'s.
+//! The parameters of all file formats, one format a file. The operation `read` reads files of every format.
+//! The decoding of the files' bytes is in `exec::format`.
 //!
-//! - [`Format`]: which format it is, and what the graph asks of all of them;
-//! - [`TfRecord`], [`FixedLength`]: records, with their [`Compression`];
-//! - [`WebDataset`]: tar shards; [`Mds`]: MosaicML shards; [`ImageFolder`]: files by class;
-//! - [`Csv`], [`JsonLines`], [`Sqlite`]: rows whose columns are declared;
-//! - [`Numpy`], [`Table`]: files that say what their [`Columns`] are;
+//! - [`Format`]: the list of formats, with the answers that the graph asks of each format.
+//! - [`TfRecord`], [`FixedLength`]: records, with their [`Compression`].
+//! - [`WebDataset`]: tar shards; [`Mds`]: MosaicML shards; [`ImageFolder`]: files in folders by class.
+//! - [`Csv`], [`JsonLines`], [`Sqlite`]: rows whose columns are declared.
+//! - [`Numpy`], [`Table`]: files that describe their [`Columns`] themselves.
 //! - [`Elements`]: elements that were saved.
 
 mod builder;

@@ -1,4 +1,4 @@
-//! NumPy files: whether an element is a row or a file.
+//! NumPy files: parameters that say whether an element is a row or a whole file.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -13,11 +13,11 @@ use super::columns::Columns;
 #[cbor(map)]
 #[serde(default, deny_unknown_fields)]
 pub struct Numpy {
-    /// Whether an element is a whole file; else it is a row: what lies at one index of the leading dimension,
-    /// which is the same for all arrays of an archive.
+    /// `true` if an element is a whole file. Otherwise an element is a row: the items at one index of the
+    /// leading dimension, which all arrays of an archive share.
     #[n(0)]
     pub whole: bool,
-    /// The wanted arrays of an archive, and the spec of an element. In `npy` no array has a name.
+    /// The selected arrays of an archive, and the spec of an element. In `npy` files arrays have no names.
     #[n(1)]
     pub columns: Columns,
     /// The treatment of files that cannot be read.
@@ -26,7 +26,7 @@ pub struct Numpy {
 }
 
 impl Numpy {
-    /// The rows of arrays.
+    /// Reads arrays row by row.
     pub fn rows(columns: Columns) -> Numpy {
         Numpy {
             columns,
@@ -34,7 +34,7 @@ impl Numpy {
         }
     }
 
-    /// The arrays of a file as one element.
+    /// Reads all arrays of a file as one element.
     pub fn whole(columns: Columns) -> Numpy {
         Numpy {
             whole: true,

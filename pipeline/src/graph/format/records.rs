@@ -4,7 +4,8 @@
 use minicbor::{Decode, Encode};
 use serde::Deserialize;
 
-/// Bytes of one record, which is held in memory as a whole: what a tar shard's file may have.
+/// The maximum number of bytes of one record, which is held in memory as a whole. A file in a tar shard has
+/// the same limit.
 pub const RECORD_BYTES_MAX: u64 = 1 << 30;
 
 /// The compression of a whole file.
@@ -17,10 +18,10 @@ pub enum Compression {
     #[n(0)]
     #[serde(alias = "")]
     None,
-    /// gzip, of one member or several.
+    /// The file is compressed with gzip, and has one member or several.
     #[n(1)]
     Gzip,
-    /// zlib.
+    /// The file is compressed with zlib.
     #[n(2)]
     Zlib,
 }
@@ -40,14 +41,14 @@ pub struct TfRecord {
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct FixedLength {
-    /// The bytes of every record, at least 1.
+    /// The length of every record, in bytes; at least 1.
     #[n(0)]
     pub record_bytes: u64,
-    /// In front of the first record.
+    /// The number of bytes in front of the first record.
     #[n(1)]
     #[serde(default)]
     pub header_bytes: u64,
-    /// Behind the last record.
+    /// The number of bytes behind the last record.
     #[n(2)]
     #[serde(default)]
     pub footer_bytes: u64,
@@ -58,10 +59,10 @@ pub struct FixedLength {
 }
 
 impl FixedLength {
-    /// Checks the layout.
+    /// Checks that the lengths are within their limits, and that a record has at least one byte.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.record_bytes == 0 {
-            return Err("reads records of no bytes".to_owned());
+            return Err("has records of 0 bytes, the least is 1".to_owned());
         }
         let most = self.record_bytes.max(self.header_bytes).max(self.footer_bytes);
         if most > RECORD_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! SQLite databases: the query that is read, and what its rows are.
+//! SQLite databases: the query to run, and the components of its rows.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
@@ -9,18 +9,18 @@ use crate::graph::check::check_names;
 use crate::graph::expr::DtypeField;
 use crate::graph::on_error::OnError;
 
-/// Bytes of a query.
+/// The maximum number of bytes in a query.
 const QUERY_BYTES_MAX: usize = 1 << 20;
 
-/// Parameters of `sqlite`, whose files are databases, which are only read.
+/// Parameters of `sqlite`, whose files are databases. The databases are opened read-only.
 ///
-/// A database is read by one query, and so is one split. One that is gone on with after an interruption is
-/// asked again, and the rows before are passed over: the query should say the order.
+/// The query reads a whole database, so a database is one split. After an interruption the query runs again,
+/// and the rows that were read before are skipped. The query should therefore order its rows.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Sqlite {
-    /// One statement that yields rows and changes nothing.
+    /// A single SQL statement that yields rows and changes nothing.
     #[n(0)]
     pub query: String,
     /// The components that the columns of the result become, in the order of the query.
@@ -40,18 +40,18 @@ pub struct SqlColumn {
     /// The component's name.
     #[n(0)]
     pub name: String,
-    /// The dtype that the column's values are read as: an integer type, `f32`, `f64`, `bool`, `string` or
-    /// `bytes`.
+    /// The dtype of the component: an integer type, `f32`, `f64`, `bool`, `string` or `bytes`.
     #[n(1)]
     pub dtype: DtypeField,
-    /// Whether a null is read as what is nothing of its type: 0, false, an empty text; else it is an error.
+    /// `true` if a null is read as the empty value of its type: 0, false or an empty text. Otherwise a null
+    /// is an error.
     #[n(2)]
     #[serde(default)]
     pub null_as_default: bool,
 }
 
 impl SqlColumn {
-    /// A column without nulls.
+    /// Describes a column without nulls.
     pub fn required(name: impl Into<String>, dtype: Dtype) -> SqlColumn {
         SqlColumn {
             name: name.into(),
@@ -60,7 +60,7 @@ impl SqlColumn {
         }
     }
 
-    /// A column whose nulls are read as 0, false or an empty text.
+    /// Describes a column whose nulls are read as 0, false or an empty text.
     pub fn nullable(name: impl Into<String>, dtype: Dtype) -> SqlColumn {
         SqlColumn {
             null_as_default: true,
@@ -70,7 +70,7 @@ impl SqlColumn {
 }
 
 impl Sqlite {
-    /// The rows of `query`, of which one that cannot be read is an error.
+    /// Reads the rows of `query`. A row that cannot be read is an error.
     pub fn new(query: impl Into<String>, columns: impl IntoIterator<Item = SqlColumn>) -> Sqlite {
         Sqlite {
             query: query.into(),
@@ -82,12 +82,12 @@ impl Sqlite {
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.query.trim().is_empty() || self.query.len() > QUERY_BYTES_MAX {
             return Err(format!(
-                "has a query of {} bytes, which is not within 1..={QUERY_BYTES_MAX}",
+                "has a query of {} bytes, expected 1 to {QUERY_BYTES_MAX} bytes",
                 self.query.len()
             ));
         }
         if self.columns.is_empty() {
-            return Err("reads no column".to_owned());
+            return Err("names no columns".to_owned());
         }
         for column in &self.columns {
             if let Dtype::F16 | Dtype::Bf16 | Dtype::F8E4M3 | Dtype::F8E5M2 | Dtype::C64 | Dtype::C128 =

@@ -1,4 +1,4 @@
-//! WebDataset tar shards: which files of a sample become components.
+//! WebDataset tar shards: the files of a sample that become components.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, SpecError, TensorSpec};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::graph::check::check_names;
 use crate::graph::on_error::OnError;
 
-/// The name of the component that `webdataset` adds: the sample's key.
+/// The name of the component that `webdataset` adds, which holds the sample's key.
 pub const KEY_COMPONENT: &str = "__key__";
 
 /// Parameters of `webdataset`.
@@ -16,7 +16,8 @@ pub const KEY_COMPONENT: &str = "__key__";
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct WebDataset {
-    /// The extensions that become components, in this order; `__key__` is added after them.
+    /// The extensions of the files that become components, in this order. The component `__key__` is added at
+    /// the end.
     #[n(0)]
     pub fields: Vec<String>,
     /// The treatment of broken shards and incomplete samples.

@@ -1,5 +1,5 @@
-//! The fluent way to write functions of pictures. `component` is where the picture is; empty = the only
-//! component.
+//! The builder's methods for functions of pictures. `component` names the component that holds the picture;
+//! the empty name means the only component.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::dataset::Dataset;
@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Dataset {
-    /// Decodes the JPEG, PNG or WebP image in `component` into `u8[height, width, 3]`; a broken one is an
+    /// Decodes the JPEG, PNG or WebP image in `component` into `u8[height, width, 3]`. A broken image is an
     /// error.
     ///
     /// Works as `tf.io.decode_image`.
@@ -19,26 +19,25 @@ impl Dataset {
         self.decode_image_with(DecodeImage::new(component))
     }
 
-    /// Decodes an image as `decode` says.
+    /// Decodes an image with the parameters `decode`.
     pub fn decode_image_with(self, decode: DecodeImage) -> Dataset {
         self.image(ImageFunction::Decode(decode))
     }
 
-    /// Resizes the image, bilinear with antialiasing.
+    /// Resizes the image in `component` to `height` x `width` pixels, bilinearly with antialiasing.
     ///
-    /// Works as `tf.image.resize`: `u8` or `f32` with 1 to 4 channels, to the same type and `height` x
-    /// `width`.
+    /// Works as `tf.image.resize` for `u8` or `f32` with 1 to 4 channels, but keeps the dtype.
     pub fn resize(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
         self.resize_with(Resize::new(component, height, width))
     }
 
-    /// Resizes as `resize` says.
+    /// Resizes an image with the parameters `resize`.
     pub fn resize_with(self, resize: Resize) -> Dataset {
         self.image(ImageFunction::Resize(resize))
     }
 
-    /// The area of `height` x `width` pixels below row `top` and right of column `left`. An image that does
-    /// not reach that far is an error.
+    /// Crops the area of `height` x `width` pixels that begins at row `top` and column `left`. An image that
+    /// does not contain the area is an error.
     ///
     /// Works as `tf.image.crop_to_bounding_box`.
     pub fn crop(self, component: impl Into<String>, top: u32, left: u32, height: u32, width: u32) -> Dataset {
@@ -51,7 +50,7 @@ impl Dataset {
         }))
     }
 
-    /// Crops to this fraction of both sides, around the centre.
+    /// Crops the image to this fraction of both sides, around the centre.
     ///
     /// Works as `tf.image.central_crop`. A fraction outside of 0 to 1 is refused.
     pub fn central_crop(self, component: impl Into<String>, fraction: f64) -> Dataset {
@@ -61,9 +60,9 @@ impl Dataset {
         }))
     }
 
-    /// `height` x `width` pixels around the centre. A smaller image is an error.
+    /// Crops `height` x `width` pixels around the centre. A smaller image is an error.
     ///
-    /// Works as torchvision's `CenterCrop`, which pads.
+    /// Works as torchvision's `CenterCrop`, except that torchvision pads smaller images.
     pub fn center_crop(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
         self.image(ImageFunction::CenterCrop(CenterCrop {
             component: component.into(),
@@ -72,9 +71,9 @@ impl Dataset {
         }))
     }
 
-    /// `height` x `width` pixels at a random place. A smaller image is an error.
+    /// Crops `height` x `width` pixels at a random place. A smaller image is an error.
     ///
-    /// Works as `tf.image.random_crop`, of the first two dimensions.
+    /// Works as `tf.image.random_crop` for the first two dimensions.
     pub fn random_crop(
         self,
         component: impl Into<String>,
@@ -90,34 +89,34 @@ impl Dataset {
         }))
     }
 
-    /// Crops a random area of the image in `component`, with 8 % to 100 % of its pixels and an aspect ratio
-    /// of 3:4 to 4:3; then resizes it.
+    /// Crops a random area of the image in `component`, and resizes it to `height` x `width` pixels. The area
+    /// has 8 % to 100 % of the image's pixels and an aspect ratio of 3:4 to 4:3.
     ///
     /// Works as torchvision's `RandomResizedCrop`.
     pub fn random_resized_crop(self, component: impl Into<String>, height: u32, width: u32) -> Dataset {
         self.random_resized_crop_with(RandomResizedCrop::new(component, height, width))
     }
 
-    /// Crops and resizes as `crop` says.
+    /// Crops and resizes an image with the parameters `crop`.
     pub fn random_resized_crop_with(self, crop: RandomResizedCrop) -> Dataset {
         self.image(ImageFunction::RandomResizedCrop(crop))
     }
 
-    /// Mirrors every image: the first column becomes the last.
+    /// Mirrors every image, so that the first column becomes the last.
     ///
     /// Works as `tf.image.flip_left_right`.
     pub fn flip_left_right(self, component: impl Into<String>) -> Dataset {
         self.flip_with(flip(component, FlipAxis::LeftRight))
     }
 
-    /// Turns every image upside down: the first row becomes the last.
+    /// Turns every image upside down, so that the first row becomes the last.
     ///
     /// Works as `tf.image.flip_up_down`.
     pub fn flip_up_down(self, component: impl Into<String>) -> Dataset {
         self.flip_with(flip(component, FlipAxis::UpDown))
     }
 
-    /// Mirrors every other image, by chance.
+    /// Mirrors each image with a probability of one half.
     ///
     /// Works as `tf.image.random_flip_left_right`.
     pub fn random_flip_left_right(self, component: impl Into<String>, seed: Option<u64>) -> Dataset {
@@ -128,7 +127,7 @@ impl Dataset {
         })
     }
 
-    /// Turns every other image upside down, by chance.
+    /// Turns each image upside down with a probability of one half.
     ///
     /// Works as `tf.image.random_flip_up_down`.
     pub fn random_flip_up_down(self, component: impl Into<String>, seed: Option<u64>) -> Dataset {
@@ -139,22 +138,23 @@ impl Dataset {
         })
     }
 
-    /// Mirrors images as `flip` says.
+    /// Mirrors images with the parameters `flip`.
     pub fn flip_with(self, flip: Flip) -> Dataset {
         self.image(ImageFunction::Flip(flip))
     }
 
-    /// Changes the colours by chance.
+    /// Changes the colours by random amounts.
     ///
-    /// Works as torchvision's `ColorJitter`: `u8` with 3 channels; factors that cannot be are refused.
+    /// Works as torchvision's `ColorJitter` for `u8` with 3 channels. Invalid factors are refused.
     pub fn color_jitter(self, jitter: ColorJitter) -> Dataset {
         self.image(ImageFunction::ColorJitter(jitter))
     }
 
-    /// `(value / 255 - mean) / std` as `f32`: one mean and deviation a channel, or one for all.
+    /// Computes `(value / 255 - mean) / std` as `f32`, with one mean and deviation for each channel, or one
+    /// for all.
     ///
-    /// Works as torchvision's `ToTensor` and `Normalize`, channels last. Means and deviations of another
-    /// number than channels are an error; deviations of 0 are refused.
+    /// Works as torchvision's `ToTensor` and `Normalize`, but the channels stay last. A wrong number of means
+    /// or deviations is an error; deviations of 0 are refused.
     pub fn normalize(
         self,
         component: impl Into<String>,
@@ -169,14 +169,14 @@ impl Dataset {
         })
     }
 
-    /// Scales values as `normalize` says.
+    /// Normalizes the pixels of images with the parameters `normalize`.
     pub fn normalize_with(self, normalize: Normalize) -> Dataset {
         self.image(ImageFunction::Normalize(normalize))
     }
 
-    /// Takes the colours out of an RGB image: 1 channel, or 3 equal ones.
+    /// Converts an RGB image to shades of grey, with 1 channel or 3 equal channels.
     ///
-    /// Works as `tf.image.rgb_to_grayscale`. Other channels than 3 are an error.
+    /// Works as `tf.image.rgb_to_grayscale`. An image whose number of channels is not 3 is an error.
     pub fn rgb_to_grayscale(self, component: impl Into<String>, channels: u8) -> Dataset {
         self.image(ImageFunction::Grayscale(Grayscale {
             component: component.into(),
@@ -184,9 +184,9 @@ impl Dataset {
         }))
     }
 
-    /// Puts the channels of an image first, as torch wants them.
+    /// Moves the channels of an image to the first dimension, as torch expects.
     ///
-    /// Works as `tf.transpose` with 2, 0, 1; of three dimensions, or it is refused.
+    /// Works as `tf.transpose` with 2, 0, 1. A component that does not have three dimensions is refused.
     pub fn hwc_to_chw(self, component: impl Into<String>) -> Dataset {
         self.image(ImageFunction::HwcToChw(HwcToChw {
             component: component.into(),

@@ -1,13 +1,13 @@
-//! The rules that the parameters of picture functions obey by themselves.
+//! The checks of picture functions' parameters, which need no knowledge of the input.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::{ColorJitter, Flip, ImageFunction, Normalize, RandomResizedCrop};
 
-/// Pixels along a side of a result.
+/// The maximum number of pixels along one side of a result.
 const SIDE_MAX: u32 = 1 << 16;
-/// Channels that `normalize` may have numbers for.
+/// The maximum number of channels for which `normalize` may have numbers.
 const CHANNELS_MAX: usize = 1 << 12;
-/// The largest factor of `color_jitter`: beyond it every picture is black and white.
+/// The largest factor of `color_jitter`. Larger factors would make every picture black and white.
 const FACTOR_MAX: f64 = 1e6;
 
 impl ImageFunction {
@@ -19,7 +19,7 @@ impl ImageFunction {
                 check_size(crop.height, crop.width)?;
                 if crop.top > SIDE_MAX || crop.left > SIDE_MAX {
                     return Err(format!(
-                        "begins at row {}, column {}, beyond the {SIDE_MAX} pixels a side may have",
+                        "begins at row {}, column {}, beyond the limit of {SIDE_MAX} pixels a side",
                         crop.top, crop.left
                     ));
                 }
@@ -27,7 +27,7 @@ impl ImageFunction {
             }
             ImageFunction::CentralCrop(crop) if crop.fraction > 0.0 && crop.fraction <= 1.0 => Ok(()),
             ImageFunction::CentralCrop(crop) => Err(format!(
-                "keeps {} of each side, which is not above 0 and at most 1",
+                "keeps a fraction of {} of each side, expected a number above 0 and at most 1",
                 crop.fraction
             )),
             ImageFunction::CenterCrop(crop) => check_size(crop.height, crop.width),
@@ -37,9 +37,10 @@ impl ImageFunction {
             ImageFunction::ColorJitter(jitter) => check_jitter(jitter),
             ImageFunction::Normalize(normalize) => check_normalize(normalize),
             ImageFunction::Grayscale(grayscale) if matches!(grayscale.channels, 1 | 3) => Ok(()),
-            ImageFunction::Grayscale(grayscale) => {
-                Err(format!("makes {} channels of grey: 1 or 3", grayscale.channels))
-            }
+            ImageFunction::Grayscale(grayscale) => Err(format!(
+                "makes {} channels of grey, expected 1 or 3",
+                grayscale.channels
+            )),
             ImageFunction::HwcToChw(_) => Ok(()),
         }
     }
@@ -48,7 +49,7 @@ impl ImageFunction {
 fn check_size(height: u32, width: u32) -> Result<(), String> {
     if height == 0 || width == 0 || height > SIDE_MAX || width > SIDE_MAX {
         return Err(format!(
-            "size {height} x {width} is not within 1..={SIDE_MAX} pixels a side"
+            "has the size {height} x {width}, expected 1 to {SIDE_MAX} pixels a side"
         ));
     }
     Ok(())
@@ -59,14 +60,14 @@ fn check_random_resized_crop(crop: &RandomResizedCrop) -> Result<(), String> {
     let scale = crop.scale_min > 0.0 && crop.scale_min <= crop.scale_max && crop.scale_max <= 1.0;
     if !scale {
         return Err(format!(
-            "scale {}..{} is not within 0..1",
+            "has the scale {}..{}, expected a range above 0 and at most 1",
             crop.scale_min, crop.scale_max
         ));
     }
     let ratio = crop.ratio_min > 0.0 && crop.ratio_min <= crop.ratio_max && crop.ratio_max.is_finite();
     if !ratio {
         return Err(format!(
-            "ratio {}..{} is not a positive range",
+            "has the ratio {}..{}, expected a range of positive numbers",
             crop.ratio_min, crop.ratio_max
         ));
     }
@@ -75,9 +76,9 @@ fn check_random_resized_crop(crop: &RandomResizedCrop) -> Result<(), String> {
 
 fn check_flip(flip: &Flip) -> Result<(), String> {
     match flip.probability {
-        Some(probability) if !(0.0..=1.0).contains(&probability) => Err(format!(
-            "has the probability {probability}, which is not within 0..=1"
-        )),
+        Some(probability) if !(0.0..=1.0).contains(&probability) => {
+            Err(format!("has the probability {probability}, expected 0 to 1"))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -85,7 +86,7 @@ fn check_flip(flip: &Flip) -> Result<(), String> {
 fn check_jitter(jitter: &ColorJitter) -> Result<(), String> {
     let range = |what: &str, range: Option<(f64, f64)>, least: f64, most: f64| match range {
         Some((from, to)) if !(from >= least && from <= to && to <= most) => Err(format!(
-            "has the {what} {from}..{to}, which is not a range within {least}..={most}"
+            "has the {what} {from}..{to}, expected a range within {least} to {most}"
         )),
         Some(_) | None => Ok(()),
     };
@@ -100,22 +101,29 @@ fn check_normalize(normalize: &Normalize) -> Result<(), String> {
     for (what, numbers) in [("mean", mean), ("std", std)] {
         if numbers.is_empty() || numbers.len() > CHANNELS_MAX {
             return Err(format!(
-                "has {} numbers as {what}: one for all channels or one for each, at most {CHANNELS_MAX}",
+                "has {} numbers as {what}, expected one for all channels or one for each, at most {CHANNELS_MAX}",
                 numbers.len()
             ));
         }
         if let Some(number) = numbers.iter().find(|number| !number.is_finite()) {
-            return Err(format!("has the {what} {number}"));
+            return Err(format!("has the {what} {number}, expected a finite number"));
         }
     }
     if mean.len() != std.len() && mean.len() != 1 && std.len() != 1 {
-        return Err(format!("has {} means and {} deviations", mean.len(), std.len()));
+        return Err(format!(
+            "has {} means and {} deviations, expected as many means as deviations",
+            mean.len(),
+            std.len()
+        ));
     }
     if std.contains(&0.0) {
         return Err("divides by a deviation of 0".to_owned());
     }
     if !normalize.scale.is_finite() {
-        return Err(format!("has the scale {}", normalize.scale));
+        return Err(format!(
+            "has the scale {}, expected a finite number",
+            normalize.scale
+        ));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The functions of pictures as bytes.
+//! The encoding of picture functions as bytes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::graph::named::named_params;
 use super::ImageFunction;
 
 impl ImageFunction {
-    /// The parameters, encoded by themselves.
+    /// Encodes the parameters.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, GraphError> {
         match self {
             ImageFunction::Decode(params) => encoded(params),
@@ -28,7 +28,7 @@ impl ImageFunction {
         }
     }
 
-    /// Reads the function of the operation's name.
+    /// Decodes the function with the name of the operation in `params`.
     pub(crate) fn decode(params: &Encoded<'_>) -> Result<ImageFunction, GraphError> {
         Ok(match params.name() {
             "decode_image" => ImageFunction::Decode(params.params()?),
@@ -43,7 +43,7 @@ impl ImageFunction {
             "normalize" => ImageFunction::Normalize(params.params()?),
             "rgb_to_grayscale" => ImageFunction::Grayscale(params.params()?),
             "hwc_to_chw" => ImageFunction::HwcToChw(params.params()?),
-            _ => return Err(params.malformed("is no function of pictures")),
+            _ => return Err(params.malformed("is not a known function of pictures")),
         })
     }
 

@@ -1,12 +1,13 @@
-//! Parameters of what changes the values of pixels, or where a channel lies.
+//! Parameters of the functions that change the values of pixels, or the order of dimensions.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 use serde::Deserialize;
 
-/// Parameters of `color_jitter`, as `torchvision.transforms.ColorJitter`: each factor is drawn uniformly, and
-/// what they are factors of is changed in a random order. Of `u8[height, width, 3]`, or of one channel, which
-/// has neither saturation nor hue.
+/// Parameters of `color_jitter`, which works as `torchvision.transforms.ColorJitter`.
+///
+/// Each factor is drawn uniformly, and the changes are applied in a random order. The picture is
+/// `u8[height, width, 3]`, or has one channel, on which saturation and hue have no effect.
 #[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -14,25 +15,29 @@ pub struct ColorJitter {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// Factors of the brightness, from and to; absent = unchanged.
+    /// The range of factors for the brightness; `None` leaves the brightness unchanged.
     #[n(1)]
     pub brightness: Option<(f64, f64)>,
-    /// Factors of the distance from the mean grey.
+    /// The range of factors for each pixel's distance from the mean grey of the picture; `None` leaves the
+    /// contrast unchanged.
     #[n(2)]
     pub contrast: Option<(f64, f64)>,
-    /// Factors of the distance from the pixel's own grey.
+    /// The range of factors for each pixel's distance from its own grey; `None` leaves the saturation
+    /// unchanged.
     #[n(3)]
     pub saturation: Option<(f64, f64)>,
-    /// Turns of the hue, -0.5 to 0.5 of the circle.
+    /// The range of rotations of the hue, within -0.5 to 0.5 of the colour circle; `None` leaves the hue
+    /// unchanged.
     #[n(4)]
     pub hue: Option<(f64, f64)>,
-    /// The seed; without one every task draws its own.
+    /// The seed; with `None` every task draws its own seed.
     #[n(5)]
     pub seed: Option<u64>,
 }
 
-/// Parameters of `normalize`: `(value * scale - mean) / std` as `f32`, of `u8` or `f32` with channels last.
-/// With scale 1/255, what torchvision's `ToTensor` and `Normalize` compute.
+/// Parameters of `normalize`, which computes `(value * scale - mean) / std` as `f32`. The picture is `u8` or
+/// `f32`, with the channels last. With the scale 1/255 the result equals that of torchvision's `ToTensor` and
+/// `Normalize`.
 #[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -40,20 +45,20 @@ pub struct Normalize {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// The factor that values are multiplied by first.
+    /// The factor by which values are multiplied first.
     #[n(1)]
     #[serde(default = "scale_default")]
     pub scale: f32,
-    /// Subtracted, one a channel or one for all.
+    /// The numbers to subtract, one for each channel or one for all.
     #[n(2)]
     pub mean: Vec<f32>,
-    /// Divided by, one a channel or one for all.
+    /// The numbers to divide by, one for each channel or one for all.
     #[n(3)]
     pub std: Vec<f32>,
 }
 
-/// Parameters of `rgb_to_grayscale`: `0.299 R + 0.587 G + 0.114 B`, as `tf.image.rgb_to_grayscale` but
-/// rounded to the nearest. Of `u8[height, width, 3]`.
+/// Parameters of `rgb_to_grayscale`, which computes `0.299 R + 0.587 G + 0.114 B`. Works as
+/// `tf.image.rgb_to_grayscale`, but rounds to the nearest value. The picture is `u8[height, width, 3]`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -61,12 +66,13 @@ pub struct Grayscale {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// Channels of the result: 1, or 3 equal ones.
+    /// The number of channels of the result: 1, or 3 equal channels.
     #[n(1)]
     pub channels: u8,
 }
 
-/// Parameters of `hwc_to_chw`: `[height, width, channels]` becomes `[channels, height, width]`, of any type.
+/// Parameters of `hwc_to_chw`, which turns `[height, width, channels]` of any dtype into
+/// `[channels, height, width]`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -86,7 +92,8 @@ fn scale_default() -> f32 {
 }
 
 impl ColorJitter {
-    /// Factors of 1 ± so much, none below 0, and a hue of ± so much; 0 leaves what it is about unchanged.
+    /// Makes ranges of factors around 1: `1 ± amount`, but not below 0. The hue has the range `± hue`. An
+    /// amount of 0 leaves its property unchanged.
     pub fn new(
         component: impl Into<String>,
         brightness: f64,
@@ -94,7 +101,7 @@ impl ColorJitter {
         saturation: f64,
         hue: f64,
     ) -> ColorJitter {
-        // A number that is no amount stands, to be refused with the graph.
+        // NaN and negative amounts are kept, so that the check of the graph refuses them.
         let around = |amount: f64| (amount != 0.0).then(|| ((1.0 - amount).max(0.0), 1.0 + amount));
         ColorJitter {
             component: component.into(),

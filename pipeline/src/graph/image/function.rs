@@ -1,4 +1,4 @@
-//! The functions of pictures: their names and where the picture is.
+//! The functions of pictures: their names, and the components that hold the pictures.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::on_error::OnError;
@@ -8,37 +8,37 @@ use super::{
     RandomCrop, RandomResizedCrop, Resize,
 };
 
-/// A function of a picture, applied by a `map`.
+/// A function of a picture that a `map` applies to every element.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ImageFunction {
     /// Decodes an encoded picture into `u8[height, width, channels]`.
     Decode(DecodeImage),
     /// Resizes a picture to a fixed size.
     Resize(Resize),
-    /// A fixed area of a picture.
+    /// Crops a fixed area of a picture.
     Crop(Crop),
-    /// A crop of the same share of both sides, around the centre.
+    /// Crops the same fraction of both sides, around the centre.
     CentralCrop(CentralCrop),
-    /// An area of a fixed size, around the centre.
+    /// Crops an area of a fixed size, around the centre.
     CenterCrop(CenterCrop),
-    /// A random area of a fixed size.
+    /// Crops an area of a fixed size at a random place.
     RandomCrop(RandomCrop),
-    /// A random area, resized to a fixed size.
+    /// Crops a random area and resizes it to a fixed size.
     RandomResizedCrop(RandomResizedCrop),
-    /// Mirrors a picture, always or by chance.
+    /// Mirrors a picture, always or with a probability.
     Flip(Flip),
-    /// Changes brightness, contrast, saturation and hue by chance.
+    /// Changes brightness, contrast, saturation and hue by random amounts.
     ColorJitter(ColorJitter),
-    /// Scales every channel to a mean and a deviation.
+    /// Subtracts a mean from every channel and divides by a deviation.
     Normalize(Normalize),
-    /// Takes the colours out.
+    /// Converts a picture to shades of grey.
     Grayscale(Grayscale),
-    /// Puts the channels first.
+    /// Moves the channels to the first dimension.
     HwcToChw(HwcToChw),
 }
 
 impl ImageFunction {
-    /// The names of all of them.
+    /// The names of all picture functions.
     pub(crate) const NAMES: &'static [&'static str] = &[
         "decode_image",
         "resize",
@@ -54,7 +54,7 @@ impl ImageFunction {
         "hwc_to_chw",
     ];
 
-    /// The name of the operation on the wire.
+    /// Returns the name of the operation on the wire.
     pub fn op_name(&self) -> &'static str {
         match self {
             ImageFunction::Decode(_) => "decode_image",
@@ -72,7 +72,7 @@ impl ImageFunction {
         }
     }
 
-    /// The component that holds the picture.
+    /// Returns the name of the component that holds the picture.
     pub fn component(&self) -> &str {
         match self {
             ImageFunction::Decode(decode) => &decode.component,
@@ -90,7 +90,7 @@ impl ImageFunction {
         }
     }
 
-    /// Returns whether it leaves out elements.
+    /// Returns whether the function may skip elements.
     pub(crate) fn may_skip(&self) -> bool {
         matches!(self, ImageFunction::Decode(decode) if decode.on_error == OnError::Skip)
     }

@@ -1,33 +1,34 @@
-//! Parameters of what cuts, resizes and mirrors pictures. Sizes are in pixels, rows before columns.
+//! Parameters of the functions that crop, resize and mirror pictures. Sizes are in pixels, rows before
+//! columns.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 use serde::Deserialize;
 
-/// The method that makes pixels of others, as in `tf.image.ResizeMethod`.
+/// The method by which a resized pixel is computed from source pixels, as in `tf.image.ResizeMethod`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum ResizeMethod {
-    /// The nearest pixel.
+    /// The value of the nearest pixel.
     #[n(0)]
     Nearest,
-    /// The two nearest pixels along each side, by their distance.
+    /// The mean of the two nearest pixels along each side, weighted by distance.
     #[default]
     #[n(1)]
     Bilinear,
-    /// Four along each side, by the cubic of Catmull and Rom.
+    /// The cubic interpolation of Catmull and Rom over four pixels along each side.
     #[n(2)]
     Bicubic,
-    /// The mean of the pixels whose centres lie in the area that becomes one pixel.
+    /// The mean of the pixels whose centres are in the area that becomes one pixel.
     #[n(3)]
     Area,
-    /// Six along each side, by the windowed sinc of Lanczos.
+    /// The windowed sinc of Lanczos over six pixels along each side.
     #[n(4)]
     Lanczos3,
 }
 
-/// Parameters of `resize`: of `u8` or `f32` with 1 to 4 channels, to the same type.
+/// Parameters of `resize`, which takes `u8` or `f32` with 1 to 4 channels and keeps the dtype.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -35,22 +36,23 @@ pub struct Resize {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// Rows of the result, in pixels.
+    /// The number of rows of the result.
     #[n(1)]
     pub height: u32,
-    /// Columns of the result, in pixels.
+    /// The number of columns of the result.
     #[n(2)]
     pub width: u32,
-    /// The method; absent = [`ResizeMethod::Bilinear`].
+    /// The method; `None` means [`ResizeMethod::Bilinear`].
     #[n(3)]
     pub method: Option<ResizeMethod>,
-    /// Whether the filter widens when a picture shrinks, so that every pixel has its part in the result;
-    /// absent = it does. [`ResizeMethod::Nearest`] and [`ResizeMethod::Area`] are the same either way.
+    /// The switch for antialiasing: the filter widens when a picture shrinks, so that every source pixel
+    /// contributes. `None` means `true`. The option has no effect on [`ResizeMethod::Nearest`] and
+    /// [`ResizeMethod::Area`].
     #[n(4)]
     pub antialias: Option<bool>,
 }
 
-/// Parameters of `crop`: an area that must lie within every picture.
+/// Parameters of `crop`, whose area must be inside every picture.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -58,22 +60,22 @@ pub struct Crop {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// Rows above it.
+    /// The number of rows above the area.
     #[n(1)]
     pub top: u32,
-    /// Columns to its left.
+    /// The number of columns to the left of the area.
     #[n(2)]
     pub left: u32,
-    /// The rows.
+    /// The number of rows of the area.
     #[n(3)]
     pub height: u32,
-    /// The columns.
+    /// The number of columns of the area.
     #[n(4)]
     pub width: u32,
 }
 
-/// Parameters of `central_crop`, as `tf.image.central_crop`: `(size - size * fraction) / 2`, rounded down, is
-/// cut off at either end of a side.
+/// Parameters of `central_crop`, which works as `tf.image.central_crop`. At each end of a side,
+/// `(size - size * fraction) / 2` pixels are cut off, rounded down.
 #[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -86,7 +88,8 @@ pub struct CentralCrop {
     pub fraction: f64,
 }
 
-/// Parameters of `center_crop`, as `torchvision.transforms.CenterCrop` of pictures that are large enough.
+/// Parameters of `center_crop`, which works as `torchvision.transforms.CenterCrop` for pictures that are
+/// large enough.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -94,15 +97,15 @@ pub struct CenterCrop {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// The rows.
+    /// The number of rows of the result.
     #[n(1)]
     pub height: u32,
-    /// The columns.
+    /// The number of columns of the result.
     #[n(2)]
     pub width: u32,
 }
 
-/// Parameters of `random_crop`: the place is drawn uniformly from those within the picture.
+/// Parameters of `random_crop`, whose area is drawn uniformly from all areas of its size within the picture.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -110,20 +113,22 @@ pub struct RandomCrop {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// The rows.
+    /// The number of rows of the result.
     #[n(1)]
     pub height: u32,
-    /// The columns.
+    /// The number of columns of the result.
     #[n(2)]
     pub width: u32,
-    /// The seed; without one every task draws its own.
+    /// The seed; with `None` every task draws its own seed.
     #[n(3)]
     pub seed: Option<u64>,
 }
 
-/// Parameters of `random_resized_crop`: the area is drawn uniformly from `scale`, the aspect ratio
-/// log-uniformly from `ratio`; after ten draws that do not fit, the largest central crop within the ratios is
-/// taken.
+/// Parameters of `random_resized_crop`.
+///
+/// The size of the area is drawn uniformly from the range of scales, its aspect ratio log-uniformly from the
+/// range of ratios. After ten draws that do not fit the picture, the largest central area within the ratios
+/// is taken.
 #[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -131,48 +136,48 @@ pub struct RandomResizedCrop {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// Rows of the result, in pixels.
+    /// The number of rows of the result.
     #[n(1)]
     pub height: u32,
-    /// Columns of the result, in pixels.
+    /// The number of columns of the result.
     #[n(2)]
     pub width: u32,
-    /// The smallest share of the image's area.
+    /// The smallest area, as a fraction of the image's area.
     #[n(3)]
     #[serde(default = "scale_min_default")]
     pub scale_min: f64,
-    /// The largest share of the image's area.
+    /// The largest area, as a fraction of the image's area.
     #[n(4)]
     #[serde(default = "scale_max_default")]
     pub scale_max: f64,
-    /// The smallest width / height.
+    /// The smallest aspect ratio, as width / height.
     #[n(5)]
     #[serde(default = "ratio_min_default")]
     pub ratio_min: f64,
-    /// The largest width / height.
+    /// The largest aspect ratio, as width / height.
     #[n(6)]
     #[serde(default = "ratio_max_default")]
     pub ratio_max: f64,
-    /// The seed; without one every task draws its own.
+    /// The seed; with `None` every task draws its own seed.
     #[n(7)]
     pub seed: Option<u64>,
-    /// The method; absent = [`ResizeMethod::Bilinear`].
+    /// The method; `None` means [`ResizeMethod::Bilinear`].
     #[n(8)]
     pub method: Option<ResizeMethod>,
-    /// Whether to filter when shrinking: see [`Resize::antialias`].
+    /// The switch for antialiasing when the area shrinks: see [`Resize::antialias`].
     #[n(9)]
     pub antialias: Option<bool>,
 }
 
-/// The axis of a mirror.
+/// The axis along which a picture is mirrored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum FlipAxis {
-    /// Columns.
+    /// The order of columns is reversed.
     #[n(0)]
     LeftRight,
-    /// Rows.
+    /// The order of rows is reversed.
     #[n(1)]
     UpDown,
 }
@@ -185,13 +190,13 @@ pub struct Flip {
     /// The component that holds the image.
     #[n(0)]
     pub component: String,
-    /// The axis.
+    /// The axis along which the picture is mirrored.
     #[n(1)]
     pub axis: FlipAxis,
-    /// The probability; absent = certain.
+    /// The probability that a picture is mirrored; `None` means always.
     #[n(2)]
     pub probability: Option<f64>,
-    /// The seed; without one every task draws its own.
+    /// The seed; with `None` every task draws its own seed.
     #[n(3)]
     pub seed: Option<u64>,
 }
@@ -213,7 +218,7 @@ fn ratio_max_default() -> f64 {
 }
 
 impl Resize {
-    /// Bilinear, to `height` x `width`.
+    /// Resizes bilinearly to `height` x `width` pixels.
     pub fn new(component: impl Into<String>, height: u32, width: u32) -> Resize {
         Resize {
             component: component.into(),
@@ -226,7 +231,8 @@ impl Resize {
 }
 
 impl RandomResizedCrop {
-    /// Crops 8 % to 100 % of a picture, with an aspect ratio of 3:4 to 4:3, to `height` x `width`.
+    /// Crops areas of 8 % to 100 % of a picture, with aspect ratios of 3:4 to 4:3, and resizes them to
+    /// `height` x `width`.
     pub fn new(component: impl Into<String>, height: u32, width: u32) -> RandomResizedCrop {
         RandomResizedCrop {
             component: component.into(),

@@ -1,8 +1,8 @@
-//! The functions of pictures: their parameters, encodings, rules and specs. What they do to pixels is
-//! `exec`'s.
+//! The functions of pictures: their parameters, encodings, checks and specs. The computation of pixels is in
+//! `exec`.
 //!
-//! A picture is a tensor `[height, width, channels]`: of `u8` as decoded, or of any other type where a
-//! function says so.
+//! A picture is a tensor `[height, width, channels]`. A decoded picture has the dtype `u8`; some functions
+//! take pictures of other dtypes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod builder;

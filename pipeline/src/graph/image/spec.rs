@@ -1,5 +1,5 @@
-//! The specs of picture functions' results. Channels that are not known beforehand are checked with every
-//! element.
+//! The specs of picture functions' results. A number of channels that the spec leaves open is checked for
+//! each element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -9,7 +9,7 @@ use crate::graph::spec::replaced;
 
 use super::{ImageFunction, Normalize};
 
-/// The spec of a picture.
+/// The dtype and dimensions of a picture; `None` is an unknown dimension.
 struct Shape {
     dtype: Dtype,
     height: Option<u64>,
@@ -18,13 +18,13 @@ struct Shape {
 }
 
 impl ImageFunction {
-    /// The elements that come of elements of `input`.
+    /// Returns the spec of the function's results for elements of `input`.
     pub(crate) fn spec(&self, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
         let yields = |spec: &TensorSpec| self.yields(spec);
         replaced(self.op_name(), input, self.component(), self.wants(), yields)
     }
 
-    /// Returns the wanted form, in words.
+    /// Returns the description of the expected component, for messages.
     fn wants(&self) -> &'static str {
         match self {
             ImageFunction::Decode(_) => "a byte string",
@@ -45,7 +45,8 @@ impl ImageFunction {
         }
     }
 
-    /// Returns the spec of the result for `spec`; `None` when it is not the wanted form.
+    /// Returns the spec of the result for the component `spec`; `None` if the component does not have the
+    /// expected form.
     fn yields(&self, spec: &TensorSpec) -> Option<TensorSpec> {
         if let ImageFunction::Decode(decode) = self {
             let encoded = spec.accepts(Dtype::Bytes, &[]) || spec.accepts(Dtype::String, &[]);
@@ -68,7 +69,7 @@ impl ImageFunction {
                 shape.resizable().then(|| shape.sized(crop.height, crop.width))
             }
             ImageFunction::Crop(crop) => {
-                // Both are at most 2^16.
+                // The addition cannot overflow, because all numbers are at most 2^16.
                 cut(crop.top + crop.height, crop.left + crop.width)?;
                 Some(shape.sized(crop.height, crop.width))
             }
@@ -105,20 +106,20 @@ impl ImageFunction {
     }
 }
 
-/// Pixels that `central_crop` keeps of a side.
+/// Returns the number of pixels that `central_crop` keeps of a side.
 pub(crate) fn kept(side: u64, fraction: f64) -> u64 {
-    // Sides are below 2^53. The part cut off is at most half.
+    // The conversion is exact for sides below 2^53. At most half of a side is cut off at each end.
     let cut = ((side as f64 - side as f64 * fraction) / 2.0) as u64;
     side - 2 * cut
 }
 
-/// Channels that `normalize` has numbers for; 1 = any.
+/// Returns the number of channels for which `normalize` has numbers; 1 fits any picture.
 fn channels_of(normalize: &Normalize) -> u64 {
     normalize.mean.len().max(normalize.std.len()) as u64
 }
 
 impl Shape {
-    /// Reads the shape of a picture from `spec`; `None` when it cannot be one.
+    /// Reads the shape of a picture from `spec`; returns `None` if `spec` cannot describe a picture.
     fn of(spec: &TensorSpec) -> Option<Shape> {
         spec.dtype().item_bytes()?;
         let (height, width, channels) = match spec.dims() {

@@ -1,4 +1,4 @@
-//! `compute`: what expressions make of the components.
+//! `compute`: computes components by expressions.
 
 use millstream_element::{ElementSpec, MAX_COMPONENTS, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
@@ -14,74 +14,76 @@ use crate::graph::params::SpecField;
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Compute {
-    /// The treatment of the results.
+    /// The placement of the results in an element.
     #[n(0)]
     pub outputs: Outputs,
     /// The expressions.
     #[n(1)]
     pub exprs: Vec<Named>,
-    /// The nesting of results, for [`Outputs::Nested`] alone: a leaf each, in order. Only its structure
-    /// counts.
+    /// The structure of the results, for [`Outputs::Nested`] only. The results become the leaves of the
+    /// structure, in order. The leaves' dtypes and shapes are ignored.
     #[n(2)]
     pub nested: Option<SpecField>,
 }
 
-/// The treatment of the results of expressions.
+/// The placement of the results of expressions in an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum Outputs {
-    /// They take the place of components of their names, or join them in the dict that an element is.
+    /// The results replace the components with their names, or become new components of an element that is a
+    /// dict.
     #[n(0)]
     Components,
-    /// An element is a dict of them.
+    /// An element is a dict of the results.
     #[n(1)]
     Dict,
-    /// An element is a tuple of them.
+    /// An element is a tuple of the results.
     #[n(2)]
     Tuple,
-    /// An element is the only one of them.
+    /// An element is the single result.
     #[n(3)]
     Single,
-    /// An element is nested as [`Compute::nested`] says.
+    /// An element has the structure [`Compute::nested`].
     #[n(4)]
     Nested,
 }
 
-/// An expression and what its result is called.
+/// An expression and the name of its result.
 #[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Named {
-    /// The name of the component; of a tuple or a single result there is none.
+    /// The name of the component. A tuple, a nested or a single result ignores the name.
     #[n(0)]
     #[serde(default)]
     pub name: String,
-    /// Expression that computes the component.
+    /// The expression that computes the component.
     #[n(1)]
     pub expr: Expr,
 }
 
 impl Compute {
-    /// The expressions with dtypes and shapes, over elements of `input`.
+    /// Infers the dtypes and shapes of the expressions for elements of `input`.
     ///
     /// # Errors
-    /// The reason, as text.
+    /// The reason why an expression does not fit `input`, as text.
     pub(crate) fn typed(&self, input: &ElementSpec) -> Result<Typed, String> {
         typed(self.exprs.iter().map(|named| &named.expr), input)
     }
 
-    /// Returns the component that each result replaces; `None` for a result that is a further component.
+    /// Returns the position of the component that each result replaces; `None` for a result that becomes a
+    /// new component.
     ///
     /// # Errors
-    /// The reason, as text, when a name is of no use in elements of `input`.
+    /// The reason, as text, if elements of `input` have no component of the name and are not dicts.
     pub(crate) fn places(&self, input: &ElementSpec) -> Result<Vec<Option<usize>>, String> {
         let place = |named: &Named| match (self.outputs, column_of(&named.name, input)) {
             (Outputs::Dict | Outputs::Tuple | Outputs::Single | Outputs::Nested, _) => Ok(None),
             (Outputs::Components, Ok(place)) => Ok(Some(place)),
             (Outputs::Components, Err(_)) if matches!(input.structure(), Structure::Dict(_)) => Ok(None),
             (Outputs::Components, Err(_)) => Err(format!(
-                "elements are no dict, to which a component {:?} could be added: {input}; make one with map_exprs",
+                "expected a dict, to which the component {:?} can be added, found {input}; make a dict with map_exprs",
                 named.name
             )),
         };
@@ -93,17 +95,17 @@ impl NativeFunction for Compute {
     fn check(&self) -> Result<(), String> {
         if self.exprs.is_empty() || self.exprs.len() > MAX_COMPONENTS {
             return Err(format!(
-                "computes {} components; there can be 1 to {MAX_COMPONENTS}",
+                "computes {} components, expected 1 to {MAX_COMPONENTS}",
                 self.exprs.len()
             ));
         }
         if self.outputs == Outputs::Single && self.exprs.len() != 1 {
-            return Err(format!("computes {} components for one", self.exprs.len()));
+            return Err(format!("computes {} components, expected 1", self.exprs.len()));
         }
         let leaves = self.nested.as_ref().map(|spec| spec.0.components().len());
         if leaves != (self.outputs == Outputs::Nested).then_some(self.exprs.len()) {
             return Err(format!(
-                "computes {} components for a structure of others",
+                "computes {} components, expected as many as its structure has leaves",
                 self.exprs.len()
             ));
         }
@@ -148,7 +150,7 @@ impl NativeFunction for Compute {
                             entries.push((name, Structure::Leaf));
                             components.push(spec);
                         }
-                        (None, _) => return Err("elements are no dict".to_owned()),
+                        (None, _) => return Err("expected elements that are dicts".to_owned()),
                     }
                 }
                 ElementSpec::new(structure, components)

@@ -1,4 +1,4 @@
-//! `decode_csv`: lines of comma-separated values become a component for every column.
+//! `decode_csv`: parses lines of comma-separated values into one component for each column.
 
 use millstream_element::{Dtype, ElementSpec, MAX_COMPONENTS, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
@@ -12,8 +12,10 @@ use crate::graph::expr::{DtypeField, column_of};
 use crate::graph::named::{comma, yes};
 use crate::graph::params::SpecField;
 
-/// Parameters of `decode_csv`: the component, lines of values in a tensor of any shape, becomes its columns,
-/// tensors of this shape.
+/// Parameters of `decode_csv`.
+///
+/// The component holds lines of values in a tensor of any shape. The columns that replace the component are
+/// tensors of the same shape.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -21,47 +23,47 @@ pub struct DecodeCsv {
     /// The component that holds the lines.
     #[n(0)]
     pub component: String,
-    /// All columns, in their order.
+    /// All columns of a line, in order.
     #[n(1)]
     pub columns: Vec<CsvField>,
-    /// The byte between values.
+    /// The byte between two values.
     #[n(2)]
     #[serde(default = "comma")]
     pub delimiter: u8,
-    /// Whether values may stand in quotation marks, which then may hold delimiters.
+    /// `true` if values may be quoted. A quoted value may contain delimiters.
     #[n(3)]
     #[serde(default = "yes")]
     pub quoted: bool,
-    /// Text that marks a missing value, beside the empty text.
+    /// A text that marks a missing value. The empty text always marks a missing value.
     #[n(4)]
     #[serde(default)]
     pub missing: String,
 }
 
-/// A column.
+/// One column of the lines.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct CsvField {
-    /// Name of the component.
+    /// The name of the component.
     #[n(0)]
     #[serde(default)]
     pub name: String,
-    /// Dtype of the values: integers, floats, `string`, `bytes`.
+    /// The dtype of the values: an integer or float type, `string` or `bytes`.
     #[n(1)]
     pub dtype: DtypeField,
-    /// Scalar that replaces a missing value; without it, a missing value is an error, and a missing string is
-    /// empty.
+    /// The scalar that replaces a missing value. With `None` a missing value is an error, but a missing
+    /// string is empty.
     #[n(2)]
     pub default: Option<ConstantTensor>,
-    /// Whether it becomes a component; a column that does not is not parsed.
+    /// `true` if the column is skipped: it becomes no component and is not parsed.
     #[n(3)]
     #[serde(default)]
     pub skipped: bool,
 }
 
 impl CsvField {
-    /// A column that has to have a value.
+    /// Describes a column that has a value in every line.
     pub fn new(name: impl Into<String>, dtype: Dtype) -> CsvField {
         CsvField {
             name: name.into(),
@@ -71,7 +73,7 @@ impl CsvField {
         }
     }
 
-    /// A column that becomes no component.
+    /// Describes a column that is skipped.
     pub fn skipped() -> CsvField {
         CsvField {
             name: String::new(),
@@ -81,7 +83,7 @@ impl CsvField {
         }
     }
 
-    /// With a value where it is missing.
+    /// Sets the scalar that replaces a missing value.
     #[must_use]
     pub fn or(mut self, default: ConstantTensor) -> CsvField {
         self.default = Some(default);
@@ -99,7 +101,7 @@ impl CsvField {
             Dtype::Bool | Dtype::F8E4M3 | Dtype::F8E5M2 | Dtype::C64 | Dtype::C128
         ) {
             return Err(format!(
-                "wants the column {:?} as {dtype}: read it as a number or a string, and cast or compare it",
+                "cannot read the column {:?} as {dtype}: read it as a number or a string, and cast or compare it",
                 self.name
             ));
         }
@@ -113,7 +115,7 @@ impl CsvField {
         };
         constant.check().map_err(|reason| {
             format!(
-                "has a default for the column {:?} that is no {dtype}: {reason}",
+                "has an invalid default for the column {:?} of {dtype}: {reason}",
                 self.name
             )
         })
@@ -121,7 +123,7 @@ impl CsvField {
 }
 
 impl DecodeCsv {
-    /// Columns between commas, with quotation marks, as RFC 4180 has them.
+    /// Describes comma-separated columns with quotes, as in RFC 4180.
     pub fn new(component: impl Into<String>, columns: impl IntoIterator<Item = CsvField>) -> DecodeCsv {
         DecodeCsv {
             component: component.into(),
@@ -145,7 +147,7 @@ impl NativeFunction for DecodeCsv {
         let kept: Vec<&CsvField> = self.columns.iter().filter(|column| !column.skipped).collect();
         if kept.is_empty() || kept.len() > MAX_COMPONENTS {
             return Err(format!(
-                "keeps {} columns; there can be 1 to {MAX_COMPONENTS}",
+                "keeps {} columns, expected 1 to {MAX_COMPONENTS}",
                 kept.len()
             ));
         }
@@ -156,7 +158,7 @@ impl NativeFunction for DecodeCsv {
             }
         }
         if matches!(self.delimiter, b'"' | b'\n' | b'\r') {
-            return Err("has a quotation mark or the end of a line as delimiter".to_owned());
+            return Err("has a quote or a line end as its delimiter, expected another byte".to_owned());
         }
         if self.missing.is_empty() {
             return Ok(());
@@ -168,7 +170,7 @@ impl NativeFunction for DecodeCsv {
         let spec = &input.components()[column_of(&self.component, input)?];
         if !matches!(spec.dtype(), Dtype::String | Dtype::Bytes) {
             return Err(format!(
-                "component {:?} should be strings: {input}",
+                "expected component {:?} to be strings, found {input}",
                 self.component
             ));
         }

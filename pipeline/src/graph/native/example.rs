@@ -1,4 +1,5 @@
-//! `parse_example` and `parse_sequence_example`: the protocol messages that TensorFlow keeps examples in.
+//! `parse_example` and `parse_sequence_example`: parse the protocol buffers in which TensorFlow stores
+//! examples.
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
@@ -7,8 +8,8 @@ use serde::Deserialize;
 use super::feature::{Feature, FeatureLayout, check_features, rows_of, unpacked};
 use super::function::NativeFunction;
 
-/// Parameters of `parse_example`: the component, one serialised `tf.train.Example` or a vector of them,
-/// becomes its features.
+/// Parameters of `parse_example`, which replaces the component by features. The component is one serialised
+/// `tf.train.Example`, or a vector of examples.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -16,13 +17,13 @@ pub struct ParseExample {
     /// The component that holds the examples.
     #[n(0)]
     pub component: String,
-    /// The features that are wanted. Others are passed over.
+    /// The selected features; other features are ignored.
     #[n(1)]
     pub features: Vec<Feature>,
 }
 
-/// Parameters of `parse_sequence_example`: the component, one serialised `tf.train.SequenceExample`, becomes
-/// its features.
+/// Parameters of `parse_sequence_example`, which replaces the component by features. The component is one
+/// serialised `tf.train.SequenceExample`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -30,12 +31,12 @@ pub struct ParseSequenceExample {
     /// The component that holds the example.
     #[n(0)]
     pub component: String,
-    /// The features of the context that are wanted.
+    /// The selected features of the context.
     #[n(1)]
     #[serde(default)]
     pub context: Vec<Feature>,
-    /// The feature lists that are wanted: each is a tensor with a row for every feature of the list. A list
-    /// that is missing is one of no rows, unless its rows are of a fixed shape and have no default.
+    /// The selected feature lists. Each list becomes a tensor with one row for each feature in the list. A
+    /// missing list has no rows, but is an error if its rows have a fixed shape and no default.
     #[n(2)]
     #[serde(default)]
     pub sequences: Vec<Feature>,
@@ -63,7 +64,7 @@ impl NativeFunction for ParseSequenceExample {
             .find(|feature| matches!(feature.layout, FeatureLayout::Padded(..)));
         match padded {
             Some(feature) => Err(format!(
-                "pads the rows of the list {:?}: take them as ragged, or of a fixed shape",
+                "pads the rows of the list {:?}: read the rows as ragged or of a fixed shape",
                 feature.name
             )),
             None => Ok(()),
@@ -73,7 +74,8 @@ impl NativeFunction for ParseSequenceExample {
     fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
         if rows_of(input, &self.component)?.is_some() {
             return Err(
-                "sequence examples are parsed one by one: parse them before they are batched".to_owned(),
+                "expected a single sequence example, found a batch: parse examples before they are batched"
+                    .to_owned(),
             );
         }
         let context = self.context.iter();

@@ -1,4 +1,4 @@
-//! The family of native functions: one line each.
+//! The table of native functions, one line a function.
 
 use millstream_element::ElementSpec;
 use serde_json::{Map, Value};
@@ -24,10 +24,10 @@ macro_rules! family {
         }
 
         impl Native {
-            /// The names of all of them.
+            /// The names of all native functions.
             pub const NAMES: &'static [&'static str] = &[$($name,)*];
 
-            /// The name of the operation, on the wire and in messages.
+            /// Returns the name of the operation on the wire and in messages.
             pub fn op_name(&self) -> &'static str {
                 match self {
                     $(Native::$variant(_) => $name,)*
@@ -40,7 +40,8 @@ macro_rules! family {
                 }
             }
 
-            /// The function that is called `op`, from its encoded parameters; `None` for another operation.
+            /// Decodes the function with the name `op` from its parameters; returns `None` if `op` is not a
+            /// native function.
             pub(crate) fn decode(
                 op: &str,
                 params: &[u8],
@@ -75,17 +76,17 @@ family! {
     ParseInt = "parse_int",
     /// Chooses, orders and names components.
     Select = "select",
-    /// The features of serialised `tf.train.Example`s.
+    /// Parses serialised `tf.train.Example`s into features.
     ParseExample = "parse_example",
-    /// The features of a serialised `tf.train.SequenceExample`.
+    /// Parses a serialised `tf.train.SequenceExample` into features.
     ParseSequenceExample = "parse_sequence_example",
-    /// The fields of a text of JSON.
+    /// Parses a JSON text into fields.
     ParseJson = "parse_json",
-    /// The columns of lines of comma-separated values.
+    /// Parses lines of comma-separated values into columns.
     DecodeCsv = "decode_csv",
-    /// The parts of strings, as a ragged tensor.
+    /// Splits strings into a ragged tensor of their parts.
     SplitRagged = "split_ragged",
-    /// The ids of a text's tokens.
+    /// Replaces a text by the ids of its tokens.
     Tokenise = "tokenise",
 }
 
@@ -96,7 +97,7 @@ impl Native {
             .map_err(|error| GraphError::Malformed(error.to_string()))
     }
 
-    /// Checks the errors of the parameters that no input can avoid.
+    /// Checks the parameters, without knowledge of the input.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.function().checked()
     }
@@ -110,13 +111,13 @@ impl Native {
         self.function().yielded(input).map_err(refused)
     }
 
-    /// The cargo feature that its calls need.
+    /// Returns the cargo feature that the function's calls need; `None` if they need no feature.
     pub(crate) fn feature(&self) -> Option<&'static str> {
         self.function().needed_feature()
     }
 }
 
-/// [`NativeFunction`] as an object.
+/// The object-safe form of [`NativeFunction`].
 trait Functional {
     fn encoded(&self) -> Result<Vec<u8>, minicbor::encode::Error<std::convert::Infallible>>;
     fn checked(&self) -> Result<(), String>;

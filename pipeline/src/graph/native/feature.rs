@@ -1,4 +1,4 @@
-//! The features of a `tf.train.Example` that are wanted, and the components that they become.
+//! The selected features of a `tf.train.Example`, and the components that they become.
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
@@ -9,66 +9,68 @@ use crate::graph::constant::{Constant, ConstantTensor};
 use crate::graph::expr::{DtypeField, column_of};
 use crate::graph::params::SpecField;
 
-/// A feature that is wanted: its name in the examples, which is that of the component, and what it becomes.
+/// A selected feature of an example. The component has the name of the feature.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// The name.
+    /// The name of the feature and of the component.
     #[n(0)]
     pub name: String,
-    /// Dtype of the values: `i64`, `f32`, `bytes`, or `string`, which is checked to be UTF-8.
+    /// The dtype of the values: `i64`, `f32`, `bytes`, or `string`, whose values must be valid UTF-8.
     #[n(1)]
     pub dtype: DtypeField,
-    /// Layout of the resulting component.
+    /// The layout of the component.
     #[n(2)]
     pub layout: FeatureLayout,
 }
 
-/// Layout of the component that a feature's values become.
+/// The layout of the component that a feature becomes.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureLayout {
-    /// A tensor of these dimensions, as `tf.io.FixedLenFeature`; where it is missing a default, of so many
-    /// values or one for all, else it is an error.
+    /// A tensor of these dimensions, as `tf.io.FixedLenFeature`. The default replaces a missing feature, and
+    /// has one value for each item or one for all. A missing feature without a default is an error.
     #[n(0)]
     Fixed(#[n(0)] Vec<u64>, #[n(1)] Option<ConstantTensor>),
-    /// A sparse tensor of as many values as there are, as `tf.io.VarLenFeature`.
+    /// A sparse tensor of all values in the feature, as `tf.io.VarLenFeature`.
     #[n(1)]
     Sparse,
-    /// All values that are present: a vector for one example, a ragged tensor for several, as
-    /// `tf.io.RaggedFeature`.
+    /// All values in the feature, as `tf.io.RaggedFeature`: a vector for one example, a ragged tensor for
+    /// several.
     #[n(2)]
     Ragged,
-    /// One tensor of these dimensions for each group of values, none if the feature is missing, as
-    /// `tf.io.FixedLenSequenceFeature`. Examples of a batch are padded with the default, which is one value,
-    /// or with zeros.
+    /// One tensor of these dimensions for each group of values, as `tf.io.FixedLenSequenceFeature`. A missing
+    /// feature has no tensors. Examples of a batch are padded with the default, which is one value, or with
+    /// zeros.
     #[n(3)]
     Padded(#[n(0)] Vec<u64>, #[n(1)] Option<ConstantTensor>),
 }
 
 impl Feature {
-    /// A feature of exactly so many values.
+    /// Describes a feature of a fixed number of values.
     pub fn fixed(name: impl Into<String>, dtype: Dtype, dims: &[u64]) -> Feature {
         Feature::of(name, dtype, FeatureLayout::Fixed(dims.to_vec(), None))
     }
 
-    /// A feature of exactly so many values, with a default where it is missing.
+    /// Describes a feature of a fixed number of values, with a default for a missing feature.
     pub fn fixed_or(name: impl Into<String>, dtype: Dtype, dims: &[u64], default: ConstantTensor) -> Feature {
         Feature::of(name, dtype, FeatureLayout::Fixed(dims.to_vec(), Some(default)))
     }
 
-    /// A feature of any number of values, as a sparse tensor.
+    /// Describes a feature of any number of values, which becomes a sparse tensor.
     pub fn sparse(name: impl Into<String>, dtype: Dtype) -> Feature {
         Feature::of(name, dtype, FeatureLayout::Sparse)
     }
 
-    /// A feature of any number of values, as a vector; of several examples as a ragged tensor.
+    /// Describes a feature of any number of values, which becomes a vector, or a ragged tensor for several
+    /// examples.
     pub fn ragged(name: impl Into<String>, dtype: Dtype) -> Feature {
         Feature::of(name, dtype, FeatureLayout::Ragged)
     }
 
-    /// A feature of any number of tensors; examples of a batch are padded with zeros and empty strings.
+    /// Describes a feature of any number of tensors. The examples of a batch are padded with zeros or empty
+    /// strings.
     pub fn padded(name: impl Into<String>, dtype: Dtype, dims: &[u64]) -> Feature {
         Feature::of(name, dtype, FeatureLayout::Padded(dims.to_vec(), None))
     }
@@ -81,7 +83,7 @@ impl Feature {
         }
     }
 
-    /// Values of one tensor of it; `None` where that varies.
+    /// Returns the number of values in one tensor of the feature; `None` if that number varies.
     pub(crate) fn values(&self) -> Option<u64> {
         let (FeatureLayout::Fixed(dims, _) | FeatureLayout::Padded(dims, _)) = &self.layout else {
             return None;
@@ -96,7 +98,7 @@ impl Feature {
             Dtype::I64 | Dtype::F32 | Dtype::Bytes | Dtype::String
         ) {
             return Err(format!(
-                "wants the feature {:?} as {}: examples hold i64, f32, bytes and string; cast it afterwards",
+                "cannot read the feature {:?} as {}: examples hold i64, f32, bytes and string; read one of these and cast it",
                 self.name, self.dtype.0
             ));
         }
@@ -105,7 +107,7 @@ impl Feature {
             FeatureLayout::Padded(dims, default) => {
                 if self.values() == Some(0) {
                     return Err(format!(
-                        "wants tensors of no values of the feature {:?}: {dims:?}",
+                        "reads the feature {:?} as tensors without values: {dims:?}",
                         self.name
                     ));
                 }
@@ -116,7 +118,7 @@ impl Feature {
         let Some((dims, default)) = default else {
             return Ok(());
         };
-        // As many values as the shape wants, or one for all of them.
+        // The default has one value for each item of the shape, or one value for all items.
         let fits = [dims, &[]].into_iter().any(|dims| {
             let spec = ElementSpec::single(TensorSpec::fixed(self.dtype.0, dims));
             spec.is_ok_and(|spec| {
@@ -129,13 +131,14 @@ impl Feature {
             Ok(())
         } else {
             Err(format!(
-                "has a default of another size or dtype than {}{dims:?} for the feature {:?}",
+                "expected a default of {}{dims:?} for the feature {:?}, found one of another size or dtype",
                 self.dtype.0, self.name
             ))
         }
     }
 
-    /// Structure and components, of one example or of several: `rows` of them, if that is known.
+    /// Returns the structure and the components for one example if `rows` is `None`. Otherwise returns them
+    /// for several examples, whose number may be unknown.
     pub(crate) fn specs(&self, rows: Option<Option<u64>>) -> (Structure, Vec<TensorSpec>) {
         let dtype = self.dtype.0;
         let leading: Vec<Option<u64>> = rows.into_iter().collect();
@@ -166,7 +169,7 @@ impl Feature {
     }
 }
 
-/// Checks the errors of features that no input can avoid.
+/// Checks the features, without knowledge of the input.
 pub(crate) fn check_features(features: &[Feature], others: &[Feature]) -> Result<(), String> {
     if features.is_empty() && others.is_empty() {
         return Err("names no features".to_owned());
@@ -181,8 +184,8 @@ pub(crate) fn check_features(features: &[Feature], others: &[Feature]) -> Result
     Ok(())
 }
 
-/// `input` with the component `name`, one that its structure names directly, gone, and further ones instead:
-/// all of an element that was nothing else.
+/// Returns `input` with the component `name` replaced by `parts`. The element must be a dict that directly
+/// contains the component, or a single tensor.
 pub(crate) fn unpacked(
     input: &ElementSpec,
     name: &str,
@@ -205,7 +208,9 @@ pub(crate) fn unpacked(
                 at += entry.leaves();
             }
             if !found {
-                return Err(format!("{name:?} is no component of the dict itself: {input}"));
+                return Err(format!(
+                    "expected {name:?} to be a direct component of the dict, found {input}"
+                ));
             }
         }
         Structure::Tuple(_)
@@ -214,7 +219,7 @@ pub(crate) fn unpacked(
         | Structure::Sparse
         | Structure::None => {
             return Err(format!(
-                "elements are no dict and no single tensor: {input}; make them one with map_exprs"
+                "expected a dict or a single tensor, found {input}; make a dict with map_exprs"
             ));
         }
     }
@@ -226,8 +231,8 @@ pub(crate) fn unpacked(
     ElementSpec::new(Structure::Dict(entries), components).map_err(|error| error.to_string())
 }
 
-/// Returns the number of examples that the component `name` holds: `None` for a single example, `Some(None)`
-/// for an unknown number.
+/// Returns the number of examples in the component `name`: `None` for a single example, `Some(None)` for an
+/// unknown number.
 pub(crate) fn rows_of(input: &ElementSpec, name: &str) -> Result<Option<Option<u64>>, String> {
     let spec = &input.components()[column_of(name, input)?];
     let is_text = matches!(spec.dtype(), Dtype::Bytes | Dtype::String);
@@ -235,7 +240,7 @@ pub(crate) fn rows_of(input: &ElementSpec, name: &str) -> Result<Option<Option<u
         Some([]) if is_text => Ok(None),
         Some([rows]) if is_text => Ok(Some(*rows)),
         Some(_) | None => Err(format!(
-            "component {name:?} should be one byte string or a vector of them: {input}"
+            "expected component {name:?} to be one byte string or a vector of byte strings, found {input}"
         )),
     }
 }

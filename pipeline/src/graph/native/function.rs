@@ -1,17 +1,18 @@
-//! The definition of a native function.
+//! The trait that native functions implement.
 
 use millstream_element::ElementSpec;
 use minicbor::{Decode, Encode};
 
-/// The definition of a native function.
+/// A native function: its parameters and the checks and specs that follow from them.
 pub(crate) trait NativeFunction: Encode<()> + for<'b> Decode<'b, ()> {
-    /// Checks the errors of the parameters that no input can avoid.
+    /// Checks the parameters, without knowledge of the input.
     fn check(&self) -> Result<(), String>;
 
-    /// Returns the spec of the output for elements of `input`, or the reason, as text, why it rejects them.
+    /// Returns the spec of the output for elements of `input`. The error is the reason why the function
+    /// refuses `input`.
     fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String>;
 
-    /// The cargo feature that its calls need.
+    /// Returns the cargo feature that the function's calls need; `None` if they need no feature.
     fn feature(&self) -> Option<&'static str> {
         None
     }

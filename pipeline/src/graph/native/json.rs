@@ -1,4 +1,4 @@
-//! `parse_json`: a text of JSON becomes the fields of it that are declared.
+//! `parse_json`: parses a JSON text into its declared fields.
 
 use millstream_element::{Dtype, ElementSpec, MAX_RANK, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
@@ -11,7 +11,7 @@ use crate::graph::constant::{Constant, ConstantTensor};
 use crate::graph::expr::DtypeField;
 use crate::graph::params::SpecField;
 
-/// Parameters of `parse_json`: the component, one text, becomes its fields.
+/// Parameters of `parse_json`, which replaces the component with the text by the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -19,39 +19,39 @@ pub struct ParseJson {
     /// The component that holds the text.
     #[n(0)]
     pub component: String,
-    /// The fields that are wanted. Others are passed over.
+    /// The selected fields; other fields are ignored.
     #[n(1)]
     pub fields: Vec<JsonField>,
 }
 
-/// A field that is wanted.
+/// A selected field of the text.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct JsonField {
-    /// Name of the component.
+    /// The name of the component.
     #[n(0)]
     pub name: String,
-    /// Path of the value: keys, and indices of arrays, joined by dots. The empty path is the whole text.
+    /// The path to the value: keys, and indices of arrays, joined by dots. The empty path is the whole text.
     #[n(1)]
     #[serde(default)]
     pub path: String,
-    /// Dtype of the items: integers, `f32`, `f64`, `bool`, `string`.
+    /// The dtype of the items: an integer type, `f32`, `f64`, `bool` or `string`.
     #[n(2)]
     pub dtype: DtypeField,
-    /// The lengths of the arrays in arrays that it is; absent = of any length, the same for all arrays of
-    /// this depth.
+    /// The lengths of the nested arrays of the value. `None` allows any length, but all arrays at that depth
+    /// must have equal lengths.
     #[n(3)]
     #[serde(default)]
     pub dims: Vec<Option<u64>>,
-    /// Value that replaces an absent one or a null; without it, both are errors. All dimensions must be
-    /// known.
+    /// The value that replaces a missing or null value. With `None` a missing or null value is an error. A
+    /// field with a default needs known dimensions.
     #[n(4)]
     pub default: Option<ConstantTensor>,
 }
 
 impl JsonField {
-    /// The value at `path`, called `name`.
+    /// Describes the value at `path`, which becomes the component `name`.
     pub fn new(
         name: impl Into<String>,
         path: impl Into<String>,
@@ -67,7 +67,7 @@ impl JsonField {
         }
     }
 
-    /// With a default where it is absent or null.
+    /// Sets the default for a value that is missing or null.
     #[must_use]
     pub fn or(mut self, default: ConstantTensor) -> JsonField {
         self.default = Some(default);
@@ -95,13 +95,13 @@ impl JsonField {
                 | Dtype::Bytes
         ) {
             return Err(format!(
-                "wants the field {:?} as {}: JSON holds integers, f32, f64, bool and string; cast it afterwards",
+                "cannot read the field {:?} as {}: JSON holds integers, f32, f64, bool and string; read one of these and cast it",
                 self.name, self.dtype.0
             ));
         }
         if self.dims.len() > MAX_RANK {
             return Err(format!(
-                "wants {} dimensions, there are at most {MAX_RANK}",
+                "has {} dimensions, the limit is {MAX_RANK}",
                 self.dims.len()
             ));
         }
@@ -115,7 +115,7 @@ impl JsonField {
         };
         constant.check().map_err(|reason| {
             format!(
-                "has a default for the field {:?} that is not like it: {reason}",
+                "has a default that does not fit the field {:?}: {reason}",
                 self.name
             )
         })
@@ -138,7 +138,9 @@ impl NativeFunction for ParseJson {
 
     fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
         if rows_of(input, &self.component)?.is_some() {
-            return Err("texts are parsed one by one: parse them before they are batched".to_owned());
+            return Err(
+                "expected a single text, found a batch: parse texts before they are batched".to_owned(),
+            );
         }
         let fields = self.fields.iter();
         let fields = fields.map(|field| (field.name.clone(), (Structure::Leaf, vec![field.spec()])));

@@ -1,8 +1,8 @@
-//! The functions of a `map` that every worker has: their parameters, and what they yield. How they are called
-//! is `exec`'s. Images have a family of their own.
+//! The functions of a `map` that every worker has: their parameters and the specs of their results. The calls
+//! are implemented in `exec`. Functions of pictures have a module of their own, `image`.
 //!
-//! A new function is a file here with its parameters and an implementation of `NativeFunction`. It also needs
-//! a line in [`family`], and a file in `exec` with its call.
+//! A new function is a file here with its parameters and an implementation of `NativeFunction`. The new
+//! function also needs a line in [`family`], and a file in `exec` that implements its calls.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod compute;

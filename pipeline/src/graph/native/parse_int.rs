@@ -1,4 +1,4 @@
-//! `parse_int`: decimal text becomes an `i64`.
+//! `parse_int`: parses decimal text as an `i64`.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};

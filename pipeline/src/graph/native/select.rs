@@ -8,7 +8,7 @@ use super::function::NativeFunction;
 use crate::graph::check::check_name;
 use crate::graph::expr::column_of;
 
-/// Parameters of `select`: the result is a dict of these components.
+/// Parameters of `select`, which yields a dict of the chosen components.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -23,10 +23,10 @@ pub struct Select {
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Selected {
-    /// Name of the component in the input.
+    /// The name of the component in the input.
     #[n(0)]
     pub from: String,
-    /// Name of the component in the output.
+    /// The name of the component in the output.
     #[n(1)]
     pub name: String,
 }
@@ -34,7 +34,7 @@ pub struct Selected {
 impl NativeFunction for Select {
     fn check(&self) -> Result<(), String> {
         if self.components.is_empty() {
-            return Err("selects nothing".to_owned());
+            return Err("selects no components".to_owned());
         }
         self.components
             .iter()

@@ -1,4 +1,4 @@
-//! `split_ragged`: a vector of strings becomes a ragged tensor of their parts.
+//! `split_ragged`: splits a vector of strings into a ragged tensor of their parts.
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 use minicbor::{Decode, Encode};
@@ -13,10 +13,10 @@ use crate::graph::expr::{Split, column_of};
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct SplitRagged {
-    /// The component that holds the strings, and then their parts.
+    /// The component that holds the strings, which are replaced by their parts.
     #[n(0)]
     pub component: String,
-    /// Rule that says where texts are cut.
+    /// The rule for the places at which texts are split.
     #[n(1)]
     pub split: Split,
 }
@@ -28,7 +28,9 @@ impl NativeFunction for SplitRagged {
 
     fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
         let Some(rows) = rows_of(input, &self.component)? else {
-            return Err("one string is cut with the expression split, into a vector".to_owned());
+            return Err(
+                "expected a vector of strings, found one string: use the expression split".to_owned(),
+            );
         };
         let dtype = input.components()[column_of(&self.component, input)?].dtype();
         let parts = vec![

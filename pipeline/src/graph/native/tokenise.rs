@@ -1,4 +1,4 @@
-//! `tokenise`: a text becomes the ids of its tokens.
+//! `tokenise`: replaces a text by the ids of its tokens.
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use minicbor::{Decode, Encode};
@@ -11,52 +11,53 @@ use crate::graph::check::check_name;
 use crate::graph::expr::DtypeField;
 use crate::graph::named::yes;
 
-/// Bytes of a tokeniser's definition: the largest that are in use have a quarter of it.
+/// The maximum number of bytes of a tokeniser's definition, which is four times the size of the largest
+/// definitions in use.
 pub const TOKENISER_BYTES_MAX: u64 = 64 << 20;
 
-/// Parameters of `tokenise`: the component, one text, becomes a vector of ids.
+/// Parameters of `tokenise`, which replaces a component of one text by a vector of ids.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Tokenise {
-    /// The component that holds the text: a string, or bytes that are UTF-8.
+    /// The component that holds the text: a string, or a byte string of valid UTF-8.
     #[n(0)]
     pub component: String,
-    /// Tokeniser that cuts texts into tokens.
+    /// The tokeniser that splits texts into tokens.
     #[n(1)]
     pub tokeniser: Tokeniser,
-    /// Dtype of the ids: `i32` or `i64`.
+    /// The dtype of the ids: `i32` or `i64`.
     #[n(2)]
     #[serde(default = "ids_dtype")]
     pub dtype: DtypeField,
-    /// Whether what the tokeniser's template puts around a text is put there, such as a token for its
-    /// beginning.
+    /// `true` if the tokeniser adds its special tokens to a text, such as a token for the start of the text.
     #[n(3)]
     #[serde(default = "yes")]
     pub special_tokens: bool,
-    /// Ids of a text at most; of a longer one the first are kept. Absent = as the tokeniser says.
+    /// The maximum number of ids of a text; a longer text keeps its first ids. `None` uses the setting of the
+    /// tokeniser.
     #[n(4)]
     pub ids_max: Option<u64>,
 }
 
-/// A tokeniser as Hugging Face's `tokenizer.json` defines it.
+/// The definition of a tokeniser, in the format of Hugging Face's `tokenizer.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tokeniser {
-    /// The bytes of that file, which travel with the dataset.
+    /// The bytes of the definition, which travel with the dataset.
     #[n(0)]
     Given(
         #[cbor(n(0), with = "minicbor::bytes")]
         #[serde(deserialize_with = "text_bytes")]
         Vec<u8>,
     ),
-    /// Path of the tokeniser's file. Each worker reads it when it opens the dataset.
+    /// The path of the file with the definition. Each worker reads the file when it opens the dataset.
     #[n(1)]
     File(#[n(0)] String),
 }
 
 impl Tokenise {
-    /// The ids of the text in `component` as `i64`, with special tokens.
+    /// Describes the tokenisation of the text in `component` into `i64` ids, with special tokens.
     pub fn new(component: impl Into<String>, tokeniser: Tokeniser) -> Tokenise {
         Tokenise {
             component: component.into(),
@@ -80,10 +81,10 @@ fn text_bytes<'de, D: Deserializer<'de>>(text: D) -> Result<Vec<u8>, D::Error> {
 impl NativeFunction for Tokenise {
     fn check(&self) -> Result<(), String> {
         if !matches!(self.dtype.0, Dtype::I32 | Dtype::I64) {
-            return Err(format!("makes ids of {}; they are i32 or i64", self.dtype.0));
+            return Err(format!("makes ids of {}, expected i32 or i64", self.dtype.0));
         }
         if self.ids_max == Some(0) {
-            return Err("keeps no ids of a text; keep at least 1".to_owned());
+            return Err("keeps 0 ids of a text, the least is 1".to_owned());
         }
         match &self.tokeniser {
             Tokeniser::File(path) => check_name("path", path),
@@ -97,7 +98,9 @@ impl NativeFunction for Tokenise {
 
     fn output(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
         if rows_of(input, &self.component)?.is_some() {
-            return Err("texts are cut one by one: tokenise them before they are batched".to_owned());
+            return Err(
+                "expected a single text, found a batch: tokenise texts before they are batched".to_owned(),
+            );
         }
         let ids = TensorSpec::with_dims(self.dtype.0, &[None]);
         replaced(input, &self.component, "a string", is_string, ids)

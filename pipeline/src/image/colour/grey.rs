@@ -1,15 +1,15 @@
-//! The grey of a colour, by the weights of ITU-R BT.601.
+//! The grey value of a colour, by the weights of ITU-R BT.601.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// The grey of a colour: `0.299 R + 0.587 G + 0.114 B`, rounded to the nearest.
+/// Returns the grey value of a colour: `0.299 R + 0.587 G + 0.114 B`, rounded to the nearest integer.
 #[inline]
 pub(crate) fn grey(r: u8, g: u8, b: u8) -> u8 {
-    // The weights in units of 2^-16 add up to 2^16: 19595 + 38470 + 7471.
+    // The weights are in units of 2^-16: 19595 + 38470 + 7471 is 2^16.
     let sum = 19595 * u32::from(r) + 38470 * u32::from(g) + 7471 * u32::from(b);
     ((sum + (1 << 15)) >> 16) as u8
 }
 
-/// The grey of every pixel of three channels, as `channels` equal ones.
+/// Writes the grey value of every pixel of three channels, as `channels` equal channels.
 pub(crate) fn to_grey(pixels: &[u8], channels: u8, destination: &mut [u8]) {
     let colours = pixels.as_chunks::<3>().0;
     if channels == 1 {
@@ -42,7 +42,7 @@ mod tests {
             to_grey(pixels.as_flattened(), 1, &mut one);
             to_grey(pixels.as_flattened(), 3, &mut three);
             for ((one, three), expected) in one.iter().zip(three.as_chunks::<3>().0).zip(expected) {
-                // A sum within 2^-14 of a half may fall to either side.
+                // A sum within 2^-14 of a half may be rounded in either direction.
                 prop_assert!(one.abs_diff(expected) <= 1);
                 prop_assert_eq!([*one; 3], *three);
             }

@@ -1,24 +1,24 @@
-//! Brightness, contrast, saturation and hue, as torchvision changes them: every change is rounded to whole
-//! values before the next.
+//! Changes of brightness, contrast, saturation and hue, as torchvision computes them. Every change is rounded
+//! to integers before the next change.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::grey::grey;
 
-/// One change of a picture of `u8` with 1 or 3 channels.
+/// One change of a `u8` picture with 1 or 3 channels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Adjustment {
-    /// Values times a factor.
+    /// Multiplies the values by a factor.
     Brightness(f64),
-    /// Distances from the mean grey of the picture times a factor.
+    /// Multiplies the distances from the mean grey of the picture by a factor.
     Contrast(f64),
-    /// Distances from the pixel's grey times a factor.
+    /// Multiplies the distances from the pixel's own grey by a factor.
     Saturation(f64),
-    /// Turns of the colour circle.
+    /// Rotates the hue by a number of turns of the colour circle.
     Hue(f64),
 }
 
 impl Adjustment {
-    /// Changes `pixels`, whose number of bytes is a multiple of `channels`.
+    /// Changes `pixels`. The number of bytes must be a multiple of `channels`.
     pub(crate) fn apply(&self, pixels: &mut [u8], channels: usize) {
         match *self {
             Adjustment::Brightness(factor) => blend(pixels, 0.0, factor),
@@ -26,7 +26,7 @@ impl Adjustment {
                 let mean = mean_grey(pixels, channels);
                 blend(pixels, mean, factor);
             }
-            // Grey has neither.
+            // Grey pictures have no saturation and no hue.
             Adjustment::Saturation(_) | Adjustment::Hue(_) if channels != 3 => {}
             Adjustment::Saturation(factor) => saturate(pixels.as_chunks_mut::<3>().0, factor as f32),
             Adjustment::Hue(turns) => {
@@ -38,7 +38,7 @@ impl Adjustment {
     }
 }
 
-/// `from + (value - from) * factor` of every value: one of 256 results.
+/// Replaces every value by `from + (value - from) * factor`. All 256 possible results are computed first.
 fn blend(pixels: &mut [u8], from: f64, factor: f64) {
     let mut results = [0u8; 256];
     for (value, result) in results.iter_mut().enumerate() {
@@ -68,13 +68,13 @@ fn saturate(pixels: &mut [[u8; 3]], factor: f32) {
     for pixel in pixels {
         let grey = f32::from(grey(pixel[0], pixel[1], pixel[2]));
         for value in pixel {
-            // Casts saturate: what is below 0 or beyond 255 stays there.
+            // The cast saturates values below 0 and above 255.
             *value = (grey + (f32::from(*value) - grey) * factor + 0.5) as u8;
         }
     }
 }
 
-/// The colour of one hue further on, by `turns` of the circle.
+/// Returns the colour whose hue is rotated by `turns` of the colour circle.
 fn turned([r, g, b]: [u8; 3], turns: f32) -> [u8; 3] {
     let (r, g, b) = (f32::from(r), f32::from(g), f32::from(b));
     let (most, least) = (r.max(g).max(b), r.min(g).min(b));
@@ -82,7 +82,7 @@ fn turned([r, g, b]: [u8; 3], turns: f32) -> [u8; 3] {
     if range == 0.0 {
         return [most as u8; 3];
     }
-    // Sixths of the circle from red.
+    // The hue in sixths of the colour circle, counted from red.
     let sixths = if most == r {
         (g - b) / range
     } else if most == g {
@@ -91,7 +91,8 @@ fn turned([r, g, b]: [u8; 3], turns: f32) -> [u8; 3] {
         4.0 + (r - g) / range
     };
     let sixths = (sixths + turns * 6.0).rem_euclid(6.0);
-    // How far each of red, green and blue is from the largest: each has two sixths on either side of its own.
+    // The distance of the hue from red, green and blue decides the share of each channel. A channel reaches
+    // up to two sixths on either side of its own hue.
     [0.0f32, 2.0, 4.0].map(|own| {
         let distance = (sixths - own + 3.0).rem_euclid(6.0) - 3.0;
         let share = (2.0 - distance.abs()).clamp(0.0, 1.0);
@@ -100,7 +101,7 @@ fn turned([r, g, b]: [u8; 3], turns: f32) -> [u8; 3] {
 }
 
 fn rounded(value: f64) -> u8 {
-    // Casts saturate.
+    // The cast saturates.
     value.round() as u8
 }
 
@@ -116,7 +117,7 @@ mod tests {
         found.len() == expected.len() && found.iter().zip(expected).all(near)
     }
 
-    /// Hue by way of `colorsys`' conversions to HSV and back.
+    /// Rotates the hue by the conversions to HSV and back of Python's `colorsys`.
     fn naive_turned([r, g, b]: [u8; 3], turns: f64) -> [f64; 3] {
         let [r, g, b] = [r, g, b].map(|value| f64::from(value) / 255.0);
         let (most, least) = (r.max(g).max(b), r.min(g).min(b));

@@ -1,4 +1,4 @@
-//! The values of pixels: grey, scaled to a mean and a deviation, jittered.
+//! Operations on the values of pixels: conversion to grey, normalisation and colour jitter.
 
 mod grey;
 mod jitter;

@@ -1,19 +1,21 @@
-//! Pixels as `f32`, scaled to a mean and a deviation.
+//! Normalisation of pixels to `f32` values with a given mean and standard deviation.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Pixels whose numbers stand side by side in one step: enough to fill vectors with any number of channels.
+/// Number of pixels whose factors are stored side by side for one step. The number is large enough to fill
+/// vectors with any number of channels.
 const PIXELS_PER_STEP: usize = 8;
 
-/// `(value * scale - mean) / std`, computed as `value * factor + offset`.
+/// A normaliser that computes `(value * scale - mean) / std` as `value * factor + offset`.
 #[derive(Debug)]
 pub(crate) struct Normaliser {
-    /// For each item of a step.
+    /// The factor for each item of a step.
     factors: Vec<f32>,
     offsets: Vec<f32>,
 }
 
 impl Normaliser {
-    /// For pixels of `channels`, at least 1. `mean` and `std` have one number each, or as many.
+    /// Returns a normaliser for pixels of `channels` channels, at least 1. `mean` and `std` have one number
+    /// each, or one number per channel.
     pub(crate) fn new(scale: f32, mean: &[f32], std: &[f32], channels: usize) -> Normaliser {
         let number = |numbers: &[f32], channel: usize| f64::from(numbers[channel % numbers.len()]);
         let items = (0..channels * PIXELS_PER_STEP).map(|item| item % channels);
@@ -28,7 +30,7 @@ impl Normaliser {
         }
     }
 
-    /// Scales `u8` pixels to `f32`.
+    /// Normalises `u8` pixels to `f32`.
     pub(crate) fn bytes(&self, pixels: &[u8], destination: &mut [u8]) {
         let to = destination.as_chunks_mut::<4>().0;
         let steps = to.chunks_mut(self.factors.len());
@@ -40,7 +42,7 @@ impl Normaliser {
         }
     }
 
-    /// Scales `f32` pixels.
+    /// Normalises `f32` pixels.
     pub(crate) fn floats(&self, pixels: &[u8], destination: &mut [u8]) {
         let (from, to) = (pixels.as_chunks::<4>().0, destination.as_chunks_mut::<4>().0);
         let steps = to.chunks_mut(self.factors.len());

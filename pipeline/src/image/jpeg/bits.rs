@@ -1,39 +1,40 @@
-//! The bits of a scan. Bytes that only say that others are no marker are taken out beforehand, so that
-//! reading asks nothing of a byte. Reading beyond the end yields zeros, and is noticed.
+//! The bits of a scan. Stuffing bytes, which mark a 0xff byte as data, are removed first, so that the bit
+//! reader needs no checks. Reading beyond the end yields zeros and is detected.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Zeros behind the last byte of a stretch, so that eight can always be read at once.
+/// Number of zero bytes after the last byte of a stretch, so that eight bytes can always be read at once.
 const PADDING: usize = 8;
-/// Bytes that are looked through at once.
+/// Number of bytes that are searched at once.
 const CHUNK: usize = 32;
 
-/// The bytes between a header and the marker that ends them, divided into stretches by restarts.
+/// The bytes between a header and the marker that ends them, divided into stretches by restart markers.
 pub(super) struct Scan {
     bytes: Vec<u8>,
-    /// End of each stretch in `bytes`, before its padding, and the number of the restart after it; the last
-    /// has none.
+    /// The end of each stretch in `bytes`, before its padding, and the number of the restart marker after it.
+    /// The last stretch has no restart marker.
     ends: Vec<(usize, Option<u8>)>,
-    /// Whether a marker ends the last one: a picture that is cut short has none.
+    /// Whether a marker ends the last stretch. A truncated picture has no such marker.
     is_complete: bool,
 }
 
 /// A reader of the bits of one stretch after the other.
 pub(super) struct Bits<'b> {
     scan: &'b Scan,
-    /// The stretch that is read.
+    /// The index of the stretch that is read.
     stretch: usize,
-    /// The bytes and the padding.
+    /// The bytes of the stretch, with the padding.
     bytes: &'b [u8],
-    /// The next byte that is not in `buffer`, or, beyond the end, would not be.
+    /// The index of the next byte that is not in `buffer`. The index continues to increase beyond the end of
+    /// the stretch.
     at: usize,
-    /// The next bits, from the highest on; behind those that count some that follow.
+    /// The next bits, from the highest bit on. Further bits may follow the bits that count.
     buffer: u64,
-    /// How many of them count.
+    /// The number of bits in `buffer` that count.
     count: u32,
 }
 
 impl Scan {
-    /// The stretches in `bytes`.
+    /// Divides `bytes` into stretches.
     #[inline(always)]
     pub(super) fn new(bytes: &[u8]) -> Scan {
         let mut scan = Scan {
@@ -43,7 +44,7 @@ impl Scan {
         };
         let mut at = 0;
         while let Some(chunk) = bytes.get(at..at + CHUNK) {
-            // Without a way out of the loop, which is what makes it a few instructions.
+            // The loop has no early exit, so that the compiler reduces it to a few instructions.
             if chunk.iter().fold(false, |any, byte| any | (*byte == 0xff)) {
                 at = scan.take(bytes, at, at + CHUNK);
                 if scan.is_complete {
@@ -61,7 +62,7 @@ impl Scan {
         scan
     }
 
-    /// Takes bytes one by one from `at` on, to `upto` at least; where it stopped.
+    /// Takes bytes one by one from `at` on, at least up to `upto`. Returns the index at which it stopped.
     fn take(&mut self, bytes: &[u8], mut at: usize, upto: usize) -> usize {
         while at < upto {
             let byte = bytes[at];
@@ -75,7 +76,7 @@ impl Scan {
                     self.bytes.push(0xff);
                     at += 1;
                 }
-                // A fill byte: the marker is behind it.
+                // The byte is a fill byte, and the marker follows it.
                 Some(0xff) => {}
                 Some(marker @ 0xd0..=0xd7) => {
                     self.end(Some(marker & 7));
@@ -97,12 +98,12 @@ impl Scan {
         self.bytes.extend([0; PADDING]);
     }
 
-    /// Returns whether a marker ends it.
+    /// Returns whether a marker ends the scan.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// The bytes of a stretch, with the padding.
+    /// Returns the bytes of a stretch, with the padding.
     fn stretch(&self, number: usize) -> &[u8] {
         let begin = match number.checked_sub(1).and_then(|before| self.ends.get(before)) {
             Some((end, _)) => end + PADDING,
@@ -125,31 +126,31 @@ impl<'b> Bits<'b> {
         }
     }
 
-    /// Sees to it that 56 bits are there.
+    /// Fills the buffer to at least 56 bits.
     #[inline(always)]
     pub(super) fn refill(&mut self) {
         if let Some(next) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
-            // What does not make a whole byte is overwritten by the same bits the next time.
+            // The bits of an incomplete byte are overwritten by equal bits at the next refill.
             self.buffer |= u64::from_be_bytes(*next) >> self.count;
         }
         self.at += ((63 - self.count) >> 3) as usize;
         self.count |= 56;
     }
 
-    /// The next bits, 1 to 32 of them.
+    /// Returns the next `count` bits, from 1 to 32, without taking them.
     #[inline(always)]
     pub(super) fn peek(&self, count: u32) -> u32 {
         (self.buffer >> (64 - count)) as u32
     }
 
-    /// Passes over bits, at most as many as there are.
+    /// Skips `count` bits. The buffer must have at least `count` bits.
     #[inline(always)]
     pub(super) fn skip(&mut self, count: u32) {
         self.buffer <<= count;
         self.count -= count;
     }
 
-    /// Takes bits, 1 to 15 of them.
+    /// Takes the next `count` bits, from 1 to 15.
     #[inline(always)]
     pub(super) fn take(&mut self, count: u32) -> u32 {
         let bits = self.peek(count);
@@ -157,21 +158,22 @@ impl<'b> Bits<'b> {
         bits
     }
 
-    /// Bits of the stretch that were not taken; negative when more were.
+    /// Returns the number of bits of the stretch that are left. The number is negative if more bits were
+    /// taken than exist.
     #[inline(always)]
     fn left(&self) -> i64 {
         let end = self.bytes.len() as i64 - PADDING as i64;
         (end - self.at as i64) * 8 + i64::from(self.count)
     }
 
-    /// Returns whether more was taken than there is.
+    /// Returns whether more bits were taken than the stretch has.
     #[inline(always)]
     pub(super) fn is_overdrawn(&self) -> bool {
         self.left() < 0
     }
 
-    /// Goes on behind the restart of number `number`; `false` when the stretch does not end there with that
-    /// one.
+    /// Continues after the restart marker `number`. Returns `false` if the stretch does not end here with
+    /// this restart marker.
     pub(super) fn restart(&mut self, number: u8) -> bool {
         let ends_here = (0..8).contains(&self.left());
         let restart = self.scan.ends.get(self.stretch).and_then(|(_, restart)| *restart);

@@ -1,36 +1,39 @@
-//! Huffman codes, looked up by their first bits.
+//! Huffman codes, which are looked up by their first bits.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::bits::Bits;
 
-/// Bits by which codes are looked up; longer ones are searched.
+/// Number of bits by which codes are looked up. Longer codes are searched.
 const LOOKUP_BITS: u32 = 11;
 
-/// The codes of one table.
+/// The codes of one Huffman table.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Table of codes by the next bits.
+    /// The entries for each value of the next bits.
     lookup: Box<[Found; 1 << LOOKUP_BITS]>,
-    /// Codes of each length from 1 on are below this, aligned to 16 bits; what is added to one for its
-    /// symbol's place.
+    /// Two numbers for each length of code from 1 on. The first number is the upper bound of the codes,
+    /// aligned to 16 bits; the second is the offset from a code to its symbol's place.
     limits: [(u32, i32); 16],
     symbols: Vec<u8>,
 }
 
-/// Entry of the table for the next bits: a coefficient if code and value fit in them, else the symbol, or
-/// nothing.
+/// The entry for one value of the next bits. The entry is a coefficient if code and value fit in the bits, or
+/// else a symbol, or empty.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Found {
-    /// The coefficient; 0 = it does not fit, or the symbol stands for none.
+    /// The coefficient. 0 means that the coefficient does not fit, or that the symbol has no coefficient.
     pub(super) value: i16,
-    /// The symbol: zeros in front of the coefficient, times 16, and the bits of its value.
+    /// The symbol: the number of zeros before the coefficient, times 16, plus the number of bits of its
+    /// value.
     pub(super) symbol: u8,
-    /// Bits of the code, and of the value if it is here; 0 = the code does not fit, or is none.
+    /// The number of bits of the code, and of the value if the entry has it. 0 means that the code is longer
+    /// than the entry, or invalid.
     pub(super) bits: u8,
 }
 
 impl Table {
-    /// The table with so many codes of 1 to 16 bits. `None` when there are more than there can be.
+    /// Returns the table with the given `counts` of codes of 1 to 16 bits. Returns `None` if there are more
+    /// codes than possible.
     pub(super) fn new(counts: &[u8; 16], symbols: &[u8]) -> Option<Table> {
         let mut table = Table {
             lookup: Box::new([Found::default(); 1 << LOOKUP_BITS]),
@@ -41,7 +44,7 @@ impl Table {
         for (length, count) in (1u32..).zip(counts) {
             let offset = place as i32 - code as i32;
             for _ in 0..*count {
-                // The code of all ones is none.
+                // The code of all ones is not permitted.
                 if code + 1 >= 1 << length {
                     return None;
                 }
@@ -79,15 +82,15 @@ impl Table {
         }
     }
 
-    /// Looks up the next bits without consuming them. At least 11 bits must be there.
+    /// Looks up the next bits without taking them. The buffer must have at least 11 bits.
     #[inline(always)]
     pub(super) fn find(&self, bits: &Bits<'_>) -> Found {
-        // Never out of bounds: so many bits are no more.
+        // The index is always within the bounds, because `LOOKUP_BITS` bits have no larger value.
         self.lookup[(bits.peek(LOOKUP_BITS) as usize) & ((1 << LOOKUP_BITS) - 1)]
     }
 
-    /// The symbol that comes next and the bits of its code, where it is too long to be found. At least 16
-    /// bits are there. `None` when no code is so.
+    /// Returns the next symbol and the length of its code, for codes that are too long to be looked up.
+    /// `next` must have at least 16 bits. Returns `None` if no code matches.
     #[cold]
     #[inline(never)]
     pub(super) fn search(&self, next: u32) -> Option<(u8, u32)> {
@@ -102,11 +105,11 @@ impl Table {
     }
 }
 
-/// The number that `size` bits, 1 to 15, stand for.
+/// Returns the number that `size` bits, from 1 to 15, represent.
 #[inline(always)]
 pub(super) fn extended(bits: u32, size: u32) -> i16 {
     let value = bits as i32;
-    // Those that begin with a zero are negative.
+    // Numbers whose first bit is zero are negative.
     let negative = (value >> (size - 1)) - 1;
     (value + (negative & (1 - (1 << size)))) as i16
 }

@@ -1,13 +1,14 @@
-//! From coefficients to pixels: the inverse cosine transform of libjpeg's `jidctint`, to the bit, on eight
-//! columns at a time.
+//! The conversion of coefficients to pixels: the inverse cosine transform of libjpeg's `jidctint`, equal bit
+//! for bit, on eight columns at a time.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Eight numbers that are treated alike. Sums wrap, as a corrupt picture may have any coefficients.
+/// Eight numbers that are computed together. Sums wrap around, because a corrupt picture may have any
+/// coefficients.
 type Lanes = [i32; 8];
 
-/// Fractional bits of the constants.
+/// Number of fractional bits of the constants.
 const CONST_BITS: u32 = 13;
-/// Fractional bits between the two passes.
+/// Number of fractional bits between the two passes.
 const PASS1_BITS: u32 = 2;
 
 #[inline(always)]
@@ -30,17 +31,17 @@ fn mul(lanes: Lanes, factor: i32) -> Lanes {
     lanes.map(|lane| lane.wrapping_mul(factor))
 }
 
-/// Divides by `2^shift`, rounding to the nearest.
+/// Divides by `2^shift`, and rounds to the nearest integer.
 #[inline(always)]
 fn descale(lanes: Lanes, shift: u32) -> Lanes {
     lanes.map(|lane| lane.wrapping_add(1 << (shift - 1)) >> shift)
 }
 
-/// One pass: eight transforms of eight numbers, one in each lane. `shift` is what the results are descaled
-/// by.
+/// Computes one pass: eight transforms of eight numbers, one transform in each lane. The results are divided
+/// by `2^shift`.
 #[inline(always)]
 fn pass(rows: [Lanes; 8], shift: u32) -> [Lanes; 8] {
-    // Even part.
+    // The even part of the transform.
     let shared = mul(add(rows[2], rows[6]), 4433);
     let even2 = add(shared, mul(rows[6], -15137));
     let even3 = add(shared, mul(rows[2], 6270));
@@ -48,7 +49,7 @@ fn pass(rows: [Lanes; 8], shift: u32) -> [Lanes; 8] {
     let even1 = mul(sub(rows[0], rows[4]), 1 << CONST_BITS);
     let (sum0, sum3) = (add(even0, even3), sub(even0, even3));
     let (sum1, sum2) = (add(even1, even2), sub(even1, even2));
-    // Odd part.
+    // The odd part of the transform.
     let (odd0, odd1, odd2, odd3) = (rows[7], rows[5], rows[3], rows[1]);
     let z3 = add(odd0, odd2);
     let z4 = add(odd1, odd3);
@@ -78,7 +79,8 @@ fn transposed(rows: [Lanes; 8]) -> [Lanes; 8] {
     std::array::from_fn(|row| std::array::from_fn(|column| rows[column][row]))
 }
 
-/// Writes the pixels of a block to eight rows of `out`, `stride` apart, of which the first begins with it.
+/// Writes the pixels of a block to eight rows of `out`, which are `stride` bytes apart. The first row begins
+/// at the start of `out`.
 #[inline(always)]
 pub(super) fn block(coefficients: &[i16; 64], factors: &[i16; 64], out: &mut [u8], stride: usize) {
     let rows: [Lanes; 8] = std::array::from_fn(|row| {
@@ -101,7 +103,7 @@ fn saturated(value: i32) -> i32 {
     value.clamp(i16::MIN.into(), i16::MAX.into())
 }
 
-/// Transforms a block that has only its first coefficient, which is one brightness.
+/// Writes the pixels of a block that has only its first coefficient. All pixels have one brightness.
 #[inline(always)]
 pub(super) fn flat(first: i16, factor: i16, out: &mut [u8], stride: usize) {
     let value = i32::from(first.wrapping_mul(factor));
@@ -121,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// The transform by its definition.
+    /// Computes the transform by its definition.
     fn naive(coefficients: &[i16; 64], factors: &[i16; 64]) -> Vec<f64> {
         let scale = |at: usize| if at == 0 { 0.5f64.sqrt() } else { 1.0 };
         let wave = |at: usize, place: usize| {

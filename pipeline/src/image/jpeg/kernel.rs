@@ -1,21 +1,21 @@
-//! The arithmetic that most of the time goes into, in a form for any processor and one for newer ones. All
-//! forms come to the same.
+//! The arithmetic that takes most of the decoding time, in one form for any processor and in one form for
+//! newer processors. All forms have equal results.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::{colours, idct};
 
-/// One form.
+/// One form of the arithmetic.
 pub(super) trait Kernel {
-    /// Writes the pixels of a block to eight rows of `out`, `stride` apart, of which the first begins with
-    /// it. Factors are multiplied modulo 2^16, and what lies between the passes keeps to 16 bits, beyond
-    /// which no picture gets that is not corrupt.
+    /// Writes the pixels of a block to eight rows of `out`, which are `stride` bytes apart. The first row
+    /// begins at the start of `out`. Products with `factors` are modulo 2^16. Numbers between the passes
+    /// saturate to 16 bits, which only corrupt pictures exceed.
     fn block(coefficients: &[i16; 64], factors: &[i16; 64], out: &mut [u8], stride: usize);
 
-    /// YCbCr to RGB, for as many pixels as the shortest has.
+    /// Converts YCbCr to RGB, for as many pixels as the shortest slice has.
     fn colours(luma: &[u8], blue: &[u8], red: &[u8], out: &mut [[u8; 3]]);
 }
 
-/// For any processor.
+/// The form for any processor.
 pub(super) struct Plain;
 
 impl Kernel for Plain {

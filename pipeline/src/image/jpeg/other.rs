@@ -1,4 +1,4 @@
-//! JPEGs of the rarer kinds: progressive, of several scans, of other colours.
+//! JPEGs of the rarer kinds, such as progressive pictures, and pictures of several scans or other colours.
 
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
@@ -8,8 +8,8 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 use crate::image::area::Area;
 use crate::image::decoded::Decoded;
 
-/// Scans a progressive JPEG may have: each costs a pass over the picture, so that a small file could cost
-/// minutes.
+/// Maximum number of scans of a progressive JPEG. Each scan costs a pass over the picture, so that a small
+/// file could otherwise take minutes.
 pub(super) const SCANS_MAX: usize = 100;
 
 /// A JPEG whose header has been read.
@@ -35,7 +35,7 @@ impl<'b> Other<'b> {
         })
     }
 
-    /// Height and width.
+    /// Returns the height and the width in pixels.
     pub(super) fn size(&self) -> (u32, u32) {
         (self.height, self.width)
     }
@@ -51,7 +51,7 @@ impl<'b> Other<'b> {
         let expected = self.height as usize * self.width as usize * usize::from(native);
         if pixels.len() != expected {
             return Err(format!(
-                "the JPEG is corrupt: it has {} bytes of pixels instead of {expected}",
+                "the JPEG is corrupt: expected {expected} bytes of pixels, found {}",
                 pixels.len()
             ));
         }

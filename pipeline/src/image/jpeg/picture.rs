@@ -1,4 +1,4 @@
-//! A JPEG of any kind, and which decoder it goes to.
+//! A JPEG of any kind, and the choice of its decoder.
 
 use crate::image::area::Area;
 use crate::image::decoded::Decoded;
@@ -22,7 +22,7 @@ impl<'b> Jpeg<'b> {
         Other::open(bytes).map(Jpeg::Other)
     }
 
-    /// Height and width.
+    /// Returns the height and the width in pixels.
     pub(in crate::image) fn size(&self) -> (u32, u32) {
         match self {
             Jpeg::Baseline(header) => (header.height, header.width),
@@ -30,7 +30,7 @@ impl<'b> Jpeg<'b> {
         }
     }
 
-    /// The pixels of `area`, which lies within the picture.
+    /// Decodes the pixels of `area`, which must be within the picture.
     pub(in crate::image) fn decode(self, area: Area, channels: u8) -> Result<Decoded, String> {
         match self {
             Jpeg::Baseline(header) => {
@@ -48,7 +48,7 @@ impl<'b> Jpeg<'b> {
     }
 }
 
-/// The pixels of `area` with 1 or 3 channels, by the fastest way that this processor has.
+/// Decodes the pixels of `area` with 1 or 3 channels, in the fastest form that this processor supports.
 fn decoded(header: &Header<'_>, area: Area, wanted: u8) -> Result<Decoded, &'static str> {
     #[cfg(target_arch = "x86_64")]
     if let Some(decoded) = super::wide::pixels(header, area, wanted) {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::image::jpeg::other::SCANS_MAX;
 
-    /// Pictures of 53 x 37 pixels, of all kinds.
+    /// Test pictures of 53 x 37 pixels, of all kinds.
     const PICTURES: [&[u8]; 8] = [
         include_bytes!("../../../tests/data/images/baseline-420.jpg"),
         include_bytes!("../../../tests/data/images/baseline-422.jpg"),
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn too_many_scans_are_refused() {
         let progressive = PICTURES[PROGRESSIVE];
-        // The first scan, which says more of the first coefficients, again and again.
+        // The first scan, which refines the first coefficients, is repeated many times.
         let scan = progressive
             .windows(2)
             .position(|two| two == [0xff, 0xda])

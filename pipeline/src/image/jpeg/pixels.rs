@@ -1,4 +1,4 @@
-//! The pixels of a picture that is decoded here, by any form of the kernel.
+//! The pixels of a baseline picture, decoded with any form of the kernel.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::image::area::Area;
@@ -8,7 +8,7 @@ use super::header::Header;
 use super::kernel::Kernel;
 use super::{render, scan};
 
-/// The pixels of `area` with 1 or 3 channels.
+/// Decodes the pixels of `area` with 1 or 3 channels.
 #[inline(always)]
 pub(super) fn pixels<K: Kernel>(
     header: &Header<'_>,

@@ -1,5 +1,5 @@
-//! Pixels from the planes of their components: colours at half the size are brought to the full one and all
-//! are converted, as libjpeg does both, to the bit.
+//! The conversion of component planes to pixels. Chroma components of half the size are upsampled, and all
+//! colours are converted, with results equal to those of libjpeg, bit for bit.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::image::area::Area;
@@ -9,13 +9,13 @@ use super::header::Header;
 use super::kernel::Kernel;
 use super::scan::Plane;
 
-/// The pixels of `area` with 1 or 3 channels.
+/// Returns the pixels of `area` with 1 or 3 channels.
 #[inline(always)]
 pub(super) fn pixels<K: Kernel>(header: &Header<'_>, planes: &[Plane], area: Area, channels: u8) -> Decoded {
     let (top, left) = (area.top as usize, area.left as usize);
     let (height, width) = (area.height as usize, area.width as usize);
     let row_bytes = width * usize::from(channels);
-    // As many as the area has, which the limit on pixels bounds.
+    // The buffer has the size of the area, which the limit on pixels bounds.
     let mut pixels = vec![0; height * row_bytes];
     let mut rows = pixels.chunks_exact_mut(row_bytes);
     match planes {
@@ -48,23 +48,24 @@ pub(super) fn pixels<K: Kernel>(header: &Header<'_>, planes: &[Plane], area: Are
     }
 }
 
-/// Rows of a colour at the full size.
+/// Rows of a chroma component, upsampled to the full size.
 struct Chroma<'p> {
     plane: &'p Plane,
-    /// Pixels of the picture for one of the plane, across and down.
+    /// The number of the picture's pixels per pixel of the plane, across and down.
     each: (usize, usize),
-    /// Whether pixels in between are made of both neighbours; libjpeg does not for pictures this narrow.
+    /// Whether upsampled pixels are interpolated from both neighbours. libjpeg does not interpolate pictures
+    /// this narrow.
     is_smooth: bool,
     /// The last row of the plane.
     last_row: usize,
-    /// The columns of the area.
+    /// The first column and the width of the area.
     left: usize,
     width: usize,
-    /// The first and the last column of the plane that these are made of, and the last there is.
+    /// The first and the last column of the plane that the area needs, and the last column of the plane.
     first: usize,
     end: usize,
     last: usize,
-    /// Sums of two rows, with a neighbour at either end.
+    /// The weighted sums of two rows, with a neighbour at either end.
     sums: Vec<i16>,
     wide: Vec<u8>,
 }
@@ -92,7 +93,7 @@ impl<'p> Chroma<'p> {
         }
     }
 
-    /// The area's part of row `row` of the picture.
+    /// Returns the area's part of row `row` of the picture.
     #[inline(always)]
     fn row(&mut self, row: usize) -> &[u8] {
         if self.each == (1, 1) {
@@ -116,11 +117,11 @@ impl<'p> Chroma<'p> {
         &self.wide[begin..begin + self.width]
     }
 
-    /// Fills `sums` with what is to be widened: the nearest row three times and the next one once, or the row
-    /// itself.
+    /// Fills `sums` with the numbers to upsample: three times the nearest row plus the second nearest row, or
+    /// the row itself.
     #[inline(always)]
     fn add_rows(&mut self, row: usize, near: usize) {
-        // The columns beyond the first and the last are these again.
+        // The columns beyond the first and the last column repeat these columns.
         let (from, to) = (self.first.saturating_sub(1), (self.end + 1).min(self.last));
         let own = &self.plane.row(near, from)[..=to - from];
         let skipped = usize::from(self.first == 0);
@@ -150,8 +151,9 @@ impl<'p> Chroma<'p> {
     }
 }
 
-/// Two pixels for each of `sums` but the first and the last: three shares of itself and one of its neighbour,
-/// divided by `2^SHIFT` after `left` or `right` is added, which break ties by turns.
+/// Writes two pixels for each of `sums` except the first and the last: three shares of the sum and one share
+/// of its neighbour. The pixels are divided by `2^SHIFT` after `left` or `right` is added; the two numbers
+/// break ties in alternating directions.
 #[inline(always)]
 fn widen<const SHIFT: u32>(sums: &[i16], wide: &mut [u8], left: i16, right: i16) {
     let count = sums.len() - 2;

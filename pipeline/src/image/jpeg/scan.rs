@@ -1,5 +1,5 @@
-//! The blocks of a scan: blocks that contribute to an area become pixels, and others are skipped; nothing
-//! after the last needed block is read.
+//! The blocks of a scan. Blocks that contribute to an area become pixels, and other blocks are skipped. No
+//! data after the last needed block is read.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::ops::Range;
@@ -13,24 +13,25 @@ use super::idct;
 use super::kernel::Kernel;
 use super::spare::{self, Spare};
 
-/// The pixels of one component, of the blocks that were needed.
+/// The pixels of the needed blocks of one component.
 pub(super) struct Plane {
-    /// The first row and column that are there, in pixels of the component.
+    /// The first row and column of the plane, in pixels of the component.
     top: usize,
     left: usize,
-    /// Bytes of a row.
+    /// The number of bytes of a row.
     stride: usize,
     pixels: Spare,
 }
 
-/// Blocks of a component that are needed.
+/// The range of blocks of a component that an area needs.
 struct Wanted {
     down: Range<u32>,
     across: Range<u32>,
 }
 
 impl Plane {
-    /// Row `row` of the component, from column `from` on. Both are within what was needed.
+    /// Returns row `row` of the component, from column `from` on. The row and the column must be within the
+    /// needed blocks.
     pub(super) fn row(&self, row: usize, from: usize) -> &[u8] {
         let begin = (row - self.top) * self.stride;
         &self.pixels[begin + from - self.left..begin + self.stride]
@@ -44,7 +45,7 @@ impl Wanted {
         let blocks = |from: u32, length: u32, side: u32, each: u32| {
             let last = side.div_ceil(each) - 1;
             let (mut first, mut end) = (from / each, (from + length - 1) / each);
-            // Pixels between two of the component are made of both.
+            // Pixels between two pixels of the component are interpolated from both.
             if each > 1 {
                 (first, end) = (first.saturating_sub(1), (end + 1).min(last));
             }
@@ -61,13 +62,13 @@ impl Wanted {
     }
 }
 
-/// One component on its way.
+/// One component while it is read.
 struct Reading<'h> {
     component: &'h Component,
-    /// Absent when no pixel of it is wanted.
+    /// The needed blocks, or `None` if no pixel of the component is needed.
     wanted: Option<Wanted>,
     plane: Plane,
-    /// The first coefficient of the block before.
+    /// The first coefficient of the previous block.
     previous: i16,
 }
 
@@ -88,14 +89,14 @@ impl<'h> Reading<'h> {
                 top: down.start as usize * 8,
                 left: across.start as usize * 8,
                 stride,
-                // As many as the area's pixels, or a few blocks more, which the limit on pixels bounds.
+                // The plane is at most a few blocks larger than the area, which the limit on pixels bounds.
                 pixels: spare::take(stride * down.len() * 8),
             },
             previous: 0,
         }
     }
 
-    /// Reads the block at `row` and `column` of the component. `None` when it is corrupt.
+    /// Reads the block at `row` and `column` of the component. Returns `None` if the block is corrupt.
     #[inline(always)]
     fn read<K: Kernel>(&mut self, bits: &mut Bits<'_>, row: u32, column: u32) -> Option<()> {
         let wanted = self
@@ -122,10 +123,10 @@ impl<'h> Reading<'h> {
     }
 }
 
-/// The planes of as many components as there are `wanted`, as far as `area` is made of them.
+/// Decodes the planes of the first `wanted` components, as far as `area` needs them.
 ///
 /// # Errors
-/// What is corrupt, as text.
+/// A text that states which part of the scan is corrupt.
 #[inline(always)]
 pub(super) fn decode<K: Kernel>(
     header: &Header<'_>,
@@ -142,12 +143,12 @@ pub(super) fn decode<K: Kernel>(
         let end = reading.wanted.as_ref().map_or(0, |wanted| wanted.down.end);
         end.div_ceil(reading.component.down)
     };
-    // Nothing below is needed.
+    // The area needs no rows below these rows.
     let rows = readings.iter().map(last_block).max().unwrap_or(0);
     debug_assert!(rows <= header.height.div_ceil(8 * down));
     let scan = Scan::new(header.scan);
     if !scan.is_complete() {
-        return Err("it is cut short");
+        return Err("it is truncated");
     }
     let mut bits = Bits::new(&scan);
     let mut until_restart = header.restart_interval;
@@ -165,16 +166,17 @@ pub(super) fn decode<K: Kernel>(
                 }
                 until_restart -= 1;
             }
-            read_unit::<K>(&mut readings, &mut bits, row, column).ok_or("its data is garbled")?;
+            read_unit::<K>(&mut readings, &mut bits, row, column)
+                .ok_or("its entropy-coded data is invalid")?;
             if bits.is_overdrawn() {
-                return Err("it is cut short");
+                return Err("it is truncated");
             }
         }
     }
     Ok(readings.into_iter().map(|reading| reading.plane).collect())
 }
 
-/// Reads one MCU: the blocks of all components that lie in the same place.
+/// Reads one MCU: the blocks of all components at one place.
 #[inline(always)]
 fn read_unit<K: Kernel>(
     readings: &mut [Reading<'_>],
@@ -193,14 +195,14 @@ fn read_unit<K: Kernel>(
     Some(())
 }
 
-/// The difference of a block's first coefficient to that of the block before.
+/// Reads the difference between the first coefficient of a block and that of the previous block.
 #[inline(always)]
 fn read_first(table: &Table, bits: &mut Bits<'_>) -> Option<i16> {
     bits.refill();
     let found = table.find(bits);
     if found.value != 0 {
         bits.skip(found.bits.into());
-        // Such a symbol is its size.
+        // A first coefficient has no run of zeros, so its symbol is the size.
         return (found.symbol <= 11).then_some(found.value);
     }
     match symbol(table, bits)? {
@@ -210,13 +212,14 @@ fn read_first(table: &Table, bits: &mut Bits<'_>) -> Option<i16> {
     }
 }
 
-/// The other coefficients of a block, each where it belongs; whether there are none.
+/// Reads the other coefficients of a block to their places. Returns whether the block has no other
+/// coefficients.
 #[inline(always)]
 fn read_others(table: &Table, bits: &mut Bits<'_>, coefficients: &mut [i16; 64]) -> Option<bool> {
     let mut is_flat = true;
     let store = |at: usize, value: i16| {
         is_flat = false;
-        // Beyond the last there is no place, which is noticed at the end.
+        // A coefficient beyond the last place is stored at place 0; `walk` then reports the error.
         let place = ZIGZAG.get(at).copied().unwrap_or(0);
         coefficients[usize::from(place & 63)] = value;
     };
@@ -224,21 +227,22 @@ fn read_others(table: &Table, bits: &mut Bits<'_>, coefficients: &mut [i16; 64])
     Some(is_flat)
 }
 
-/// Passes over the other coefficients of a block.
+/// Skips the other coefficients of a block.
 #[inline(always)]
 fn pass_over(table: &Table, bits: &mut Bits<'_>) -> Option<()> {
     walk(table, bits, |_, _| {})
 }
 
-/// Calls `store` with every coefficient of a block but the first, and its place in the order in which they
-/// are stored. `None` when there is no such code, or a coefficient beyond the last, which `store` may be
-/// called with.
+/// Calls `store` with the place and the value of every coefficient of a block except the first, in the stored
+/// order. Returns `None` for an invalid code, or for a coefficient beyond the last place. `store` may be
+/// called with such a place.
 #[inline(always)]
 fn walk(table: &Table, bits: &mut Bits<'_>, mut store: impl FnMut(usize, i16)) -> Option<()> {
     let mut at = 1usize;
     loop {
         bits.refill();
-        // A found coefficient takes 11 bits at most and any other 31, so that 56 are enough for three.
+        // A coefficient in the lookup table takes at most 11 bits, and any other coefficient at most 31 bits.
+        // A refill provides at least 56 bits.
         for _ in 0..3 {
             let found = table.find(bits);
             let run = usize::from(found.symbol >> 4);
@@ -251,7 +255,7 @@ fn walk(table: &Table, bits: &mut Bits<'_>, mut store: impl FnMut(usize, i16)) -
                 let symbol = symbol(table, bits)?;
                 let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
                 match (run, size) {
-                    // The end of the block.
+                    // The symbol ends the block.
                     (0, 0) => return (at <= 64).then_some(()),
                     (15, 0) => at += 16,
                     (_, 0) => return None,
@@ -269,7 +273,7 @@ fn walk(table: &Table, bits: &mut Bits<'_>, mut store: impl FnMut(usize, i16)) -
     }
 }
 
-/// Takes the next symbol, of which it is known that its value is not found with it.
+/// Takes the next symbol. The caller knows that the lookup table has no value for the symbol.
 #[inline(always)]
 fn symbol(table: &Table, bits: &mut Bits<'_>) -> Option<u8> {
     let found = table.find(bits);

@@ -1,19 +1,19 @@
-//! Memory that a thread keeps from one picture to the next, so that it is neither cleared nor handed back and
-//! asked for again.
+//! Memory that a thread keeps from one picture to the next picture. The memory is neither cleared nor
+//! returned to the allocator in between.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Stretches that a thread keeps: as many as a picture has components.
+/// Maximum number of buffers that a thread keeps: one for each component of a picture.
 const KEPT_MAX: usize = 3;
-/// Bytes of the largest one that is kept.
+/// Maximum bytes of a buffer that is kept.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
     static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes that are kept when they are dropped.
+/// A buffer that its thread keeps when the buffer is dropped.
 pub(super) struct Spare(Vec<u8>);
 
 /// Takes a buffer of `count` bytes of arbitrary content.
@@ -40,7 +40,7 @@ impl DerefMut for Spare {
 impl Drop for Spare {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.0);
-        // Where the thread ends there is nothing to keep it in.
+        // While the thread ends, the buffer cannot be kept.
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             if kept.len() < KEPT_MAX && bytes.capacity() <= KEPT_BYTES_MAX {

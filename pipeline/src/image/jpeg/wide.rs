@@ -1,7 +1,10 @@
-//! Decoding with the instructions of processors that have AVX2 and BMI2: the same code compiled for them, but
-//! for the transform and the colours, which are written in their terms: sums of two products at once, as in
-//! libjpeg-turbo. What comes out is the same.
-#![expect(unsafe_code, reason = "not every processor has the instructions")]
+//! The decoder for processors with AVX2 and BMI2. Most of the code is the common code, compiled for these
+//! instructions. Only the transform and the colours are written with intrinsics, which add two products at
+//! once, as in libjpeg-turbo. The results are equal.
+#![expect(
+    unsafe_code,
+    reason = "intrinsics need instructions that not every processor has"
+)]
 
 use std::arch::x86_64::*;
 
@@ -12,13 +15,14 @@ use super::header::Header;
 use super::kernel::Kernel;
 use super::{colours, pixels};
 
-/// `pixels::pixels` on such a processor; `None` on another.
+/// Runs `pixels::pixels` with the instructions of newer processors. Returns `None` if the processor lacks
+/// these instructions.
 pub(super) fn pixels(header: &Header<'_>, area: Area, wanted: u8) -> Option<Result<Decoded, &'static str>> {
     let has_all = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
         && is_x86_feature_detected!("lzcnt");
-    // SAFETY: the processor has what the function is compiled for.
+    // SAFETY: the checks above confirmed every instruction set for which the function is compiled.
     has_all.then(|| unsafe { wide_pixels(header, area, wanted) })
 }
 
@@ -27,13 +31,14 @@ fn wide_pixels(header: &Header<'_>, area: Area, wanted: u8) -> Result<Decoded, &
     pixels::pixels::<Wide>(header, area, wanted)
 }
 
-/// On a processor that has AVX2.
+/// The form of the arithmetic for processors with AVX2.
 struct Wide;
 
 impl Kernel for Wide {
     #[inline(always)]
     fn block(coefficients: &[i16; 64], factors: &[i16; 64], out: &mut [u8], stride: usize) {
-        // SAFETY: this type is named in `wide_pixels` alone, and in tests that ask the processor.
+        // SAFETY: only `wide_pixels`, and tests that check the processor, use this type, so the processor has
+        // AVX2.
         let rows = unsafe { block(coefficients, factors) };
         for (row, out) in rows.iter().zip(out.chunks_mut(stride)) {
             if let Some(out) = out.first_chunk_mut::<8>() {
@@ -50,7 +55,8 @@ impl Kernel for Wide {
         let (red, red_rest) = red[..count].as_chunks::<16>();
         let (out, out_rest) = out[..count].as_chunks_mut::<16>();
         for (((out, luma), blue), red) in out.iter_mut().zip(luma).zip(blue).zip(red) {
-            // SAFETY: as above.
+            // SAFETY: only `wide_pixels`, and tests that check the processor, use this type, so the processor
+            // has AVX2.
             let [first, second, third] = unsafe { colours(luma, blue, red) };
             let bytes = out.as_flattened_mut().as_chunks_mut::<16>().0;
             if let [one, two, three] = bytes {
@@ -61,7 +67,7 @@ impl Kernel for Wide {
     }
 }
 
-/// The pixels of a block, row by row.
+/// Returns the pixels of a block, row by row.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn block(coefficients: &[i16; 64], factors: &[i16; 64]) -> [[u8; 8]; 8] {
@@ -90,12 +96,12 @@ fn block(coefficients: &[i16; 64], factors: &[i16; 64]) -> [[u8; 8]; 8] {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load(row: &[i16; 8]) -> __m128i {
-    // SAFETY: sixteen bytes, wherever they are.
+    // SAFETY: the reference covers sixteen readable bytes, and the load needs no alignment.
     unsafe { _mm_loadu_si128(std::ptr::from_ref(row).cast()) }
 }
 
-/// One pass, of `jidctint`: eight transforms of eight numbers, one in each lane, descaled by `2^SHIFT`. Every
-/// sum is of products with what the constants there come to.
+/// Computes one pass of `jidctint`: eight transforms of eight numbers, one transform in each lane, divided by
+/// `2^SHIFT`. The constants are sums of `jidctint`'s constants, so that each sum has products of two numbers.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pass<const SHIFT: i32>(rows: [__m128i; 8]) -> [__m128i; 8] {
@@ -121,14 +127,14 @@ fn pass<const SHIFT: i32>(rows: [__m128i; 8]) -> [__m128i; 8] {
     ]
 }
 
-/// The numbers of two rows by turns.
+/// Interleaves the numbers of two rows.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn pair(one: __m128i, other: __m128i) -> __m256i {
     _mm256_set_m128i(_mm_unpackhi_epi16(one, other), _mm_unpacklo_epi16(one, other))
 }
 
-/// One number times `first` and the other times `second`, added.
+/// Multiplies the first number of each pair by `first` and the second by `second`, and adds the products.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn products(pair: __m256i, first: i16, second: i16) -> __m256i {
@@ -136,7 +142,7 @@ fn products(pair: __m256i, first: i16, second: i16) -> __m256i {
     _mm256_madd_epi16(pair, _mm256_set1_epi32(both))
 }
 
-/// Divided by `2^SHIFT`, rounded to the nearest, in 16 bits, or as near as they come.
+/// Divides by `2^SHIFT`, rounds to the nearest integer, and saturates to 16 bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn descaled<const SHIFT: i32>(lanes: __m256i) -> __m128i {
@@ -177,7 +183,8 @@ fn transposed(rows: [__m128i; 8]) -> [__m128i; 8] {
     ]
 }
 
-/// Sixteen pixels, channels side by side; the arithmetic is that of `colours::colours`.
+/// Converts sixteen pixels to RGB with the channels side by side. The arithmetic is that of
+/// `colours::colours`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn colours(luma: &[u8; 16], blue: &[u8; 16], red: &[u8; 16]) -> [[u8; 16]; 3] {
@@ -191,7 +198,7 @@ fn colours(luma: &[u8; 16], blue: &[u8; 16], red: &[u8; 16]) -> [[u8; 16]; 3] {
         let sum = _mm256_add_epi32(products(pair, -22554, 18734), _mm256_set1_epi32(32768));
         _mm256_srai_epi32::<16>(sum)
     };
-    // Halves are taken apart and put together in the same order.
+    // The halves are separated and joined in the same order, so that every pixel keeps its place.
     let (low, high) = (_mm256_unpacklo_epi16(cb, cr), _mm256_unpackhi_epi16(cb, cr));
     let g = _mm256_add_epi16(
         _mm256_sub_epi16(y, cr),
@@ -202,13 +209,13 @@ fn colours(luma: &[u8; 16], blue: &[u8; 16], red: &[u8; 16]) -> [[u8; 16]; 3] {
     for (all, places) in all.iter_mut().zip(&PLACES) {
         let [r, g, b] = [(r, 0), (g, 1), (b, 2)]
             .map(|(lanes, channel): (__m128i, usize)| _mm_shuffle_epi8(lanes, load_bytes(&places[channel])));
-        // SAFETY: sixteen bytes, wherever they are.
+        // SAFETY: the pointer covers sixteen writable bytes of `all`, and the store needs no alignment.
         unsafe { _mm_storeu_si128(all.as_mut_ptr().cast(), _mm_or_si128(_mm_or_si128(r, g), b)) };
     }
     all
 }
 
-/// Source of each channel's bytes, for each third of sixteen pixels; a value beyond 127 selects none.
+/// The source of each channel's bytes, for each third of sixteen pixels. A value above 127 selects no byte.
 const PLACES: [[[u8; 16]; 3]; 3] = {
     let mut places = [[[0x80; 16]; 3]; 3];
     let mut at = 0;
@@ -227,7 +234,7 @@ fn high(lanes: __m256i, factor: i16) -> __m256i {
     _mm256_srai_epi16::<1>(_mm256_add_epi16(product, _mm256_set1_epi16(1)))
 }
 
-/// The nearest bytes.
+/// Converts lanes to bytes. Values outside of a byte saturate.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bytes(lanes: __m256i) -> __m128i {
@@ -240,7 +247,7 @@ fn bytes(lanes: __m256i) -> __m128i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load_bytes(bytes: &[u8; 16]) -> __m128i {
-    // SAFETY: sixteen bytes, wherever they are.
+    // SAFETY: the reference covers sixteen readable bytes, and the load needs no alignment.
     unsafe { _mm_loadu_si128(std::ptr::from_ref(bytes).cast()) }
 }
 
@@ -280,7 +287,7 @@ mod tests {
         let all: Vec<u8> = (0..=255).collect();
         for blue in (0..=255).step_by(15) {
             for red in 0..=255 {
-                // Sixteen at a time, and some that are left.
+                // The counts cover whole groups of sixteen pixels, and pixels that are left over.
                 for count in [256, 16 + usize::from(red) % 16] {
                     let (mut one, mut other) = ([[0; 3]; 256], [[0; 3]; 256]);
                     Wide::colours(&all[..count], &[blue; 256], &[red; 256], &mut one);

@@ -1,4 +1,5 @@
-//! The definition of `argument`: the argument of a function, as a dataset of one element.
+//! The definition of `argument`, which stands for the argument of a function as a dataset of one
+//! element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::cardinality::Cardinality;
@@ -29,7 +30,9 @@ impl Operation for Argument {
 
     fn check_place(&self, role: Role, _: usize) -> Result<(), String> {
         match role {
-            Role::Dataset => Err("stands for a function's argument, and this is no function".to_owned()),
+            Role::Dataset => Err(
+                "stands for a function's argument, but this graph is not the body of a function".to_owned(),
+            ),
             Role::Function | Role::Value => Ok(()),
         }
     }
@@ -39,12 +42,12 @@ impl Operation for Argument {
     }
 }
 
-/// Reads the operation.
+/// Decodes an `argument` operation.
 pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Argument))
 }
 
-/// Returns the graph of a function's body.
+/// Returns the graph of a function's body, which `function` builds over its argument.
 pub(crate) fn body(function: impl FnOnce(Dataset) -> Dataset) -> Result<Graph, GraphError> {
     function(Dataset::source(Argument)).function_graph()
 }

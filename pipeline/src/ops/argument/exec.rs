@@ -1,4 +1,5 @@
-//! `argument`: inside a function's body, what the function was called with: one element, or a window of them.
+//! The execution of `argument`: inside a function's body, yields the element or the window that the
+//! function was called with.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::room::Room;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
-/// The room of the operation.
+/// The entry of `argument` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["argument"]],
     decode: definition::decode,
@@ -60,7 +61,7 @@ impl Iterate for Argument {
 
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("argument")?;
-        // Beyond the last one there is nothing more.
+        // A saved number beyond the last item means that the pass has ended.
         self.yielded = usize::try_from(state.number()?).unwrap_or(usize::MAX);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `argument`: the argument of a function, as a dataset of one element.
+//! The operation `argument`, which stands for the argument of a function as a dataset of one element.
 
 mod definition;
 pub(crate) mod exec;

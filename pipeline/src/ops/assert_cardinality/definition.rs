@@ -1,4 +1,5 @@
-//! The definition of `assert_cardinality`: fails unless there are so many elements.
+//! The definition of `assert_cardinality`, which fails unless its input has the stated number of
+//! elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -11,12 +12,12 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `assert_cardinality`.
+/// The parameters of `assert_cardinality`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct AssertCardinality {
-    /// The number of elements; absent = there is no end.
+    /// The expected number of elements. `None` states that the dataset never ends.
     #[n(0)]
     pub count: Option<u64>,
 }
@@ -40,18 +41,19 @@ impl Operation for AssertCardinality {
 }
 
 impl Dataset {
-    /// States that there are so many elements: an end before them, or an element behind them, is an error. Of
-    /// one task's share of a dataset nothing can be said, so that splits and shards are not held against it.
+    /// States that the dataset has exactly `count` elements: an earlier end or a further element is an
+    /// error. Does not check a dataset whose splits or shards are read by several workers, because one
+    /// worker sees only a part.
     ///
-    /// Works as `tf.data.experimental.assert_cardinality`.
+    /// Works like `tf.data.experimental.assert_cardinality`.
     pub fn assert_cardinality(self, count: u64) -> Dataset {
         let count = Some(count);
         self.then(AssertCardinality { count })
     }
 
-    /// States that there is no end: an end is an error.
+    /// States that the dataset never ends: reaching an end is an error.
     ///
-    /// As `assert_cardinality(INFINITE_CARDINALITY)` of tf.data.
+    /// Works like `assert_cardinality(INFINITE_CARDINALITY)` of tf.data.
     pub fn assert_infinite(self) -> Dataset {
         self.then(AssertCardinality { count: None })
     }

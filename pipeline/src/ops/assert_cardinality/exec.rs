@@ -1,4 +1,5 @@
-//! `assert_cardinality`: holds the number of elements of every pass against what was stated.
+//! The execution of `assert_cardinality`, which compares the number of elements of every pass with the
+//! stated number.
 
 use super::definition;
 use crate::exec::error::{ErrorKind, ExecError};
@@ -10,7 +11,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `assert_cardinality` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["assert_cardinality"]],
     decode: decode_params::<definition::AssertCardinality>,
@@ -21,7 +22,8 @@ pub(crate) const ROOM: Room = Room {
 fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
     let operation = *preparing.of::<definition::AssertCardinality>()?;
     prepared(move |opening| {
-        // Of a share nothing is known.
+        // A task that reads splits sees only a part of the dataset, so its number of elements proves
+        // nothing.
         let is_whole = opening.shared.feed.is_none();
         Ok(Box::new(AssertCardinality::new(
             operation.count,
@@ -32,12 +34,12 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 }
 
 pub(crate) struct AssertCardinality {
-    /// Absent = there is no end.
+    /// The expected number of elements. `None` states that the input never ends.
     count: Option<u64>,
-    /// Whether all of the dataset is read here.
+    /// Whether this execution reads the whole dataset.
     is_whole: bool,
     input: Input,
-    /// Elements of this pass.
+    /// The number of elements yielded so far in this pass.
     seen: u64,
 }
 
@@ -59,15 +61,15 @@ impl Iterate for AssertCardinality {
             return Ok(item);
         }
         let wrong = match (&item, self.count) {
-            (Some(_), Some(count)) if self.seen >= count => Some(format!(
-                "the dataset was stated to have {count} elements and has more"
-            )),
+            (Some(_), Some(count)) if self.seen >= count => {
+                Some(format!("expected {count} elements in the dataset, found more"))
+            }
             (None, Some(count)) if self.seen < count => Some(format!(
-                "the dataset was stated to have {count} elements and has {}",
+                "expected {count} elements in the dataset, found {}",
                 self.seen
             )),
             (None, None) => Some(format!(
-                "the dataset was stated to have no end and ends after {} elements",
+                "expected a dataset without end, found an end after {} elements",
                 self.seen
             )),
             (Some(_) | None, _) => None,

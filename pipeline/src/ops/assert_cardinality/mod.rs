@@ -1,4 +1,4 @@
-//! `assert_cardinality`: fails unless there are so many elements.
+//! The operation `assert_cardinality`, which fails unless its input has the stated number of elements.
 
 mod definition;
 pub(crate) mod exec;

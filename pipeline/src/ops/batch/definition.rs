@@ -1,4 +1,4 @@
-//! The definition of `batch`: consecutive elements stacked.
+//! The definition of `batch`, which stacks consecutive elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -13,15 +13,15 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `batch` and `ragged_batch`.
+/// The parameters of `batch` and `ragged_batch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
-    /// Elements per batch, at least 1.
+    /// The number of elements per batch, at least 1.
     #[n(0)]
     pub size: u64,
-    /// Whether a last batch of fewer elements is dropped.
+    /// Whether to drop a last batch that has fewer elements.
     #[n(1)]
     pub drop_remainder: bool,
 }
@@ -57,10 +57,11 @@ impl Operation for Batch {
 }
 
 impl Dataset {
-    /// `size` consecutive elements stacked along a new leading dimension.
+    /// Stacks every `size` consecutive elements along a new leading dimension.
     ///
-    /// Works as `tf.data.Dataset.batch`: at the end fewer, unless `drop_remainder`. Elements whose shapes
-    /// differ are an error of that batch: see [`Dataset::padded_batch`]. A size of 0 is refused.
+    /// Works like `tf.data.Dataset.batch`: the last batch is smaller, or is dropped if `drop_remainder`
+    /// is set. If the shapes of its elements differ, a batch fails; [`Dataset::padded_batch`] accepts
+    /// elements of different shapes. [`Dataset::graph`] refuses a size of 0.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

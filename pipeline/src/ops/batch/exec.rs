@@ -1,7 +1,10 @@
-//! `batch`: stacks consecutive elements. The stack is not copied here: its rows are copied once, when it is
-//! written. Rows whose computation was left until then hold what they are made of, a whole picture for its
-//! crop; once the byte budget is spent they are computed at once. Those of a parallel map are computed by the
-//! threads of its pool, straight into their places.
+//! The execution of `batch`, which stacks consecutive elements. The batch copies no rows itself: each
+//! row is copied once, when the batch is written.
+//!
+//! A row whose computation was deferred holds its input until the batch is written. For example, a
+//! deferred crop holds the whole picture. Once the byte budget is spent, the batch computes deferred
+//! rows at once. If the input is a parallel map, the threads of the map's pool compute the rows
+//! directly in the memory of the batch.
 
 use super::definition;
 use crate::exec::budget::Charge;
@@ -19,7 +22,7 @@ use crate::exec::value::{Tensor, Value};
 use crate::graph;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `batch` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["batch"]],
     decode: decode_params::<definition::Batch>,
@@ -44,13 +47,13 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 pub(crate) struct Batch {
     size: usize,
     drop_remainder: bool,
-    /// Whether rows that are yet to be computed are computed in parallel.
+    /// Whether several threads compute the deferred rows.
     is_parallel: bool,
     input: Input,
     shared: Shared,
 }
 
-/// A batch, or why its rows do not make one.
+/// The outcome of stacking one batch: the stacked value, or the reason why the rows do not stack.
 struct Stacked {
     value: Result<Value, ExecError>,
     marks: Marks,
@@ -58,9 +61,9 @@ struct Stacked {
 }
 
 impl Batch {
-    /// `is_parallel`: whether it reads a parallel map.
+    /// Makes the iterator of a batch. `is_parallel` states whether the input is a parallel map.
     pub(crate) fn new(batch: graph::Batch, is_parallel: bool, input: Input, shared: &Shared) -> Batch {
-        // A graph's batches have at most 2^24 elements.
+        // The graph's checks limit batches to 2^24 elements.
         Batch {
             size: batch.size as usize,
             drop_remainder: batch.drop_remainder,
@@ -72,7 +75,7 @@ impl Batch {
 }
 
 impl Batch {
-    /// The next row, added to `charge`.
+    /// Returns the next row, and adds its bytes to `charge`.
     fn row(&mut self, charge: &mut Charge) -> Result<Option<Item>, ExecError> {
         let Some(mut item) = self.input.next()? else {
             return Ok(None);
@@ -84,16 +87,16 @@ impl Batch {
         Ok(Some(item))
     }
 
-    /// The rows of the next batch, stacked; `None` when there is none.
+    /// Returns the next batch of stacked rows, or `None` at the end of the input.
     fn batch(&mut self) -> Result<Option<Stacked>, ExecError> {
-        // Counts the rows until the batch is handed on.
+        // The charge counts the bytes of the rows until this function returns the batch.
         let mut charge = self.shared.budget.charge(0);
         let Some(first) = self.row(&mut charge)? else {
             return Ok(None);
         };
         let position = first.position;
         let mut marks = first.marks;
-        // Grows with the elements, not with what a graph asks for.
+        // A graph may state a huge batch size, so the memory grows with the rows that arrive.
         let capacity = self.size.min(1024);
         let mut columns: Vec<Vec<Tensor>> = Vec::with_capacity(first.value.len());
         for tensor in first.value {
@@ -173,7 +176,9 @@ fn stack(columns: Vec<Vec<Tensor>>, position: u64) -> Result<Value, ExecError> {
     let mut value = Value::with_capacity(columns.len());
     for (index, column) in columns.into_iter().enumerate() {
         value.push(Tensor::stack(column).map_err(|reason| {
-            let message = format!("cannot stack component {index}: {reason}; resize or pad it first");
+            let message = format!(
+                "cannot stack component {index}: {reason}; resize or pad the elements before the batch"
+            );
             ExecError::new(ErrorKind::Data, "batch", message)
                 .at_position(position)
                 .of_element()

@@ -1,4 +1,4 @@
-//! `batch`: consecutive elements stacked.
+//! The operation `batch`, which stacks consecutive elements.
 
 mod definition;
 pub(crate) mod exec;

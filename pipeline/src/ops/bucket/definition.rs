@@ -1,4 +1,4 @@
-//! The definition of `bucket`: batches of elements of similar length.
+//! The definition of `bucket_by_sequence_length`, which batches elements of similar length.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -18,39 +18,40 @@ use crate::graph::tree::Role;
 use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
-/// Parameters of `bucket_by_sequence_length`: bucket 0 has the elements shorter than the first boundary, each
-/// further one those from its boundary on.
+/// The parameters of `bucket_by_sequence_length`. Bucket 0 takes the elements that are shorter than the
+/// first boundary. Every further bucket takes the elements whose length is at least its boundary and
+/// below the next boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Buckets {
-    /// The lengths at which a bucket begins, ascending.
+    /// The lengths at which a new bucket begins, in ascending order.
     #[n(0)]
     pub boundaries: Vec<i64>,
-    /// Elements of a batch, at least 1: one for each bucket, so one more than boundaries.
+    /// The batch size of each bucket, at least 1. The list has one entry more than `boundaries`.
     #[n(1)]
     pub batch_sizes: Vec<u64>,
-    /// The padding that makes elements of one batch equally long.
+    /// The padding that gives all elements of a batch the same length.
     #[n(2)]
     pub padding: Padding,
-    /// Whether last batches of fewer elements are dropped.
+    /// Whether to drop the last batch of a bucket if the batch is not full.
     #[n(3)]
     pub drop_remainder: bool,
 }
 
 impl Buckets {
-    /// The bucket of elements of this length.
+    /// Returns the index of the bucket for elements of `length`.
     pub(crate) fn of(&self, length: i64) -> usize {
         self.boundaries.partition_point(|boundary| *boundary <= length)
     }
 
-    /// Checks the buckets.
+    /// Checks the boundaries and the batch sizes.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.boundaries.is_empty() || !self.boundaries.is_sorted_by(|one, next| one < next) {
-            return Err("has boundaries that do not ascend, or none".to_owned());
+            return Err("has no boundaries, or boundaries that do not ascend".to_owned());
         }
         if self.batch_sizes.len() != self.boundaries.len() + 1 {
             return Err(format!(
-                "has {} batch sizes for {} boundaries, which make {} buckets",
+                "has {} batch sizes for {} boundaries, expected {} batch sizes: one per bucket",
                 self.batch_sizes.len(),
                 self.boundaries.len(),
                 self.boundaries.len() + 1
@@ -61,25 +62,25 @@ impl Buckets {
             .iter()
             .find(|size| **size == 0 || **size > BUFFER_MAX)
         {
-            Some(size) => Err(format!("batch size of {size} is not within 1..={BUFFER_MAX}")),
+            Some(size) => Err(format!("has a batch size of {size}, expected 1 to {BUFFER_MAX}")),
             None => Ok(()),
         }
     }
 }
 
-/// The padding that makes elements of one batch equally long.
+/// The padding that gives all elements of a batch the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Padding {
-    /// Unknown dimensions are padded to the longest in the batch.
+    /// Pads unknown dimensions to the longest element of the batch.
     #[default]
     #[n(0)]
     Longest,
-    /// Unknown dimensions are padded to the longest that the bucket allows, one less than where the next
-    /// begins. The last bucket allows nothing.
+    /// Pads unknown dimensions to the longest length that the bucket accepts: the next bucket's
+    /// boundary minus one. The last bucket has no longest length, so elements of the last bucket fail.
     #[n(1)]
     Boundary,
-    /// Not at all: elements of one bucket have one shape.
+    /// Pads nothing: all elements of a batch need the same shape.
     #[n(2)]
     None,
 }
@@ -87,9 +88,9 @@ pub enum Padding {
 /// The operation `bucket_by_sequence_length`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bucketing {
-    /// Makes the length of an element.
+    /// The function that returns the length of an element.
     pub length: Graph,
-    /// The lengths and sizes of the buckets.
+    /// The boundaries, batch sizes and padding of the buckets.
     pub buckets: Buckets,
 }
 
@@ -129,7 +130,7 @@ impl Operation for Bucketing {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `bucket_by_sequence_length` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Bucketing {
         length: encoded.function(0, "length")?,
@@ -137,7 +138,7 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     }))
 }
 
-/// Returns the spec of `bucket_by_sequence_length` over elements of `input`.
+/// Returns the element spec of `bucket_by_sequence_length` over elements of the spec `input`.
 pub(crate) fn bucket_spec(buckets: &Buckets, input: &ElementSpec) -> Result<ElementSpec, String> {
     let first = buckets.batch_sizes.first().copied();
     let one_size = first.filter(|first| buckets.batch_sizes.iter().all(|size| size == first));
@@ -149,12 +150,13 @@ pub(crate) fn bucket_spec(buckets: &Buckets, input: &ElementSpec) -> Result<Elem
 }
 
 impl Dataset {
-    /// Batches of elements of similar length. `length` is handed an element and is a chain of maps that ends
-    /// in an `i64`. A batch is yielded as soon as its bucket has as many elements as the bucket's batches; at
-    /// the end, what is left in each bucket, the shortest first.
+    /// Batches elements of similar length. The chain of maps `length` takes an element and ends in its
+    /// length, an `i64`. Yields a batch as soon as a bucket holds a full batch of elements. At the end
+    /// of the input, yields the partial batches of all buckets, beginning with the bucket of the
+    /// shortest elements.
     ///
-    /// Works as `tf.data.Dataset.bucket_by_sequence_length`. Boundaries that do not rise, and as many batch
-    /// sizes as do not fit them, are refused.
+    /// Works like `tf.data.Dataset.bucket_by_sequence_length`. [`Dataset::graph`] refuses boundaries
+    /// that do not ascend, and a number of batch sizes that does not fit the boundaries.
     pub fn bucket_by_sequence_length(
         self,
         length: impl FnOnce(Dataset) -> Dataset,

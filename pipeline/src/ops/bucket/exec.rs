@@ -1,4 +1,4 @@
-//! `bucket_by_sequence_length`: batches of elements of similar length.
+//! The execution of `bucket_by_sequence_length`, which batches elements of similar length.
 
 use millstream_element::ElementSpec;
 
@@ -22,7 +22,7 @@ use crate::exec::room::Room;
 use crate::exec::rows::joined;
 use std::sync::Arc;
 
-/// The room of the operation.
+/// The entry of `bucket_by_sequence_length` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["bucket_by_sequence_length"]],
     decode: definition::decode,
@@ -61,12 +61,12 @@ const OP: &str = "bucket_by_sequence_length";
 
 pub(crate) struct Bucket {
     buckets: Buckets,
-    /// The padding of the batches of each bucket; none where they are not padded.
+    /// The padding for the batches of each bucket. Empty if batches are not padded.
     paddings: Vec<Padding>,
     length: Chain,
     input: Input,
     cancel: Cancel,
-    /// The number of restarts.
+    /// The number of restarts of the operation so far.
     pass: u64,
     groups: Groups,
     faults: Faults,
@@ -84,7 +84,8 @@ impl Bucket {
         let mut paddings = Vec::new();
         for bucket in 0..buckets.batch_sizes.len() {
             let boundary = buckets.boundaries.get(bucket);
-            // A bucket below a boundary that is not positive stays empty.
+            // The bucket below a boundary of 0 or less stays empty, so its longest length does not
+            // matter.
             let longest = boundary.map(|boundary| u64::try_from(boundary - 1).unwrap_or(0));
             match buckets.padding {
                 graph::Padding::Longest => paddings.push(Padding::unknown(spec, None)?),
@@ -105,7 +106,7 @@ impl Bucket {
         })
     }
 
-    /// The bucket of `item`; `None` when it has none and is to be left out.
+    /// Returns the bucket of `item`, or `None` if `item` failed and the error policy skips it.
     fn bucket(&self, item: &Item) -> Result<Option<usize>, ExecError> {
         let Some(length) = number(OP, &self.length, item, self.pass, &self.faults)? else {
             return Ok(None);
@@ -113,8 +114,8 @@ impl Bucket {
         let bucket = self.buckets.of(length);
         if self.buckets.padding == graph::Padding::Boundary && bucket == self.buckets.boundaries.len() {
             let message = format!(
-                "an element of length {length} is beyond the last boundary, to which it was to be padded: add a boundary, or \
-                 filter such elements out"
+                "cannot pad an element whose length {length} is beyond the last boundary: add a boundary, or filter out \
+                 longer elements"
             );
             let error = ExecError::new(ErrorKind::Data, OP, message).at(item.origin.as_ref());
             let error = error.at_position(item.position);
@@ -123,7 +124,8 @@ impl Bucket {
         Ok(Some(bucket))
     }
 
-    /// A batch of `items`; `None` when they make none and are to be left out.
+    /// Stacks `items` to a batch, or returns `None` if stacking failed and the error policy skips the
+    /// batch.
     fn batch(&self, bucket: usize, items: Vec<Item>) -> Result<Option<Item>, ExecError> {
         match self.paddings.get(bucket) {
             Some(padding) => padding.stack(OP, items, &self.faults),
@@ -146,7 +148,7 @@ impl Iterate for Bucket {
                 continue;
             };
             let size = self.buckets.batch_sizes.get(bucket).copied().unwrap_or(1);
-            // There are at most 2^24 buckets.
+            // A list of buckets has at most 2^24 entries, so the index fits.
             if let Some(full) = self.groups.add(bucket as i64, item, || Ok(size))?
                 && let Some(batch) = self.batch(bucket, full)?
             {

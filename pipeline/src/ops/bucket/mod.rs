@@ -1,4 +1,4 @@
-//! `bucket`: batches of elements of similar length.
+//! The operation `bucket_by_sequence_length`, which batches elements of similar length.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `cache`: the elements of the first pass in every pass.
+//! The definition of `cache`, which yields the elements of the first pass in every pass.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -11,18 +11,20 @@ use crate::graph::error::GraphError;
 use crate::graph::tree::Operation;
 use crate::graph::tree::Role;
 
-/// Bytes that a `cache` in memory holds unless it is told otherwise: more is for a file.
+/// The default limit of bytes that a `cache` in memory holds. A larger dataset belongs into a cache in
+/// a directory.
 pub const CACHE_BYTES_DEFAULT: u64 = 1 << 30;
 
-/// Parameters of `cache`.
+/// The parameters of `cache`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
-    /// The directory that elements are kept in; absent = memory.
+    /// The directory that keeps the elements. `None` keeps the elements in memory.
     #[n(0)]
     pub path: Option<String>,
-    /// Bytes that are held in memory, where elements are kept there.
+    /// The maximum number of bytes that a cache in memory holds. A cache in a directory ignores this
+    /// limit.
     #[n(1)]
     #[serde(default = "bytes_default")]
     pub bytes_max: u64,
@@ -44,7 +46,7 @@ impl Operation for Cache {
     fn check(&self, _: usize) -> Result<(), String> {
         match &self.path {
             Some(path) => check_name("path", path),
-            None if self.bytes_max == 0 => Err("holds no bytes".to_owned()),
+            None if self.bytes_max == 0 => Err("has a limit of 0 bytes, expected at least 1".to_owned()),
             None => Ok(()),
         }
     }
@@ -66,7 +68,7 @@ impl Operation for Cache {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("yields in a pass what it kept of another")
+        Some("yields elements that it kept from another pass")
     }
 
     fn take_share(&mut self, index: u64, count: u64) {
@@ -80,27 +82,31 @@ impl Operation for Cache {
     }
 }
 
-/// Checks where an operation that keeps elements, perhaps in files, may stand.
+/// Checks whether an operation that keeps elements, in memory or in files, is allowed at this place of
+/// a graph.
 pub(crate) fn check_kept_place(role: Role, nesting: usize, is_in_files: bool) -> Result<(), String> {
     match role {
-        Role::Value => {
-            Err("stands in a function that makes one value of another, which is to be maps alone".to_owned())
-        }
+        Role::Value => Err(
+            "is not allowed in a function that computes one value from another, which consists of maps alone"
+                .to_owned(),
+        ),
         Role::Dataset | Role::Function if is_in_files && nesting > 0 => {
-            Err("keeps elements in files, and stands in a function, which is called for many".to_owned())
+            Err("keeps elements in files, but is used in a function, which runs once per element".to_owned())
         }
         Role::Dataset | Role::Function => Ok(()),
     }
 }
 
 impl Dataset {
-    /// The elements of the first pass in every pass of one execution, from memory: at most
-    /// [`CACHE_BYTES_DEFAULT`], beyond which is an error. Only a pass that is read to its end is kept. Draws
-    /// and functions below are made once.
+    /// Keeps the elements of the first pass in memory, and yields these elements in every later pass of
+    /// the execution. Holds at most [`CACHE_BYTES_DEFAULT`] bytes; a larger pass is an error. Keeps
+    /// only a pass that is read to its end. Operations below the cache run once, so random draws and
+    /// function results repeat.
     ///
-    /// Of a dataset dealt out in splits each task keeps what it was dealt in its first pass.
+    /// If the dataset is distributed in splits, each task keeps the elements of its own splits from the
+    /// first pass.
     ///
-    /// Works as `tf.data.Dataset.cache()`.
+    /// Works like `tf.data.Dataset.cache()`.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;
@@ -114,20 +120,22 @@ impl Dataset {
         self.cache_within(CACHE_BYTES_DEFAULT)
     }
 
-    /// Keeps at most so many bytes; else as [`Dataset::cache`].
+    /// Works like [`Dataset::cache`], but holds at most `bytes_max` bytes.
     pub fn cache_within(self, bytes_max: u64) -> Dataset {
         let path = None;
         self.then(Cache { path, bytes_max })
     }
 
-    /// The elements of the first pass in every pass of every execution, from the directory `path`, which is
-    /// made: whatever this dataset has become since, until the directory is removed.
+    /// Keeps the elements of the first pass in the directory `path`, and yields these elements in every
+    /// later pass of every execution. Creates the directory. An existing directory is used even if the
+    /// dataset has changed since; remove the directory to fill it again.
     ///
-    /// It is there once a pass has been read to its end, whole or not at all; what is damaged in it is an
-    /// error. One execution writes at a time, and another that is to write too is refused. Such a dataset is
-    /// not dealt out in splits; divided below, each share has a directory of its own.
+    /// The cache exists once a pass has been read to its end, completely or not at all. Damaged files
+    /// are an error. Only one execution writes the directory at a time; a second writer is refused. A
+    /// dataset with a cache in a directory cannot be distributed in splits. If the input is sharded,
+    /// each shard has a directory of its own.
     ///
-    /// Works as `tf.data.Dataset.cache(filename)`.
+    /// Works like `tf.data.Dataset.cache(filename)`.
     pub fn cache_in(self, path: impl Into<String>) -> Dataset {
         let (path, bytes_max) = (Some(path.into()), 0);
         self.then(Cache { path, bytes_max })

@@ -1,5 +1,6 @@
-//! `cache` in memory: the elements of the first pass that is read to its end, in every pass after it.
-//! Executions that share [`Caches`](crate::exec::Caches) share them.
+//! The execution of `cache` in memory, which keeps the first pass that is read to its end and repeats
+//! its elements in every later pass. Executions that share a [`Caches`](crate::exec::Caches) share the
+//! kept elements.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token::{self, Marks};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `cache` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["cache"]],
     decode: decode_params::<definition::Cache>,
@@ -33,7 +34,7 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
     }
     let origin = preparing.graph.origin(preparing.node);
     let bytes = preparing.graph.as_defined().below(origin as usize);
-    // What is too large to be encoded was never a definition.
+    // A graph that is too large to encode is refused earlier, so an encoding error cannot occur here.
     let below = bytes.map(|bytes| fingerprint(&bytes)).unwrap_or_default();
     Ok(Box::new(Caching {
         operation: operation.clone(),
@@ -43,7 +44,7 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 
 struct Caching {
     operation: definition::Cache,
-    /// Tells apart what is kept, and where the cache stands.
+    /// The key of the cache: a fingerprint of the operations below it, and its node number.
     place: String,
 }
 
@@ -87,16 +88,17 @@ fn in_files(_: &str, _: &Opening<'_>, _: Input, _: &Shared) -> Result<Input, Exe
 
 pub(crate) struct Cache {
     bytes_max: u64,
-    /// The place where a whole pass is kept beyond this execution.
+    /// The place where other executions find a complete pass. `None` keeps the pass for this execution
+    /// only.
     place: Option<CachePlace>,
     input: Input,
     shared: Shared,
-    /// The elements of a pass that is not read to its end yet.
+    /// The elements of the current pass, which has not been read to its end yet.
     items: Vec<Item>,
     held_bytes: u64,
-    /// The elements of a pass that was.
+    /// The elements of a pass that was read to its end.
     whole: Option<Arc<[Item]>>,
-    /// Elements yielded of a pass from memory.
+    /// The number of elements that the current pass has yielded from memory.
     yielded: usize,
 }
 
@@ -114,7 +116,7 @@ impl Cache {
         }
     }
 
-    /// Takes the elements for those of a whole pass.
+    /// Declares the collected elements to be a whole pass, and shares the pass with other executions.
     fn complete(&mut self) {
         let items: Arc<[Item]> = std::mem::take(&mut self.items).into();
         if let Some(place) = &self.place {
@@ -123,7 +125,7 @@ impl Cache {
         self.whole = Some(items);
     }
 
-    /// Keeps `item`, but not the splits it stands for: those are of this pass.
+    /// Keeps `item` without its split marks, because the marks belong to the current pass.
     fn keep(&mut self, item: &Item) -> Result<(), ExecError> {
         let kept = Item {
             marks: Marks::new(),
@@ -133,7 +135,7 @@ impl Cache {
         if self.held_bytes > self.bytes_max {
             token::abandon(&item.marks);
             let message = format!(
-                "{} elements fill the {} bytes that it may hold: cache less, in a directory, or raise the limit",
+                "{} elements exceed the limit of {} bytes: cache fewer elements, cache in a directory, or raise the limit",
                 self.items.len(),
                 self.bytes_max
             );
@@ -174,7 +176,7 @@ impl Iterate for Cache {
         if !self.items.is_empty() {
             tracing::warn!(
                 elements = self.items.len(),
-                "a pass was not read to its end, so nothing of it is cached; put `take` below `cache`"
+                "the pass was not read to its end, so its elements are not cached; put `take` below `cache`"
             );
         }
         self.items.clear();
@@ -184,7 +186,7 @@ impl Iterate for Cache {
 
     fn further(&self) -> Further {
         match (self.input.further(), &self.whole) {
-            // A feed that is being drained ends passes from memory too.
+            // A feed that ends early, for a graceful shutdown, ends the passes from memory too.
             (Further::Nothing, _) => Further::Nothing,
             (Further::Open | Further::Behind | Further::Shared, Some(items)) if items.is_empty() => {
                 Further::Nothing

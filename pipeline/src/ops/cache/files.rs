@@ -1,5 +1,5 @@
-//! `cache` in a directory: written in the first pass that is read to its end, by whatever execution; read in
-//! all others.
+//! The execution of `cache` in a directory. The first execution that reads a pass to its end writes the
+//! directory, and every other pass reads the directory.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -20,18 +20,18 @@ pub(crate) struct FileCache {
     keeping: Keeping,
     input: Input,
     mode: Mode,
-    /// Whether the input has been read in a pass before this one.
+    /// Whether an earlier pass has read the input.
     input_is_read: bool,
 }
 
 enum Mode {
-    /// No element was asked for in this pass.
+    /// The caller has not asked for an element in this pass yet.
     Unopened,
     Reading(Reading),
     Writing(Sink),
-    /// Nothing of this pass is kept.
+    /// The pass forwards the input and keeps no elements.
     Passing,
-    /// This pass is over.
+    /// The pass has ended.
     Ended,
 }
 
@@ -66,13 +66,14 @@ impl FileCache {
 
     fn taken(&self) -> ExecError {
         let message = format!(
-            "{} is being written by another execution: wait for it, or give each a directory of its own",
+            "{} is being written by another execution: wait for that execution, or give each execution its own directory",
             self.keeping.path()
         );
         ExecError::new(ErrorKind::Resource, "cache", message)
     }
 
-    /// Reads from `place` on, behind `read` elements. Without a shard there are no elements.
+    /// Opens `shard` for reading at `place`, after `read` elements. Without a shard the directory holds
+    /// no elements.
     fn reading(&self, shard: Option<&Path>, place: u64, read: u64) -> Result<Mode, ExecError> {
         let Some(shard) = shard else {
             return Ok(Mode::Ended);
@@ -81,7 +82,7 @@ impl FileCache {
         let mut reader = opened.map_err(|error| self.keeping.failed("read", &error))?;
         if reader.header().spec() != self.keeping.spec() {
             let message = format!(
-                "{} holds elements of {}, and the dataset has elements of {}: remove it, or cache elsewhere",
+                "{} holds elements of the spec {}, expected {}: remove the directory, or use another one",
                 self.keeping.path(),
                 reader.header().spec(),
                 self.keeping.spec()
@@ -93,7 +94,7 @@ impl FileCache {
         Ok(Mode::Reading(Reading { reader, read }))
     }
 
-    /// The next element of the directory.
+    /// Returns the next element of the directory, or `None` at its end.
     fn read(&mut self) -> Result<Option<Item>, ExecError> {
         let Mode::Reading(Reading { reader, read }) = &mut self.mode else {
             return Ok(None);
@@ -121,7 +122,7 @@ impl FileCache {
         }
     }
 
-    /// Passes over `count` elements of a directory that was finished meanwhile.
+    /// Skips `count` elements of a directory that another execution has finished in the meantime.
     fn pass_over(&mut self, count: u64) -> Result<(), ExecError> {
         for _ in 0..count {
             self.read()?;
@@ -209,7 +210,7 @@ impl Iterate for FileCache {
                     }
                     Begun::Writing(_) | Begun::Taken => {
                         let gone = std::io::ErrorKind::NotFound.into();
-                        return Err(self.keeping.failed("go on in", &gone).into());
+                        return Err(self.keeping.failed("continue reading", &gone).into());
                     }
                 }
             }
@@ -226,7 +227,11 @@ impl Iterate for FileCache {
             },
             3 => Mode::Passing,
             4 => Mode::Ended,
-            other => return Err(StateError::Malformed(format!("{other} is no way to cache"))),
+            other => {
+                return Err(StateError::Malformed(format!(
+                    "invalid mode {other} of a cache, expected 0 to 4"
+                )));
+            }
         };
         self.input.restore(state)
     }

@@ -1,4 +1,4 @@
-//! `cache`: the elements of the first pass in every pass.
+//! The operation `cache`, which yields the elements of the first pass in every pass.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `choose`: each element from the input that a dataset of numbers says.
+//! The definition of `choose`, which takes each element from the input that a dataset of indices names.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -20,11 +20,11 @@ use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::Argument;
 use std::ops::RangeInclusive;
 
-/// Parameters of `choose` beside its numbers.
+/// The parameters of `choose`, apart from the dataset of indices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Choose {
-    /// Whether it ends when an input that has ended is chosen, or passes over that choice.
+    /// Whether the dataset ends when a chosen input has ended. Otherwise `choose` skips that choice.
     #[n(0)]
     pub stop_on_empty: bool,
 }
@@ -32,9 +32,9 @@ pub struct Choose {
 /// The operation `choose`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choosing {
-    /// The dataset of the numbers of inputs.
+    /// The dataset of input indices.
     pub choices: Graph,
-    /// When it ends.
+    /// The rule for the end of the dataset.
     pub params: Choose,
 }
 
@@ -63,7 +63,7 @@ impl Operation for Choosing {
         match choice_spec(&self.choices, given.registry)? {
             None => alike(&given.specs).map_err(|reason| given.mismatch(reason)),
             Some(spec) => Err(given.mismatch(format!(
-                "its choices are to be i64 scalars, the indices of its inputs, and are {spec}"
+                "expected i64 scalars as choices, the indices of the inputs, found {spec}"
             ))),
         }
     }
@@ -84,10 +84,10 @@ impl Operation for Choosing {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("picks by how many elements a task has had")
+        Some("chooses an input by the number of elements that the task has yielded")
     }
 
-    /// Returns false: the input that chooses yields no elements.
+    /// Returns false: the dataset of indices yields no elements itself.
     fn reads_files(&self) -> bool {
         false
     }
@@ -97,7 +97,7 @@ impl Operation for Choosing {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `choose` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Choosing {
         choices: encoded.dataset(0, "choices")?,
@@ -105,7 +105,8 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     }))
 }
 
-/// Returns the spec of the choices of `choose`, unless they are `i64` scalars.
+/// Returns the spec of the choices if they are not `i64` scalars, and `None` if the choices are `i64`
+/// scalars.
 fn choice_spec(choices: &Graph, registry: &dyn Registry) -> Result<Option<ElementSpec>, AnalysisError> {
     let found = node_specs(choices, registry, None)?.pop();
     Ok(found.filter(|spec| match spec.components() {
@@ -115,14 +116,14 @@ fn choice_spec(choices: &Graph, registry: &dyn Registry) -> Result<Option<Elemen
 }
 
 impl Dataset {
-    /// Elements of these datasets in the order that `choices` says, a dataset of `i64` scalars: each the
-    /// index of the dataset that yields the next element. It ends with `choices`, or when all datasets have
-    /// ended.
+    /// Takes each element from the dataset whose index `choices` yields. The dataset `choices` consists
+    /// of `i64` scalars. Ends when `choices` ends, or when all datasets have ended.
     ///
-    /// Once a dataset that has ended is chosen, the whole ends if `stop_on_empty`; else that choice is passed
-    /// over. Where splits are dealt out, those are of `datasets`: every task reads all of `choices`.
+    /// If a chosen dataset has ended, `stop_on_empty` decides: either the result ends, or the operation
+    /// skips the choice. If the dataset is distributed in splits, the splits come from `datasets`, and
+    /// every task reads all of `choices`.
     ///
-    /// Works as `tf.data.Dataset.choose_from_datasets`. An index that no dataset has is an error.
+    /// Works like `tf.data.Dataset.choose_from_datasets`. An index outside of `datasets` is an error.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;
@@ -149,7 +150,7 @@ impl Dataset {
                 },
                 datasets,
             ),
-            // Stands for what cannot be made; the mistake is what `graph` reports.
+            // The `argument` operation is only a placeholder: `graph` reports the stored error.
             Err(error) => Dataset {
                 error: Some(error),
                 ..Dataset::joined(Argument, [])

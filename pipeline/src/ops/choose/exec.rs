@@ -1,4 +1,4 @@
-//! The execution of `choose`: picks among inputs.
+//! The execution of `choose`, which picks each element from one of its inputs.
 
 use super::definition;
 use crate::exec::error::ExecError;
@@ -9,7 +9,7 @@ use crate::exec::room::Room;
 use crate::ops::sample::pick::{Choices, Pick};
 use std::sync::Arc;
 
-/// The room of the operation.
+/// The entry of `choose` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["choose"]],
     decode: definition::decode,
@@ -33,7 +33,7 @@ struct WithChoosing {
 impl Prepared for WithChoosing {
     fn open(&self, opening: &Opening<'_>) -> Result<Input, ExecError> {
         let inputs = opening.inputs()?;
-        // Read whole by every task, and drawing on its own.
+        // Every task reads all of the choices, with random draws of its own.
         let within = opening.own_shared().within(opening.drawn() as u64, 0);
         let numbers = self.function.open(&within, None)?;
         let picks = Choices::new(numbers, inputs.len(), within.node);

@@ -1,4 +1,4 @@
-//! `choose`: each element from the input that a dataset of numbers says.
+//! The operation `choose`, which takes each element from the input that a dataset of indices names.
 
 mod definition;
 pub(crate) mod exec;

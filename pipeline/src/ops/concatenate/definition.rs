@@ -1,4 +1,4 @@
-//! The definition of `concatenate`: the elements of several inputs, one input after the other.
+//! The definition of `concatenate`, which yields the elements of one input after the other.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -41,13 +41,17 @@ impl Operation for Concatenate {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `concatenate` operation.
 pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Concatenate))
 }
 
 /// Adds the operation, which has no parameters, to its inputs.
-pub(crate) fn named(_: &str, parameters: Map<String, Value>, inputs: Vec<Dataset>) -> Result<Dataset, String> {
+pub(crate) fn named(
+    _: &str,
+    parameters: Map<String, Value>,
+    inputs: Vec<Dataset>,
+) -> Result<Dataset, String> {
     named_params::<NoParameters>(parameters)?;
     let mut inputs = inputs.into_iter();
     let first = inputs.next().ok_or("expected one input or more, found none")?;
@@ -55,10 +59,11 @@ pub(crate) fn named(_: &str, parameters: Map<String, Value>, inputs: Vec<Dataset
 }
 
 impl Dataset {
-    /// The elements of this dataset and then those of `other`, which yields the same structure and dtypes.
-    /// Dimensions may differ, and are unknown of the whole where they do.
+    /// Yields the elements of this dataset and then the elements of `other`. The datasets need the same
+    /// structure and dtypes. If a dimension differs, that dimension is unknown in the result.
     ///
-    /// Works as `tf.data.Dataset.concatenate`; what does not fit is refused when the dataset is analysed.
+    /// Works like `tf.data.Dataset.concatenate`. The analysis of the dataset refuses inputs that do not
+    /// match.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;
@@ -73,7 +78,8 @@ impl Dataset {
         if !is_joined {
             return Dataset::joined(Concatenate, [self, other]);
         }
-        // One operation for a chain of them, however long: depth is limited, inputs are not.
+        // Extends an existing `concatenate` with one more input, because graphs limit depth more than
+        // inputs.
         let mut joined = self;
         let Some(mut node) = joined.nodes.pop() else {
             return joined;

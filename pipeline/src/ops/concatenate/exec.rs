@@ -1,4 +1,4 @@
-//! `concatenate`: the inputs one after the other.
+//! The execution of `concatenate`, which reads its inputs one after the other.
 
 use super::definition;
 use crate::exec::error::ExecError;
@@ -9,7 +9,7 @@ use crate::exec::random::mix;
 use crate::exec::room::Room;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 
-/// The room of the operation.
+/// The entry of `concatenate` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["concatenate"]],
     decode: definition::decode,
@@ -23,7 +23,7 @@ fn prepare(_: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 
 pub(crate) struct Concatenate {
     inputs: Vec<Input>,
-    /// The input being read, of as many as have not ended in this pass.
+    /// The index of the input being read. Equals the number of inputs when the pass has ended.
     current: usize,
 }
 
@@ -62,23 +62,25 @@ impl Iterate for Concatenate {
 
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
         state.begin("concatenate")?;
-        // What is beyond the inputs is their end, in any number.
+        // Any index beyond the inputs means the end of the pass.
         self.current = usize::try_from(state.number()?).unwrap_or(usize::MAX);
         self.inputs.iter_mut().try_for_each(|input| input.restore(state))
     }
 }
 
-/// The position, among the elements of all inputs, of what is at `position` in input number `input`.
+/// Returns the position, among the elements of all inputs, of the element at `position` of input number
+/// `input`.
 pub(crate) fn of_input(position: u64, input: usize) -> u64 {
     if input == 0 {
         position
     } else {
-        // Apart from the passes of a `repeat`, which are mixed in as small numbers.
+        // Counts the input down from `u64::MAX`, because `repeat` mixes its passes in as small numbers.
         mix(position, u64::MAX - input as u64)
     }
 }
 
-/// Returns the facts about further passes of an operation that yields the elements of any of `inputs`.
+/// Combines the knowledge about further passes of all `inputs`, for an operation that yields the
+/// elements of any input.
 pub(crate) fn further_of_any(inputs: &[Input]) -> Further {
     let mut known = Further::Nothing;
     for input in inputs {

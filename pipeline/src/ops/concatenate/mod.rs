@@ -1,4 +1,4 @@
-//! `concatenate`: the elements of several inputs, one input after the other.
+//! The operation `concatenate`, which yields the elements of one input after the other.
 
 mod definition;
 pub(crate) mod exec;

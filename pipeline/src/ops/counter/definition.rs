@@ -1,4 +1,4 @@
-//! The definition of `counter`: integers counted up or down without end.
+//! The definition of `counter`, which counts up or down without end.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -15,7 +15,7 @@ use crate::graph::tree::{Given, Operation};
 use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
-/// Parameters of `counter`.
+/// The parameters of `counter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -23,13 +23,14 @@ pub struct Counter {
     /// The first value.
     #[n(0)]
     pub start: i64,
-    /// The difference of neighbours. Beyond the largest value follows the smallest.
+    /// The difference between one value and the next. After the largest `i64` the values wrap around to
+    /// the smallest.
     #[n(1)]
     pub step: i64,
 }
 
 impl Counter {
-    /// The value at `position`.
+    /// Returns the value at `position`.
     pub fn value(&self, position: u64) -> i64 {
         self.start.wrapping_add(self.step.wrapping_mul(position as i64))
     }
@@ -56,17 +57,18 @@ impl Operation for Counter {
         Ok(Cardinality::Infinite)
     }
 
-    /// Values follow from their positions, of which there are more than anyone reads.
+    /// Distributes the positions in ranges, because each value follows from its position alone.
     fn splitting(&self, graph: &Graph, _: &dyn Registry) -> Result<Splitting, AnalysisError> {
         Ok(Splitting::Counted(graph.units(u64::MAX)))
     }
 }
 
 impl Dataset {
-    /// The integers `start, start + step, …` without end, as `i64` scalars. Where splits are dealt out, each
-    /// is of one worker.
+    /// Yields the integers `start, start + step, …` without end, as `i64` scalars. If the dataset is
+    /// distributed in splits, each integer goes to exactly one worker.
     ///
-    /// Beyond the largest value follows the smallest. As `tf.data.Dataset.counter`.
+    /// Works like `tf.data.Dataset.counter`. After the largest `i64` the values wrap around to the
+    /// smallest.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

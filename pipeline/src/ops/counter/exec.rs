@@ -1,4 +1,4 @@
-//! The execution of `counter`: integers without end, by their positions.
+//! The execution of `counter`, which computes each integer from its position.
 
 use super::definition;
 use crate::exec::positions::numbers;
@@ -6,7 +6,7 @@ use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `counter` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["counter"]],
     decode: decode_params::<definition::Counter>,

@@ -1,4 +1,4 @@
-//! `counter`: integers counted up or down without end.
+//! The operation `counter`, which counts up or down without end.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `enumerate`: every element after its number.
+//! The definition of `enumerate`, which puts a number before every element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -11,12 +11,12 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::spec::side_by_side;
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `enumerate`.
+/// The parameters of `enumerate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Enumerate {
-    /// The number of the first element of every pass.
+    /// The number of the first element in every pass.
     #[n(0)]
     pub start: i64,
 }
@@ -36,15 +36,15 @@ impl Operation for Enumerate {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("numbers the elements of each task")
+        Some("numbers the elements of each task separately")
     }
 }
 
 impl Dataset {
-    /// Tuples of a number, counted from `start` on in every pass, and the element. Where splits are dealt
-    /// out, each task counts its own elements.
+    /// Yields tuples of a number and the element. The numbers begin with `start` in every pass. If the
+    /// dataset is distributed in splits, each task counts its own elements.
     ///
-    /// Works as `tf.data.Dataset.enumerate`; the number is an `i64` scalar.
+    /// Works like `tf.data.Dataset.enumerate`; the number is an `i64` scalar.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

@@ -1,5 +1,5 @@
-//! `enumerate`: every element behind its number in the pass. Of a split dataset, behind its number in the
-//! task.
+//! The execution of `enumerate`, which puts before every element its number in the pass. If the dataset
+//! is distributed in splits, the numbers count the elements of the task.
 
 use super::definition;
 use crate::exec::error::ExecError;
@@ -11,7 +11,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Tensor;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `enumerate` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["enumerate"]],
     decode: decode_params::<definition::Enumerate>,
@@ -26,7 +26,7 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 
 pub(crate) struct Enumerate {
     start: i64,
-    /// Elements of this pass so far.
+    /// The number of elements yielded so far in this pass.
     seen: u64,
     input: Input,
 }

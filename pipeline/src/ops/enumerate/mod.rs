@@ -1,4 +1,4 @@
-//! `enumerate`: every element after its number.
+//! The operation `enumerate`, which puts a number before every element.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `files`: the paths that a glob pattern matches.
+//! The definition of `files`, which yields the paths that match a glob pattern.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -16,7 +16,7 @@ use crate::graph::tree::{Given, Operation};
 use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
-/// Parameters of `files`.
+/// The parameters of `files`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -24,15 +24,15 @@ pub struct Files {
     /// The glob pattern.
     #[n(0)]
     pub pattern: String,
-    /// Whether the listing is read in a shuffled order rather than sorted.
+    /// Whether the paths are yielded in a shuffled order rather than sorted.
     #[n(1)]
     #[serde(default)]
     pub shuffle: bool,
-    /// The seed of that order; without one every task draws its own, or every iteration where the files are
-    /// dealt out in splits.
+    /// The seed of the shuffled order. Without a seed, every task draws its own order; if the files are
+    /// distributed in splits, every iteration draws one order.
     #[n(2)]
     pub seed: Option<u64>,
-    /// Whether what matches are indexes, and the files are the shards that they list; absent = no.
+    /// Whether the matching files are indexes that list the shards to read. `None` means no.
     #[n(3)]
     pub are_indexes: Option<bool>,
 }
@@ -72,10 +72,10 @@ impl Operation for Files {
 }
 
 impl Dataset {
-    /// The paths that `pattern` matches, sorted, as string scalars.
+    /// Yields the paths that match `pattern`, sorted, as string scalars.
     ///
-    /// Works as `tf.data.Dataset.list_files` without its shuffling. A pattern that matches nothing, or more
-    /// than 2^20 files, is an error when they are listed.
+    /// Works like `tf.data.Dataset.list_files` without its shuffling. Listing fails if the pattern
+    /// matches nothing, or more than 2^20 files.
     pub fn files(pattern: impl Into<String>) -> Dataset {
         Dataset::source(Files {
             pattern: pattern.into(),
@@ -85,11 +85,12 @@ impl Dataset {
         })
     }
 
-    /// The paths that `pattern` matches, in an order drawn again every pass: the same on every worker with a
-    /// seed, each worker's own without. Where a dispatcher deals the files out, the order is drawn once an
-    /// iteration, and a `repeat` within the dataset keeps it.
+    /// Yields the paths that match `pattern` in a shuffled order, which is drawn again in every pass.
+    /// With a seed, all workers draw the same order; without a seed, each worker draws its own. If a
+    /// dispatcher distributes the files, the order is drawn once per iteration, and a `repeat` within
+    /// the dataset keeps that order.
     ///
-    /// Works as `tf.data.Dataset.list_files`.
+    /// Works like `tf.data.Dataset.list_files`.
     pub fn files_shuffled(pattern: impl Into<String>, seed: Option<u64>) -> Dataset {
         Dataset::source(Files {
             pattern: pattern.into(),

@@ -1,5 +1,6 @@
-//! `files`: the paths of a listing that was made when the iteration was planned. A task that is dealt splits
-//! needs no listing: each split brings its path.
+//! The execution of `files`, which yields the paths of a listing. The dispatcher makes the listing when
+//! it plans the iteration. A task that reads splits needs no listing, because each split carries its
+//! path.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::graph::FilePart;
 use crate::graph::codec::decode_params;
 use crate::plan::{SourcePlan, listed};
 
-/// The room of the operation.
+/// The entry of `files` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["files"]],
     decode: decode_params::<definition::Files>,
@@ -39,10 +40,10 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
     }))
 }
 
-/// The files of a source.
+/// The prepared operation `files`.
 struct Listing {
     operation: definition::Files,
-    /// Absent where they come with the splits.
+    /// The listed paths. `None` if the splits carry the paths.
     listing: Option<Arc<[String]>>,
 }
 
@@ -67,7 +68,7 @@ impl Prepared for Listing {
     }
 }
 
-/// Finds the files, in the plan where there is one.
+/// Returns the paths of the plan, or lists the files in storage if no plan has them.
 fn listing(operation: &definition::Files, preparing: &Preparing<'_>) -> Result<Arc<[String]>, OpenError> {
     let planned = match preparing.files {
         FilesOf::Splits | FilesOf::Disk => None,
@@ -79,7 +80,7 @@ fn listing(operation: &definition::Files, preparing: &Preparing<'_>) -> Result<A
     };
     let paths: Result<Vec<String>, _> = items.iter().cloned().map(String::from_utf8).collect();
     let refused = |_| {
-        let message = "the plan lists a path that is not UTF-8";
+        let message = "expected paths in UTF-8 in the plan, found a path that is not";
         ExecError::new(ErrorKind::Peer, "files", message)
     };
     Ok(paths.map_err(refused)?.into())
@@ -87,15 +88,16 @@ fn listing(operation: &definition::Files, preparing: &Preparing<'_>) -> Result<A
 
 pub(crate) struct Files {
     listing: Arc<[String]>,
-    /// Decides the order of every pass, where it is not the listing's.
+    /// The seeds for the order of every pass. `None` keeps the order of the listing.
     shuffle: Option<Seeds>,
-    /// The order of this pass: positions in the listing. Empty when it is the listing's.
+    /// The order of this pass, as positions in the listing. Empty if the pass keeps the order of the
+    /// listing.
     order: Vec<u32>,
     cursor: Cursor,
 }
 
 impl Files {
-    /// The files of `listing`, shuffled if there are `shuffle` seeds.
+    /// Makes the iterator over the paths of `listing`, shuffled with the seeds `shuffle` if given.
     pub(crate) fn new(listing: Arc<[String]>, shuffle: Option<Seeds>, cursor: Cursor) -> Files {
         let mut files = Files {
             listing,
@@ -107,7 +109,8 @@ impl Files {
         files
     }
 
-    /// The files whose paths come with the splits: the dealer knows which there are, and their order.
+    /// Makes the iterator over paths that arrive with the splits. The dispatcher decides which files
+    /// exist, and their order.
     pub(crate) fn dealt(cursor: Cursor) -> Files {
         Files::new(Arc::new([]), None, cursor)
     }
@@ -115,7 +118,7 @@ impl Files {
     fn reorder(&mut self) {
         self.order.clear();
         if let Some(seeds) = &self.shuffle {
-            // A listing has at most 2^20 files.
+            // The listing is limited to 2^20 files, so the positions fit.
             self.order.extend(0..self.listing.len() as u32);
             seeds.draws(self.cursor.pass()).shuffle(&mut self.order);
         }
@@ -138,7 +141,13 @@ impl Iterate for Files {
             return Ok(None);
         };
         let marks = self.cursor.marks(position, self.cursor.is_last());
-        let missing = || ExecError::new(ErrorKind::Peer, "files", "a split names no file");
+        let missing = || {
+            ExecError::new(
+                ErrorKind::Peer,
+                "files",
+                "expected a file path in the split, found none",
+            )
+        };
         let (position, path) = match self.cursor.payload() {
             None => self.path(position),
             Some(payload) => dealt_path(payload).map(|path| (position, path)),
@@ -175,7 +184,8 @@ impl Iterate for Files {
     }
 }
 
-/// The path that a split brings, or the part of a file, if it can be one.
+/// Returns the path of a file, or of a part of a file, from a split's payload. Returns `None` if the
+/// payload is invalid.
 fn dealt_path(payload: &[u8]) -> Option<String> {
     let path = String::from_utf8(payload.to_vec()).ok()?;
     let file = FilePart::of(&path).path;

@@ -1,4 +1,4 @@
-//! `files`: the paths that a glob pattern matches.
+//! The operation `files`, which yields the paths that match a glob pattern.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,5 @@
-//! Parts of files: how one is written where a path would stand, and which files may be read in parts.
+//! Parts of files: the text form of a part, which replaces a path, and the rule for which files may be
+//! read in parts.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::ops::Range;
@@ -13,18 +14,19 @@ use crate::ops::map::Map;
 use crate::ops::prefetch::Prefetch;
 use crate::ops::read::Read;
 
-/// A file, or the part of one that begins with certain bytes: of its records those that begin there, wherever
-/// they end.
+/// A whole file, or a part of a file given by a range of bytes. A part consists of the records that
+/// begin within its range, even if the last record ends after the range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePart<'p> {
-    /// The file.
+    /// The path of the file.
     pub path: &'p str,
-    /// The bytes; `None`: all.
+    /// The range of bytes. `None` means the whole file.
     pub range: Option<Range<u64>>,
 }
 
 impl<'p> FilePart<'p> {
-    /// Reads what [`FilePart::written`] wrote; any other text is the path of a file.
+    /// Parses a text that [`FilePart::written`] returned. Takes any other text as the path of a whole
+    /// file.
     pub fn of(text: &'p str) -> FilePart<'p> {
         let part = text.split_once('\0').and_then(|(path, range)| {
             let (start, end) = range.split_once('-')?;
@@ -40,8 +42,8 @@ impl<'p> FilePart<'p> {
         })
     }
 
-    /// Returns a text that sorts directly after the path of its file and equals no path of a file. Parts of
-    /// one file sort by their bytes.
+    /// Returns the text form of the part. The text sorts directly after the path of its file, and is
+    /// never a valid path. The parts of a file sort by their ranges.
     pub fn written(&self) -> String {
         match &self.range {
             None => self.path.to_owned(),
@@ -50,16 +52,17 @@ impl<'p> FilePart<'p> {
     }
 }
 
-/// A number of 16 hexadecimal digits.
+/// Parses a number of exactly 16 hexadecimal digits.
 fn number(text: &str) -> Option<u64> {
     let is_one = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_one.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
 impl Graph {
-    /// Returns whether the files that the source `node` lists may be read in parts: their paths go straight
-    /// to a reader that can. Nothing on the way, or within a function that reads one file, sees how many
-    /// files or records there are.
+    /// Returns whether the files that the source `node` lists may be read in parts. The paths must
+    /// reach a reader that can read parts. No operation between the source and the reader may depend on
+    /// the number of files or records. A function that reads one file per call counts as such a reader
+    /// if it treats each record separately.
     pub fn reads_parts(&self, node: usize) -> bool {
         let Some(consumer) = self.consumer(node) else {
             return false;
@@ -75,8 +78,8 @@ impl Graph {
         op.passes_files() && self.reads_parts(consumer)
     }
 
-    /// Returns whether the body of a function reads the file that is its argument, and treats each record by
-    /// itself.
+    /// Returns whether this graph, the body of a function, reads the file given as its argument and
+    /// treats each record separately.
     fn is_read_by_the_record(&self) -> bool {
         let mut arguments = self.nodes().iter().enumerate();
         let Some((argument, _)) = arguments.find(|(_, node)| node.op.is::<Argument>()) else {
@@ -101,7 +104,7 @@ impl Graph {
         is_reader
     }
 
-    /// The one node that takes what `node` yields.
+    /// Returns the only node that takes the elements of `node`, or `None` if several nodes do.
     fn consumer(&self, node: usize) -> Option<usize> {
         let takes = |inputs: &[u32]| inputs.iter().filter(|input| **input as usize == node).count();
         let mut consumers = self
@@ -114,7 +117,7 @@ impl Graph {
     }
 }
 
-/// Returns whether `op` makes of each element one or none, without looking at others.
+/// Returns whether `op` turns each element into at most one element, without looking at other elements.
 fn is_by_the_record(op: &Op) -> bool {
     op.is::<Map>() || op.is::<Filter>() || op.is::<Prefetch>() || op.options().is_some()
 }

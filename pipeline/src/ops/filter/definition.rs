@@ -1,4 +1,4 @@
-//! The definition of `filter`: the elements for which a predicate holds.
+//! The definition of `filter`, which keeps the elements for which a predicate holds.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -48,22 +48,22 @@ impl Operation for Filter {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `filter` or `filter_expr` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Predicate::decode(encoded, "filter_expr").map(|predicate| Op::new(Filter(predicate)))
 }
 
 impl Dataset {
-    /// Keeps the elements for which the registered predicate `name` holds.
+    /// Keeps the elements for which the registered predicate `name` returns true.
     ///
-    /// Works as `tf.data.Dataset.filter`.
+    /// Works like `tf.data.Dataset.filter`.
     pub fn filter(self, name: impl Into<String>, params: Params) -> Dataset {
         self.then(Filter(Predicate::registered(name, params)))
     }
 
-    /// Keeps the elements for which `expr`, a `bool` scalar, holds.
+    /// Keeps the elements for which `expr`, a `bool` scalar, is true.
     ///
-    /// Works as `tf.data.Dataset.filter`.
+    /// Works like `tf.data.Dataset.filter`.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

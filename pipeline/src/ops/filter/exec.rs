@@ -1,4 +1,4 @@
-//! `filter`: keeps the elements for which a predicate holds.
+//! The execution of `filter`, which keeps the elements for which a predicate holds.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::exec::room::Room;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::Predicate;
 
-/// The room of the operation.
+/// The entry of `filter` and `filter_expr` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["filter", "filter_expr"]],
     decode: definition::decode,
@@ -47,10 +47,10 @@ pub(crate) fn test(predicate: &Predicate, preparing: &Preparing<'_>) -> Result<T
     })
 }
 
-/// A predicate ready to be asked.
+/// A predicate that is ready to be called.
 #[derive(Clone)]
 pub(crate) enum Test {
-    /// A registered one, of this name.
+    /// A registered predicate with its name.
     Registered(String, FilterCall),
     /// An expression.
     Expr(Arc<Verdict>),
@@ -80,7 +80,7 @@ impl Iterate for Filter {
             if holds("filter", &self.test, &item, &self.faults)? == Some(true) {
                 return Ok(Some(item));
             }
-            // It may never hold: leave when told to.
+            // The predicate may never hold, so the loop checks for cancellation.
             self.cancel.check("filter")?;
         }
         Ok(None)
@@ -105,8 +105,8 @@ impl Iterate for Filter {
     }
 }
 
-/// Returns whether `test`, which the operation `op` asks, holds for `item`; `None` when it failed and the
-/// element is to be left out.
+/// Returns whether `test`, a predicate of the operation `op`, holds for `item`. Returns `None` if the
+/// predicate failed and the error policy skips the element.
 pub(crate) fn holds(op: &str, test: &Test, item: &Item, faults: &Faults) -> Result<Option<bool>, ExecError> {
     let answer = faults.tried(|_| match test {
         Test::Registered(name, call) => guarded(name, || {

@@ -1,4 +1,4 @@
-//! `filter`: the elements for which a predicate holds.
+//! The operation `filter`, which keeps the elements for which a predicate holds.
 
 mod definition;
 pub(crate) mod exec;

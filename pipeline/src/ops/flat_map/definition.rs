@@ -1,4 +1,5 @@
-//! The definition of `flat_map`: a dataset for each element, one after the other.
+//! The definition of `flat_map`, which turns each element into a dataset and yields these datasets one
+//! after the other.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -20,26 +21,26 @@ use crate::graph::tree::Role;
 use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::read::{is_of_shards, with_example};
 
-/// Parameters of `flat_map` and `interleave`: the dataset that each element becomes.
+/// The parameters of `flat_map` and `interleave`: the function that turns each element into a dataset.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlatMap {
-    /// A sub-graph in which [`Argument`](crate::ops::argument::Argument) stands for the element.
+    /// A graph in which [`Argument`](crate::ops::argument::Argument) stands for the element.
     Graph(Box<Graph>),
     /// A registered function that opens a source for the element.
     Registered(RegisteredFlatMap),
 }
 
-/// Parameters of a `flat_map` or `interleave` whose function is registered.
+/// The parameters of a `flat_map` or `interleave` whose function is registered.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct RegisteredFlatMap {
-    /// The registered name.
+    /// The name under which the function is registered.
     #[n(0)]
     pub name: String,
-    /// The parameters of the function beside the element.
+    /// The parameters of the function, apart from the element.
     #[n(1)]
     pub params: Params,
-    /// The spec of its datasets' elements, where declared; else the registry is asked.
+    /// The declared spec of the elements that the function's datasets yield. `None` asks the registry.
     #[n(2)]
     pub output: Option<SpecField>,
 }
@@ -48,7 +49,7 @@ impl FlatMap {
     pub(crate) fn encoded(&self) -> Result<Vec<u8>, GraphError> {
         match self {
             FlatMap::Registered(params) => encoded(params),
-            // A graph is encoded beside the parameters.
+            // The codec encodes the graph separately from the parameters.
             FlatMap::Graph(_) => Ok(Vec::new()),
         }
     }
@@ -101,7 +102,7 @@ impl Operation for FlatMap {
         match self {
             FlatMap::Graph(body) => {
                 let output = node_specs(body, given.registry, Some(input))?.pop();
-                output.ok_or_else(|| given.mismatch("it has no function"))
+                output.ok_or_else(|| given.mismatch("the operation has no function"))
             }
             FlatMap::Registered(registered) => match &registered.output {
                 Some(output) => Ok(output.0.clone()),
@@ -135,17 +136,17 @@ impl Operation for FlatMap {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `flat_map` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     FlatMap::decoded(encoded).map(Op::new)
 }
 
 impl Dataset {
-    /// The datasets that `body` makes of the elements, one after the other. `body` is handed the placeholder
-    /// for its argument: a dataset of that one element.
+    /// Turns each element into a dataset with `body`, and yields these datasets one after the other.
+    /// `body` takes a placeholder for its argument: a dataset of exactly that element.
     ///
-    /// Works as `tf.data.Dataset.flat_map`. A failure in the body is the element's; behind one that the body
-    /// goes on after, so does its dataset.
+    /// Works like `tf.data.Dataset.flat_map`. A failure in the body is a failure of the element. If the
+    /// body can continue after the failure, the element's dataset continues too.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;
@@ -159,7 +160,8 @@ impl Dataset {
         self.expanded(body, Op::new)
     }
 
-    /// The datasets that the registered function `name` makes of the elements, one after the other.
+    /// Turns each element into a dataset with the registered function `name`, and yields these datasets
+    /// one after the other.
     pub fn flat_map_registered(self, name: impl Into<String>, params: Params) -> Dataset {
         self.then(FlatMap::Registered(RegisteredFlatMap {
             name: name.into(),
@@ -168,8 +170,9 @@ impl Dataset {
         }))
     }
 
-    /// Declares the spec of the datasets' elements, for a program that does not have the function registered;
-    /// else as [`Dataset::flat_map_registered`].
+    /// Works like [`Dataset::flat_map_registered`], and declares that the function's datasets yield
+    /// elements of the spec `output`. Programs in which the function is not registered need this
+    /// method.
     pub fn flat_map_declared(self, name: impl Into<String>, params: Params, output: ElementSpec) -> Dataset {
         self.then(FlatMap::Registered(RegisteredFlatMap {
             name: name.into(),
@@ -178,7 +181,7 @@ impl Dataset {
         }))
     }
 
-    /// The operation that `op` makes of a function's body.
+    /// Adds the operation that `op` makes from the body of a function.
     pub(crate) fn expanded(
         mut self,
         body: impl FnOnce(Dataset) -> Dataset,

@@ -1,4 +1,5 @@
-//! `flat_map`: a dataset per element, one after the other.
+//! The execution of `flat_map`, which turns each element into a dataset and yields these datasets one
+//! after the other.
 
 use crate::exec::cancel::Cancel;
 use crate::exec::error::ExecError;
@@ -15,7 +16,7 @@ use crate::exec::program::{Program, check_declared};
 use crate::exec::room::Room;
 use std::sync::Arc;
 
-/// The room of the operation.
+/// The entry of `flat_map` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["flat_map"]],
     decode: definition::decode,
@@ -47,7 +48,7 @@ impl Prepared for Flattening {
     }
 }
 
-/// The function that makes datasets of elements, ready to be called.
+/// The function that turns elements into datasets, ready to be called.
 pub(crate) enum Function {
     Body(Arc<Program>),
     Registered(String, SitedFlatMapCall),
@@ -95,7 +96,8 @@ pub(crate) struct FlatMap {
     body: Body,
     input: Input,
     cancel: Cancel,
-    /// The number of restarts: a body draws again in every pass.
+    /// The number of restarts of the operation so far. Random draws in the function's body depend on
+    /// the number of restarts.
     pass: u64,
     current: Option<Opened>,
 }

@@ -1,4 +1,5 @@
-//! `flat_map`: a dataset for each element, one after the other.
+//! The operation `flat_map`, which turns each element into a dataset and yields these datasets one
+//! after the other.
 
 mod definition;
 pub(crate) mod exec;

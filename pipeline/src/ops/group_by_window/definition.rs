@@ -1,4 +1,5 @@
-//! The definition of `group_by_window`: a dataset of each group of elements with one key.
+//! The definition of `group_by_window`, which collects elements of equal keys and turns each window
+//! into a dataset.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -18,23 +19,23 @@ use crate::graph::tree::Role;
 use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
-/// Parameters of `group_by_window`.
+/// The parameters of `group_by_window`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grouping {
-    /// Makes an `i64` of an element: maps over its argument.
+    /// The function that returns the key of an element: maps that end in an `i64`.
     pub key: Graph,
-    /// The number of elements of one key that are reduced together.
+    /// The number of elements with the same key that form a window.
     pub size: WindowSize,
-    /// The dataset of a window, which is the argument.
+    /// The function that turns a window, a dataset of elements, into a dataset.
     pub reduce: Graph,
 }
 
 /// The number of elements of a window, at least 1.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WindowSize {
-    /// One size for all keys.
+    /// One fixed size for all keys.
     Fixed(u64),
-    /// The number that maps make of the key, an `i64`.
+    /// The function that returns the size for a key: maps from an `i64` to an `i64`.
     ByKey(Graph),
 }
 
@@ -110,7 +111,7 @@ impl Operation for Grouping {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `group_by_window` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Grouping {
         key: encoded.function(0, "key")?,
@@ -123,14 +124,15 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 }
 
 impl Dataset {
-    /// Collects elements by key, and yields the dataset that `reduce` makes of each `size` elements of one
-    /// key as soon as they are there; at the end, of what is left of each key, in the order of the keys.
+    /// Collects elements by key. As soon as `size` elements have the same key, `reduce` turns this
+    /// window into a dataset, whose elements are yielded. At the end of the input, `reduce` runs on the
+    /// smaller windows that remain, in the order of their keys.
     ///
-    /// `key` is handed an element and is a chain of maps that ends in an `i64`. `reduce` is handed the
-    /// dataset of the window. At most 2^24 elements are held.
+    /// `key` is a chain of maps from an element to an `i64`. `reduce` takes the window as a dataset. At
+    /// most 2^24 elements are held at a time.
     ///
-    /// Works as `tf.data.Dataset.group_by_window`. What is held beyond the pipeline's byte budget is an
-    /// error.
+    /// Works like `tf.data.Dataset.group_by_window`. Holding more bytes than the pipeline's byte budget
+    /// is an error.
     pub fn group_by_window(
         self,
         key: impl FnOnce(Dataset) -> Dataset,
@@ -140,8 +142,9 @@ impl Dataset {
         self.grouped(key, Ok(WindowSize::Fixed(size)), reduce)
     }
 
-    /// Groups as [`Dataset::group_by_window`] does, with windows whose sizes depend on the key. `size` is a
-    /// chain of maps from the key to the size, both `i64`, called at the first element of each window.
+    /// Works like [`Dataset::group_by_window`], with a window size that depends on the key. `size` is a
+    /// chain of maps from the key to the size, both `i64`, and runs when a window receives its first
+    /// element.
     pub fn group_by_window_sized(
         self,
         key: impl FnOnce(Dataset) -> Dataset,

@@ -1,4 +1,5 @@
-//! `group_by_window`: elements collected by key; each window of them becomes a dataset.
+//! The execution of `group_by_window`, which collects elements of equal keys and turns each window into
+//! a dataset.
 
 use crate::exec::call::Chain;
 use crate::exec::cancel::Cancel;
@@ -19,7 +20,7 @@ use crate::exec::program::{OpenError, Opening, Prepared, Preparing};
 use crate::exec::room::Room;
 use std::sync::Arc;
 
-/// The room of the operation.
+/// The entry of `group_by_window` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["group_by_window"]],
     decode: definition::decode,
@@ -77,11 +78,12 @@ pub(crate) struct GroupByWindow {
     reduce: Body,
     input: Input,
     cancel: Cancel,
-    /// The number of restarts: a body draws again in every pass.
+    /// The number of restarts of the operation so far. Random draws in the function's body depend on
+    /// the number of restarts.
     pass: u64,
     groups: Groups,
     faults: Faults,
-    /// The dataset of a window.
+    /// The open dataset of the current window.
     current: Option<Opened>,
     input_ended: bool,
 }
@@ -114,7 +116,7 @@ impl GroupByWindow {
         }
     }
 
-    /// The next window; `None` when there is none left.
+    /// Returns the next window, or `None` at the end of the input.
     fn window(&mut self) -> Result<Option<Vec<Item>>, ExecError> {
         while !self.input_ended {
             self.cancel.check(OP)?;
@@ -135,20 +137,22 @@ impl GroupByWindow {
 }
 
 impl WindowSize {
-    /// Returns the size of windows of `key`.
+    /// Returns the window size for `key`.
     fn of(&self, key: i64, pass: u64, faults: &Faults) -> Result<u64, ExecError> {
         let chain = match self {
             WindowSize::Fixed(size) => return Ok(*size),
             WindowSize::ByKey(chain) => chain,
         };
-        // Of no element, so that nothing could be left out.
+        // A failure of the size function belongs to a key and not to an element, so the error policy
+        // cannot skip the failure.
         let item = Item::new(Value::from_buf([Tensor::i64(key)]), 0);
         let size = number(OP, chain, &item, pass, &faults.raising())?.unwrap_or(0);
         u64::try_from(size)
             .ok()
             .filter(|size| (1..=BUFFER_MAX).contains(size))
             .ok_or_else(|| {
-                let message = format!("the window of key {key} has {size} elements; within 1..={BUFFER_MAX}");
+                let message =
+                    format!("the window of key {key} has {size} elements, expected 1 to {BUFFER_MAX}");
                 ExecError::new(ErrorKind::UserFunction, OP, message)
             })
     }

@@ -1,4 +1,5 @@
-//! `group_by_window`: a dataset of each group of elements with one key.
+//! The operation `group_by_window`, which collects elements of equal keys and turns each window into a
+//! dataset.
 
 mod definition;
 pub(crate) mod exec;

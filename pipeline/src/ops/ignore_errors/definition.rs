@@ -1,4 +1,4 @@
-//! The definition of `ignore_errors`: the elements between those that fail.
+//! The definition of `ignore_errors`, which skips elements that fail.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -11,12 +11,12 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `ignore_errors`.
+/// The parameters of `ignore_errors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct IgnoreErrors {
-    /// Whether each error is logged as a warning, without flooding.
+    /// Whether to log errors as warnings, at a limited rate.
     #[n(0)]
     pub log_warning: bool,
 }
@@ -44,14 +44,14 @@ impl Operation for IgnoreErrors {
 }
 
 impl Dataset {
-    /// Leaves out elements that fail: that a function refuses, that are corrupt or do not batch, and of a
-    /// broken file what follows the damage. They are counted (`Executor::skipped`), and logged if
-    /// `log_warning`.
+    /// Skips elements that fail. For example, a function refuses an element, an element is corrupt, or
+    /// rows of different shapes do not stack. In a damaged file, skips all elements after the damage.
+    /// `Executor::skipped` counts skipped elements, and `log_warning` logs their errors.
     ///
-    /// Not ignored is what is no fault of one element: a resource that runs out, a source that cannot go on,
-    /// a task that is cancelled.
+    /// Does not ignore errors that no single element causes: an exhausted resource, a source that
+    /// cannot continue, or the cancellation of the task.
     ///
-    /// Works as `tf.data.Dataset.ignore_errors`.
+    /// Works like `tf.data.Dataset.ignore_errors`.
     pub fn ignore_errors(self, log_warning: bool) -> Dataset {
         self.then(IgnoreErrors { log_warning })
     }

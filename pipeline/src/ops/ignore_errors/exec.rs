@@ -1,4 +1,5 @@
-//! `ignore_errors`: what comes between elements that fail. What is no element's fault passes.
+//! The execution of `ignore_errors`, which skips elements that fail. Forwards errors that no single
+//! element causes.
 
 use super::definition;
 use crate::exec::cancel::Cancel;
@@ -12,7 +13,7 @@ use crate::exec::skipped::Skipped;
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `ignore_errors` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["ignore_errors"]],
     decode: decode_params::<definition::IgnoreErrors>,

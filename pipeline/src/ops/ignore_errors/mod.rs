@@ -1,4 +1,4 @@
-//! `ignore_errors`: the elements between those that fail.
+//! The operation `ignore_errors`, which skips elements that fail.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,5 @@
-//! The definition of `interleave`: a dataset for each element, several of them by turns.
+//! The definition of `interleave`, which turns each element into a dataset and reads several of these
+//! datasets in turn.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -20,9 +21,9 @@ use crate::ops::flat_map::{FlatMap, RegisteredFlatMap};
 /// The operation `interleave`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interleave {
-    /// Makes a dataset of each element.
+    /// The function that turns each element into a dataset.
     pub function: FlatMap,
-    /// The cycle in which the datasets take turns.
+    /// The number of datasets that take turns, the length of a turn, and the schedule of the reads.
     pub cycle: Cycle,
 }
 
@@ -77,14 +78,14 @@ impl Operation for Interleave {
     }
 }
 
-/// Reads the operation.
+/// Decodes an `interleave` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     let cycle = encoded.cycle()?;
     let function = FlatMap::decoded(encoded)?;
     Ok(Op::new(Interleave { function, cycle }))
 }
 
-/// Turns taken by the caller.
+/// Returns a cycle without parallel reads.
 fn cycle(length: u64, block: u64) -> Cycle {
     Cycle {
         length,
@@ -94,11 +95,13 @@ fn cycle(length: u64, block: u64) -> Cycle {
 }
 
 impl Dataset {
-    /// The datasets that `body` makes of the elements, `length` of them by turns: `block` elements of one,
-    /// then of the next. Where one has ended, the next element's takes its place. The order is always the
-    /// same unless [`Dataset::unordered`] follows. With `length` 1 this is [`Dataset::flat_map`].
+    /// Turns each element into a dataset with `body`, and reads `length` of these datasets in turn:
+    /// `block` elements from each. When a dataset ends, the dataset of the next element takes its
+    /// place. The order never varies unless [`Dataset::unordered`] follows. A `length` of 1 makes this
+    /// method equal to [`Dataset::flat_map`].
     ///
-    /// Works as `tf.data.Dataset.interleave`. Lengths and blocks of 0, and lengths beyond 4096, are refused.
+    /// Works like `tf.data.Dataset.interleave`. [`Dataset::graph`] refuses a length or block of 0, and
+    /// lengths above 4096.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;
@@ -117,7 +120,7 @@ impl Dataset {
         })
     }
 
-    /// Interleaves as [`Dataset::interleave`] does, with datasets that the registered function `name` returns
+    /// Works like [`Dataset::interleave`], with datasets that the registered function `name` returns
     /// for the elements.
     pub fn interleave_registered(
         self,
@@ -137,8 +140,9 @@ impl Dataset {
         })
     }
 
-    /// Interleaves as [`Dataset::interleave_registered`] does, with a stated spec of the datasets' elements,
-    /// for a caller that does not have the function.
+    /// Works like [`Dataset::interleave_registered`], and declares that the function's datasets yield
+    /// elements of the spec `output`. Programs in which the function is not registered need this
+    /// method.
     pub fn interleave_declared(
         self,
         length: u64,

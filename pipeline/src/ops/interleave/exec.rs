@@ -1,4 +1,5 @@
-//! `interleave`: a dataset per element, several of them by turns, all read by the caller.
+//! The execution of `interleave` in one thread: turns each element into a dataset and reads several
+//! datasets in turn.
 
 use crate::exec::cancel::Cancel;
 use crate::exec::error::ExecError;
@@ -16,7 +17,7 @@ use crate::exec::room::Room;
 use crate::exec::turns::{Turn, Turns};
 use crate::ops::flat_map::exec::Function;
 
-/// The room of the operation.
+/// The entry of `interleave` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["interleave"]],
     decode: definition::decode,
@@ -65,7 +66,8 @@ pub(crate) struct Interleave {
     body: Body,
     input: Input,
     cancel: Cancel,
-    /// The number of restarts: a body draws again in every pass.
+    /// The number of restarts of the operation so far. Random draws in the function's body depend on
+    /// the number of restarts.
     pass: u64,
     turns: Turns<Opened>,
 }

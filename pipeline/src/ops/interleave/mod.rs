@@ -1,4 +1,5 @@
-//! `interleave`: a dataset for each element, several of them by turns.
+//! The operation `interleave`, which turns each element into a dataset and reads several of these
+//! datasets in turn.
 
 mod definition;
 pub(crate) mod exec;

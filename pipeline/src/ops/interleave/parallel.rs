@@ -1,8 +1,9 @@
-//! `interleave` whose datasets are read ahead, each by a thread of its own: in the order in which one thread
-//! would read them, or in the order in which their elements are ready.
+//! The execution of `interleave` with read-ahead. A thread per dataset reads elements ahead. The
+//! elements are yielded in the order of the one-thread execution, or in the order in which they become
+//! ready.
 //!
-//! The threads also open datasets, in the order of the input and before their turn, so that none waits for
-//! another's file.
+//! The threads also open the datasets, in the order of the input and before their turn. So a slow file
+//! does not delay the opening of another file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,49 +24,52 @@ use crate::exec::body::{Body, Given, Opened};
 use crate::exec::read_ahead::{GRACE, Polled, ReadAhead};
 use crate::exec::turns::{Turn, Turns};
 
-/// Elements of a dataset that are read ahead, unless a block has more.
+/// The number of elements that are read ahead per dataset. A longer block raises this number to the
+/// block's length.
 const AHEAD: u64 = 16;
-/// Elements for which each thread has room in the byte budget: where they are large, more threads would wait
-/// for memory, and keep some for themselves.
+/// The number of elements per thread that must fit into the byte budget. Large elements therefore limit
+/// the number of threads, because more threads would only wait for memory.
 const ROOM: usize = 8;
-/// Threads as long as nobody knows how large elements are.
+/// The maximum number of threads until the size of an element is known.
 const THREADS_AT_FIRST: usize = 4;
 
 pub(crate) struct ParallelInterleave {
     body: Arc<Body>,
     cycle: Cycle,
     ordered: bool,
-    /// The number of datasets that are read ahead at once; the others are read when it is their turn.
+    /// The number of datasets that are read ahead at the same time. Other datasets are read at their
+    /// turn.
     threads: usize,
-    /// The choice of that number.
+    /// The tuner that chooses `threads`. `None` if the number of datasets is fixed.
     chosen: Option<Chosen>,
-    /// The number of threads that there could be at the last look.
+    /// The number of threads that was permitted when threads were last added.
     threads_before: usize,
     /// The expected bytes of the next elements of the datasets.
     expected: Expected,
     input: ReadAhead,
     input_end: Option<Result<(), ExecError>>,
     shared: Shared,
-    /// The number of restarts: a body draws again in every pass.
+    /// The number of restarts of the operation so far. Random draws in the function's body depend on
+    /// the number of restarts.
     pass: u64,
     turns: Turns<Reader>,
-    /// Datasets for which there is no slot yet, in the order of the input.
+    /// Open datasets that wait for a free slot, in the order of the input.
     waiting: VecDeque<Reader>,
 }
 
-/// The choice of how many datasets are read ahead.
+/// The tuner of the number of datasets that are read ahead.
 struct Chosen {
     readers: Readers,
-    /// The last look at it.
+    /// The time when the tuner last adjusted the number.
     looked: Instant,
-    /// Whether the next element was waited for.
+    /// Whether the caller waited for the next element.
     was_waited: bool,
 }
 
-/// A dataset being read.
+/// A dataset that is being read.
 struct Reader {
     elements: ReadAhead,
-    /// Whether a thread reads it.
+    /// Whether a thread reads the dataset ahead.
     has_thread: bool,
 }
 
@@ -77,7 +81,7 @@ impl ParallelInterleave {
         input: Input,
         shared: &Shared,
     ) -> ParallelInterleave {
-        // A cycle has at most 4096 slots, and one dataset has a head start.
+        // A cycle has at most 4096 slots. One further dataset opens before its slot is free.
         let most = cycle.length as usize + 1;
         let is_chosen = cycle.schedule.parallel == AUTO && shared.tuner.is_some();
         let chosen = is_chosen.then(|| Chosen {
@@ -110,14 +114,15 @@ impl ParallelInterleave {
         }
     }
 
-    /// Returns whether one more dataset may be opened: the next one to come has a head start.
+    /// Returns whether one more dataset may be opened. One dataset more than the cycle has slots may be
+    /// open.
     fn wants_input(&self) -> bool {
-        // A cycle has at most 4096 slots.
+        // A cycle has at most 4096 slots, so the length fits.
         let most = self.cycle.length as usize + 1;
         self.input_end.is_none() && self.turns.open_count() + self.waiting.len() < most
     }
 
-    /// Threads that there may be now.
+    /// Returns the number of threads that may run now.
     fn threads(&self) -> usize {
         let budget = &self.shared.budget;
         if !self.expected.is_known() {
@@ -127,8 +132,8 @@ impl ParallelInterleave {
         self.threads.min(budget.limit_bytes() / room).max(1)
     }
 
-    /// Counts an element that is handed over, and has more or fewer datasets read ahead where it is time to
-    /// look at that.
+    /// Counts an element that was yielded. At regular intervals, also adjusts the number of datasets
+    /// that are read ahead.
     fn took(&mut self) {
         let Some(chosen) = &mut self.chosen else { return };
         if !chosen.readers.took(std::mem::take(&mut chosen.was_waited)) {
@@ -145,7 +150,7 @@ impl ParallelInterleave {
             tracing::trace!(
                 before,
                 threads = self.threads,
-                "the datasets that an interleave reads ahead"
+                "changed the number of datasets that an interleave reads ahead"
             );
             if let Some(stage) = &self.shared.stage {
                 stage.set_threads(self.threads);
@@ -153,13 +158,13 @@ impl ParallelInterleave {
         }
     }
 
-    /// Returns how many datasets are read by threads.
+    /// Returns the number of datasets that threads read.
     fn busy(&self) -> usize {
         let readers = self.turns.open().chain(&self.waiting);
         readers.filter(|reader| reader.has_thread).count()
     }
 
-    /// Has threads read more of the open datasets where there may be more threads than before.
+    /// Starts threads for more of the open datasets, if the permitted number of threads has grown.
     fn add_threads(&mut self) -> Result<(), ExecError> {
         let threads = self.threads();
         let before = std::mem::replace(&mut self.threads_before, threads);
@@ -175,7 +180,7 @@ impl ParallelInterleave {
         Ok(())
     }
 
-    /// Opens the datasets for which there are elements and room.
+    /// Opens further datasets while the input has ready elements and the cycle has room.
     fn top_up(&mut self) -> Result<(), ExecError> {
         self.add_threads()?;
         while self.wants_input() {
@@ -195,7 +200,8 @@ impl ParallelInterleave {
         Ok(())
     }
 
-    /// A reader of the dataset at `stage`, with a thread of its own or without.
+    /// Returns a reader of the dataset in state `stage`. `has_thread` states whether a thread reads the
+    /// dataset.
     fn reader(&self, stage: Stage, has_thread: bool) -> Reader {
         let dataset = BodyOf::new(&self.body, self.pass, stage);
         let size = self.cycle.block.max(AHEAD);
@@ -212,7 +218,7 @@ impl ParallelInterleave {
         }
     }
 
-    /// Takes the turn that it is as far as that goes without waiting.
+    /// Advances the dataset whose turn it is as far as possible without waiting.
     fn step(&mut self) -> Result<Step, ExecError> {
         let polled = match self.turns.now() {
             Turn::Open(reader) => reader.poll()?,
@@ -252,8 +258,8 @@ impl ParallelInterleave {
         }
     }
 
-    /// Waits until the dataset whose turn it is has something, or, where the order does not matter, any
-    /// dataset.
+    /// Waits until the dataset whose turn it is has an element or ends. If the order of the elements is
+    /// free, waits until any dataset has an element.
     fn wait(&mut self) -> Result<(), ExecError> {
         let wants_input = self.wants_input();
         if let Some(chosen) = &mut self.chosen {
@@ -289,7 +295,8 @@ impl ParallelInterleave {
         self.shared.cancel.check("interleave")
     }
 
-    /// Ends all readers. They are told before the first is waited for, so that they end together.
+    /// Stops all readers. Signals every reader before waiting for the first, so that the readers stop
+    /// concurrently.
     fn drop_readers(&mut self) {
         let mut readers: Vec<Reader> = self.turns.take().chain(self.waiting.drain(..)).collect();
         readers.iter_mut().for_each(|reader| reader.elements.stop());
@@ -302,18 +309,18 @@ impl ParallelInterleave {
 
 /// The result of a turn.
 enum Step {
-    /// An element.
+    /// The dataset yielded an element.
     Item(Item),
-    /// No element, and another turn.
+    /// The turn yielded no element, and another turn follows at once.
     On,
-    /// Nothing is there yet.
+    /// The dataset has no element ready yet.
     Pending,
-    /// All have ended.
+    /// All datasets and the input have ended.
     Over,
 }
 
 impl Reader {
-    /// Returns the ready element; without a thread, computes the next one.
+    /// Returns an element that is ready. If the dataset has no thread, computes the next element.
     fn poll(&mut self) -> Result<Polled, ExecError> {
         if self.has_thread {
             self.elements.poll()
@@ -325,7 +332,8 @@ impl Reader {
 
 impl Iterate for ParallelInterleave {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        // Slots passed over one after the other because nothing is there yet.
+        // The number of consecutive slots that were skipped because their datasets had no element
+        // ready.
         let mut passed = 0;
         loop {
             self.shared.cancel.check("interleave")?;
@@ -398,10 +406,10 @@ impl Drop for ParallelInterleave {
     }
 }
 
-/// The dataset of one element as an input of its own, opened by its first reader.
+/// The dataset of one element, as an input of its own. The first read opens the dataset.
 struct BodyOf {
     body: Arc<Body>,
-    /// The pass of the interleave.
+    /// The pass of the `interleave`.
     pass: u64,
     stage: Stage,
 }
@@ -440,7 +448,7 @@ impl Iterate for BodyOf {
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
-        let message = "a dataset of one element is read once";
+        let message = "the dataset of one element cannot be restarted";
         Err(ExecError::new(ErrorKind::Internal, "interleave", message))
     }
 

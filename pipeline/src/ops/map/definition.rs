@@ -1,4 +1,4 @@
-//! The definition of `map`: a function applied to every element.
+//! The definition of `map`, which applies a function to every element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -21,12 +21,12 @@ use crate::graph::tree::Resolution;
 use crate::graph::tree::Role;
 use crate::graph::tree::{Given, Op, Operation};
 
-/// The operation `map` and all that are maps of a native function.
+/// The operation `map`, and every operation that applies a native or image function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Map {
-    /// The function that is called with every element.
+    /// The function that runs on every element.
     pub function: Function,
-    /// The schedule of the calls over threads.
+    /// The schedule that spreads the calls over threads.
     pub schedule: Schedule,
 }
 
@@ -122,14 +122,14 @@ impl Operation for Map {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `map`, or the operation of an image or native function.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     let function = match encoded.name() {
         "map" => Function::Registered(encoded.params()?),
         name if ImageFunction::NAMES.contains(&name) => Function::Image(ImageFunction::decode(encoded)?),
         name => {
             let native = Native::decode(name, encoded.param_bytes());
-            let native = native.ok_or_else(|| encoded.malformed("is no function"))?;
+            let native = native.ok_or_else(|| encoded.malformed("is not a known function"))?;
             Function::Native(native.map_err(|error| encoded.malformed(error))?)
         }
     };
@@ -157,8 +157,8 @@ pub(crate) fn named(
 impl Dataset {
     /// Applies the registered function `name` to every element.
     ///
-    /// Works as `tf.data.Dataset.map`. What it returns as an error, or panics with, is the failure of that
-    /// element, with its position.
+    /// Works like `tf.data.Dataset.map`. An error or a panic of the function is a failure of that
+    /// element, and the error states the element's position.
     pub fn map(self, name: impl Into<String>, params: Params) -> Dataset {
         self.function(Function::Registered(RegisteredMap {
             name: name.into(),
@@ -167,8 +167,8 @@ impl Dataset {
         }))
     }
 
-    /// Declares the spec of the function's results, for a program that does not have it registered; else as
-    /// [`Dataset::map`].
+    /// Works like [`Dataset::map`], and declares that the function returns elements of the spec
+    /// `output`. Programs in which the function is not registered need this method.
     pub fn map_declared(self, name: impl Into<String>, params: Params, output: ElementSpec) -> Dataset {
         let output = Some(SpecField(output));
         self.function(Function::Registered(RegisteredMap {
@@ -178,18 +178,19 @@ impl Dataset {
         }))
     }
 
-    /// Reads the decimal text in `component` as an `i64`.
+    /// Parses the decimal text in `component` as an `i64`.
     ///
-    /// Works as `tf.strings.to_number`. Text that is no number is an error of its element.
+    /// Works like `tf.strings.to_number`. Text that is not a number is a failure of its element.
     pub fn parse_int(self, component: impl Into<String>) -> Dataset {
         self.native(ParseInt {
             component: component.into(),
         })
     }
 
-    /// A dict of the named components under new names, in this order: `(from, name)`.
+    /// Turns each element into a dict of the named components, in the given order. Each pair `(from,
+    /// name)` states the present and the new name.
     ///
-    /// A component that is not there is refused when the dataset is analysed.
+    /// The analysis of the dataset refuses the name of a component that does not exist.
     pub fn select<'a>(self, components: impl IntoIterator<Item = (&'a str, &'a str)>) -> Dataset {
         let components = components
             .into_iter()
@@ -201,7 +202,7 @@ impl Dataset {
         self.native(Select { components })
     }
 
-    /// Applies a native function.
+    /// Applies the native function `native` to every element.
     pub(crate) fn native(self, native: impl Into<Native>) -> Dataset {
         self.function(Function::Native(native.into()))
     }

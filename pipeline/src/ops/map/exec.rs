@@ -1,4 +1,5 @@
-//! `map`, one element at a time in the thread that pulls; and the call of a registered function.
+//! The execution of `map` in the thread of the caller, one element at a time, and the calls of
+//! registered functions.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::exec::room::Room;
 use crate::exec::yielded::check;
 use crate::graph::{Function, ImageFunction, Native, Schedule};
 
-/// The room of the operation.
+/// The entry of `map` and of all image and native functions in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["map"], ImageFunction::NAMES, Native::NAMES],
     decode: definition::decode,
@@ -72,7 +73,7 @@ struct Mapping {
     function: Ready,
 }
 
-/// The function of a map.
+/// The function of a map, ready to be called.
 enum Ready {
     Registered(String, SitedMapCall),
     Native(Arc<dyn Call>),
@@ -80,7 +81,7 @@ enum Ready {
 }
 
 impl Prepared for Mapping {
-    /// Opens the map and the maps right below it that have the same schedule, as one step.
+    /// Opens this map and the maps directly below it with the same schedule, as one step.
     fn open(&self, opening: &Opening<'_>) -> Result<Input, ExecError> {
         let (program, node, shared) = (opening.program, opening.node, opening.shared);
         let graph = program.graph();
@@ -88,7 +89,7 @@ impl Prepared for Mapping {
         let mut below = node;
         while graph.nodes()[below].op.is::<definition::Map>() && (below == node || graph.is_fused(below)) {
             maps.push(below);
-            // A map has an input.
+            // A map always has an input.
             below = graph.nodes()[below].inputs[0] as usize;
         }
         maps.reverse();
@@ -189,7 +190,7 @@ impl Iterate for Map {
     }
 }
 
-/// A registered function, whose results are held against what it said it yields.
+/// A registered function whose results are checked against its declared spec.
 pub(crate) struct RegisteredCall {
     pub(crate) name: String,
     pub(crate) call: SitedMapCall,
@@ -204,7 +205,8 @@ impl Call for RegisteredCall {
     }
 
     fn call(&self, value: Value, at: &Place<'_>) -> Result<Option<Value>, ExecError> {
-        // A function that says more of its failure, such as its traceback, says it as an `ExecError`.
+        // A function that reports more than a message, such as a Python traceback, returns an
+        // `ExecError`.
         let failed = |error: crate::exec::error::BoxError| match error.downcast::<ExecError>() {
             Ok(error) => *error,
             Err(error) => ExecError::new(ErrorKind::UserFunction, &*self.name, error.to_string()),

@@ -1,4 +1,4 @@
-//! `map`: a function applied to every element.
+//! The operation `map`, which applies a function to every element.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,8 +1,8 @@
-//! `map` on the threads of the pool: as many calls at once as asked for, results in the order of the input,
-//! or in the order in which they are ready.
+//! The execution of `map` on the threads of the pool. Runs several calls at once, and yields the
+//! results in the order of the input or in the order in which they become ready.
 //!
-//! A thread of its own reads the input, so that an input that waits withholds no result. What the input fails
-//! with comes after the results of all that came before it.
+//! A separate thread reads the input, so that a slow input delays no finished result. An error of the
+//! input is yielded after the results of all earlier elements.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,13 +25,14 @@ use crate::graph::AUTO;
 
 use crate::exec::read_ahead::{Held, Polled, ReadAhead};
 
-/// Calls under way or finished and not yet pulled, per parallel call: more than one keeps a thread busy while
-/// the first one's result waits for its turn, and lets the caller take several for one wake-up.
+/// The number of calls per parallel call that may be running or finished but not yet pulled. A number
+/// above 1 keeps a thread busy while its first result waits for earlier results. The caller can then
+/// also take several results per wake-up.
 const WINDOW_PER_CALL: usize = 4;
 
 type Outcome = Result<Option<Item>, ExecError>;
 
-/// A finished call, charged for what it holds.
+/// A finished call, together with the memory reserved for its result.
 struct Finished {
     outcome: Outcome,
     charge: Charge,
@@ -43,28 +44,32 @@ pub(crate) struct ParallelMap {
     faults: Faults,
     shared: Shared,
     ordered: bool,
-    /// Whether its elements are rows of batches, which compute what is left to be done.
+    /// Whether the results become rows of batches, so that the batch runs deferred computations.
     is_batched: bool,
     parallel: usize,
-    /// The choice of the number of calls, up to `parallel`.
+    /// The tuner that chooses the number of calls, up to `parallel`. `None` if the number of calls is
+    /// fixed.
     knob: Option<Arc<Knob>>,
     pass: u64,
     done: Sender<(u64, Finished)>,
     results: Receiver<(u64, Finished)>,
-    /// The call of the front of `places`; calls are numbered from 0 on.
+    /// The number of the call at the front of `places`. Calls are numbered from 0.
     first: u64,
-    /// Ordered: one per call not yet pulled, in the order of the input, empty while it is under way.
-    /// Unordered: finished calls, as they came.
+    /// The places of results. If the map keeps the order, each call whose result has not been pulled
+    /// has a place, in the order of the input. The place is empty while the call runs. If the map does
+    /// not keep the order, `places` holds the finished calls in the order of their arrival.
     places: VecDeque<Option<Finished>>,
-    /// Calls whose outcome has not arrived.
+    /// The number of calls whose outcome has not arrived.
     under_way: usize,
-    /// The expected bytes of the next results: a picture is a hundred times its file.
+    /// The expected bytes of the next results. A decoded picture may be a hundred times larger than its
+    /// file.
     expected: Expected,
 }
 
 impl ParallelMap {
-    /// `parallel` calls at once; 0 = as many as turn out to be needed, or one per thread of the pool where
-    /// nothing is tuned. Of what elements of the input and results are `expected` to hold both are said.
+    /// Makes a map that runs `parallel` calls at once. With [`AUTO`] (0), the tuner chooses the number
+    /// of calls; without a tuner, the number is one per thread of the pool. `expected` states the bytes
+    /// expected of an input element and of a result.
     pub(crate) fn new(
         chain: Chain,
         parallel: u32,
@@ -87,7 +92,8 @@ impl ParallelMap {
         if let Some(stage) = &shared.stage {
             stage.set_threads(parallel.min(shared.pool.threads()));
         }
-        // Every outcome has room, so that no thread of the pool ever waits for the caller.
+        // The channel has room for every outcome, so that no thread of the pool ever waits for the
+        // caller.
         let (done, results) = bounded(parallel * WINDOW_PER_CALL);
         ParallelMap {
             chain,
@@ -108,15 +114,15 @@ impl ParallelMap {
         }
     }
 
-    /// Calls at once, for now.
+    /// Returns the number of calls that may run at once now.
     fn threads(&self) -> usize {
         let chosen = self.knob.as_ref().map(|knob| knob.threads());
         chosen.map_or(self.parallel, |threads| threads.min(self.parallel))
     }
 
-    /// Memory for the result of one more call, if it may be made: within the window, and within the byte
-    /// budget unless it is the only one. As long as it is unknown what results hold there is no call that
-    /// would only wait for a thread.
+    /// Reserves memory for the result of one more call, if a further call is allowed. The window limits
+    /// the calls, and so does the byte budget unless no other call is held. Until the size of a result
+    /// is known, no calls are queued beyond the number that can run at once.
     fn room(&self) -> Option<Charge> {
         let held = if self.ordered {
             self.places.len()
@@ -139,7 +145,8 @@ impl ParallelMap {
         budget.try_take(bytes, false)
     }
 
-    /// Makes the calls for which there are elements and room. `Some` once the input has ended or failed.
+    /// Starts calls while the input has elements and there is room. Returns `Some` once the input has
+    /// ended or failed.
     fn top_up(&mut self) -> Result<Option<Result<(), ExecError>>, ExecError> {
         while let Some(room) = self.room() {
             match self.input.poll()? {
@@ -152,7 +159,7 @@ impl ParallelMap {
         Ok(None)
     }
 
-    /// Begins the call of an element, with memory for its result.
+    /// Starts the call for one element. `charge` is the memory reserved for its result.
     fn submit(&mut self, held: Held, mut charge: Charge) -> Result<(), ExecError> {
         let number = self.first.wrapping_add(self.places.len() as u64);
         let (chain, done, pass) = (Arc::clone(&self.chain), self.done.clone(), self.pass);
@@ -160,9 +167,9 @@ impl ParallelMap {
         let faults = self.faults.clone();
         let stage = self.shared.stage.clone();
         let tuned = self.knob.clone().zip(self.shared.tuner.clone());
-        // What a function left to be done when it is written is done in the pool, or it would not be
-        // parallel: by the call; or by the batch, if the place of the row is known and no failure could come
-        // too late.
+        // A deferred computation must run in the pool to be parallel. Usually the call below runs the
+        // computation. For rows of a batch, the batch runs the computation directly in the row's
+        // memory, unless the computation can fail.
         let compute = if self.is_batched {
             call::certain
         } else {
@@ -170,9 +177,9 @@ impl ParallelMap {
         };
         let job = move || {
             let begun = (stage.is_some() || tuned.is_some()).then(Instant::now);
-            // Both are there until the call has returned.
+            // Both stay alive until the call has returned.
             let (item, made_of) = held;
-            // What was queued when the pipeline was cancelled is not worth a call.
+            // Skips calls that were still queued when the pipeline was cancelled.
             let outcome = cancel
                 .check("map")
                 .and_then(|()| call::run(&chain, item, pass, &faults))
@@ -185,7 +192,7 @@ impl ParallelMap {
             if let (Some((knob, tuner)), Some(begun)) = (tuned, begun) {
                 tuner.note(&knob, begun);
             }
-            // Nobody listens any more when the pipeline was dropped.
+            // The send fails if the pipeline was dropped in the meantime, which is harmless.
             let _ = done.send((number, Finished { outcome, charge }));
         };
         self.shared
@@ -198,7 +205,8 @@ impl ParallelMap {
         Ok(())
     }
 
-    /// Puts what the input failed with, and goes on behind, where it comes after what was before it.
+    /// Queues a failure of the input after the results of the elements before it. The input can
+    /// continue after the failure.
     fn pass_on(&mut self, error: ExecError) {
         self.places.push_back(Some(Finished {
             outcome: Err(error),
@@ -206,7 +214,7 @@ impl ParallelMap {
         }));
     }
 
-    /// Puts an outcome that has arrived where it is pulled from.
+    /// Stores an outcome that has arrived, in the place from which the caller pulls it.
     fn place(&mut self, number: u64, finished: Finished) {
         self.under_way -= 1;
         if matches!(finished.outcome, Ok(Some(_))) || !self.expected.is_known() {
@@ -215,12 +223,12 @@ impl ParallelMap {
         if !self.ordered {
             self.places.push_back(Some(finished));
         } else if let Some(place) = self.places.get_mut(number.wrapping_sub(self.first) as usize) {
-            // At most a window of places: the difference is small.
+            // The window limits the number of places, so the difference is small.
             *place = Some(finished);
         }
     }
 
-    /// The outcome to be pulled next, if it is there.
+    /// Returns the next outcome to be pulled, if that outcome has arrived.
     fn ready(&mut self) -> Option<Outcome> {
         let finished = self.places.pop_front_if(|place| place.is_some()).flatten()?;
         if self.ordered {
@@ -229,7 +237,7 @@ impl ParallelMap {
         Some(finished.outcome)
     }
 
-    /// Waits for an outcome, or for an element if there is room for its call.
+    /// Waits for an outcome. With `room` for one more call, also waits for an element of the input.
     fn wait(&mut self, room: Option<Charge>) -> Result<(), ExecError> {
         if self.under_way == 0 {
             self.input.want();
@@ -258,7 +266,7 @@ impl ParallelMap {
         }
     }
 
-    /// Counts the results that wait, in samples.
+    /// Records in samples how many results are ready.
     fn note_ready(&self) {
         if let Some(stage) = self.shared.stage.as_ref().filter(|_| is_sampled()) {
             let ready = self.places.iter().filter(|place| place.is_some()).count();

@@ -1,4 +1,4 @@
-//! The definition of `options`: how everything below is executed.
+//! The definition of `options`, which configures how the operations below it are executed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::cardinality::Cardinality;
@@ -45,13 +45,14 @@ impl Operation for Options {
 }
 
 impl Dataset {
-    /// Says how everything up to here is executed, wherever it is. What later options say replaces it.
+    /// Configures how all operations of this dataset are executed, on any machine. Options that are
+    /// added later take precedence.
     pub fn with_options(self, options: Options) -> Dataset {
         self.then(options)
     }
 
-    /// Says what becomes of elements that the operations up to here fail at, where nothing further up says
-    /// it: see [`ErrorPolicy`].
+    /// Sets the policy for elements that fail in the operations of this dataset; see [`ErrorPolicy`]. A
+    /// policy that is added later takes precedence.
     pub fn on_error(self, policy: ErrorPolicy) -> Dataset {
         self.with_options(Options {
             on_error: Some(policy),

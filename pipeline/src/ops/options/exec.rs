@@ -1,11 +1,11 @@
-//! The execution of `options`: nothing at all.
+//! The execution of `options`, which forwards its input unchanged.
 
 use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::room::{Room, named};
 use crate::graph::Options;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `options` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["options"]],
     decode: decode_params::<Options>,
@@ -14,6 +14,6 @@ pub(crate) const ROOM: Room = Room {
 };
 
 fn prepare(_: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
-    // Options are read where the operations below them are opened.
+    // The operations below read the options when they are opened.
     prepared(|opening| opening.input())
 }

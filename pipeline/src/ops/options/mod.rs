@@ -1,4 +1,4 @@
-//! `options`: how everything below is executed.
+//! The operation `options`, which configures how the operations below it are executed.
 
 mod definition;
 pub(crate) mod exec;

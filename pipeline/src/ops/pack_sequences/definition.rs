@@ -1,4 +1,5 @@
-//! The definition of `pack_sequences`: sequences of tokens one after the other, in rows of one length.
+//! The definition of `pack_sequences`, which joins sequences of tokens and cuts the result into rows of
+//! one length.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -14,51 +15,53 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::expr::column_of;
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `pack_sequences`.
+/// The parameters of `pack_sequences`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct PackSequences {
-    /// The component that holds the tokens: integers, a vector. Other components are left behind.
+    /// The component that holds the tokens, a vector of integers. Other components are dropped.
     #[n(0)]
     pub component: String,
-    /// Tokens of a row, at least 1.
+    /// The number of tokens per row, at least 1.
     #[n(1)]
     pub length: u64,
-    /// The token that follows every sequence and counts as its last one, such as the end of a text.
+    /// The token to append to every sequence, such as an end-of-text token. The separator counts as the
+    /// last token of its sequence.
     #[n(2)]
     pub separator: Option<i64>,
-    /// The token that fills a row that is not full.
+    /// The token that pads a row that is not full.
     #[n(3)]
     #[serde(default)]
     pub padding: i64,
-    /// When a sequence goes on in the next row.
+    /// The rule for cutting a sequence at the end of a row.
     #[n(4)]
     #[serde(default)]
     pub cut: Cut,
-    /// Whether a last row that is not full is dropped.
+    /// Whether to drop the last row if the row is not full.
     #[n(5)]
     #[serde(default)]
     pub drop_remainder: bool,
 }
 
-/// When a sequence goes on in the next row.
+/// The rule for cutting a sequence at the end of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
-    /// Wherever a row is full: rows have no padding but the last.
+    /// Cuts a sequence wherever a row is full. Only the last row has padding.
     #[default]
     #[n(0)]
     Anywhere,
-    /// Only if it is longer than a row: one that does not fit behind others begins the next row, and this one
-    /// is padded.
+    /// Cuts only sequences that are longer than a row. A sequence that does not fit into the rest of a
+    /// row begins the next row, and the rest of the row is padded.
     #[n(1)]
     TooLong,
 }
 
 impl PackSequences {
-    /// Rows of `length` tokens of `component`, cut wherever they are full and padded with zeros.
+    /// Packs rows of `length` tokens from `component`. Cuts sequences wherever a row is full, and pads
+    /// with zeros.
     pub fn new(component: impl Into<String>, length: u64) -> PackSequences {
         PackSequences {
             component: component.into(),
@@ -70,7 +73,7 @@ impl PackSequences {
         }
     }
 
-    /// Returns the spec of the rows for elements of `input`.
+    /// Returns the spec of the rows for elements of the spec `input`.
     fn rows_of(&self, input: &ElementSpec) -> Result<ElementSpec, String> {
         let tokens = &input.components()[column_of(&self.component, input)?];
         let dtype = tokens.dtype();
@@ -78,7 +81,7 @@ impl PackSequences {
         let largest = largest(dtype);
         let Some(largest) = largest.filter(|_| is_vector) else {
             return Err(format!(
-                "component {:?} should be a vector of integers: {input}",
+                "expected a vector of integers in component {:?}, found {input}",
                 self.component
             ));
         };
@@ -89,7 +92,7 @@ impl PackSequences {
         };
         for token in self.separator.iter().chain([&self.padding]) {
             if *token > largest || *token < least {
-                return Err(format!("the token {token} does not fit {dtype}"));
+                return Err(format!("the token {token} is outside of the range of {dtype}"));
             }
         }
         let numbers = || TensorSpec::fixed(Dtype::I32, &[self.length]);
@@ -125,11 +128,12 @@ impl Operation for PackSequences {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("puts several positions into one element")
+        Some("combines several positions in one element")
     }
 }
 
-/// The largest integer of `dtype` that is an `i64` too.
+/// Returns the largest integer that both `dtype` and `i64` can hold. Returns `None` if `dtype` is not
+/// an integer type.
 fn largest(dtype: Dtype) -> Option<i64> {
     Some(match dtype {
         Dtype::I8 => i8::MAX.into(),
@@ -154,13 +158,16 @@ fn largest(dtype: Dtype) -> Option<i64> {
 }
 
 impl Dataset {
-    /// Puts sequences of tokens one behind the other, and yields them in rows of one length: a dict of
-    /// `tokens`, of `segment_ids` (`i32`: which sequence of the row a token is of, from 1; 0 = padding) and
-    /// of `positions` (`i32`: its place in its sequence, which goes on where a sequence does in the next row;
-    /// 0 = padding).
+    /// Joins sequences of tokens, and cuts the result into rows of one length. Each row is a dict of
+    /// three vectors:
+    /// - `tokens`: the tokens.
+    /// - `segment_ids` (`i32`): the number of the token's sequence within the row, from 1; 0 marks
+    ///   padding.
+    /// - `positions` (`i32`): the token's place in its sequence; 0 for padding. If a sequence continues
+    ///   in the next row, its positions continue too.
     ///
-    /// As `seqio` and `t5x` pack. Elements that are no vectors of integers are an error; lengths of 0 are
-    /// refused.
+    /// Packs like `seqio` and `t5x`. An element that is not a vector of integers is an
+    /// error. [`Dataset::graph`] refuses a length of 0.
     pub fn pack_sequences(self, pack: PackSequences) -> Dataset {
         self.then(pack)
     }

@@ -1,4 +1,5 @@
-//! `pack_sequences`: sequences of tokens one behind the other, in rows of one length.
+//! The execution of `pack_sequences`, which joins sequences of tokens and cuts the result into rows of
+//! one length.
 
 use millstream_element::{Dtype, ElementSpec};
 
@@ -17,7 +18,7 @@ use crate::exec::value::{Tensor, Value};
 use crate::graph::codec::decode_params;
 use crate::graph::{self, Cut, column_of};
 
-/// The room of the operation.
+/// The entry of `pack_sequences` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["pack_sequences"]],
     decode: decode_params::<definition::PackSequences>,
@@ -45,12 +46,12 @@ pub(crate) struct PackSequences {
     component: usize,
     input: Input,
     cancel: Cancel,
-    /// The sequence of which tokens are left for the next row.
+    /// The sequence whose remaining tokens belong to the next row.
     pending: Option<Pending>,
     ended: bool,
 }
 
-/// A sequence, computed, of which the tokens from `next` on are left.
+/// A computed sequence. The tokens from `next` on have not been packed yet.
 struct Pending {
     item: Item,
     next: usize,
@@ -62,10 +63,10 @@ struct Row {
     tokens: Vec<u8>,
     segments: Vec<u8>,
     positions: Vec<u8>,
-    /// The number of sequences in it.
+    /// The number of sequences in the row.
     sequences: i32,
     marks: Marks,
-    /// The position of its first token.
+    /// The position of the row's first token.
     position: u64,
 }
 
@@ -88,7 +89,7 @@ impl PackSequences {
         })
     }
 
-    /// Reads a sequence if none is left; `false` at the end.
+    /// Reads the next sequence unless one is pending. Returns `false` at the end of the input.
     fn ensure_pending(&mut self) -> Result<bool, ExecError> {
         while self.pending.is_none() && !self.ended {
             self.cancel.check(OP)?;
@@ -108,7 +109,8 @@ impl PackSequences {
             .and_then(|tokens| match tokens.dims() {
                 [_] => Ok(tokens),
                 dims => {
-                    let message = format!("the tokens are no vector, they have the shape {dims:?}");
+                    let message =
+                        format!("expected a vector of tokens, found a tensor of the shape {dims:?}");
                     Err(ExecError::new(ErrorKind::Data, OP, message))
                 }
             });
@@ -116,12 +118,12 @@ impl PackSequences {
             token::abandon(&item.marks);
             error.at(item.origin.as_ref()).at_position(item.position)
         })?;
-        // What is not packed is not kept.
+        // Keeps the token component only, because the other components are not packed.
         item.value = Value::from_buf([tokens]);
         Ok(Pending { item, next: 0 })
     }
 
-    /// Returns how many tokens the pending sequence has, with its separator.
+    /// Returns the number of tokens in the pending sequence, including its separator.
     fn length(&self, pending: &Pending) -> usize {
         let tokens = pending
             .item
@@ -132,8 +134,8 @@ impl PackSequences {
         tokens + usize::from(self.pack.separator.is_some())
     }
 
-    /// Moves tokens of the pending sequence to `row`, as many as belong there; `false` if it is to begin the
-    /// next one.
+    /// Moves tokens of the pending sequence to `row`, up to the end of the row. Returns `false` if the
+    /// sequence must begin in the next row instead.
     fn fill(&mut self, row: &mut Row) -> Result<bool, ExecError> {
         let Some(mut pending) = self.pending.take() else {
             return Ok(true);
@@ -178,18 +180,18 @@ impl PackSequences {
         }
         for position in pending.next..end {
             row.segments.extend(row.sequences.to_le_bytes());
-            // A sequence of more tokens than an i32 counts is beyond what a tensor may have.
+            // A tensor cannot hold more tokens than an `i32` counts, so the position fits.
             row.positions.extend((position as i32).to_le_bytes());
         }
         Ok(())
     }
 
-    /// The low bytes of a token that fits.
+    /// Appends the low bytes of `token`, which the analysis has checked to fit the dtype.
     fn push_token(&self, row: &mut Row, token: i64, size: usize) {
         row.tokens.extend_from_slice(&token.to_le_bytes()[..size.min(8)]);
     }
 
-    /// `row` as an element, padded.
+    /// Pads `row` and converts it to an element.
     fn finished(&self, mut row: Row, dtype: Dtype) -> Result<Item, ExecError> {
         let size = dtype.item_bytes().unwrap_or(8);
         let length = self.pack.length;
@@ -214,7 +216,7 @@ impl PackSequences {
 }
 
 impl Row {
-    /// Tokens in it.
+    /// Returns the number of tokens in the row.
     fn len(&self) -> usize {
         self.segments.len() / size_of::<i32>()
     }
@@ -266,7 +268,7 @@ impl Iterate for PackSequences {
         state.begin(OP)?;
         self.ended = state.flag()?;
         if state.flag()? {
-            // Only its tokens were kept, so that they are now its first component.
+            // The saved item holds only the tokens, so the tokens are now component 0.
             let component = std::mem::replace(&mut self.component, 0);
             let pending = self.opened(state.item()?);
             self.component = component;

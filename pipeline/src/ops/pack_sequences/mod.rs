@@ -1,4 +1,5 @@
-//! `pack_sequences`: sequences of tokens one after the other, in rows of one length.
+//! The operation `pack_sequences`, which joins sequences of tokens and cuts the result into rows of one
+//! length.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `padded_batch`: consecutive elements padded to one shape and stacked.
+//! The definition of `padded_batch`, which pads consecutive elements to one shape and stacks them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{ElementSpec, TensorSpec};
@@ -15,22 +15,23 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::padded::{own_shapes, stacked};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `padded_batch`.
+/// The parameters of `padded_batch`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct PaddedBatch {
-    /// Elements per batch, at least 1.
+    /// The number of elements per batch, at least 1.
     #[n(0)]
     pub size: u64,
-    /// Whether a last batch of fewer elements is dropped.
+    /// Whether to drop a last batch that has fewer elements.
     #[n(1)]
     pub drop_remainder: bool,
-    /// The shape that each component is padded to, one a component: where a dimension is absent, to the
-    /// longest in the batch. Empty = the shapes that the elements have, unknown dimensions padded.
+    /// The target shape of each component. A dimension of `None` is padded to the longest element of
+    /// the batch. An empty list pads the unknown dimensions of every component.
     #[n(2)]
     pub shapes: Vec<Vec<Option<u64>>>,
-    /// The padding of each component: the little-endian bytes of an item. Empty = zeros and empty strings.
+    /// The padding value of each component, as the little-endian bytes of one item. An empty list pads
+    /// with zeros and empty strings.
     #[n(3)]
     #[serde(deserialize_with = "byte_vectors")]
     pub values: Vec<ByteVec>,
@@ -67,7 +68,7 @@ impl Operation for PaddedBatch {
     }
 }
 
-/// Returns the spec of `padded_batch` over elements of `input`.
+/// Returns the spec of `padded_batch` over elements of the spec `input`.
 pub(crate) fn padded_spec(batch: &PaddedBatch, input: &ElementSpec) -> Result<ElementSpec, String> {
     let shapes = padded_shapes(batch, input)?;
     for (index, value) in batch.values.iter().enumerate() {
@@ -75,14 +76,14 @@ pub(crate) fn padded_spec(batch: &PaddedBatch, input: &ElementSpec) -> Result<El
         let fits = item.is_some_and(|dtype| dtype.item_bytes().is_none_or(|bytes| bytes == value.len()));
         if !fits || batch.values.len() != input.components().len() {
             return Err(format!(
-                "its padding values are to be one item of each component of {input}"
+                "expected one padding value of the right size for each component of {input}"
             ));
         }
     }
     stacked(input, &shapes, batch.drop_remainder.then_some(batch.size))
 }
 
-/// The shape that each component is padded to.
+/// Returns the target shape of each component.
 pub(crate) fn padded_shapes(
     batch: &PaddedBatch,
     input: &ElementSpec,
@@ -92,7 +93,7 @@ pub(crate) fn padded_shapes(
     }
     if batch.shapes.len() != input.components().len() {
         return Err(format!(
-            "it pads {} components to a shape, and is given {input}",
+            "expected one target shape per component of {input}, found {} shapes",
             batch.shapes.len()
         ));
     }
@@ -102,7 +103,7 @@ pub(crate) fn padded_shapes(
             |(dim, to): (&Option<u64>, &Option<u64>)| matches!((dim, to), (Some(dim), Some(to)) if dim > to);
         if dims.len() != shape.len() || dims.iter().zip(shape).any(is_longer) {
             return Err(format!(
-                "it cannot pad {component} to {}",
+                "cannot pad {component} to {}",
                 TensorSpec::with_dims(component.dtype(), shape)
             ));
         }
@@ -111,10 +112,10 @@ pub(crate) fn padded_shapes(
 }
 
 impl Dataset {
-    /// `size` consecutive elements stacked along a new leading dimension. Tensors with unknown dimensions are
-    /// padded with zeros, strings with empty ones, to the longest in the batch.
+    /// Stacks every `size` consecutive elements along a new leading dimension. Pads unknown dimensions
+    /// to the longest element of the batch, with zeros or empty strings.
     ///
-    /// Works as `tf.data.Dataset.padded_batch`. Elements of another rank are an error of that batch.
+    /// Works like `tf.data.Dataset.padded_batch`. If an element has another rank, its batch fails.
     pub fn padded_batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.padded_batch_with(PaddedBatch {
             size,
@@ -124,7 +125,8 @@ impl Dataset {
         })
     }
 
-    /// Pads and stacks as `batch` says. A tensor that is longer than it is to be padded to is an error.
+    /// Pads and stacks elements according to `batch`. A tensor that is longer than its target shape is
+    /// an error.
     pub fn padded_batch_with(self, batch: PaddedBatch) -> Dataset {
         self.then(batch)
     }

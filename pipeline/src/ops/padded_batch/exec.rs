@@ -1,4 +1,4 @@
-//! `padded_batch`: consecutive elements, padded to one shape and stacked.
+//! The execution of `padded_batch`, which pads consecutive elements to one shape and stacks them.
 
 use crate::exec::error::ExecError;
 use crate::exec::item::Item;
@@ -12,7 +12,7 @@ use crate::exec::room::{Room, named};
 use crate::exec::rows::Rows;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `padded_batch` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["padded_batch"]],
     decode: decode_params::<definition::PaddedBatch>,

@@ -1,4 +1,4 @@
-//! `padded_batch`: consecutive elements padded to one shape and stacked.
+//! The operation `padded_batch`, which pads consecutive elements to one shape and stacks them.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `prefetch`: a buffer that a thread of its own fills.
+//! The definition of `prefetch`, which buffers elements before the caller asks for them.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -11,12 +11,13 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::GraphError;
 use crate::graph::tree::Operation;
 
-/// Parameters of `prefetch`.
+/// The parameters of `prefetch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Prefetch {
-    /// Elements buffered ahead, at least 1; the executor buffers at most 4096.
+    /// The size of the buffer in elements, at least 1. The executor limits the size to 4096. [`AUTO`]
+    /// (0) lets the executor choose.
     #[n(0)]
     pub buffer: u64,
 }
@@ -51,11 +52,11 @@ impl Operation for Prefetch {
 }
 
 impl Dataset {
-    /// A buffer of elements that a thread fills ahead: of `buffer` of them, at most 4096, within the
-    /// pipeline's byte budget. [`AUTO`], which is 0: of two, and of twice as many each time that it was full
-    /// and runs dry.
+    /// Buffers up to `buffer` elements in a separate thread, before the caller asks for them. The size
+    /// is limited to 4096 elements and to the pipeline's byte budget. [`AUTO`] (0) starts with two
+    /// elements, and doubles the size whenever a buffer that was full runs empty.
     ///
-    /// Works as `tf.data.Dataset.prefetch`.
+    /// Works like `tf.data.Dataset.prefetch`.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

@@ -1,4 +1,4 @@
-//! `prefetch`: a bounded buffer that a thread of its own fills ahead.
+//! The execution of `prefetch`, in which a separate thread fills a bounded buffer.
 
 use crossbeam_channel::{never, select};
 
@@ -18,7 +18,7 @@ use crate::exec::read_ahead::{AHEAD_MAX, Polled, ReadAhead};
 use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `prefetch` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["prefetch"]],
     decode: decode_params::<definition::Prefetch>,
@@ -42,16 +42,16 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 
 pub(crate) struct Prefetch {
     ahead: ReadAhead,
-    /// The choice of its size.
+    /// The tuner of the buffer size. `None` if the size of the buffer is fixed.
     buffer: Option<Buffer>,
-    /// The bytes of the last element.
+    /// The bytes of the last element, or 0 if the size is not tuned.
     element_bytes: usize,
     shared: Shared,
 }
 
 impl Prefetch {
-    /// A buffer of so many elements; [`AUTO`]: of as many as turn out to be needed, or of two where nothing
-    /// is tuned.
+    /// Makes a buffer of `buffer` elements. With [`AUTO`], the buffer starts with two elements and
+    /// grows on demand, if the pipeline has a tuner.
     pub(crate) fn new(buffer: u64, expected: Expected, input: Input, shared: Shared) -> Prefetch {
         let (size, buffer) = if buffer == u64::from(AUTO) {
             let buffer = Buffer::new(AHEAD_MAX);
@@ -93,7 +93,7 @@ impl Prefetch {
         }
     }
 
-    /// Looks whether the buffer is large enough, where that is to be found out.
+    /// Enlarges the buffer if measurements show that the buffer is too small.
     fn tune(&mut self) -> Result<(), ExecError> {
         let Some(buffer) = &mut self.buffer else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `prefetch`: a buffer that a thread of its own fills.
+//! The operation `prefetch`, which buffers elements before the caller asks for them.
 
 mod definition;
 pub(crate) mod exec;

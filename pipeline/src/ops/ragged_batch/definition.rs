@@ -1,4 +1,4 @@
-//! The definition of `ragged_batch`: consecutive elements as one of ragged tensors.
+//! The definition of `ragged_batch`, which combines consecutive elements into ragged tensors.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
@@ -13,15 +13,15 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `ragged_batch`.
+/// The parameters of `ragged_batch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct RaggedBatch {
-    /// Elements per batch, at least 1.
+    /// The number of elements per batch, at least 1.
     #[n(0)]
     pub size: u64,
-    /// Whether a last batch of fewer elements is dropped.
+    /// Whether to drop a last batch that has fewer elements.
     #[n(1)]
     pub drop_remainder: bool,
 }
@@ -52,10 +52,10 @@ impl Operation for RaggedBatch {
     }
 }
 
-/// Returns the spec of `ragged_batch` over elements of `input`.
+/// Returns the spec of `ragged_batch` over elements of the spec `input`.
 pub(crate) fn ragged_spec(batch: RaggedBatch, input: &ElementSpec) -> Result<ElementSpec, String> {
     let size = batch.drop_remainder.then_some(batch.size);
-    // Refuses composites, and ranks that are too high.
+    // The call to `batched` also refuses composite tensors and ranks that are too high.
     let dense = input.batched(size).map_err(|error| error.to_string())?;
     let mut components = Vec::new();
     let mut ranks = Vec::new();
@@ -77,18 +77,18 @@ pub(crate) fn ragged_spec(batch: RaggedBatch, input: &ElementSpec) -> Result<Ele
     ElementSpec::new(structure, components).map_err(|error| error.to_string())
 }
 
-/// Returns how many dimensions of a batch of such tensors are ragged: all up to the last unknown one; 0 =
-/// none is.
+/// Returns the number of ragged dimensions in a batch of tensors with the spec `component`. The
+/// dimensions up to the last unknown one are ragged, so a known shape has 0.
 pub(crate) fn ragged_rank(component: &TensorSpec) -> Result<u8, String> {
     let dims = component
         .dims()
-        .ok_or_else(|| format!("it cannot make a ragged tensor of {component}, whose rank is unknown"))?;
+        .ok_or_else(|| format!("cannot make a ragged tensor from {component}, whose rank is unknown"))?;
     let last = dims.iter().rposition(Option::is_none);
-    // A tensor has at most 16 dimensions.
+    // A tensor has at most 16 dimensions, so the rank fits.
     Ok(last.map_or(0, |last| last as u8 + 1))
 }
 
-/// `structure` with ragged tensors of these ranks for its leaves.
+/// Returns `structure` with its leaves replaced by ragged tensors of the given ranks.
 fn with_ragged(structure: &Structure, ranks: &mut impl Iterator<Item = u8>) -> Structure {
     match structure {
         Structure::Leaf => match ranks.next() {
@@ -111,11 +111,11 @@ fn with_ragged(structure: &Structure, ranks: &mut impl Iterator<Item = u8>) -> S
 }
 
 impl Dataset {
-    /// `size` consecutive elements as one: tensors whose shape is known are stacked along a new leading
-    /// dimension, others become ragged tensors with `i64` row splits. The dimensions up to the last unknown
-    /// one are ragged.
+    /// Combines every `size` consecutive elements. Stacks tensors of known shapes along a new leading
+    /// dimension, and turns other tensors into ragged tensors with `i64` row splits. The dimensions up
+    /// to the last unknown one become ragged.
     ///
-    /// Works as `tf.data.Dataset.ragged_batch`.
+    /// Works like `tf.data.Dataset.ragged_batch`.
     pub fn ragged_batch(self, size: u64, drop_remainder: bool) -> Dataset {
         self.then(RaggedBatch { size, drop_remainder })
     }

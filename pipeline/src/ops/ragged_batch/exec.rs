@@ -1,4 +1,4 @@
-//! `ragged_batch`: consecutive elements as one, tensors of different shapes as ragged tensors.
+//! The execution of `ragged_batch`, which combines consecutive elements into ragged tensors.
 
 use bytes::Bytes;
 use millstream_element::{Dtype, ElementSpec};
@@ -16,7 +16,7 @@ use crate::exec::room::{Room, named};
 use crate::exec::rows::{Rows, joined};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `ragged_batch` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["ragged_batch"]],
     decode: decode_params::<definition::RaggedBatch>,
@@ -86,20 +86,23 @@ impl Iterate for RaggedBatch {
     }
 }
 
-/// Values and row splits of a batch of `rows`, whose first `rank` dimensions become ragged.
+/// Returns the values and the row splits of a batch of `rows`, whose first `rank` dimensions become
+/// ragged.
 fn ragged(rows: &[Tensor], rank: usize) -> Result<Value, String> {
-    let first = rows.first().ok_or_else(|| "nothing to join".to_owned())?;
+    let first = rows
+        .first()
+        .ok_or_else(|| "expected at least one row in a batch".to_owned())?;
     let mut splits: Vec<Vec<i64>> = vec![vec![0]; rank];
     let mut values: u64 = 0;
     for row in rows {
         if row.dims().len() < rank {
             return Err(format!(
-                "a tensor of {} dimensions where {rank} are ragged",
+                "expected at least {rank} dimensions in a tensor, found {}",
                 row.dims().len()
             ));
         }
-        // As many as there are rows of this tensor so far: each gets as many parts as the next dimension
-        // says.
+        // The number of sub-tensors of this row at the current dimension. Each sub-tensor adds one row
+        // split.
         let mut parts: u64 = 1;
         for (splits, dim) in splits.iter_mut().zip(row.dims()) {
             for _ in 0..parts {
@@ -120,7 +123,7 @@ fn ragged(rows: &[Tensor], rank: usize) -> Result<Value, String> {
     Ok(joined)
 }
 
-/// The items of all of `rows` as one tensor of these dimensions.
+/// Joins the items of all `rows` to one tensor with the dimensions `dims`.
 fn concatenated(rows: &[Tensor], dims: &[u64]) -> Result<Tensor, String> {
     let dtype = rows.first().map_or(Dtype::I64, Tensor::dtype);
     if dtype.item_bytes().is_none() {
@@ -132,7 +135,10 @@ fn concatenated(rows: &[Tensor], dims: &[u64]) -> Result<Tensor, String> {
     }
     let mut bytes = Vec::new();
     for row in rows {
-        bytes.extend_from_slice(row.contiguous().ok_or_else(|| "is not computed".to_owned())?);
+        bytes.extend_from_slice(
+            row.contiguous()
+                .ok_or_else(|| "a deferred tensor was not computed".to_owned())?,
+        );
     }
     Tensor::fixed(dtype, dims, bytes)
 }

@@ -1,4 +1,4 @@
-//! `ragged_batch`: consecutive elements as one of ragged tensors.
+//! The operation `ragged_batch`, which combines consecutive elements into ragged tensors.
 
 mod definition;
 pub(crate) mod exec;

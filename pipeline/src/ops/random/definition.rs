@@ -1,4 +1,4 @@
-//! The definition of `random`: random integers without end.
+//! The definition of `random`, which yields random integers without end.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -15,15 +15,15 @@ use crate::graph::tree::{Given, Operation};
 use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
-/// Parameters of `random`.
+/// The parameters of `random`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Random {
-    /// The seed; without one every task draws its own.
+    /// The seed. Without a seed, every task draws its own numbers.
     #[n(0)]
     pub seed: Option<u64>,
-    /// Whether every pass and epoch draws alike.
+    /// Whether every pass and epoch draws the same numbers.
     #[n(1)]
     #[cbor(default)]
     #[serde(default)]
@@ -51,7 +51,7 @@ impl Operation for Random {
         Ok(Cardinality::Infinite)
     }
 
-    /// Values follow from their positions, of which there are more than anyone reads.
+    /// Distributes the positions in ranges, because each value follows from its position alone.
     fn splitting(&self, graph: &Graph, _: &dyn Registry) -> Result<Splitting, AnalysisError> {
         Ok(Splitting::Counted(graph.units(u64::MAX)))
     }
@@ -67,11 +67,11 @@ impl Operation for Random {
 }
 
 impl Dataset {
-    /// Random integers without end, uniform over `0..2^32` as the tf.data service's are, as `i64` scalars:
-    /// drawn again every pass, the same on every worker with a seed, each worker's own without. Where splits
-    /// are dealt out, each position is drawn by one worker.
+    /// Yields random integers without end, uniform over `0..2^32`, as `i64` scalars. Every pass draws
+    /// other numbers. With a seed, all workers draw the same numbers; without a seed, each worker draws
+    /// its own. If the dataset is distributed in splits, one worker draws each position.
     ///
-    /// Works as `tf.data.Dataset.random`; other numbers.
+    /// Works like `tf.data.Dataset.random`, with the same bounds but other numbers.
     pub fn random(seed: Option<u64>) -> Dataset {
         Dataset::source(Random { seed, fixed: false })
     }

@@ -1,4 +1,4 @@
-//! `random`: random integers without end, each a function of its position.
+//! The execution of `random`, which computes each random integer from its position.
 
 use super::definition;
 use crate::exec::cursor::Cursor;
@@ -12,7 +12,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `random` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["random"]],
     decode: decode_params::<definition::Random>,
@@ -31,12 +31,12 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
     })
 }
 
-/// The values are below this.
+/// The exclusive upper bound of the values.
 const BOUND: u64 = 1 << 32;
 
 pub(crate) struct Random {
     seeds: Seeds,
-    /// The number of restarts.
+    /// The number of restarts of the operation so far.
     pass: u64,
     cursor: Cursor,
 }

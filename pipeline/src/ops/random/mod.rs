@@ -1,4 +1,4 @@
-//! `random`: random integers without end.
+//! The operation `random`, which yields random integers without end.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `range`: the integers of a range.
+//! The definition of `range`, which yields the integers of a range.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec};
@@ -15,7 +15,7 @@ use crate::graph::tree::{Given, Operation};
 use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
-/// Parameters of `range`.
+/// The parameters of `range`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
@@ -23,16 +23,16 @@ pub struct Range {
     /// The first value.
     #[n(0)]
     pub start: i64,
-    /// The bound that is not reached.
+    /// The exclusive bound of the values.
     #[n(1)]
     pub stop: i64,
-    /// The difference of neighbours; never 0.
+    /// The difference between one value and the next, which must not be 0.
     #[n(2)]
     pub step: i64,
 }
 
 impl Range {
-    /// Returns how many values there are.
+    /// Returns the number of values.
     pub fn len(&self) -> u64 {
         let (low, high) = if self.step >= 0 {
             (self.start, self.stop)
@@ -45,14 +45,15 @@ impl Range {
         high.abs_diff(low).div_ceil(self.step.unsigned_abs())
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the range has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value at `position`, which is below [`Range::len`].
+    /// Returns the value at `position`, which must be below [`Range::len`].
     pub fn value(&self, position: u64) -> i64 {
-        // In range by construction; wrapping arithmetic computes it without an overflow in between.
+        // The result is within the range; wrapping arithmetic avoids an overflow in intermediate
+        // results.
         self.start.wrapping_add(self.step.wrapping_mul(position as i64))
     }
 }
@@ -91,9 +92,9 @@ impl Operation for Range {
 }
 
 impl Dataset {
-    /// The integers `start, start + step, …` up to but without `stop`, as `i64` scalars.
+    /// Yields the integers `start, start + step, …` as `i64` scalars. Stops before `stop`.
     ///
-    /// Works as `tf.data.Dataset.range`. A step of 0 is refused.
+    /// Works like `tf.data.Dataset.range`. [`Dataset::graph`] refuses a step of 0.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

@@ -1,4 +1,4 @@
-//! The execution of `range`: integers by their positions.
+//! The execution of `range`, which computes each integer from its position.
 
 use super::definition;
 use crate::exec::positions::numbers;
@@ -6,7 +6,7 @@ use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `range` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["range"]],
     decode: decode_params::<definition::Range>,

@@ -1,4 +1,4 @@
-//! `range`: the integers of a range.
+//! The operation `range`, which yields the integers of a range.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `read`: the contents of the files whose paths come in.
+//! The definition of `read`, which reads the files whose paths arrive as elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -14,7 +14,7 @@ use crate::graph::params::SpecField;
 use crate::graph::tree::Resolution;
 use crate::graph::tree::{Given, Op, Operation};
 
-/// The operation that reads files of a format.
+/// The operation that reads files of one format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Read(pub Format);
 
@@ -40,7 +40,7 @@ impl Operation for Read {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("reads a file from its start and cannot be opened at a position")
+        Some("reads every file from its start and cannot start at a position")
     }
 
     fn reads_files(&self) -> bool {
@@ -59,7 +59,7 @@ impl Operation for Read {
     }
 }
 
-/// Reads the operation.
+/// Decodes an operation that reads files.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Format::decode(encoded).map(|format| Op::new(Read(format)))
 }

@@ -1,4 +1,4 @@
-//! The execution of `read`: files, in the format of the operation.
+//! The execution of `read`, which reads files in the format of the operation.
 
 use super::definition;
 use crate::exec::format;
@@ -6,7 +6,7 @@ use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::room::Room;
 use crate::graph::Format;
 
-/// The room of the operations that read files.
+/// The entry of all formats in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[Format::NAMES],
     decode: definition::decode,

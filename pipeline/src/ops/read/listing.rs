@@ -1,4 +1,4 @@
-//! The files that a reader reads: where their pattern stands below it.
+//! The search for the files of a reader: finds the pattern of the `files` operation below the reader.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::dataset::Dataset;
@@ -11,7 +11,8 @@ use crate::ops::files::Files;
 use super::definition::Read;
 
 impl Dataset {
-    /// Lists the shards that the found files are indexes of, where they are such.
+    /// Declares the matching files to be indexes, if the file name of their pattern is the name of an
+    /// index.
     pub(crate) fn of_indexes(mut self) -> Dataset {
         if let Some(node) = self.listing()
             && let Some(files) = self
@@ -43,13 +44,14 @@ impl Dataset {
         paths.then(Read(format))
     }
 
-    /// The pattern of the files whose paths this dataset yields, where it is the pattern of a `files` below.
+    /// Returns the pattern of the `files` operation whose paths this dataset yields, if such an
+    /// operation exists.
     pub(crate) fn listed(&self) -> Option<String> {
         let files = self.nodes.get(self.listing()?)?.op.of::<Files>()?;
         Some(files.pattern.clone())
     }
 
-    /// The `files` below, of which this dataset yields the paths.
+    /// Returns the node of the `files` operation whose paths this dataset yields.
     fn listing(&self) -> Option<usize> {
         let mut at = self.nodes.len().checked_sub(1)?;
         loop {
@@ -65,7 +67,8 @@ impl Dataset {
     }
 }
 
-/// The operation, with the files that `pattern` matches as examples for the readers of its argument's files.
+/// Returns the operation with `pattern` as the example for every reader of the argument's files. A
+/// reader looks up the columns in a matching file.
 pub(crate) fn with_example(mut op: Op, pattern: &str) -> Op {
     let of_argument = |graph: &Graph, node: &Node| {
         let input = node
@@ -90,7 +93,7 @@ pub(crate) fn with_example(mut op: Op, pattern: &str) -> Op {
     op
 }
 
-/// Returns whether the body of a function reads the shards of an index.
+/// Returns whether the function body `graph` reads shards that an index lists.
 pub(crate) fn is_of_shards(graph: &Graph) -> bool {
     let reads = |op: &Op| matches!(op.of(), Some(Read(Format::Mds(_))));
     graph.nodes().iter().any(|node| reads(&node.op))

@@ -1,4 +1,4 @@
-//! `read`: the contents of the files whose paths come in.
+//! The operation `read`, which reads the files whose paths arrive as elements.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `rebatch`: batches cut into batches of other sizes.
+//! The definition of `rebatch`, which cuts batches into batches of other sizes.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -14,38 +14,39 @@ use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::spec::without_leading;
 use crate::graph::tree::{Given, Operation};
 
-/// Sizes that a `rebatch` goes through by turns.
+/// The maximum number of sizes that a `rebatch` cycles through.
 const SIZES_MAX: usize = 4096;
 
-/// Parameters of `rebatch`.
+/// The parameters of `rebatch`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Rebatch {
-    /// Rows of each batch, at least 1, by turns: at least one size.
+    /// The sizes of the batches in rows, each at least 1. The operation cycles through the sizes, of
+    /// which there is at least one.
     #[n(0)]
     pub sizes: Vec<u64>,
-    /// Whether a last batch of fewer rows is dropped.
+    /// Whether to drop a last batch that has fewer rows.
     #[n(1)]
     pub drop_remainder: bool,
 }
 
 impl Rebatch {
-    /// Rows of batch number `index`.
+    /// Returns the number of rows of batch number `index`.
     pub(crate) fn size(&self, index: u64) -> u64 {
-        // A graph's rebatch has at least one size and at most 4096.
+        // A valid graph has 1 to 4096 sizes, so the division is safe.
         self.sizes[(index % self.sizes.len() as u64) as usize]
     }
 
-    /// The size, if there is one for all batches.
+    /// Returns the size of all batches, if the sizes are equal.
     fn one_size(&self) -> Option<u64> {
         let first = self.sizes.first().copied();
         first.filter(|first| self.sizes.iter().all(|size| size == first))
     }
 
-    /// Returns how many batches so many rows make.
+    /// Returns the number of batches that `rows` rows make.
     fn batches(&self, rows: u64) -> u64 {
-        // At most 4096 sizes of 2^24.
+        // The sum cannot overflow, because the list has at most 4096 sizes of at most 2^24.
         let round: u64 = self.sizes.iter().sum();
         let mut left = rows % round;
         let mut batches = rows / round * self.sizes.len() as u64;
@@ -72,7 +73,7 @@ impl Operation for Rebatch {
     fn check(&self, _: usize) -> Result<(), String> {
         if self.sizes.is_empty() || self.sizes.len() > SIZES_MAX {
             let sizes = self.sizes.len();
-            return Err(format!("goes through {sizes} sizes, it takes 1 to {SIZES_MAX}"));
+            return Err(format!("has {sizes} batch sizes, expected 1 to {SIZES_MAX}"));
         }
         let mut sizes = self.sizes.iter();
         sizes.try_for_each(|size| check_buffer("batch size", *size))
@@ -112,11 +113,11 @@ impl Operation for Rebatch {
 }
 
 impl Dataset {
-    /// The rows of this dataset's elements, batches, cut into batches of `size` rows. As `unbatch` and
-    /// `batch`, without taking elements apart row by row: what lies within one batch is not copied.
+    /// Cuts the rows of this dataset's batches into batches of `size` rows. Equals `unbatch` and
+    /// `batch`, but does not separate the rows: rows within one batch are not copied.
     ///
-    /// Works as `tf.data.Dataset.rebatch`. Rows of two shapes that would meet in a batch are an error of that
-    /// batch; a size of 0 is refused.
+    /// Works like `tf.data.Dataset.rebatch`. If rows of different shapes meet in a batch, that batch
+    /// fails. [`Dataset::graph`] refuses a size of 0.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;
@@ -129,9 +130,9 @@ impl Dataset {
         self.rebatch_sizes([size], drop_remainder)
     }
 
-    /// Makes batches of these sizes by turns; else as [`Dataset::rebatch`].
+    /// Works like [`Dataset::rebatch`], and cycles through the given batch sizes.
     ///
-    /// Works as `tf.data.experimental`'s rebatching by sizes.
+    /// Corresponds to the rebatching by sizes in `tf.data.experimental`.
     pub fn rebatch_sizes(self, sizes: impl IntoIterator<Item = u64>, drop_remainder: bool) -> Dataset {
         let sizes = sizes.into_iter().collect();
         self.then(Rebatch {

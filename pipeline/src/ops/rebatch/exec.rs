@@ -1,5 +1,5 @@
-//! `rebatch`: batches cut into other batches. Rows that lie within one batch share its bytes; others are
-//! copied once.
+//! The execution of `rebatch`, which cuts batches into batches of other sizes. Rows from one input
+//! batch share its bytes; other rows are copied once.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 use crate::ops::unbatch::exec::opened;
 
-/// The room of the operation.
+/// The entry of `rebatch` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["rebatch"]],
     decode: decode_params::<definition::Rebatch>,
@@ -48,18 +48,18 @@ pub(crate) struct Rebatch {
     input: Input,
     cancel: Cancel,
     faults: Faults,
-    /// Batches of which rows are left, in order.
+    /// Input batches with remaining rows, in order.
     pending: VecDeque<Pending>,
-    /// Rows left in all of them.
+    /// The number of remaining rows in all pending batches.
     rows: u64,
-    /// Counts what is pending.
+    /// The memory reserved for the pending batches.
     charge: Charge,
-    /// Batches made in this pass.
+    /// The number of batches made in this pass.
     made: u64,
     ended: bool,
 }
 
-/// A batch, settled, of which the rows from `next` on are left.
+/// A computed batch. The rows from `next` on have not been used yet.
 struct Pending {
     item: Item,
     next: u64,
@@ -81,7 +81,7 @@ impl Rebatch {
         }
     }
 
-    /// Reads batches until there are `size` rows, or no more.
+    /// Reads batches until `size` rows are pending, or until the input ends.
     fn fill(&mut self, size: u64) -> Result<(), ExecError> {
         while self.rows < size && !self.ended {
             self.cancel.check("rebatch")?;
@@ -108,8 +108,8 @@ impl Rebatch {
         }
     }
 
-    /// The next `size` rows, of which there are as many, as one element; `None` when they make none and are
-    /// left out.
+    /// Combines the next `size` pending rows into one element. Returns `None` if the rows do not fit
+    /// together and the error policy skips the batch.
     fn cut(&mut self, size: u64) -> Result<Option<Item>, ExecError> {
         let mut marks = Marks::new();
         let mut columns: Vec<Vec<Tensor>> = Vec::new();
@@ -120,7 +120,13 @@ impl Rebatch {
             let range = front.next..front.next + rows;
             columns.resize_with(front.item.value.len(), Vec::new);
             for (column, tensor) in columns.iter_mut().zip(&front.item.value) {
-                let missing = || ExecError::new(ErrorKind::Internal, "rebatch", "a component lacks rows");
+                let missing = || {
+                    ExecError::new(
+                        ErrorKind::Internal,
+                        "rebatch",
+                        "a component has fewer rows than its batch",
+                    )
+                };
                 column.push(slices::taken(tensor, range.clone()).ok_or_else(missing)?);
             }
             token::merge(&mut marks, front.item.marks.clone());

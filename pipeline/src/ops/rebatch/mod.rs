@@ -1,4 +1,4 @@
-//! `rebatch`: batches cut into batches of other sizes.
+//! The operation `rebatch`, which cuts batches into batches of other sizes.
 
 mod definition;
 pub(crate) mod exec;

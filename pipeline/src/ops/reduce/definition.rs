@@ -1,4 +1,4 @@
-//! The definition of `reduce`: the state that a function leaves after all elements.
+//! The definition of `reduce`, which folds all elements into a state and yields the final state.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -21,7 +21,7 @@ use crate::ops::argument::body;
 pub struct Reducing(pub Folding);
 
 impl Reducing {
-    /// Returns what the function is called with, where elements of `input` come in.
+    /// Returns the spec of the function's argument for the inputs `given`.
     pub(crate) fn argument(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
         self.0.argument(given, &self.spec(given)?)
     }
@@ -54,14 +54,14 @@ impl Operation for Reducing {
 
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         Ok(match given.count()? {
-            // Of what has no end there is none; nothing shorter can be said.
+            // An infinite input yields no result, which no finite cardinality expresses.
             Cardinality::Infinite => Cardinality::Unknown,
             Cardinality::Finite(_) | Cardinality::Unknown => Cardinality::Finite(1),
         })
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("makes one element of all that a task has")
+        Some("makes one element from all elements of a task")
     }
 
     fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
@@ -71,20 +71,21 @@ impl Operation for Reducing {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `reduce` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Folding::decode(encoded).map(|folding| Op::new(Reducing(folding)))
 }
 
 impl Dataset {
-    /// One element: what `function` leaves of `initial` after all elements, which of no elements is `initial`
-    /// itself.
+    /// Folds all elements into a state with `function`, starting from `initial`, and yields the final
+    /// state as the only element. An empty dataset yields `initial`.
     ///
-    /// `function` receives a dict of `state` and `element`. It is a chain of maps that ends in the next
-    /// state, of the same structure and dtypes. Where splits are dealt out each task reduces its own, to an
-    /// element each. `Executor::into_only` runs such a dataset.
+    /// `function` takes a dict of `state` and `element`. The function is a chain of maps that ends in
+    /// the next state, with the same structure and dtypes. If the dataset is distributed in splits,
+    /// each task folds its own elements and yields one state. `Executor::into_only` runs a dataset that
+    /// ends in `reduce`.
     ///
-    /// Works as `tf.data.Dataset.reduce`.
+    /// Works like `tf.data.Dataset.reduce`.
     pub fn reduce(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         match body(function) {
             Ok(function) => self.then(Reducing(Folding { initial, function })),

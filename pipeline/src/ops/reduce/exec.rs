@@ -1,4 +1,5 @@
-//! `reduce`: the state that a function leaves after all elements of a pass.
+//! The execution of `reduce`, which folds all elements of a pass into a state and yields the final
+//! state.
 
 use crate::exec::call::Chain;
 use crate::exec::cancel::Cancel;
@@ -19,7 +20,7 @@ use crate::exec::room::Room;
 use crate::ops::scan::exec::step;
 use std::sync::Arc;
 
-/// The room of the operation.
+/// The entry of `reduce` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["reduce"]],
     decode: definition::decode,
@@ -66,7 +67,7 @@ pub(crate) struct Reduce {
     cancel: Cancel,
     faults: Faults,
     pass: u64,
-    /// Whether this pass has yielded its element.
+    /// Whether this pass has yielded its state.
     yielded: bool,
 }
 
@@ -98,8 +99,8 @@ impl Iterate for Reduce {
                 Ok(None) => break,
                 Err(error) => Err(error),
             };
-            // What was reduced so far is lost with the element that fails, whose failure is that of the
-            // whole.
+            // A failed element loses the whole state, so the failure ends the pass and abandons all
+            // splits.
             let made = made.inspect_err(|_| {
                 token::abandon(&marks);
                 self.yielded = true;
@@ -123,7 +124,7 @@ impl Iterate for Reduce {
     }
 
     fn further(&self) -> Further {
-        // Every pass yields its element, of nothing too.
+        // Every pass yields a state, even without elements.
         match self.input.further() {
             Further::Nothing => Further::Open,
             further @ (Further::Open | Further::Behind | Further::Shared) => further,

@@ -1,4 +1,4 @@
-//! `reduce`: the state that a function leaves after all elements.
+//! The operation `reduce`, which folds all elements into a state and yields the final state.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,5 +1,5 @@
-//! The definition of `rejection_resample`: elements with their classes, dropped until classes are as frequent
-//! as is wanted.
+//! The definition of `rejection_resample`, which drops elements until their classes have the target
+//! frequencies.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
@@ -17,29 +17,30 @@ use crate::graph::tree::Role;
 use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
-/// Classes that `rejection_resample` may tell apart.
+/// The maximum number of classes that `rejection_resample` distinguishes.
 const CLASSES_MAX: usize = 1 << 16;
 
-/// Parameters of `rejection_resample` and its function.
+/// The parameters of `rejection_resample`, including its function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resampling {
-    /// The class of an element: maps that end in an `i64`.
+    /// The function that returns the class of an element: maps that end in an `i64`.
     pub class: Graph,
-    /// The wanted frequencies of classes.
+    /// The target frequencies of the classes, and the frequencies in the input.
     pub params: RejectionResample,
 }
 
-/// Parameters of `rejection_resample`.
+/// The parameters of `rejection_resample`, apart from its function.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct RejectionResample {
-    /// The wanted frequency of each class, in relation to the others: at least 0, and one of them above.
+    /// The target frequency of each class, relative to the other classes. Every frequency is at least
+    /// 0, and at least one is above 0.
     #[n(0)]
     pub target: Vec<f64>,
-    /// The frequency of each class in the input; absent = counted as elements come.
+    /// The frequency of each class in the input. `None` counts the classes of the elements that arrive.
     #[n(1)]
     pub initial: Option<Vec<f64>>,
-    /// The seed; without one every task draws its own.
+    /// The seed. Without a seed, every task draws its own numbers.
     #[n(2)]
     pub seed: Option<u64>,
 }
@@ -79,7 +80,7 @@ impl Operation for Resampling {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("drops elements by draws that count those of each task")
+        Some("drops elements at random, by draws that each task counts separately")
     }
 
     fn draw_alike(&mut self, seed: u64) {
@@ -87,7 +88,7 @@ impl Operation for Resampling {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `rejection_resample` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Resampling {
         class: encoded.function(0, "function")?,
@@ -104,7 +105,7 @@ impl RejectionResample {
         check_distribution("initial", initial)?;
         if initial.len() != self.target.len() {
             return Err(format!(
-                "has {} classes in the initial distribution and {} in the target",
+                "has {} classes in the initial distribution and {} in the target distribution",
                 initial.len(),
                 self.target.len()
             ));
@@ -112,7 +113,7 @@ impl RejectionResample {
         let mut pairs = self.target.iter().zip(initial);
         match pairs.position(|(target, initial)| *target > 0.0 && *initial == 0.0) {
             Some(class) => Err(format!(
-                "is to yield elements of class {class}, which does not occur in the initial distribution"
+                "has a target above 0 for class {class}, whose frequency in the initial distribution is 0"
             )),
             None => Ok(()),
         }
@@ -122,33 +123,36 @@ impl RejectionResample {
 fn check_distribution(what: &str, distribution: &[f64]) -> Result<(), String> {
     if distribution.is_empty() || distribution.len() > CLASSES_MAX {
         return Err(format!(
-            "has {} classes in the {what} distribution, it takes 1 to {CLASSES_MAX}",
+            "has {} classes in the {what} distribution, expected 1 to {CLASSES_MAX}",
             distribution.len()
         ));
     }
     let is_wrong = |share: &&f64| !(share.is_finite() && **share >= 0.0);
     if let Some(share) = distribution.iter().find(is_wrong) {
         return Err(format!(
-            "has {share} in the {what} distribution, which is not a finite number of at least 0"
+            "has {share} in the {what} distribution, expected finite numbers of at least 0"
         ));
     }
     let sum: f64 = distribution.iter().sum();
     if sum > 0.0 && sum.is_finite() {
         Ok(())
     } else {
-        Err(format!("has a {what} distribution whose sum is {sum}"))
+        Err(format!(
+            "has a {what} distribution whose sum is {sum}, expected a finite sum above 0"
+        ))
     }
 }
 
 impl Dataset {
-    /// Yields tuples of the class and the element. It drops elements of each class until the classes are as
-    /// frequent as `target` says, in relation to each other.
+    /// Yields tuples of the class and the element. Drops elements at random until the frequencies of
+    /// the classes match `target`.
     ///
-    /// `class` is handed an element and is a chain of maps that ends in an `i64`, an index of `target`.
-    /// `initial` says how frequent classes are in this dataset; without it they are counted as elements come,
-    /// and the first ones are drawn by a guess. An element is yielded at most once.
+    /// `class` is a chain of maps from an element to an `i64`, an index of `target`. `initial` states
+    /// the frequencies of the classes in this dataset. Without `initial`, the operation counts the
+    /// classes of the elements that arrive, and starts from equal counts. Every element is yielded at
+    /// most once.
     ///
-    /// Works as `tf.data.Dataset.rejection_resample`. A class that `target` does not have is an error of its
+    /// Works like `tf.data.Dataset.rejection_resample`. A class outside of `target` is a failure of its
     /// element.
     pub fn rejection_resample(
         self,

@@ -1,5 +1,5 @@
-//! `rejection_resample`: elements with their classes, of each class as many dropped as there are too many. A
-//! draw is a function of seed, epoch, pass and number.
+//! The execution of `rejection_resample`, which drops elements of classes that are too frequent. Each
+//! draw is a function of the seed, the epoch, the pass and the draw's number.
 
 use crate::exec::call::Chain;
 use crate::exec::cancel::Cancel;
@@ -20,7 +20,7 @@ use crate::exec::program::{OpenError, Opening, Prepared, Preparing};
 use crate::exec::room::Room;
 use std::sync::Arc;
 
-/// The room of the operation.
+/// The entry of `rejection_resample` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["rejection_resample"]],
     decode: definition::decode,
@@ -62,10 +62,10 @@ impl Prepared for WithResampling {
     }
 }
 
-/// Elements of each class that count as seen before the first, as upstream: a guess that the first ones do
-/// not overturn.
+/// The initial count of each class, as in tf.data. The count keeps the first few elements from changing
+/// the estimated frequencies too much.
 const SEEN_BEFORE: u64 = 10;
-/// The number of values that a draw can have.
+/// The number of different values that a draw can have.
 const DRAWS: u64 = 1 << 53;
 
 pub(crate) struct RejectionResample {
@@ -77,9 +77,9 @@ pub(crate) struct RejectionResample {
     seeds: Seeds,
     draws: Draws,
     pass: u64,
-    /// Elements of this pass.
+    /// The number of elements of this pass that were kept or dropped by a draw.
     passed: u64,
-    /// Elements of each class in this pass, and those that count as seen before.
+    /// The number of elements of each class in this pass, plus the initial count.
     seen: Vec<u64>,
 }
 
@@ -105,7 +105,8 @@ impl RejectionResample {
         }
     }
 
-    /// The class of `item`, which is counted.
+    /// Returns the class of `item`, and counts the class. Returns `None` if `item` failed and the error
+    /// policy skips it.
     fn class_of(&mut self, item: &Item) -> Result<Option<usize>, ExecError> {
         let Some(class) = number("rejection_resample", &self.class, item, self.pass, &self.faults)? else {
             return Ok(None);
@@ -115,7 +116,7 @@ impl RejectionResample {
             .filter(|index| *index < self.seen.len());
         let Some(index) = index else {
             let message = format!(
-                "the class of an element is {class}, and there are classes 0 to {}",
+                "the class of an element is {class}, expected 0 to {}",
                 self.seen.len() - 1
             );
             let error = ExecError::new(ErrorKind::Data, "rejection_resample", message);
@@ -126,15 +127,15 @@ impl RejectionResample {
         Ok(Some(index))
     }
 
-    /// The probability with which an element of `class` is kept: 1 for the class that is the rarest in
-    /// relation to what is wanted of it.
+    /// Returns the probability of keeping an element of `class`. The probability is 1 for the class
+    /// that is the rarest relative to its target.
     fn kept(&self, class: usize) -> f64 {
         let ratio = |class: usize| {
             let frequency = match &self.params.initial {
                 Some(initial) => initial[class],
                 None => self.seen[class] as f64,
             };
-            // What never occurs is never wanted, which the graph's rules say.
+            // The graph's checks refuse a target above 0 for a class whose initial frequency is 0.
             if frequency > 0.0 {
                 self.params.target[class] / frequency
             } else {

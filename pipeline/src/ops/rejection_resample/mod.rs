@@ -1,4 +1,5 @@
-//! `rejection_resample`: elements with their classes, dropped until classes are as frequent as is wanted.
+//! The operation `rejection_resample`, which drops elements until their classes have the target
+//! frequencies.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `repeat`: the input several times over.
+//! The definition of `repeat`, which yields its input several times.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -11,12 +11,12 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `repeat`.
+/// The parameters of `repeat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// The number of passes; absent = without end.
+    /// The number of passes. `None` repeats the input without end.
     #[n(0)]
     pub count: Option<u64>,
 }
@@ -34,8 +34,8 @@ impl Operation for Repeat {
         Ok(repeated(self.count, given.count()?))
     }
 
-    // A repetition ignores the order too, but ends that are shuffled across would wait for passes without
-    // end.
+    // `ignores_order` stays false, although `repeat` ignores the order: moving a shuffle above an
+    // endless `repeat` would read passes without end.
 
     fn yields_its_input(&self) -> bool {
         true
@@ -51,9 +51,9 @@ impl Operation for Repeat {
 }
 
 impl Dataset {
-    /// The dataset `count` times over, without end for `None`.
+    /// Repeats the dataset `count` times, or without end for `None`.
     ///
-    /// Works as `tf.data.Dataset.repeat`. Without end over nothing, it ends.
+    /// Works like `tf.data.Dataset.repeat`. An endless repetition of an empty dataset ends.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

@@ -1,14 +1,16 @@
-//! `repeat`: the input, pass after pass.
+//! The execution of `repeat`, which reads its input pass after pass.
 //!
-//! When everything is read here, `repeat(n)` ends after n passes and `repeat(None)` never; both end early
-//! when a pass yields nothing, since the next would not either. When the sources are fed splits, a pass may
-//! be empty only because other workers took its splits: then `repeat(n)` makes exactly n passes, and
-//! `repeat(None)` goes on until it is stopped. Passes that others have left behind are gone through at once.
-//! Between other empty passes it pauses, ever longer up to [`PAUSE_MAX`]. A dataset of which nothing is left
-//! (a filter that drops everything) then costs no more than a few questions a second.
+//! If this execution reads the whole dataset, `repeat(n)` ends after n passes and `repeat(None)` never
+//! ends. The two end early if a pass yields nothing, because later passes would be empty too.
 //!
-//! So it is where a service is read whose job others read too: they may have had all of a pass. After
-//! [`SHARED_PASSES_MAX`] empty ones in a row there is nothing to be had.
+//! If the sources read splits, a pass may be empty only because other workers took its splits. Then
+//! `repeat(n)` makes exactly n passes, and `repeat(None)` continues until it is stopped. Passes that
+//! other workers have already finished are skipped at once. After other empty passes the operation
+//! pauses, with a growing pause of up to [`PAUSE_MAX`]. So a dataset whose filter drops everything
+//! costs only a few requests per second.
+//!
+//! A service whose job has other readers behaves alike, because other readers may have taken all
+//! elements of a pass. After [`SHARED_PASSES_MAX`] consecutive empty passes, the operation ends.
 
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `repeat` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["repeat"]],
     decode: decode_params::<definition::Repeat>,
@@ -45,27 +47,29 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
     })
 }
 
-/// The longest pause between empty passes.
+/// The maximum pause between empty passes.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The longest pause between empty passes of a service, of which each is asked for by itself.
+/// The maximum pause between empty passes of a service. Each pass of a service costs a request of its
+/// own.
 const SHARED_PAUSE_MAX: Duration = Duration::from_millis(4);
 
-/// Empty passes in a row after which a dataset that others read too ends: a reader that comes late has as
-/// many to catch up with.
+/// The number of consecutive empty passes after which a dataset with other readers ends. A reader that
+/// joins late first skips the passes that other readers have finished.
 const SHARED_PASSES_MAX: u32 = 1000;
 
 pub(crate) struct Repeat {
     count: Option<u64>,
     input: Input,
-    /// Whether the sources are fed splits.
+    /// Whether the sources read splits.
     fed: bool,
     cancel: Cancel,
-    /// Passes completed.
+    /// The number of completed passes.
     pass: u64,
-    /// Whether this pass has yielded anything.
+    /// Whether this pass has yielded an element.
     yielded: bool,
-    /// Passes since the last that yielded anything, without those that others had left behind.
+    /// The number of empty passes since the last element, without the passes that other workers had
+    /// already finished.
     empty_passes: u32,
     ended: bool,
 }
@@ -85,12 +89,12 @@ impl Repeat {
         }
     }
 
-    /// Returns the number of the pass, from 0 on.
+    /// Returns the number of the current pass, from 0.
     pub(crate) fn pass(&self) -> u64 {
         self.pass
     }
 
-    /// Moves on to the next pass; `false` when there is none.
+    /// Starts the next pass. Returns `false` if no pass is left.
     fn next_pass(&mut self) -> Result<bool, ExecError> {
         self.cancel.check("repeat")?;
         if self
@@ -99,7 +103,8 @@ impl Repeat {
         {
             return Ok(false);
         }
-        // Behind the count: who asks a feed that is being drained has not read to the end.
+        // The count is checked before the feed: asking a feed that is shutting down marks the input as
+        // not read to its end.
         let further = self.input.further();
         if further == Further::Nothing {
             return Ok(false);
@@ -132,7 +137,7 @@ impl Iterate for Repeat {
             if let Some(mut item) = self.input.next()? {
                 self.yielded = true;
                 if self.pass > 0 {
-                    // What comes after must not draw for this pass as it drew for the last.
+                    // Operations above must not repeat their draws of an earlier pass.
                     item.position = mix(item.position, self.pass);
                 }
                 return Ok(Some(item));

@@ -1,4 +1,4 @@
-//! `repeat`: the input several times over.
+//! The operation `repeat`, which yields its input several times.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `sample`: each element from an input that is drawn for it.
+//! The definition of `sample`, which takes each element from a randomly drawn input.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -15,21 +15,22 @@ use crate::graph::spec::alike;
 use crate::graph::tree::{Given, Operation};
 use std::ops::RangeInclusive;
 
-/// Parameters of `sample`.
+/// The parameters of `sample`.
 #[derive(Debug, Clone, PartialEq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// The weight of each input, in relation to the others: finite and above 0, one an input.
+    /// The weight of each input, relative to the other weights. Each weight is finite and above 0.
     #[n(0)]
     pub weights: Vec<f64>,
-    /// The seed; without one every task draws its own.
+    /// The seed. Without a seed, every task draws its own numbers.
     #[n(1)]
     pub seed: Option<u64>,
-    /// Whether it ends when an input that has ended is drawn, or goes on with the others.
+    /// Whether the dataset ends when a drawn input has ended. Otherwise `sample` continues with the
+    /// other inputs.
     #[n(2)]
     pub stop_on_empty: bool,
-    /// Whether every pass and epoch draws alike.
+    /// Whether every pass and epoch draws the same numbers.
     #[n(3)]
     #[cbor(default)]
     #[serde(default)]
@@ -64,13 +65,14 @@ impl Operation for Sample {
         } else if all.all(|input| input == Cardinality::Infinite) {
             Cardinality::Infinite
         } else {
-            // Which of them is the first to be drawn after its end is not known.
+            // The end depends on the input that is first drawn after its end, which the graph does not
+            // tell.
             Cardinality::Unknown
         })
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("picks by how many elements a task has had")
+        Some("chooses an input by the number of elements that the task has yielded")
     }
 
     fn draw_alike(&mut self, seed: u64) {
@@ -85,32 +87,37 @@ impl Operation for Sample {
 
 fn check_weights(weights: &[f64], inputs: usize) -> Result<(), String> {
     if weights.len() != inputs {
-        return Err(format!("has {} weights for {inputs} inputs", weights.len()));
+        return Err(format!(
+            "has {} weights, expected one for each of {inputs} inputs",
+            weights.len()
+        ));
     }
     match weights
         .iter()
         .find(|weight| !(weight.is_finite() && **weight > 0.0))
     {
         Some(weight) => Err(format!(
-            "has the weight {weight}, which is not a finite number above 0"
+            "has the weight {weight}, expected a finite number above 0"
         )),
-        // Each is finite, their sum need not be.
+        // Each weight is finite, but the sum of the weights may overflow.
         None if !weights.iter().sum::<f64>().is_finite() => {
-            Err("has weights without a finite sum".to_owned())
+            Err("has weights whose sum is not finite".to_owned())
         }
         None => Ok(()),
     }
 }
 
 impl Dataset {
-    /// Elements of these datasets in a random order: each from a dataset drawn in proportion to its weight,
-    /// again every pass, the same on every worker with a seed, each worker's own without. Datasets of weight
-    /// 0 are left out.
+    /// Takes each element from a dataset that is drawn with a probability proportional to its weight.
+    /// Every pass draws again. With a seed, all workers draw the same order; without a seed, each
+    /// worker draws its own. Datasets of weight 0 are dropped.
     ///
-    /// Once a dataset that has ended is drawn, the whole ends if `stop_on_empty`; else the others go on until
-    /// all have ended. They yield the same structure and dtypes, as for [`Dataset::concatenate`].
+    /// If a drawn dataset has ended, `stop_on_empty` decides: either the result ends, or the other
+    /// datasets continue until all have ended. The datasets need the same structure and dtypes, as
+    /// in [`Dataset::concatenate`].
     ///
-    /// Works as `tf.data.Dataset.sample_from_datasets`. Weights that are negative or all 0 are refused.
+    /// Works like `tf.data.Dataset.sample_from_datasets`. [`Dataset::graph`] refuses negative weights,
+    /// and weights that are all 0.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

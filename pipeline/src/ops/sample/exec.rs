@@ -1,4 +1,4 @@
-//! The execution of `sample`: draws among inputs.
+//! The execution of `sample`, which takes each element from a randomly drawn input.
 
 use super::definition;
 use super::pick::{Draws, Pick};
@@ -6,7 +6,7 @@ use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `sample` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["sample"]],
     decode: decode_params::<definition::Sample>,

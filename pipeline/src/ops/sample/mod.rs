@@ -1,4 +1,4 @@
-//! `sample`: each element from an input that is drawn for it.
+//! The operation `sample`, which takes each element from a randomly drawn input.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,5 +1,5 @@
-//! `sample` and `choose`: each element from one of several inputs, picked by draws or by a dataset of
-//! numbers.
+//! The shared execution of `sample` and `choose`. Takes each element from one of several inputs, which
+//! random draws or a dataset of indices choose.
 
 use crate::exec::cancel::Cancel;
 use crate::exec::error::{ErrorKind, ExecError};
@@ -11,32 +11,32 @@ use crate::exec::value::Tensor;
 
 use crate::ops::concatenate::exec::{further_of_any, of_input};
 
-/// The choice of the input from which the next element comes.
+/// The choice of the input that yields the next element.
 pub(crate) trait Picks: Send {
-    /// The operation, as its state and its errors name it.
+    /// The name of the operation, for saved states and errors.
     const OP: &'static str;
 
-    /// The index of the input, of which those that have ended are told; `None` when there are no more
-    /// elements.
+    /// Returns the index of the next input to read, or `None` at the end of the choices. `ended` states
+    /// which inputs have ended in this pass.
     fn pick(&mut self, ended: &[bool]) -> Result<Option<usize>, ExecError>;
 
-    /// Starts again, as [`Iterate::restart`] does.
+    /// Starts the next pass, like [`Iterate::restart`].
     fn restart(&mut self) -> Result<(), ExecError>;
 
-    /// Returns the elements that are left, as [`Iterate::further`] does.
+    /// Returns the knowledge about further passes, like [`Iterate::further`].
     fn further(&self) -> Further;
 
-    /// Saves the position, as [`Iterate::save`] does.
+    /// Saves the position, like [`Iterate::save`].
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError>;
 
-    /// Restores the position, as [`Iterate::restore`] does.
+    /// Restores the position, like [`Iterate::restore`].
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError>;
 }
 
 pub(crate) struct Pick<P> {
     picks: P,
     inputs: Vec<Input>,
-    /// The inputs that have ended in this pass.
+    /// Whether each input has ended in this pass.
     ended: Vec<bool>,
     stop_on_empty: bool,
     over: bool,
@@ -110,14 +110,14 @@ impl<P: Picks> Iterate for Pick<P> {
     }
 }
 
-/// The picks of `sample`: the n-th of a pass is a function of seed, epoch, pass, n, and of which inputs have
-/// ended, since only the others are drawn.
+/// The random choices of `sample`. The n-th choice of a pass is a function of the seed, the epoch, the
+/// pass and n. The choice also depends on which inputs have ended, because ended inputs are not drawn.
 pub(crate) struct Draws {
     weights: Vec<f64>,
     seeds: Seeds,
     draws: random::Draws,
     pass: u64,
-    /// Picks of this pass.
+    /// The number of choices in this pass.
     drawn: u64,
 }
 
@@ -145,7 +145,7 @@ impl Picks for Draws {
                 .filter(|(_, (_, ended))| !**ended)
         };
         let sum: f64 = left().map(|(_, (weight, _))| weight).sum();
-        // As many steps as an f64 can tell apart between 0 and 1.
+        // An f64 can represent 2^53 evenly spaced numbers between 0 and 1.
         let steps = 1u64 << f64::MANTISSA_DIGITS;
         let drawn = self.draws.below(self.drawn, steps) as f64 / steps as f64 * sum;
         self.drawn = self.drawn.wrapping_add(1);
@@ -185,12 +185,12 @@ impl Picks for Draws {
     }
 }
 
-/// The picks of `choose`: the elements of a dataset of numbers.
+/// The choices of `choose`, which a dataset of indices yields.
 pub(crate) struct Choices {
     numbers: Input,
     /// The number of inputs to choose from.
     inputs: usize,
-    /// The operation.
+    /// The number of the operation's node, for errors.
     node: u32,
 }
 
@@ -218,7 +218,7 @@ impl Picks for Choices {
         };
         let settled = item.value.first().map(Tensor::settled).transpose()?;
         let Some(number) = settled.and_then(|tensor| tensor.as_i64()) else {
-            return failed("a choice is no i64 scalar".to_owned());
+            return failed("expected an i64 scalar as a choice".to_owned());
         };
         match usize::try_from(number) {
             Ok(index) if index < self.inputs => Ok(Some(index)),

@@ -1,4 +1,5 @@
-//! The definition of `scan`: what a function makes of each element and a state that it changes.
+//! The definition of `scan`, which applies a function to each element and to a state that the function
+//! updates.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -23,7 +24,7 @@ use crate::ops::argument::body;
 pub struct Scan(pub Folding);
 
 impl Scan {
-    /// Returns what the function is called with, where elements of `input` come in.
+    /// Returns the spec of the function's argument for the inputs `given`.
     pub(crate) fn argument(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
         self.0.argument(given, &self.state(given)?)
     }
@@ -78,21 +79,22 @@ impl Operation for Scan {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `scan` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Folding::decode(encoded).map(|folding| Op::new(Scan(folding)))
 }
 
 impl Dataset {
-    /// Applies `function` to each element and a state, which begins as `initial` in every pass.
+    /// Applies `function` to each element and a state. The state is `initial` at the start of every
+    /// pass.
     ///
-    /// `function` is handed a dict of `state` and `element` and is a chain of maps that ends in a tuple, or
-    /// dict, of two: the next state, of the same structure and dtypes, and the element that is yielded. Where
-    /// splits are dealt out or the dataset is divided below, each task has a state of its own. The state is
-    /// saved with the executor's.
+    /// `function` takes a dict of `state` and `element`. The function is a chain of maps that ends in a
+    /// tuple or dict of the next state and the element to yield. The next state needs the structure and
+    /// dtypes of `initial`. If the dataset is distributed in splits or shards, each task has a state of
+    /// its own. The executor's saved state contains the state.
     ///
-    /// Works as `tf.data.Dataset.scan`. A function whose state is of another structure or dtype is refused
-    /// when the dataset is analysed.
+    /// Works like `tf.data.Dataset.scan`. The analysis of the dataset refuses a function that changes
+    /// the structure or a dtype of the state.
     pub fn scan(self, initial: Constant, function: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         match body(function) {
             Ok(function) => self.then(Scan(Folding { initial, function })),

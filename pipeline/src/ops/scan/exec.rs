@@ -1,4 +1,5 @@
-//! `scan`: what a function makes of each element and a state; and the step that it shares with `reduce`.
+//! The execution of `scan`, and the application of a function to a state and an element, which `reduce`
+//! shares.
 
 use super::definition;
 use crate::exec::call::{self, Chain};
@@ -16,7 +17,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
 use std::sync::Arc;
 
-/// The room of the operation.
+/// The entry of `scan` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["scan"]],
     decode: definition::decode,
@@ -58,7 +59,8 @@ impl Prepared for WithScan {
 
 pub(crate) struct Scan {
     initial: Value,
-    /// Settled, so that no state holds the ones before it.
+    /// The state, with all deferred computations done. A deferred state would hold all earlier states
+    /// in memory.
     state: Value,
     chain: Chain,
     input: Input,
@@ -119,8 +121,8 @@ impl Iterate for Scan {
     }
 }
 
-/// Applies `chain` to `state` and `item`, and settles the result; its first components are the next state.
-/// `None` when a function left the element out.
+/// Applies `chain` to `state` and `item`, and runs all deferred computations of the result. The first
+/// components of the result are the next state. Returns `None` if a function dropped the element.
 pub(crate) fn step(
     op: &str,
     chain: &Chain,
@@ -134,7 +136,7 @@ pub(crate) fn step(
     let made = call::run(chain, item, pass, faults).and_then(|made| made.map(call::settled).transpose())?;
     match made {
         Some(made) if made.value.len() < state.len() => {
-            let message = "its function made less than the next state";
+            let message = "expected at least the components of the state from the function, found fewer";
             let error = ExecError::new(ErrorKind::UserFunction, op, message).at_position(made.position);
             faults.leave_out(error, &made.marks).map(|()| None)
         }
@@ -142,7 +144,7 @@ pub(crate) fn step(
     }
 }
 
-/// A state that was saved, of which `initial` is one.
+/// Restores a saved state, which must have as many components as `initial`.
 pub(crate) fn restored(state: &mut StateReader<'_>, initial: &Value) -> Result<Value, StateError> {
     let value = state.item()?.value;
     if value.len() == initial.len() {
@@ -150,7 +152,7 @@ pub(crate) fn restored(state: &mut StateReader<'_>, initial: &Value) -> Result<V
     } else {
         let (found, expected) = (value.len(), initial.len());
         Err(StateError::Malformed(format!(
-            "a state of {found} components, which has {expected}"
+            "expected a state of {expected} components, found {found}"
         )))
     }
 }

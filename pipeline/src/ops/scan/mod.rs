@@ -1,4 +1,5 @@
-//! `scan`: what a function makes of each element and a state that it changes.
+//! The operation `scan`, which applies a function to each element and to a state that the function
+//! updates.
 
 mod definition;
 pub(crate) mod exec;

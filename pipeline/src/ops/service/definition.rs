@@ -1,4 +1,4 @@
-//! The definition of `service`: what another pool of workers yields.
+//! The definition of `service`, which yields the elements of another service.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -17,20 +17,20 @@ use crate::graph::units::Splitting;
 use crate::graph::units::WITHOUT_SPLITS;
 use std::ops::RangeInclusive;
 
-/// Parameters of `service`.
+/// The parameters of `service`.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct ServiceReader {
-    /// The parameters of the reader's factory.
+    /// The parameters for the factory that opens the reader.
     #[n(0)]
     pub params: Params,
     /// The spec of the service's elements.
     #[n(1)]
     pub spec: SpecField,
-    /// The number of elements; absent = unknown.
+    /// The number of elements. `None` means that the number of elements is unknown.
     #[n(2)]
     pub count: Option<u64>,
-    /// Whether it never ends.
+    /// Whether the service never ends.
     #[n(3)]
     pub infinite: bool,
 }
@@ -58,17 +58,17 @@ impl Operation for ServiceReader {
 
     fn splitting(&self, _: &Graph, _: &dyn Registry) -> Result<Splitting, AnalysisError> {
         Ok(Splitting::Whole(format!(
-            "reads another service, which deals out its own splits: deal out the dataset that one reads, or \
+            "reads another service, which distributes splits itself: distribute the dataset of that service, or \
              {WITHOUT_SPLITS}"
         )))
     }
 }
 
 impl Dataset {
-    /// Makes a dataset of a service's elements. `reader.params` are for the reader's factory, which the
-    /// program that executes the graph provides.
+    /// Yields the elements of another service. The program that executes the graph provides a factory,
+    /// which opens the reader with `reader.params`.
     ///
-    /// Works as `tf.data.experimental.service.from_dataset_id`.
+    /// Works like `tf.data.experimental.service.from_dataset_id`.
     pub fn from_service(reader: ServiceReader) -> Dataset {
         Dataset::source(reader)
     }

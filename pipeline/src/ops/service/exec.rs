@@ -1,4 +1,5 @@
-//! `service`: a reader of another service, opened by the factory that the executor's owner provides.
+//! The execution of `service`, which reads another service. The owner of the executor provides a
+//! factory that opens the reader.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::exec::room::Room;
 use crate::exec::yielded::check;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `service` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["service"]],
     decode: decode_params::<definition::ServiceReader>,
@@ -44,13 +45,14 @@ pub(crate) struct Service {
     factory: Arc<OpenService>,
     cancel: Cancel,
     external_state: ExternalState,
-    /// The next one: the first one of the execution or the function's body, and one more with each restart.
+    /// The number of the next pass. Starts with the first pass of the execution or of the function
+    /// body, and grows by one per restart.
     pass: u64,
-    // Dropped in this order: a pass, then what it is a pass of.
+    // The order of these fields matters: `open` is a pass of `passes`, so `open` must be dropped first.
     open: Option<Box<dyn Source>>,
     passes: Option<OpenPass>,
     ended: bool,
-    /// Whether others read the pass that has ended, too.
+    /// Whether the pass that has ended has other readers too.
     was_shared: bool,
     position: u64,
 }
@@ -84,7 +86,7 @@ impl Service {
         }
         self.open
             .as_mut()
-            .ok_or_else(|| ExecError::new(ErrorKind::Internal, "service", "is not open"))
+            .ok_or_else(|| ExecError::new(ErrorKind::Internal, "service", "the reader is not open"))
     }
 }
 
@@ -127,7 +129,7 @@ impl Iterate for Service {
         match self.external_state {
             ExternalState::Fail => return Err(unsupported()),
             ExternalState::Warn => tracing::warn!(
-                "what is read of a service is not part of the state: restored, the pass under way begins again"
+                "a saved state does not cover elements of another service: after a restore, the current pass starts again"
             ),
             ExternalState::Ignore => {}
         }
@@ -148,6 +150,6 @@ impl Iterate for Service {
 fn unsupported() -> StateError {
     StateError::Unsupported {
         op: "service".to_owned(),
-        reason: "what a service yields next is decided by its workers; the option external_state can leave it out",
+        reason: "the workers of the service decide the next element; the option external_state can exclude the service",
     }
 }

@@ -1,4 +1,4 @@
-//! `service`: what another pool of workers yields.
+//! The operation `service`, which yields the elements of another service.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `shard`: every n-th element.
+//! The definition of `shard`, which keeps every n-th element.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -10,19 +10,20 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `shard`.
+/// The parameters of `shard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Shard {
-    /// The number of shards, at least 1; absent = a hint, into which a program that runs the dataset on
-    /// several workers puts their number and the worker's.
+    /// The number of shards, at least 1. `None` makes the operation a hint. A program that runs the
+    /// dataset on several workers replaces the hint by the number of workers and the number of the
+    /// worker.
     #[n(0)]
     pub count: Option<u64>,
-    /// The number of the shard that is kept, from 0.
+    /// The number of the shard to keep, from 0.
     #[n(1)]
     pub index: u64,
-    /// Whether a shard that has elements demands that every other one has some, and fails otherwise.
+    /// Whether to fail if this shard has elements but another shard has none.
     #[n(2)]
     pub require_non_empty: bool,
 }
@@ -39,7 +40,7 @@ impl Operation for Shard {
     fn check(&self, _: usize) -> Result<(), String> {
         match self.count {
             Some(count) if self.index >= count => Err(format!(
-                "takes shard {} of {count}: shards are numbered from 0",
+                "has the shard index {} of {count} shards, expected an index below the number of shards",
                 self.index
             )),
             Some(_) | None => Ok(()),
@@ -58,7 +59,7 @@ impl Operation for Shard {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("counts elements of each task, not positions of the source")
+        Some("counts the elements of each task, not positions of the source")
     }
 
     fn yields_its_input(&self) -> bool {
@@ -66,16 +67,17 @@ impl Operation for Shard {
     }
 
     fn does_nothing(&self) -> bool {
-        // One that demands an element checks that there is one.
+        // A shard with `require_non_empty` still has to check its input.
         self.count == Some(1) && !self.require_non_empty
     }
 }
 
 impl Dataset {
-    /// Shard `index` of `count`: the elements whose number, from 0 on in every pass, leaves the rest `index`
-    /// when divided by `count`.
+    /// Keeps shard `index` of `count`: the elements whose number modulo `count` equals `index`. The
+    /// numbers start at 0 in every pass.
     ///
-    /// Works as `tf.data.Dataset.shard`. A count of 0, and an index that is not below it, are refused.
+    /// Works like `tf.data.Dataset.shard`. [`Dataset::graph`] refuses a count of 0, and an index that
+    /// is not below the count.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;
@@ -93,8 +95,9 @@ impl Dataset {
         })
     }
 
-    /// A place for a [`Dataset::shard`] whose numbers are those of the workers: the sharding policy `hint`
-    /// puts them here. Run in any other way, the dataset is refused.
+    /// Marks the place for a [`Dataset::shard`] whose count and index are the number of workers and the
+    /// worker's own number. The sharding policy `hint` sets these numbers. Running the dataset under
+    /// another policy fails.
     pub fn shard_hint(self) -> Dataset {
         self.then(Shard {
             count: None,

@@ -1,4 +1,5 @@
-//! `shard`: every n-th element of every pass. Of a split dataset, every n-th of every task.
+//! The execution of `shard`, which keeps every n-th element of a pass. If the dataset is distributed in
+//! splits, each task counts its own elements.
 
 use super::definition;
 use crate::exec::cancel::Cancel;
@@ -13,7 +14,7 @@ use crate::exec::token;
 use crate::graph;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `shard` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["shard"]],
     decode: decode_params::<definition::Shard>,
@@ -36,14 +37,14 @@ pub(crate) struct Shard {
     count: u64,
     index: u64,
     require_non_empty: bool,
-    /// Elements of the input seen in this pass.
+    /// The number of input elements read in this pass.
     seen: u64,
     input: Input,
     cancel: Cancel,
 }
 
 impl Shard {
-    /// `None` for a hint, which has no numbers.
+    /// Makes the iterator of a shard. Returns `None` for a hint, whose numbers are unknown.
     pub(crate) fn new(shard: graph::Shard, input: Input, cancel: Cancel) -> Option<Shard> {
         Some(Shard {
             count: shard.count?,
@@ -55,7 +56,7 @@ impl Shard {
         })
     }
 
-    /// The next element of the input, counted.
+    /// Returns the next element of the input, and counts the element.
     fn pull(&mut self) -> Result<Option<Item>, ExecError> {
         self.cancel.check("shard")?;
         let item = self.input.next()?;
@@ -63,7 +64,7 @@ impl Shard {
         Ok(item)
     }
 
-    /// Passes over elements until every shard has had one.
+    /// Skips elements until every shard has had at least one element.
     fn look_ahead(&mut self) -> Result<(), ExecError> {
         while self.seen < self.count {
             if self.pull()?.is_none() {
@@ -75,8 +76,9 @@ impl Shard {
 
     fn too_few(&self) -> ExecError {
         let message = format!(
-            "its input has {} elements, which is not enough for {} shards: each worker needs one of them, a file where files \
-             are divided; use fewer workers, more files or elements, or the sharding policy `dynamic`",
+            "the input has {} elements, which is not enough for {} shards: each worker needs at least one element, \
+             or one file if the files are divided; use fewer workers, more files or elements, or the sharding policy \
+             `dynamic`",
             self.seen, self.count
         );
         ExecError::new(ErrorKind::Caller, "shard", message)

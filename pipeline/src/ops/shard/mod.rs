@@ -1,4 +1,4 @@
-//! `shard`: every n-th element.
+//! The operation `shard`, which keeps every n-th element.
 
 mod definition;
 pub(crate) mod exec;

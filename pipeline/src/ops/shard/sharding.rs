@@ -1,8 +1,8 @@
-//! Static sharding: a dataset rewritten into one worker's share of it, so that the shares of all workers
-//! together are the whole. Where the shard stands is decided here; what a shard yields is the operation's.
+//! Static sharding: rewrites a dataset into the share of one worker, so that the shares of all workers
+//! together are the whole dataset. This module decides the place of the shard operation in the graph.
 //!
-//! What stands below a shard must come in one order on every worker, or the shares would overlap: below it
-//! calls keep their order, and draws without a seed are drawn alike.
+//! All workers must read the input of a shard in the same order, or the shares would overlap. So below
+//! a shard, parallel calls keep their order, and draws without a seed use a common seed.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
@@ -21,73 +21,74 @@ use crate::ops::shuffle::Shuffle;
 
 use super::definition::Shard;
 
-/// The place at which a dataset is divided.
+/// The place in the graph at which a dataset is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShardBy {
-    /// In front of what reads the files: each worker has files of its own.
+    /// Divides the files before they are read, so that each worker reads files of its own.
     Files,
-    /// At the end: each worker computes everything and keeps its elements.
+    /// Divides the elements at the end: each worker computes all elements and keeps its share.
     Elements,
-    /// By files, and by elements where a source is no file.
+    /// Divides the files, or the elements if a source has no files.
     FilesOrElements,
-    /// The place of [`crate::graph::Dataset::shard_hint`]; without one every worker has all of the dataset.
+    /// Divides at the place of [`crate::graph::Dataset::shard_hint`]. Without a hint, every worker
+    /// reads the whole dataset.
     Hint,
 }
 
-/// The share of a dataset.
+/// The share of one worker in a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// The number of shares.
     pub count: u64,
     /// The number of this share, from 0.
     pub index: u64,
-    /// The seed of what is drawn below the shard and has none: a number that all workers of an iteration
-    /// know.
+    /// The seed for operations below the shard that have no seed. All workers of an iteration use the
+    /// same number.
     pub seed: u64,
 }
 
-/// Why a dataset cannot be divided.
+/// The reason why a dataset cannot be divided.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ShardingError {
-    /// The number of the share is wrong, by a fault of the program that numbered the workers.
+    /// The number of the share is invalid, by a defect of the program that numbered the workers.
     #[error("there is no worker {index} of {count}: workers are numbered from 0")]
     NoSuchShare {
-        /// The number.
+        /// The number of the share.
         index: u64,
         /// The number of shares.
         count: u64,
     },
-    /// The source is no file.
+    /// The source has no files.
     #[error(
         "the dataset cannot be divided by files: its source {source_name:?} has none; use the sharding policy `data`, \
          `file_or_data` or `dynamic`"
     )]
     NoFiles {
-        /// The source.
+        /// The name of the source.
         source_name: String,
     },
-    /// The elements of a source come in another order on every worker.
+    /// The source yields its elements in a different order to each worker.
     #[error(
-        "the dataset cannot be divided: its source {source_name:?} yields its elements to every worker in another order"
+        "the dataset cannot be divided: its source {source_name:?} yields its elements in a different order to each worker"
     )]
     NoOrder {
-        /// The source.
+        /// The name of the source.
         source_name: String,
     },
-    /// The graph with the shards is larger than a graph may be.
+    /// The graph with the added shards exceeds the limits of a graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
 impl Graph {
-    /// The dataset that one worker reads when this one is divided.
+    /// Returns the dataset that one worker reads when this dataset is divided.
     ///
-    /// One share is the whole dataset, divided by files or by elements. Shards that are added, and hints,
-    /// demand an element for every worker.
+    /// If the share is the only one, a division by files or by elements returns the dataset unchanged.
+    /// Added shards and filled hints require at least one element per worker.
     ///
     /// # Errors
-    /// [`ShardingError`] names the source that cannot be divided; [`ShardingError::NoFiles`] only under
-    /// [`ShardBy::Files`].
+    /// [`ShardingError`] names the source that cannot be divided. [`ShardingError::NoFiles`] occurs
+    /// only under [`ShardBy::Files`].
     pub fn sharded(&self, by: ShardBy, share: Share) -> Result<Graph, ShardingError> {
         if share.index >= share.count {
             return Err(ShardingError::NoSuchShare {
@@ -111,15 +112,15 @@ impl Graph {
         rewrite.finish()
     }
 
-    /// Returns whether it has a [`crate::graph::Dataset::shard_hint`], in a function or outside, and so can
-    /// be read under the policy `hint` only.
+    /// Returns whether the graph or one of its functions has a [`crate::graph::Dataset::shard_hint`].
+    /// Such a dataset can be read under the policy `hint` only.
     pub fn has_shard_hint(&self) -> bool {
         let mut ops = self.nodes().iter().map(|node| &node.op);
         ops.any(|op| is_hint(op) || op.graphs().iter().any(|(graph, _)| graph.has_shard_hint()))
     }
 
-    /// The nodes behind which a shard divides the files, one on every branch: the input of the reader that is
-    /// closest to the output, else the listing itself.
+    /// Returns the nodes whose output a shard divides by files, one on every branch. The node is the
+    /// input of the reader that is closest to the output, or the `files` operation if no reader exists.
     fn file_cuts(&self) -> Result<BTreeSet<usize>, ShardingError> {
         let mut cuts = BTreeSet::new();
         let mut open = vec![self.output()];
@@ -142,15 +143,15 @@ impl Graph {
     }
 }
 
-/// A graph being copied, with shards.
+/// A graph that is being copied, with shards added.
 struct Rewrite<'g> {
     graph: &'g Graph,
     share: Share,
-    /// Nodes that a shard is put behind.
+    /// The nodes after which a shard is inserted.
     cuts: BTreeSet<usize>,
-    /// Whether shuffles of what is divided are put behind the shard.
+    /// Whether shuffles of the divided files move after the shard.
     moves_shuffles: bool,
-    /// Whether hints are given their numbers.
+    /// Whether hints receive the numbers of the share.
     fills_hints: bool,
     nodes: Vec<Node>,
 }
@@ -173,7 +174,8 @@ impl<'g> Rewrite<'g> {
         self
     }
 
-    /// In front of the prefetches and options at the end, so that buffers hold what is kept.
+    /// Inserts the shard before the prefetches and options at the end, so that buffers hold only the
+    /// share.
     fn at_end(mut self) -> Rewrite<'g> {
         let mut last = self.graph.output();
         let nodes = self.graph.nodes();
@@ -197,7 +199,8 @@ impl<'g> Rewrite<'g> {
         Ok(Graph::new(self.nodes)?)
     }
 
-    /// Copies what stands above all shards. Recurses as deep as a graph may be.
+    /// Copies the node `index`, which is above all shards, and its inputs. Recurses at most as deep as
+    /// a graph may be.
     fn above(&mut self, index: usize) -> Result<u32, ShardingError> {
         if self.cuts.contains(&index) {
             return self.cut(index);
@@ -207,7 +210,7 @@ impl<'g> Rewrite<'g> {
             && let &[input] = &inputs[..]
             && self.divides(input as usize)
         {
-            // What is said of the whole says nothing of a share.
+            // A stated number of elements of the whole dataset does not hold for a share.
             return self.above(input as usize);
         }
         let is_shard = self.fills_hints && is_hint(op);
@@ -226,14 +229,14 @@ impl<'g> Rewrite<'g> {
         Ok(self.push(op, copied))
     }
 
-    /// Returns whether a shard stands at the node or below it.
+    /// Returns whether a shard is inserted at the node or below it.
     fn divides(&self, index: usize) -> bool {
         let Node { op, inputs } = &self.graph.nodes()[index];
         let is_shard = self.cuts.contains(&index) || (self.fills_hints && is_hint(op));
         is_shard || inputs.iter().any(|input| self.divides(*input as usize))
     }
 
-    /// Copies a node that is divided, and puts the shard and what was moved behind it.
+    /// Copies a node that is divided, and inserts the shard and the moved shuffles after it.
     fn cut(&mut self, index: usize) -> Result<u32, ShardingError> {
         let mut moved = Vec::new();
         let below = self.below(index, self.moves_shuffles.then_some(&mut moved))?;
@@ -245,8 +248,9 @@ impl<'g> Rewrite<'g> {
         Ok(last)
     }
 
-    /// Copies what stands below a shard. Shuffles from which only operations that do not look at the order
-    /// lead there are moved, innermost first: so each worker has the same files in every iteration.
+    /// Copies a node below a shard. Moves shuffles of files to the other side of the shard, if only
+    /// operations that ignore the order follow the shuffle. So each worker reads the same files in
+    /// every iteration. `moved` receives the shuffles, the innermost first.
     fn below(&mut self, index: usize, mut moved: Option<&mut Vec<Shuffle>>) -> Result<u32, ShardingError> {
         let Node { op, inputs } = &self.graph.nodes()[index];
         if op.is::<ServiceReader>() {
@@ -263,7 +267,7 @@ impl<'g> Rewrite<'g> {
             Some(moved) => {
                 if let Some(shuffle) = op.of::<Shuffle>() {
                     moved.push(*shuffle);
-                    // A shuffle has one input.
+                    // A shuffle always has one input.
                     return Ok(copied[0]);
                 }
                 match op.of::<Files>().filter(|files| files.shuffle) {
@@ -286,8 +290,8 @@ impl<'g> Rewrite<'g> {
         Ok(self.push(op, copied))
     }
 
-    /// The operation with numbers in its hints, where they are wanted. In a function they demand nothing: how
-    /// many elements one call has says nothing of the dataset.
+    /// Returns the operation with the numbers of the share in its hints, if hints are filled. A hint
+    /// within a function does not require elements, because one call may have few elements.
     fn filled(&self, op: &Op, is_outside: bool) -> Op {
         if !self.fills_hints {
             op.clone()
@@ -308,18 +312,19 @@ impl<'g> Rewrite<'g> {
 
     fn push(&mut self, op: Op, inputs: Vec<u32>) -> u32 {
         self.nodes.push(Node { op, inputs });
-        // A graph has at most 4096 nodes, and at most one shard and one more shuffle for each.
+        // The number of nodes fits, because a graph has at most 4096 nodes, with at most one shard and
+        // one shuffle per node.
         (self.nodes.len() - 1) as u32
     }
 }
 
-/// The operation such that all workers yield the same in the same order.
+/// Changes the operation so that all workers yield the same elements in the same order.
 fn drawn_alike(mut op: Op, seed: u64) -> Op {
     op.change().draw_alike(seed);
     with_body(op, |op| drawn_alike(op.clone(), seed))
 }
 
-/// The operation with every operation in its function's dataset changed.
+/// Applies `change` to every operation in the functions of `op`.
 fn with_body(mut op: Op, change: impl Fn(&Op) -> Op) -> Op {
     for body in op.change().graphs_mut() {
         let nodes = body.nodes().iter().map(|node| Node {

@@ -1,4 +1,4 @@
-//! The definition of `shuffle`: a uniform draw from a buffer of elements.
+//! The definition of `shuffle`, which draws elements at random from a buffer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -10,18 +10,18 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::GraphError;
 use crate::graph::tree::Operation;
 
-/// Parameters of `shuffle`.
+/// The parameters of `shuffle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Shuffle {
-    /// Elements held to draw from, at least 1.
+    /// The number of elements in the buffer, at least 1.
     #[n(0)]
     pub buffer: u64,
-    /// The seed; without one every task draws its own.
+    /// The seed. Without a seed, every task draws its own order.
     #[n(1)]
     pub seed: Option<u64>,
-    /// Whether every pass and epoch draws alike.
+    /// Whether every pass and epoch draws the same order.
     #[n(2)]
     #[cbor(default)]
     #[serde(default)]
@@ -63,7 +63,7 @@ impl Operation for Shuffle {
     }
 
     fn does_nothing(&self) -> bool {
-        // There is one element to draw from.
+        // A buffer of one element leaves no choice.
         self.buffer == 1
     }
 
@@ -73,11 +73,11 @@ impl Operation for Shuffle {
 }
 
 impl Dataset {
-    /// Uniform draws from a buffer of elements, again every pass: the same on every worker with a seed, each
-    /// worker's own without.
+    /// Shuffles the elements by uniform draws from a buffer of `buffer` elements. Every pass draws
+    /// again. With a seed, all workers draw the same order; without a seed, each worker draws its own.
     ///
-    /// Works as `tf.data.Dataset.shuffle` that reshuffles each iteration. The buffer is counted by its bytes
-    /// too: one that does not fit into the pipeline's byte budget is an error. One of 0 is refused.
+    /// Works like `tf.data.Dataset.shuffle` with reshuffling in each iteration. A buffer that exceeds
+    /// the pipeline's byte budget is an error. [`Dataset::graph`] refuses a buffer of 0.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

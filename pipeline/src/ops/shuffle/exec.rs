@@ -1,6 +1,8 @@
-//! `shuffle`: a uniform draw from a buffer of elements, which the input refills.
+//! The execution of `shuffle`, which draws elements uniformly from a buffer and refills the buffer from
+//! the input.
 //!
-//! The n-th draw of a pass is a function of seed, epoch, pass and n, so that only the buffer and n are state.
+//! The n-th draw of a pass is a function of the seed, the epoch, the pass and n. So a saved state
+//! consists of the buffer and n.
 
 use super::definition;
 use crate::exec::budget::Kept;
@@ -15,7 +17,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `shuffle` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["shuffle"]],
     decode: decode_params::<definition::Shuffle>,
@@ -44,9 +46,9 @@ pub(crate) struct Shuffle {
     draws: Draws,
     pass: u64,
     buffer: Vec<Item>,
-    /// Counts the elements in the buffer.
+    /// The account of the bytes in the buffer.
     kept: Kept,
-    /// Elements drawn in this pass.
+    /// The number of elements drawn in this pass.
     drawn: u64,
     input_ended: bool,
 }
@@ -55,7 +57,7 @@ impl Shuffle {
     pub(crate) fn new(shuffle: graph::Shuffle, node: usize, input: Input, shared: Shared) -> Shuffle {
         let seeds = shared.seeds(node, shuffle.seed).fixed_if(shuffle.fixed);
         Shuffle {
-            // A graph's buffers have at most 2^24 elements.
+            // The graph's checks limit buffers to 2^24 elements.
             size: shuffle.buffer as usize,
             input,
             kept: shared.budget.kept(),
@@ -83,9 +85,10 @@ impl Shuffle {
     fn hold(&mut self, item: Item) -> Result<(), ExecError> {
         if !self.kept.try_add(item.held_bytes()) {
             let limit_bytes = self.shared.budget.limit_bytes();
-            // A smaller buffer would change the order with the memory at hand: say so instead.
+            // Fails instead of using a smaller buffer, because the order must not depend on the
+            // available memory.
             let message = format!(
-                "{} of {} elements fill what is left of the {limit_bytes} bytes a pipeline may buffer; shuffle before decoding, use a \
+                "{} of {} elements fill the rest of the pipeline's budget of {limit_bytes} bytes; shuffle before decoding, use a \
                  smaller buffer or raise the limit",
                 self.buffer.len(),
                 self.size
@@ -103,7 +106,7 @@ impl Iterate for Shuffle {
         if self.buffer.is_empty() {
             return Ok(None);
         }
-        // At most 2^24 elements: the conversions lose nothing.
+        // The buffer has at most 2^24 elements, so the conversions lose nothing.
         let chosen = self.draws.below(self.drawn, self.buffer.len() as u64) as usize;
         self.drawn = self.drawn.wrapping_add(1);
         let item = self.buffer.swap_remove(chosen);

@@ -1,4 +1,4 @@
-//! `shuffle`: a uniform draw from a buffer of elements.
+//! The operation `shuffle`, which draws elements at random from a buffer.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `shuffle_and_repeat`: the input several times over, each pass shuffled.
+//! The definition of `shuffle_and_repeat`, which repeats its input and shuffles every pass.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -12,18 +12,18 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `shuffle_and_repeat`.
+/// The parameters of `shuffle_and_repeat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffleAndRepeat {
-    /// Elements held to draw from, at least 1.
+    /// The number of elements in the buffer, at least 1.
     #[n(0)]
     pub buffer: u64,
-    /// The number of passes; absent = without end.
+    /// The number of passes. `None` repeats the input without end.
     #[n(1)]
     pub count: Option<u64>,
-    /// The seed; without one every task draws its own.
+    /// The seed. Without a seed, every task draws its own order.
     #[n(2)]
     pub seed: Option<u64>,
 }
@@ -55,11 +55,12 @@ impl Operation for ShuffleAndRepeat {
 }
 
 impl Dataset {
-    /// The dataset `count` times over, without end for `None`, each pass shuffled again by draws from a
-    /// buffer: the elements and the order are those of [`Dataset::shuffle`] and [`Dataset::repeat`], but the
-    /// buffer takes in the next pass while this one is drained. Passes do not mix.
+    /// Repeats the dataset `count` times, or without end for `None`, and shuffles every pass by draws
+    /// from a buffer. Yields the same elements in the same order as [`Dataset::shuffle`] followed
+    /// by [`Dataset::repeat`]. The buffer already reads the next pass while the current pass ends.
+    /// Elements of different passes do not mix.
     ///
-    /// Works as `tf.data.experimental.shuffle_and_repeat`.
+    /// Works like `tf.data.experimental.shuffle_and_repeat`.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

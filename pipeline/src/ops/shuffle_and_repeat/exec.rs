@@ -1,9 +1,9 @@
-//! `shuffle_and_repeat`: passes over the input, each shuffled by draws from a buffer. The buffer takes in the
-//! next pass while one is drawn to its end; what is drawn is of the oldest pass in it, so that passes do not
-//! mix.
+//! The execution of `shuffle_and_repeat`, which shuffles every pass by draws from a buffer. The buffer
+//! already reads the next pass while the current pass ends. Every draw takes an element of the oldest
+//! pass in the buffer, so that passes do not mix.
 //!
-//! What is drawn when is as of a `shuffle` and a `repeat` behind it: when the first element of a pass is
-//! drawn, the buffer has nothing of any other before it.
+//! The order equals the order of a `shuffle` followed by a `repeat`. When the first element of a pass
+//! is drawn, the buffer holds no elements of earlier passes.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ use crate::exec::room::{Room, named};
 use crate::graph::codec::decode_params;
 use crate::ops::repeat::exec::Repeat;
 
-/// The room of the operation.
+/// The entry of `shuffle_and_repeat` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["shuffle_and_repeat"]],
     decode: decode_params::<definition::ShuffleAndRepeat>,
@@ -43,7 +43,8 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
     })
 }
 
-/// Passes that are in the buffer at once, as upstream: a small dataset is not read over and over to fill it.
+/// The number of passes in the buffer beyond which the buffer stops reading ahead, as in tf.data. The
+/// limit keeps a small dataset from being read many times to fill a large buffer.
 const PASSES_MAX: usize = 3;
 
 pub(crate) struct ShuffleAndRepeat {
@@ -51,21 +52,21 @@ pub(crate) struct ShuffleAndRepeat {
     input: Repeat,
     shared: Shared,
     seeds: Seeds,
-    /// Passes made before the latest restart.
+    /// The number of passes that were made before the latest restart.
     before: u64,
-    /// The elements that are held of each pass, the oldest first.
+    /// The buffered elements of each pass, the oldest pass first.
     passes: VecDeque<Pass>,
-    /// Elements of all of them.
+    /// The number of buffered elements of all passes.
     held: usize,
-    /// Counts the bytes of all of them.
+    /// The account of the bytes of all buffered elements.
     kept: Kept,
     input_ended: bool,
 }
 
-/// The elements that are held of one pass.
+/// The buffered elements of one pass.
 struct Pass {
     number: u64,
-    /// Elements drawn of it.
+    /// The number of elements drawn from this pass.
     drawn: u64,
     items: Vec<Item>,
 }
@@ -74,7 +75,7 @@ impl ShuffleAndRepeat {
     pub(crate) fn new(shuffle: graph::ShuffleAndRepeat, node: usize, input: Input, shared: Shared) -> Self {
         let is_fed = shared.feed.is_some();
         ShuffleAndRepeat {
-            // A graph's buffers have at most 2^24 elements.
+            // The graph's checks limit buffers to 2^24 elements.
             size: shuffle.buffer as usize,
             input: Repeat::new(shuffle.count, input, is_fed, shared.cancel.clone()),
             seeds: shared.seeds(node, shuffle.seed),
@@ -108,7 +109,7 @@ impl ShuffleAndRepeat {
         if !self.kept.try_add(item.held_bytes()) {
             let limit_bytes = self.shared.budget.limit_bytes();
             let message = format!(
-                "{} of {} elements fill what is left of the {limit_bytes} bytes a pipeline may buffer; shuffle before decoding, use a \
+                "{} of {} elements fill the rest of the pipeline's budget of {limit_bytes} bytes; shuffle before decoding, use a \
                  smaller buffer or raise the limit",
                 self.held, self.size
             );
@@ -138,7 +139,7 @@ impl Iterate for ShuffleAndRepeat {
                 self.passes.pop_front();
                 continue;
             }
-            // At most 2^24 elements: the conversions lose nothing.
+            // The buffer has at most 2^24 elements, so the conversions lose nothing.
             let draws = self.seeds.draws(pass.number);
             let chosen = draws.below(pass.drawn, pass.items.len() as u64) as usize;
             pass.drawn = pass.drawn.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! `shuffle_and_repeat`: the input several times over, each pass shuffled.
+//! The operation `shuffle_and_repeat`, which repeats its input and shuffles every pass.
 
 mod definition;
 pub(crate) mod exec;

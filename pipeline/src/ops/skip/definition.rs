@@ -1,4 +1,4 @@
-//! The definition of `skip`: all but the first elements.
+//! The definition of `skip`, which drops the first elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -10,12 +10,12 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `skip`.
+/// The parameters of `skip`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Skip {
-    /// The number of elements.
+    /// The number of elements to drop.
     #[n(0)]
     pub count: u64,
 }
@@ -37,7 +37,7 @@ impl Operation for Skip {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("counts elements of each task, not positions of the source")
+        Some("counts the elements of each task, not positions of the source")
     }
 
     fn yields_its_input(&self) -> bool {
@@ -50,9 +50,10 @@ impl Operation for Skip {
 }
 
 impl Dataset {
-    /// All but the first `count` elements.
+    /// Drops the first `count` elements. If the dataset is distributed in splits, each task drops its
+    /// own first elements.
     ///
-    /// Works as `tf.data.Dataset.skip`. Where splits are dealt out, of each task.
+    /// Works like `tf.data.Dataset.skip`.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

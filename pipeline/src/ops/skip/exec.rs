@@ -1,4 +1,5 @@
-//! `skip`: all but the first elements of every pass. Of a split dataset, all but the first of every task.
+//! The execution of `skip`, which drops the first elements of every pass. If the dataset is distributed
+//! in splits, each task drops its own first elements.
 
 use super::definition;
 use crate::exec::cancel::Cancel;
@@ -10,7 +11,7 @@ use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `skip` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["skip"]],
     decode: decode_params::<definition::Skip>,

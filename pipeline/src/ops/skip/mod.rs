@@ -1,4 +1,4 @@
-//! `skip`: all but the first elements.
+//! The operation `skip`, which drops the first elements.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,5 +1,5 @@
-//! The definition of `snapshot`: the elements that were written when the same dataset was first read to its
-//! end.
+//! The definition of `snapshot`, which writes the elements of the first complete pass and reads them
+//! afterwards.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
@@ -26,23 +26,27 @@ use crate::ops::argument::body;
 use crate::ops::cache::check_kept_place;
 use crate::ops::read::Read;
 
-/// Shards that elements are written to by turns, unless a function says otherwise: as many are read at once.
+/// The number of shards that elements are written to in turn, unless a function chooses the shard. The
+/// same number of shards is read at once.
 pub(crate) const SHARDS: u64 = 8;
 
-/// Parameters of `snapshot`.
+/// The parameters of `snapshot`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// The directory that snapshots are kept in, each in one named after what it is of.
+    /// The directory that holds the snapshots. Each snapshot has a subdirectory named after the
+    /// fingerprint of its dataset.
     pub path: String,
-    /// The packing of elements.
+    /// The compression of the files.
     pub packing: Packing,
-    /// Makes the number of an element's shard, an `i64` from 0 on: maps over an element. Absent = by turns.
+    /// The function that returns the shard of an element: maps that end in an `i64` of at least 0.
+    /// `None` writes to the shards in turn.
     pub shard: Option<Graph>,
-    /// Makes elements of the paths of the shards. Absent = shards by turns.
+    /// The function that turns the dataset of the shards' paths into elements. `None` reads the shards
+    /// in turn.
     pub reader: Option<Graph>,
 }
 
-/// The parameters of `snapshot` that are no functions.
+/// The parameters of `snapshot` that are not functions.
 #[derive(Debug, Clone, Encode, Decode)]
 #[cbor(map)]
 struct SnapshotRecord {
@@ -56,19 +60,19 @@ struct SnapshotRecord {
     has_reader: bool,
 }
 
-/// The packing of elements in files, some of them together.
+/// The compression of elements in files. Several elements are compressed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum Packing {
-    /// They are not.
+    /// No compression.
     #[default]
     #[n(0)]
     None,
-    /// LZ4 blocks: quick.
+    /// Compression in LZ4 blocks, which is fast.
     #[n(1)]
     Lz4,
-    /// gzip: small.
+    /// Compression with gzip, which makes smaller files.
     #[n(2)]
     Gzip,
 }
@@ -114,7 +118,8 @@ impl Operation for Snapshot {
             let read = node_specs(reader, given.registry, Some(&path_spec()?))?.pop();
             if read.as_ref() != Some(input) {
                 let read = read.map_or_else(|| "nothing".to_owned(), |spec| spec.to_string());
-                let reason = format!("its reader is to yield what was written, {input}, and yields {read}");
+                let reason =
+                    format!("expected the reader to yield the written elements, {input}, found {read}");
                 return Err(given.mismatch(reason));
             }
         }
@@ -141,7 +146,7 @@ impl Operation for Snapshot {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("yields in a pass what it kept of another")
+        Some("yields elements that it kept from another pass")
     }
 
     fn take_share(&mut self, index: u64, count: u64) {
@@ -163,7 +168,7 @@ impl Operation for Snapshot {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `snapshot` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     let record: SnapshotRecord = encoded.params()?;
     let function = |index| encoded.function(index, "function");
@@ -177,7 +182,7 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     }))
 }
 
-/// Returns the spec of the input of a snapshot's reader: the path of a shard.
+/// Returns the spec of the elements that the reader of a snapshot receives: the path of a shard.
 pub(crate) fn path_spec() -> Result<ElementSpec, AnalysisError> {
     ElementSpec::single(TensorSpec::scalar(Dtype::String)).map_err(|error| mismatch(error.to_string()))
 }
@@ -189,7 +194,8 @@ fn mismatch(reason: String) -> AnalysisError {
     }
 }
 
-/// The function that makes elements of `spec` of the paths of shards which were written by turns.
+/// Returns the default reader, which turns the paths of shards into elements of `spec` and reads the
+/// shards in turn.
 pub(crate) fn by_turns(spec: ElementSpec) -> Result<Graph, AnalysisError> {
     let reader = body(|shards| shards.interleave(SHARDS, 1, |shard| shard.elements(spec)));
     reader.map_err(|error| AnalysisError::Mismatch {
@@ -198,7 +204,7 @@ pub(crate) fn by_turns(spec: ElementSpec) -> Result<Graph, AnalysisError> {
     })
 }
 
-/// A path in which no character stands for others.
+/// Returns `path` with the special characters of glob patterns escaped.
 fn escaped(path: &str) -> String {
     let mut escaped = String::with_capacity(path.len());
     for character in path.chars() {
@@ -212,7 +218,11 @@ fn escaped(path: &str) -> String {
 }
 
 /// Adds the operation, without functions for its shards.
-pub(crate) fn named(_: &str, parameters: Map<String, Value>, inputs: Vec<Dataset>) -> Result<Dataset, String> {
+pub(crate) fn named(
+    _: &str,
+    parameters: Map<String, Value>,
+    inputs: Vec<Dataset>,
+) -> Result<Dataset, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Parameters {
@@ -230,15 +240,15 @@ pub(crate) fn named(_: &str, parameters: Map<String, Value>, inputs: Vec<Dataset
 }
 
 impl Dataset {
-    /// Yields the elements that were written when the same dataset, up to here, was first read to its end.
-    /// They lie in a directory within `path` that is named after its definition: what is changed is written
-    /// again.
+    /// Writes the elements of the first complete pass to files, and yields the written elements in
+    /// every later pass. The files are in a subdirectory of `path`, named after the definition of the
+    /// dataset. A changed definition therefore writes a new snapshot.
     ///
-    /// While another execution writes it, and in the first one, elements pass as they come. Code of
-    /// registered functions is not part of a definition: remove the directory when it changes what it yields.
-    /// Sharing is as of [`Dataset::cache_in`].
+    /// The first pass, and every pass while another execution writes, forwards the elements of the
+    /// input. The code of registered functions is not part of the definition: remove the directory when
+    /// a function changes its results. Splits and shards are treated as in [`Dataset::cache_in`].
     ///
-    /// Works as `tf.data.Dataset.snapshot`.
+    /// Works like `tf.data.Dataset.snapshot`.
     pub fn snapshot(self, path: impl Into<String>, packing: Packing) -> Dataset {
         self.then(Snapshot {
             path: path.into(),
@@ -248,11 +258,11 @@ impl Dataset {
         })
     }
 
-    /// Saves a snapshot as [`Dataset::snapshot`] does, with user functions.
+    /// Works like [`Dataset::snapshot`], with functions that distribute and read the elements.
     ///
     /// `shard` is a chain of maps from an element to the number of its shard, an `i64` from 0 to 511.
-    /// `reader` receives the dataset of the shards' paths, in order, and turns them into elements by
-    /// [`Dataset::elements`].
+    /// `reader` receives the dataset of the shards' paths, in order, and turns the paths into elements
+    /// with [`Dataset::elements`].
     pub fn snapshot_with(
         self,
         path: impl Into<String>,
@@ -271,20 +281,20 @@ impl Dataset {
         }
     }
 
-    /// The elements in the files whose paths this dataset yields, of which each was written by a `save` or a
-    /// `snapshot` of elements of `spec`.
+    /// Reads the elements in the files whose paths this dataset yields. Each file was written by a
+    /// `save` or a `snapshot` of elements of the spec `spec`.
     ///
-    /// As what a reader of `tf.data.Dataset.load` is given. What is damaged or of another type is an error
-    /// with its file and place.
+    /// Corresponds to the reader function of `tf.data.Dataset.load`. Damaged elements, and elements of
+    /// another spec, are errors that name the file and the place.
     pub fn elements(self, spec: ElementSpec) -> Dataset {
         let spec = SpecField(spec);
         self.then(Read(Format::Elements(Elements { spec })))
     }
 
-    /// The elements of `spec` that were saved in the directory `path`, in the order in which they were saved.
-    /// Shards are dealt out in splits as files are.
+    /// Reads the elements of the spec `spec` that were saved in the directory `path`, in the order of
+    /// their saving. Shards are distributed in splits, like files.
     ///
-    /// Works as `tf.data.Dataset.load`.
+    /// Works like `tf.data.Dataset.load`.
     pub fn load(path: &str, spec: ElementSpec) -> Dataset {
         Dataset::files(format!("{}/*.elements", escaped(path)))
             .interleave(SHARDS, 1, |shard| shard.elements(spec))

@@ -1,4 +1,5 @@
-//! The execution of `snapshot`: what tells a snapshot from others, and the functions that divide and read it.
+//! The preparation of `snapshot`: computes the fingerprint of the dataset, and prepares the shard and
+//! reader functions.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::exec::iterate::Input;
 use crate::exec::program::{OpenError, Opening, Prepared, Preparing, Program};
 use crate::exec::room::Room;
 
-/// The room of the operation.
+/// The entry of `snapshot` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["snapshot"]],
     decode: definition::decode,
@@ -26,7 +27,8 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
         return Err(OpenError::Feature { op, feature });
     }
     let (graph, means) = (preparing.graph, preparing.means);
-    // What is declared of functions says nothing of what is computed.
+    // The fingerprint must not depend on declared signatures, so the functions' real signatures are
+    // resolved first.
     let defined = graph.as_defined().resolved(means.functions)?;
     let bytes = defined.below(graph.origin(preparing.node) as usize);
     let bytes = bytes.map_err(|error| ExecError::new(ErrorKind::Caller, "snapshot", error.to_string()))?;
@@ -51,7 +53,7 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 )]
 struct Kept {
     operation: definition::Snapshot,
-    /// Tells apart what is kept.
+    /// The fingerprint of the dataset below the operation, which names the snapshot's directory.
     fingerprint: String,
     shard: Option<Arc<Program>>,
     reader: Arc<Program>,

@@ -1,4 +1,5 @@
-//! `snapshot`: the elements that were written when the same dataset was first read to its end.
+//! The operation `snapshot`, which writes the elements of the first complete pass and reads them
+//! afterwards.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,5 +1,5 @@
-//! `snapshot`: elements that pass are written to shards; once they are all there, they are read instead of
-//! the input.
+//! The execution of `snapshot`. Writes the elements of the input to shards. Once all elements are
+//! written, reads the shards instead of the input.
 
 use std::path::PathBuf;
 
@@ -21,29 +21,29 @@ use crate::exec::keeping::Keeping;
 
 pub(crate) struct Snapshot {
     keeping: Keeping,
-    /// The shard of an element; absent = by turns.
+    /// The function that returns the shard of an element. `None` writes to the shards in turn.
     shard: Option<Chain>,
-    /// The faults of that function. An element without a shard can be tried again, but cannot be left out of
-    /// one reading alone.
+    /// The error policy of the shard function. The function may be retried, but its element cannot be
+    /// skipped, because other passes would still yield that element.
     faults: Faults,
     reader: Body,
     input: Input,
     mode: Mode,
     pass: u64,
-    /// Elements of this pass that came from the input.
+    /// The number of elements of the current pass that the input yielded.
     passed: u64,
-    /// Whether the input has been read in a pass before this one.
+    /// Whether an earlier pass has read the input.
     input_is_read: bool,
 }
 
 enum Mode {
-    /// No element was asked for in this pass.
+    /// The caller has not asked for an element in this pass yet.
     Unopened,
     Reading(Box<Opened>),
     Writing(Sink),
-    /// Nothing of this pass is kept.
+    /// The pass forwards the input and keeps no elements.
     Passing,
-    /// This pass is over.
+    /// The pass has ended.
     Ended,
 }
 
@@ -81,7 +81,7 @@ impl Snapshot {
                 let path = self.keeping.path();
                 tracing::info!(
                     path,
-                    "another execution writes the snapshot: elements pass as they come"
+                    "another execution writes the snapshot, so this one forwards its input"
                 );
                 Mode::Passing
             }
@@ -89,12 +89,12 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Opens the dataset that the reader makes of the shards.
+    /// Opens the dataset that the reader function makes from the paths of the shards.
     fn reading(&self, shards: &[PathBuf]) -> Result<Mode, ExecError> {
         let mut paths = Vec::new();
         for (index, shard) in shards.iter().enumerate() {
             let path = shard.to_str().ok_or_else(|| {
-                let message = format!("the path {} is not UTF-8", shard.display());
+                let message = format!("expected a path in UTF-8, found {}", shard.display());
                 ExecError::new(ErrorKind::Caller, "snapshot", message)
             })?;
             paths.push(Item::new(Value::from_buf([Tensor::string(path)]), index as u64));
@@ -103,7 +103,7 @@ impl Snapshot {
         Ok(Mode::Reading(Box::new(opened)))
     }
 
-    /// Writes an element on its way.
+    /// Writes an element of the input to its shard, and returns the element.
     fn write(&mut self, item: Item) -> Result<Item, ExecError> {
         let item = call::settled(item)?;
         let shard = match &self.shard {
@@ -205,12 +205,17 @@ impl Iterate for Snapshot {
             1 => Mode::Reading(Box::new(self.reader.restore(state, self.pass)?)),
             2 => match self.keeping.restore(state)?.0 {
                 Some(Begun::Writing(sink)) => Mode::Writing(sink),
-                // Somebody else has written it, or does: the rest of this pass is made as the beginning was.
+                // Another execution has written the snapshot or writes now, so the rest of this pass
+                // comes from the input.
                 Some(Begun::Whole(_) | Begun::Taken) | None => Mode::Passing,
             },
             3 => Mode::Passing,
             4 => Mode::Ended,
-            other => return Err(StateError::Malformed(format!("{other} is no way of a snapshot"))),
+            other => {
+                return Err(StateError::Malformed(format!(
+                    "invalid mode {other} of a snapshot, expected 0 to 4"
+                )));
+            }
         };
         self.input.restore(state)
     }

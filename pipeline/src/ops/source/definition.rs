@@ -1,4 +1,4 @@
-//! The definition of `source`: a source written in Rust and registered by name.
+//! The definition of `source`, a source that is written in Rust and registered by name.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -20,45 +20,45 @@ use crate::graph::units::Splitting;
 use crate::graph::units::WITHOUT_SPLITS;
 use std::ops::RangeInclusive;
 
-/// Parameters of `source`.
+/// The parameters of `source`.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct RegisteredSource {
-    /// The registered name.
+    /// The name under which the source is registered.
     #[n(0)]
     pub name: String,
-    /// The parameters of its factory.
+    /// The parameters of the source's factory.
     #[n(1)]
     pub params: Params,
-    /// The signature, where it was declared or resolved; else the registry is asked.
+    /// The signature of the source, if declared or resolved. `None` asks the registry.
     #[n(2)]
     pub declared: Option<SourceDeclaration>,
 }
 
-/// A registered source's signature written into the graph, so that who has no such source can still analyse
-/// it.
+/// The signature of a registered source, written into the graph. A program without the source can then
+/// still analyse the graph.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct SourceDeclaration {
-    /// The spec of its elements.
+    /// The spec of the source's elements.
     #[n(0)]
     pub spec: SpecField,
-    /// The number of elements; absent = unknown.
+    /// The number of elements. `None` means that the number of elements is unknown.
     #[n(1)]
     pub count: Option<u64>,
-    /// Whether it never ends.
+    /// Whether the source never ends.
     #[n(2)]
     pub infinite: bool,
-    /// Whether it can be opened at any range of positions, hence split.
+    /// Whether the source can be opened at any range of positions, which splits require.
     #[n(3)]
     pub indexable: bool,
 }
 
 impl RegisteredSource {
-    /// Returns the signature: as the graph declares it, else as the registry knows it.
+    /// Returns the signature that the graph declares, or else the signature in the registry.
     ///
     /// # Errors
-    /// [`AnalysisError::Unknown`] for a source that nobody registered.
+    /// [`AnalysisError::Unknown`] if neither the graph nor the registry knows the source.
     pub(crate) fn signature(&self, registry: &dyn Registry) -> Result<SourceSignature, AnalysisError> {
         match &self.declared {
             None => registry.source(&self.name, &self.params),
@@ -105,7 +105,7 @@ impl Operation for RegisteredSource {
         Ok(match (signature.indexable, signature.cardinality) {
             (true, Cardinality::Finite(count)) => Splitting::Counted(graph.units(count)),
             (true, Cardinality::Infinite | Cardinality::Unknown) => Splitting::Whole(format!(
-                "does not know how many elements it has: declare a finite count, or {WITHOUT_SPLITS}"
+                "has an unknown number of elements: declare a finite count, or {WITHOUT_SPLITS}"
             )),
             (false, _) => Splitting::Whole(format!(
                 "cannot be opened at a position: make it indexable, or {WITHOUT_SPLITS}"
@@ -131,10 +131,11 @@ impl Operation for RegisteredSource {
 }
 
 impl Dataset {
-    /// A source registered by name.
+    /// Yields the elements of the source registered as `name`.
     ///
-    /// The counterpart of `tf.data.Dataset.from_generator`. An element that is not what its signature says is
-    /// an error of the function; what becomes of errors [`Dataset::on_error`] says.
+    /// Corresponds to `tf.data.Dataset.from_generator`. An element that does not match the source's
+    /// signature is an error of the source. [`Dataset::on_error`] decides how the dataset handles
+    /// errors.
     pub fn registered_source(name: impl Into<String>, params: Params) -> Dataset {
         Dataset::source(RegisteredSource {
             name: name.into(),
@@ -143,8 +144,8 @@ impl Dataset {
         })
     }
 
-    /// A source registered by name on the workers, with its signature, for a caller that does not have it
-    /// registered.
+    /// Yields the elements of a source registered as `name` on the workers, with a declared signature.
+    /// Callers in whose program the source is not registered need this method.
     pub fn declared_source(name: impl Into<String>, params: Params, declared: SourceDeclaration) -> Dataset {
         Dataset::source(RegisteredSource {
             name: name.into(),

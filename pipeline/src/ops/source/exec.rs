@@ -1,5 +1,6 @@
-//! `source`: a registered source, opened whole or at each split's positions. A failed read is retried by a
-//! new source that skips what came before, or its element is left out, as the dataset says.
+//! The execution of `source`, which opens a registered source for a whole pass or for each split. After
+//! a failed read, the dataset's error policy decides: a retry opens a new source and skips the earlier
+//! elements, or the element is skipped.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use crate::graph::Cardinality;
 use crate::graph::Params;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `source` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["source"]],
     decode: decode_params::<definition::RegisteredSource>,
@@ -65,9 +66,9 @@ pub(crate) struct Registered {
     faults: Faults,
     pass: u64,
     open: Option<Box<dyn Source>>,
-    /// Whether a range is being read, whether or not the source is open.
+    /// Whether a range of positions is being read. The source itself may be closed.
     has_range: bool,
-    /// The beginning of the range.
+    /// The first position of the range.
     start: u64,
     /// The position of the next element.
     position: u64,
@@ -101,7 +102,7 @@ impl Registered {
         }
     }
 
-    /// Goes on to the next range if none is being read; `false` at the end of the pass.
+    /// Starts the next range unless a range is being read. Returns `false` at the end of the pass.
     fn ensure_range(&mut self) -> Result<bool, ExecError> {
         if !self.has_range
             && let Some(range) = self.cursor.next_range()?
@@ -112,7 +113,7 @@ impl Registered {
         Ok(self.has_range)
     }
 
-    /// Opens the source where it is to go on with the range, if it is not open.
+    /// Opens the source at the current position of the range, unless the source is open.
     fn ensure_open(&mut self) -> Result<(), ExecError> {
         if self.open.is_some() {
             return Ok(());
@@ -129,12 +130,12 @@ impl Registered {
         Ok(())
     }
 
-    /// Nothing more is read of the range.
+    /// Closes the source and ends the range.
     fn close(&mut self) {
         (self.open, self.has_range) = (None, false);
     }
 
-    /// The next element of the range, or what it fails with.
+    /// Returns the next element of the range, or `None` at the end of the range.
     fn step(&mut self) -> Result<Option<Item>, ExecError> {
         let position = self.position;
         if position == self.end {
@@ -148,7 +149,8 @@ impl Registered {
         let Some(value) = next else {
             return Ok(None);
         };
-        // The source is behind it.
+        // The source has already advanced past the element, so an error here concerns only this
+        // element.
         check(&self.name, &self.spec, &value).map_err(|error| error.at_position(position).of_element())?;
         self.position = position.saturating_add(1);
         let marks = self.cursor.marks(position, self.position == self.end);
@@ -160,7 +162,7 @@ impl Registered {
         }))
     }
 
-    /// Returns the next element, tried again as often as the dataset says.
+    /// Returns the next element, and retries failures as the error policy says.
     fn tried(&mut self) -> Result<Option<Item>, ExecError> {
         if !self.faults.retries() {
             return self.step();
@@ -175,8 +177,8 @@ impl Registered {
         })
     }
 
-    /// Leaves out what failed with `error`, if that is what is wanted: the element, where the source says
-    /// that it goes on behind it, and otherwise what is left of the range.
+    /// Skips the failed part if the error policy allows skipping. Skips one element if the source can
+    /// continue after `error`, or else the rest of the range.
     fn leave_out(&mut self, error: ExecError) -> Result<(), ExecError> {
         let goes_on = error.is_passable();
         let position = self.position;
@@ -192,8 +194,8 @@ impl Registered {
         Ok(())
     }
 
-    /// Lets the source write up to `limit` elements of the pass, and no more than its positions, into `pack`.
-    /// `None` when it writes none itself.
+    /// Lets the source write up to `limit` elements of the current range directly into `pack`. Returns
+    /// `None` if the source does not support direct writes.
     fn fill(
         &mut self,
         pack: &mut PackWriter,
@@ -224,7 +226,7 @@ impl Registered {
         let stands_still = filled.count == 0 && wanted > 0 && filled.stop == Stop::Limit;
         if stands_still || filled.count > wanted {
             let message = format!(
-                "was asked for {wanted} elements and wrote {}, without saying that it has ended",
+                "expected up to {wanted} elements from a source that has not ended, found {}",
                 filled.count
             );
             return Err(ExecError::new(ErrorKind::UserFunction, &*self.name, message));
@@ -280,8 +282,8 @@ impl Iterate for Registered {
         let has_range = state.flag()?;
         let position = state.number()?;
         if has_range {
-            // The saved cursor has already handed out the range; the source passes over what was yielded of
-            // it.
+            // The saved cursor has already handed out the range. The source skips the elements that
+            // were yielded.
             self.cursor.rewind();
             self.ensure_range()?;
             self.position = position.clamp(self.start, self.end);
@@ -297,7 +299,8 @@ impl Iterate for Registered {
         sequence: u64,
         limit: usize,
     ) -> Option<Result<Filled, ExecError>> {
-        // Splits need marks on every element, and what fails in a pack cannot be made again.
+        // Splits need marks on every element, and an element that fails in a pack cannot be retried or
+        // skipped.
         if self.cursor.is_fed() || self.faults.skips() || self.faults.retries() {
             return None;
         }

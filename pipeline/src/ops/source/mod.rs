@@ -1,4 +1,4 @@
-//! `source`: a source written in Rust and registered by name.
+//! The operation `source`, a source that is written in Rust and registered by name.
 
 mod definition;
 pub(crate) mod exec;

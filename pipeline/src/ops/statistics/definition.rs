@@ -1,4 +1,4 @@
-//! The definition of `statistics`: measurements of the elements that pass.
+//! The definition of `statistics`, which measures the elements that pass through.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -9,11 +9,11 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::GraphError;
 use crate::graph::tree::Operation;
 
-/// Parameters of `statistics`.
+/// The parameters of `statistics`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Statistics {
-    /// The name of the measurements; operations of one name are measured together.
+    /// The name of the measurements. Operations with the same name share their measurements.
     #[n(0)]
     pub name: String,
 }
@@ -37,10 +37,10 @@ impl Operation for Statistics {
 }
 
 impl Dataset {
-    /// Measures what passes here under `name`: elements, bytes, and how long each was waited for
-    /// (`Executor::statistics`).
+    /// Measures the elements that pass through this place, under the name `name`: their number, their
+    /// bytes, and the waiting time for each element. `Executor::statistics` returns the measurements.
     ///
-    /// The counterpart of `tf.data.experimental.StatsAggregator` and its operations: times are in
+    /// Corresponds to `tf.data.experimental.StatsAggregator` and its operations. Times are in
     /// nanoseconds, sizes in bytes.
     pub fn statistics(self, name: impl Into<String>) -> Dataset {
         self.then(Statistics { name: name.into() })

@@ -1,4 +1,4 @@
-//! `statistics`: measures what passes.
+//! The execution of `statistics`, which measures the elements that pass through.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::exec::statistics::Stage;
 use crate::exec::value::Tensor;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `statistics` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["statistics"]],
     decode: decode_params::<definition::Statistics>,

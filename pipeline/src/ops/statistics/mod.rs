@@ -1,4 +1,4 @@
-//! `statistics`: measurements of the elements that pass.
+//! The operation `statistics`, which measures the elements that pass through.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,4 @@
-//! The definition of `take`: the first elements.
+//! The definition of `take`, which yields the first elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
@@ -10,12 +10,12 @@ use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
 use crate::graph::tree::{Given, Operation};
 
-/// Parameters of `take`.
+/// The parameters of `take`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Take {
-    /// The number of elements.
+    /// The number of elements to yield.
     #[n(0)]
     pub count: u64,
 }
@@ -39,7 +39,7 @@ impl Operation for Take {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("counts elements of each task, not positions of the source")
+        Some("counts the elements of each task, not positions of the source")
     }
 
     fn yields_its_input(&self) -> bool {
@@ -47,15 +47,16 @@ impl Operation for Take {
     }
 
     fn does_nothing(&self) -> bool {
-        // No pass has more elements than can be counted.
+        // No pass has more than `u64::MAX` elements.
         self.count == u64::MAX
     }
 }
 
 impl Dataset {
-    /// The first `count` elements.
+    /// Yields the first `count` elements. If the dataset is distributed in splits, each task yields its
+    /// own first elements.
     ///
-    /// Works as `tf.data.Dataset.take`. Where splits are dealt out, of each task.
+    /// Works like `tf.data.Dataset.take`.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

@@ -1,4 +1,5 @@
-//! `take`: the first elements of every pass. Of a split dataset, the first of every task.
+//! The execution of `take`, which yields the first elements of every pass. If the dataset is
+//! distributed in splits, each task yields its own first elements.
 
 use super::definition;
 use crate::exec::error::ExecError;
@@ -9,7 +10,7 @@ use crate::exec::room::{Room, named};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `take` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["take"]],
     decode: decode_params::<definition::Take>,

@@ -1,4 +1,4 @@
-//! `take`: the first elements.
+//! The operation `take`, which yields the first elements.
 
 mod definition;
 pub(crate) mod exec;

@@ -1,4 +1,5 @@
-//! The definition of `take_while`: the elements before the first for which a predicate does not hold.
+//! The definition of `take_while`, which ends before the first element for which a predicate does not
+//! hold.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -44,26 +45,27 @@ impl Operation for TakeWhile {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("counts elements of each task, not positions of the source")
+        Some("counts the elements of each task, not positions of the source")
     }
 }
 
-/// Reads the operation.
+/// Decodes a `take_while` or `take_while_expr` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Predicate::decode(encoded, "take_while_expr").map(|predicate| Op::new(TakeWhile(predicate)))
 }
 
 impl Dataset {
-    /// The elements before the first one for which the registered predicate `name` does not hold.
+    /// Yields the elements before the first one for which the registered predicate `name` returns
+    /// false.
     ///
-    /// Works as `tf.data.Dataset.take_while`.
+    /// Works like `tf.data.Dataset.take_while`.
     pub fn take_while(self, name: impl Into<String>, params: Params) -> Dataset {
         self.then(TakeWhile(Predicate::registered(name, params)))
     }
 
-    /// The elements before the first one for which `expr`, a `bool` scalar, does not hold.
+    /// Yields the elements before the first one for which `expr`, a `bool` scalar, is false.
     ///
-    /// Works as `tf.data.Dataset.take_while`.
+    /// Works like `tf.data.Dataset.take_while`.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

@@ -1,5 +1,5 @@
-//! `take_while`: the elements of every pass before the first for which a predicate does not hold. Of a split
-//! dataset, those of every task.
+//! The execution of `take_while`, which ends every pass before the first element for which a predicate
+//! does not hold. If the dataset is distributed in splits, each task ends its passes separately.
 
 use crate::exec::cancel::Cancel;
 use crate::exec::context::Shared;
@@ -15,7 +15,7 @@ use crate::exec::room::Room;
 use crate::ops::filter::exec::test;
 use crate::ops::filter::exec::{Test, holds};
 
-/// The room of the operation.
+/// The entry of `take_while` and `take_while_expr` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["take_while", "take_while_expr"]],
     decode: definition::decode,
@@ -65,7 +65,7 @@ impl Iterate for TakeWhile {
             match holds("take_while", &self.test, &item, &self.faults)? {
                 Some(true) => return Ok(Some(item)),
                 Some(false) => self.ended = true,
-                // It may fail for ever: leave when told to.
+                // The predicate may fail for every element, so the loop checks for cancellation.
                 None => self.cancel.check("take_while")?,
             }
         }

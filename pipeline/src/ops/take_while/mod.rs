@@ -1,4 +1,4 @@
-//! `take_while`: the elements before the first for which a predicate does not hold.
+//! The operation `take_while`, which ends before the first element for which a predicate does not hold.
 
 mod definition;
 pub(crate) mod exec;

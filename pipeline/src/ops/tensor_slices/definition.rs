@@ -1,4 +1,4 @@
-//! The definition of `tensor_slices`: the slices of tensors that the graph holds.
+//! The definition of `tensor_slices`, which yields the slices of constant tensors in the graph.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -16,11 +16,11 @@ use crate::graph::tree::{Given, Operation};
 use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
-/// Parameters of `tensor_slices`.
+/// The parameters of `tensor_slices`.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct TensorSlices {
-    /// The tensors that are sliced along their leading dimension, which all share.
+    /// The tensors to slice along their leading dimension, which has the same size in all tensors.
     #[n(0)]
     pub constant: Constant,
 }
@@ -62,10 +62,12 @@ impl Operation for TensorSlices {
 }
 
 impl Dataset {
-    /// The slices of tensors along their common leading dimension. `spec` describes the whole tensors.
+    /// Yields the slices of constant tensors along their common leading dimension. `spec` describes the
+    /// whole tensors.
     ///
-    /// Works as `tf.data.Dataset.from_tensor_slices`: slices are without that dimension. Tensors whose
-    /// leading dimensions differ, or that have none, are refused.
+    /// Works like `tf.data.Dataset.from_tensor_slices`: slices lack the leading
+    /// dimension. [`Dataset::graph`] refuses tensors without a leading dimension, and tensors whose
+    /// leading dimensions differ.
     pub fn tensor_slices(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
         Dataset::source(TensorSlices {
             constant: Constant {

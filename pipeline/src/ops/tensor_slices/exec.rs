@@ -1,4 +1,4 @@
-//! The execution of `tensor_slices`: slices of tensors that the graph holds.
+//! The execution of `tensor_slices`, which yields the slices of constant tensors in the graph.
 
 use super::definition;
 use crate::exec::constants;
@@ -8,7 +8,7 @@ use crate::exec::program::{OpenError, Prepared, Preparing, prepared};
 use crate::exec::room::Room;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `tensor_slices` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["tensor_slices"]],
     decode: decode_params::<definition::TensorSlices>,

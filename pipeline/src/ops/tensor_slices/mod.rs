@@ -1,4 +1,4 @@
-//! `tensor_slices`: the slices of tensors that the graph holds.
+//! The operation `tensor_slices`, which yields the slices of constant tensors in the graph.
 
 mod definition;
 pub(crate) mod exec;

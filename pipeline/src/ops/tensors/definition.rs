@@ -1,4 +1,4 @@
-//! The definition of `tensors`: one element that the graph holds.
+//! The definition of `tensors`, which yields one constant element in the graph.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -16,11 +16,11 @@ use crate::graph::tree::{Given, Operation};
 use crate::graph::units::Splitting;
 use std::ops::RangeInclusive;
 
-/// Parameters of `tensors`.
+/// The parameters of `tensors`.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Tensors {
-    /// The element.
+    /// The element to yield.
     #[n(0)]
     pub constant: Constant,
 }
@@ -57,10 +57,11 @@ impl Operation for Tensors {
 }
 
 impl Dataset {
-    /// One element: these tensors, which `spec` describes. So a sparse or ragged tensor becomes part of a
-    /// dataset.
+    /// Yields one element that consists of `tensors`, which `spec` describes. A sparse or ragged tensor
+    /// can enter a dataset in this way.
     ///
-    /// Works as `tf.data.Dataset.from_tensors`. Bytes that `spec` does not describe are refused.
+    /// Works like `tf.data.Dataset.from_tensors`. [`Dataset::graph`] refuses bytes that do not match
+    /// `spec`.
     pub fn tensors(spec: ElementSpec, tensors: Vec<ConstantTensor>) -> Dataset {
         Dataset::source(Tensors {
             constant: Constant {

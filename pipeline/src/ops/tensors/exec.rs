@@ -1,4 +1,4 @@
-//! The execution of `tensors`: one element that the graph holds.
+//! The execution of `tensors`, which yields one constant element in the graph.
 
 use super::definition;
 use crate::exec::constants;
@@ -9,7 +9,7 @@ use crate::exec::room::Room;
 use crate::exec::value::Value;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `tensors` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["tensors"]],
     decode: decode_params::<definition::Tensors>,

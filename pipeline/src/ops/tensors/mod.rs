@@ -1,4 +1,4 @@
-//! `tensors`: one element that the graph holds.
+//! The operation `tensors`, which yields one constant element in the graph.
 
 mod definition;
 pub(crate) mod exec;

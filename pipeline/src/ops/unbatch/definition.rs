@@ -1,4 +1,4 @@
-//! The definition of `unbatch`: the rows of every element, one by one.
+//! The definition of `unbatch`, which yields the rows of every element one by one.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -38,16 +38,16 @@ impl Operation for Unbatch {
     }
 }
 
-/// Reads the operation.
+/// Decodes an `unbatch` operation.
 pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Unbatch))
 }
 
 impl Dataset {
-    /// The rows of every element along its leading dimension: the inverse of [`Dataset::batch`].
+    /// Yields the rows of every element along its leading dimension: the inverse of [`Dataset::batch`].
     ///
-    /// Works as `tf.data.Dataset.unbatch`. Components of different lengths, or without a leading dimension,
-    /// are an error of that element.
+    /// Works like `tf.data.Dataset.unbatch`. An element fails if its components have no leading
+    /// dimension, or leading dimensions of different lengths.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

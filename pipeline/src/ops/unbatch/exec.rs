@@ -1,4 +1,5 @@
-//! `unbatch`: the rows of every element, one by one. Rows share the element's bytes.
+//! The execution of `unbatch`, which yields the rows of every element one by one. Rows share the bytes
+//! of their element.
 
 use super::definition;
 use crate::exec::error::{ErrorKind, ExecError};
@@ -11,7 +12,7 @@ use crate::exec::room::{Room, nameless};
 use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::Value;
 
-/// The room of the operation.
+/// The entry of `unbatch` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["unbatch"]],
     decode: definition::decode,
@@ -29,7 +30,7 @@ fn prepare(_: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 pub(crate) struct Unbatch {
     input: Input,
     faults: Faults,
-    /// The element whose rows are being yielded, the next row, and how many there are.
+    /// The element whose rows are being yielded, the index of the next row, and the number of rows.
     current: Option<(Item, u64, u64)>,
 }
 
@@ -94,7 +95,8 @@ impl Iterate for Unbatch {
     }
 }
 
-/// Computes what the element defers, so that it has rows, and checks that its components have equally many.
+/// Runs the deferred computations of `item`, and checks that its components have the same number of
+/// rows. Returns the item, the index 0 of its next row, and the number of rows.
 pub(crate) fn opened(op: &str, mut item: Item) -> Result<(Item, u64, u64), ExecError> {
     let fail = |item: &Item, error: ExecError| error.at(item.origin.as_ref()).at_position(item.position);
     let settled: Result<Value, ExecError> = item.value.iter().map(|tensor| tensor.settled()).collect();
@@ -104,7 +106,7 @@ pub(crate) fn opened(op: &str, mut item: Item) -> Result<(Item, u64, u64), ExecE
     match rows {
         Some(rows) if leading.all(|other| other == Some(rows)) => Ok((item, 0, rows)),
         Some(_) | None => {
-            let message = "the components of the element have not equally many rows";
+            let message = "expected the same number of rows in all components of an element";
             Err(fail(&item, ExecError::new(ErrorKind::Data, op, message)))
         }
     }
@@ -112,7 +114,13 @@ pub(crate) fn opened(op: &str, mut item: Item) -> Result<(Item, u64, u64), ExecE
 
 fn row(item: &Item, index: u64) -> Result<Item, ExecError> {
     let value: Option<Value> = item.value.iter().map(|tensor| tensor.row(index)).collect();
-    let missing = || ExecError::new(ErrorKind::Internal, "unbatch", "a component lacks a row");
+    let missing = || {
+        ExecError::new(
+            ErrorKind::Internal,
+            "unbatch",
+            "a component has fewer rows than its element",
+        )
+    };
     Ok(Item {
         value: value.ok_or_else(missing)?,
         marks: item.marks.clone(),

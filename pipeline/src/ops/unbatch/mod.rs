@@ -1,4 +1,4 @@
-//! `unbatch`: the rows of every element, one by one.
+//! The operation `unbatch`, which yields the rows of every element one by one.
 
 mod definition;
 pub(crate) mod exec;

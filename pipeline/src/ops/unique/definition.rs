@@ -1,4 +1,4 @@
-//! The definition of `unique`: each element once, however often it comes.
+//! The definition of `unique`, which drops repeated elements.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::graph::cardinality::Cardinality;
@@ -26,21 +26,21 @@ impl Operation for Unique {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("drops what a task has seen, which depends on the positions it was given")
+        Some("drops elements that the task has seen before, which depends on the splits of the task")
     }
 }
 
-/// Reads the operation.
+/// Decodes a `unique` operation.
 pub(crate) fn decode(_: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Unique))
 }
 
 impl Dataset {
-    /// The first of equal elements, of any type. Every distinct one is held in memory, up to the pipeline's
-    /// byte budget: beyond it is an error. Where splits are dealt out or the dataset is divided, each task
-    /// drops what it has seen itself.
+    /// Yields the first of equal elements, of any type. Holds every distinct element in memory;
+    /// exceeding the pipeline's byte budget is an error. If the dataset is distributed in splits or
+    /// shards, each task drops only the elements that the task itself has seen before.
     ///
-    /// Works as `tf.data.Dataset.unique`, which knows integers and strings only.
+    /// Works like `tf.data.Dataset.unique`, which supports integers and strings only.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;

@@ -1,5 +1,5 @@
-//! `unique`: the first of equal elements. Elements are equal when types, dimensions and items are, bit by
-//! bit.
+//! The execution of `unique`, which yields the first of equal elements. Elements are equal if their
+//! dtypes, dimensions and items are equal bit by bit.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
 use crate::exec::value::Value;
 
-/// The room of the operation.
+/// The entry of `unique` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["unique"]],
     decode: definition::decode,
@@ -31,15 +31,15 @@ fn prepare(_: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
     })
 }
 
-/// The bytes of a key beside its own: its pointer, its length and its place in the table.
+/// The memory of a key in addition to its bytes: its pointer, its length and its entry in the table.
 const KEY_BYTES: usize = 48;
 
 pub(crate) struct Unique {
     input: Input,
     shared: Shared,
-    /// The keys of the elements that have come in this pass.
+    /// The keys of the distinct elements of this pass.
     seen: HashSet<Box<[u8]>>,
-    /// Counts the keys.
+    /// The account of the bytes of the keys.
     kept: Kept,
 }
 
@@ -53,7 +53,7 @@ impl Unique {
         }
     }
 
-    /// Returns whether `key` is new. It is remembered then.
+    /// Remembers `key`. Returns whether `key` is new.
     fn remember(&mut self, key: Vec<u8>) -> Result<bool, ExecError> {
         if self.seen.contains(&*key) {
             return Ok(false);
@@ -61,8 +61,8 @@ impl Unique {
         if !self.kept.try_add(key.len() + KEY_BYTES) {
             let limit_bytes = self.shared.budget.limit_bytes();
             let message = format!(
-                "{} distinct elements fill what is left of the {limit_bytes} bytes a pipeline may hold; map elements to what identifies \
-                 them, or raise the limit",
+                "{} distinct elements fill the rest of the pipeline's budget of {limit_bytes} bytes; map elements to \
+                 smaller keys, or raise the limit",
                 self.seen.len()
             );
             return Err(ExecError::new(ErrorKind::Resource, "unique", message));
@@ -115,7 +115,8 @@ impl Iterate for Unique {
     }
 }
 
-/// Returns a key that no two different settled elements of one structure share.
+/// Returns a key that differs between any two different elements of one structure, whose computations
+/// are done.
 fn key(value: &Value) -> Vec<u8> {
     let mut key = Vec::new();
     for tensor in value {

@@ -1,4 +1,4 @@
-//! `unique`: each element once, however often it comes.
+//! The operation `unique`, which drops repeated elements.
 
 mod definition;
 pub(crate) mod exec;

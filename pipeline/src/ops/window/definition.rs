@@ -1,4 +1,4 @@
-//! The definition of `window`: a dataset of each window of consecutive elements.
+//! The definition of `window`, which turns each window of consecutive elements into a dataset.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -17,38 +17,39 @@ use crate::graph::tree::Role;
 use crate::graph::tree::{Given, Op, Operation};
 use crate::ops::argument::body;
 
-/// Parameters of `window`.
+/// The parameters of `window`, apart from its function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Window {
-    /// Elements of a window, at least 1.
+    /// The number of elements of a window, at least 1.
     #[n(0)]
     pub size: u64,
-    /// Elements of the input from the beginning of one window to that of the next, at least 1.
+    /// The distance between the first elements of two consecutive windows, in elements of the input. At
+    /// least 1.
     #[n(1)]
     pub shift: u64,
-    /// Elements of the input from one in a window to the next, at least 1.
+    /// The distance between two consecutive elements of a window, in elements of the input. At least 1.
     #[n(2)]
     pub stride: u64,
-    /// Whether last windows of fewer elements are dropped.
+    /// Whether to drop windows at the end that have fewer elements.
     #[n(3)]
     pub drop_remainder: bool,
 }
 
 impl Window {
-    /// Elements of the input from the first of a whole window to its last.
+    /// Returns the number of input elements from the first to the last element of a full window.
     pub(crate) fn span(&self) -> u64 {
         (self.size - 1).saturating_mul(self.stride).saturating_add(1)
     }
 
-    /// Checks the window.
+    /// Checks the parameters of the window.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.size == 0 || self.shift == 0 || self.stride == 0 {
-            return Err("has a size, shift or stride of 0; the least is 1".to_owned());
+            return Err("has a size, shift or stride of 0, expected at least 1".to_owned());
         }
         if self.span() > BUFFER_MAX {
             return Err(format!(
-                "holds {} elements at once, the limit is {BUFFER_MAX}",
+                "holds {} elements at once, expected at most {BUFFER_MAX}",
                 self.span()
             ));
         }
@@ -59,9 +60,9 @@ impl Window {
 /// The operation `window`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Windows {
-    /// Makes a dataset of each window.
+    /// The function that turns a window, a dataset of elements, into a dataset.
     pub reduce: Graph,
-    /// The elements that a window has.
+    /// The parameters that decide which elements form a window.
     pub window: Window,
 }
 
@@ -99,7 +100,7 @@ impl Operation for Windows {
     }
 }
 
-/// Reads the operation.
+/// Decodes a `window` operation.
 pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
     Ok(Op::new(Windows {
         reduce: encoded.function(0, "function")?,
@@ -108,10 +109,11 @@ pub(crate) fn decode(encoded: &Encoded<'_>) -> Result<Op, GraphError> {
 }
 
 impl Dataset {
-    /// The datasets that `reduce` makes of windows of the elements, one after the other.
+    /// Turns each window of elements into a dataset with `reduce`, and yields these datasets one after
+    /// the other.
     ///
-    /// Works as `tf.data.Dataset.window`, of which a `flat_map` follows. Sizes, shifts and strides of 0 are
-    /// refused.
+    /// Works like `tf.data.Dataset.window` followed by `flat_map`. [`Dataset::graph`] refuses a size,
+    /// shift or stride of 0.
     pub fn window(self, window: Window, reduce: impl FnOnce(Dataset) -> Dataset) -> Dataset {
         match body(reduce) {
             Ok(reduce) => self.then(Windows { reduce, window }),

@@ -1,4 +1,4 @@
-//! `window`: windows of consecutive elements, each of which becomes a dataset.
+//! The execution of `window`, which turns each window of consecutive elements into a dataset.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use crate::exec::program::{OpenError, Opening, Prepared, Preparing};
 use crate::exec::room::Room;
 use std::sync::Arc;
 
-/// The room of the operation.
+/// The entry of `window` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["window"]],
     decode: definition::decode,
@@ -64,12 +64,13 @@ pub(crate) struct Window {
     reduce: Body,
     input: Input,
     cancel: Cancel,
-    /// The number of restarts: a body draws again in every pass.
+    /// The number of restarts of the operation so far. Random draws in the function's body depend on
+    /// the number of restarts.
     pass: u64,
-    /// Elements from the beginning of the next window on: at most as many as a window spans.
+    /// The elements from the beginning of the next window on, at most as many as the span of a window.
     buffer: VecDeque<Item>,
     charge: Charge,
-    /// Elements of the input between the buffer and the next window.
+    /// The number of input elements to skip before the next window begins.
     gap: u64,
     current: Option<Opened>,
     input_ended: bool,
@@ -91,7 +92,7 @@ impl Window {
         }
     }
 
-    /// The next window; `None` when there is none left.
+    /// Returns the next window, or `None` at the end of the input.
     fn next_window(&mut self) -> Result<Option<Vec<Item>>, ExecError> {
         let span = self.window.span();
         while !self.input_ended && (self.buffer.len() as u64) < span {
@@ -110,7 +111,7 @@ impl Window {
         if self.buffer.is_empty() || (self.window.drop_remainder && !is_whole) {
             return Ok(None);
         }
-        // Spans are at most 2^24 elements.
+        // A span has at most 2^24 elements, so the conversion loses nothing.
         let stride = self.window.stride as usize;
         let items: Vec<Item> = self.buffer.iter().step_by(stride).cloned().collect();
         let passed = self

@@ -1,4 +1,4 @@
-//! `window`: a dataset of each window of consecutive elements.
+//! The operation `window`, which turns each window of consecutive elements into a dataset.
 
 mod definition;
 pub(crate) mod exec;

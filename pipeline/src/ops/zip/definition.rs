@@ -1,4 +1,4 @@
-//! The definition of `zip`: the elements of several inputs side by side.
+//! The definition of `zip`, which combines one element of each input.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use millstream_element::ElementSpec;
@@ -15,12 +15,12 @@ use crate::graph::spec::side_by_side;
 use crate::graph::tree::{Given, Operation};
 use std::ops::RangeInclusive;
 
-/// Parameters of `zip`.
+/// The parameters of `zip`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Deserialize)]
 #[cbor(map)]
 #[serde(deny_unknown_fields)]
 pub struct Zip {
-    /// The name of each input in the dict that an element is; absent = elements are tuples.
+    /// The name of each input, if elements are dicts. `None` makes elements tuples.
     #[n(0)]
     pub names: Option<Vec<String>>,
 }
@@ -40,9 +40,10 @@ impl Operation for Zip {
 
     fn check(&self, inputs: usize) -> Result<(), String> {
         match &self.names {
-            Some(names) if names.len() != inputs => {
-                Err(format!("has {} names for {inputs} inputs", names.len()))
-            }
+            Some(names) if names.len() != inputs => Err(format!(
+                "has {} names, expected one for each of {inputs} inputs",
+                names.len()
+            )),
             Some(names) => names.iter().try_for_each(|name| check_name("name", name)),
             None => Ok(()),
         }
@@ -57,11 +58,12 @@ impl Operation for Zip {
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
-        Some("pairs whatever splits a task was dealt")
+        Some("pairs elements of different splits")
     }
 }
 
-/// The smaller of two; nothing is smaller than none, whatever the other one is.
+/// Returns the smaller cardinality. A cardinality of 0 is the smallest, even if the other one is
+/// unknown.
 fn shorter(one: Cardinality, other: Cardinality) -> Cardinality {
     use Cardinality::{Finite, Infinite, Unknown};
     match (one, other) {
@@ -73,12 +75,13 @@ fn shorter(one: Cardinality, other: Cardinality) -> Cardinality {
 }
 
 impl Dataset {
-    /// Tuples of one element of each dataset, in this order, as many as the shortest dataset has elements.
+    /// Yields tuples of one element from each dataset, in the given order, until the shortest dataset
+    /// ends.
     ///
-    /// Where splits are dealt out, each task pairs those it was given: only one worker pairs elements of the
-    /// same position.
+    /// If the datasets are distributed in splits, each task pairs the elements of its own splits.
+    /// Elements of the same position meet only if a single worker reads the dataset.
     ///
-    /// Works as `tf.data.Dataset.zip`.
+    /// Works like `tf.data.Dataset.zip`.
     ///
     /// ```
     /// # use millstream_pipeline::exec::collect;
@@ -92,7 +95,8 @@ impl Dataset {
         Dataset::joined(Zip { names: None }, datasets)
     }
 
-    /// Makes dicts in which each dataset's element has its name; else as [`Dataset::zip`].
+    /// Works like [`Dataset::zip`], but yields dicts in which each dataset's element has the dataset's
+    /// name.
     pub fn zip_named<'a>(datasets: impl IntoIterator<Item = (&'a str, Dataset)>) -> Dataset {
         let (names, datasets): (Vec<String>, Vec<Dataset>) = datasets
             .into_iter()

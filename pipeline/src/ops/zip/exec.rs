@@ -1,6 +1,6 @@
-//! `zip`: one element of every input, side by side, until the first input ends. What the inputs before that
-//! one had yielded for the row that was not completed is dropped. The inputs after it that keep elements are
-//! asked once more, so that those that end there have kept a whole pass.
+//! The execution of `zip`, which combines one element of each input until the first input ends. Drops
+//! the elements of the last, incomplete row. If a later input keeps its elements in a cache, that input
+//! is read once more. The input then notices its end and completes its cache.
 
 use super::definition;
 use crate::exec::error::ExecError;
@@ -13,7 +13,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::token;
 use crate::graph::codec::decode_params;
 
-/// The room of the operation.
+/// The entry of `zip` in the table of operations.
 pub(crate) const ROOM: Room = Room {
     names: &[&["zip"]],
     decode: decode_params::<definition::Zip>,
@@ -27,14 +27,15 @@ fn prepare(_: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
 
 pub(crate) struct Zip {
     inputs: Vec<Input>,
-    /// The inputs that keep their elements for later passes.
+    /// Whether each input keeps its elements for later passes.
     keeps: Vec<bool>,
-    /// Whether an input has ended in this pass; the others may have more.
+    /// Whether an input has ended in this pass. Other inputs may have more elements.
     ended: bool,
 }
 
 impl Zip {
-    /// The inputs, each with whether it keeps what it yields for later passes.
+    /// Makes the iterator of `inputs`. `keeps` states for each input whether the input keeps elements
+    /// for later passes.
     pub(crate) fn new(inputs: Vec<Input>, keeps: Vec<bool>) -> Zip {
         Zip {
             inputs,
@@ -43,13 +44,14 @@ impl Zip {
         }
     }
 
-    /// Has the inputs from number `first` on find out whether they are at their end.
+    /// Reads one element from each keeping input from number `first` on, so that an input at its end
+    /// notices its end.
     fn complete(&mut self, first: usize) -> Result<(), ExecError> {
         let inputs = self.inputs.iter_mut().zip(&self.keeps).skip(first);
         for (input, _) in inputs.filter(|(_, keeps)| **keeps) {
             match input.next() {
                 Err(error) if !error.is_passable() => return Err(error),
-                // There is no row for what comes.
+                // The row is incomplete, so the element is dropped.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -110,7 +112,7 @@ impl Iterate for Zip {
     }
 }
 
-/// Adds `item` to the components of `row`, which then stands for the splits of both.
+/// Appends the components of `item` to `row`, and merges the split marks.
 fn join(row: &mut Item, item: Item) {
     row.value.extend(item.value);
     token::merge(&mut row.marks, item.marks);

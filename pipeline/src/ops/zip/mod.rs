@@ -1,4 +1,4 @@
-//! `zip`: the elements of several inputs side by side.
+//! The operation `zip`, which combines one element of each input.
 
 mod definition;
 pub(crate) mod exec;

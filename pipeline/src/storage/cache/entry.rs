@@ -1,15 +1,17 @@
-//! How a kept block lies in its file: what it is, its bytes, and a checksum over both.
+//! The format of a cached block's file: a description of the block, its bytes, and a checksum over both.
 
 use bytes::{Bytes, BytesMut};
 
-/// First bytes of every file.
+/// The first bytes of every file.
 const MAGIC: [u8; 8] = *b"MSCACHE1";
-/// Bytes in front of the description: the magic, two lengths and the checksum.
+/// The number of bytes before the description: the magic, two lengths and the checksum.
 const HEADER_BYTES: usize = 8 + 4 + 8 + 4;
-/// Bytes of a description: names of objects have 1024 at most, which may be written four times as long.
+/// The maximum number of bytes of a description. Names of objects have at most 1024 bytes, and escaping makes
+/// them up to four times as long.
 const DESCRIPTION_BYTES_MAX: usize = 1 << 16;
 
-/// The file of `bytes`, which are what `description` says; `None` if that is longer than any.
+/// Returns the content of a file for the block `bytes` with the description `description`; `None` if the
+/// description is too long.
 pub(super) fn encode(description: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     if description.len() > DESCRIPTION_BYTES_MAX {
         return None;
@@ -24,12 +26,13 @@ pub(super) fn encode(description: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     Some(file)
 }
 
-/// The most bytes that the file of `bytes_max` may have.
+/// Returns the maximum length of the file of a block of at most `bytes_max` bytes.
 pub(super) fn size_max(bytes_max: u64) -> u64 {
     bytes_max.saturating_add((HEADER_BYTES + DESCRIPTION_BYTES_MAX) as u64)
 }
 
-/// The bytes in `file`, which are what `description` says; `None` if they are anything else, or damaged.
+/// Returns the block in the content `file` of a file; `None` if the content is damaged or has another
+/// description.
 pub(super) fn decode(description: &str, file: Vec<u8>) -> Option<Bytes> {
     let (header, rest) = file.split_at_checked(HEADER_BYTES)?;
     let length = u32::from_le_bytes(*header.get(8..)?.first_chunk()?) as usize;

@@ -1,6 +1,8 @@
-//! The directory that kept blocks lie in: a file each, in one of 256 directories by the digest of what it is.
-//! Written aside and renamed, so that nobody sees half of one; let go by the time of the last use, under a
-//! lock that processes share.
+//! The directory of cached blocks. Each block is a file in one of 256 directories, named by the digest of its
+//! description.
+//!
+//! A file is written to a temporary path and renamed, so that no process sees an incomplete block. The least
+//! recently used files are deleted under a lock that the processes share.
 
 use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,26 +16,26 @@ use bytes::Bytes;
 
 use super::entry;
 
-/// Least size that a file is counted with: it occupies a block of the disk.
+/// The minimum size with which a file is counted, because each file occupies at least one block of the disk.
 const FILE_BYTES_MIN: u64 = 4096;
-/// Files kept, whatever their length: so many are remembered while they are looked through.
+/// The maximum number of cached files. A scan holds an entry in memory for each file.
 const FILES_MAX: usize = 1 << 20;
-/// A file that is written aside for longer belongs to a process that is gone.
+/// The age at which a temporary file counts as abandoned, because its process must have ended.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
-/// The directory.
+/// The directory of cached blocks, as one process sees it.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
     limit_bytes: u64,
-    /// Bytes in the folder by the last scan, plus the bytes written since.
+    /// The number of bytes in the folder at the last scan, plus the bytes written since.
     known_bytes: AtomicU64,
-    /// Bytes that this process wrote since the last scan.
+    /// The number of bytes that this process has written since the last scan.
     written_bytes: AtomicU64,
     has_complained: AtomicBool,
 }
 
-/// A kept file, as it is looked through.
+/// A cached file, as a scan found it.
 struct Kept {
     used: SystemTime,
     bytes: u64,
@@ -41,7 +43,7 @@ struct Kept {
 }
 
 impl Folder {
-    /// Opens the directory `path`, makes it if it is missing, and tries that it can be written.
+    /// Opens the directory `path`, creates it if it is missing, and checks that it is writable.
     pub(super) fn open(path: &Path, limit_bytes: u64) -> io::Result<Folder> {
         make_directory(path)?;
         make_directory(&path.join("aside"))?;
@@ -57,8 +59,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The bytes that are what `description` says, `bytes_max` at most, if they are here. Damaged ones are
-    /// deleted.
+    /// Returns the block with the description `description`, of at most `bytes_max` bytes; `None` if the
+    /// block is not cached. A damaged file is deleted.
     pub(super) fn read(&self, description: &str, bytes_max: u64) -> Option<Bytes> {
         let path = self.file_of(&digest_of(description));
         let mut file = File::open(&path).ok()?;
@@ -74,25 +76,25 @@ impl Folder {
         };
         let found = is_read.then(|| entry::decode(description, content)).flatten();
         match &found {
-            // How recently it was used is only needed in orders of magnitude: a failure does no harm.
+            // A failure does no harm, because the order of uses only has to be roughly right.
             Some(_) => drop(file.set_times(FileTimes::new().set_modified(SystemTime::now()))),
             None => {
-                tracing::warn!(file = %path.display(), "a kept block is damaged: it is fetched again");
+                tracing::warn!(file = %path.display(), "a cached block is damaged and will be fetched again");
                 drop(fs::remove_file(&path));
             }
         }
         found
     }
 
-    /// Keeps `bytes`, which are what `description` says. What cannot be written is not kept, which is said
-    /// once.
+    /// Caches `bytes` with the description `description`. A block that cannot be written is not cached; the
+    /// first such failure is logged.
     pub(super) fn write(&self, description: &str, bytes: &[u8]) {
         let outcome = self.written(description, bytes);
         if let Err(error) = outcome
             && !self.has_complained.swap(true, Ordering::Relaxed)
         {
             let directory = self.path.display();
-            tracing::warn!(%directory, %error, "a block that was read cannot be kept; this is said once");
+            tracing::warn!(%directory, %error, "cannot write a block to the cache; further failures are not logged");
         }
     }
 
@@ -101,7 +103,7 @@ impl Folder {
             return Ok(());
         };
         let counted = (content.len() as u64).max(FILE_BYTES_MIN);
-        // One that would push out most others is not worth them.
+        // A block that would push out many other blocks is not cached.
         if counted > self.limit_bytes / 8 {
             return Ok(());
         }
@@ -122,8 +124,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Looks through the directory, and lets go of what was not used for longest if there is no room for
-    /// `more` bytes. Left to others if they are at it.
+    /// Scans the directory, and deletes the least recently used files if `more` bytes would exceed the limit.
+    /// Returns without a scan if another process is scanning.
     fn sweep(&self, more: u64) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let lock = options.create(true).truncate(false).write(true).mode(0o600);
@@ -139,7 +141,7 @@ impl Folder {
         let mut bytes: u64 = kept.iter().map(|file| file.bytes).sum();
         if bytes + more > self.limit_bytes || kept.len() > FILES_MAX {
             kept.sort_unstable_by_key(|file| file.used);
-            // Some more than is needed, so that this is not done for every block.
+            // More files are deleted than necessary, so that the next blocks need no scan.
             let (bytes_left, files_left) = (self.limit_bytes / 8 * 7, FILES_MAX / 8 * 7);
             let mut files = kept.len();
             for file in &kept {
@@ -159,7 +161,8 @@ impl Folder {
         Ok(())
     }
 
-    /// The files that are kept. Twice as many as may be are enough to know what to do.
+    /// Returns the cached files, but at most twice as many as the limit. With so many files, the scan must
+    /// delete files in any case.
     fn look_through(&self) -> io::Result<Vec<Kept>> {
         let mut kept = Vec::new();
         for first in 0..=u8::MAX {
@@ -186,7 +189,7 @@ impl Folder {
         Ok(kept)
     }
 
-    /// Deletes what was written aside by processes that are gone.
+    /// Deletes the temporary files of processes that have ended.
     fn forget_abandoned(&self) -> io::Result<()> {
         for file in fs::read_dir(self.path.join("aside"))? {
             let file = file?;
@@ -211,7 +214,7 @@ fn digest_of(description: &str) -> [u8; 32] {
     found
 }
 
-/// The digest that a file's name is, if it is one.
+/// Parses the digest that a file name consists of; returns `None` for other names.
 fn digest_in(name: &std::ffi::OsStr) -> Option<[u8; 32]> {
     let name = name.to_str().filter(|name| name.len() == 64 && name.is_ascii())?;
     let mut digest = [0; 32];
@@ -263,7 +266,7 @@ mod tests {
         fs::write(&path, content).unwrap();
         assert_eq!(folder.read("a", 5), None);
         assert!(!path.exists());
-        // A file that grew beyond what it may be is not even read.
+        // A file that is longer than the limit of a block is deleted without being read.
         fs::write(&path, vec![0; 1 << 20]).unwrap();
         assert_eq!(folder.read("a", 5), None);
         assert!(!path.exists());
@@ -286,11 +289,11 @@ mod tests {
                 .set_times(times)
                 .unwrap();
         }
-        assert!(folder.read("0", 10_000).is_some(), "used just now");
+        assert!(folder.read("0", 10_000).is_some(), "the block was used just now");
         for number in 60..400_u64 {
             folder.write(&number.to_string(), &block);
             let bytes: u64 = files(&folder).iter().map(|file| file.bytes).sum();
-            assert!(bytes <= LIMIT, "{bytes} bytes are kept");
+            assert!(bytes <= LIMIT, "{bytes} bytes are cached");
         }
         assert_eq!(folder.read("1", 10_000), None);
         assert!(folder.read("399", 10_000).is_some());
@@ -306,7 +309,7 @@ mod tests {
             let bytes: u64 = files(&folders[0]).iter().map(|file| file.bytes).sum();
             assert!(
                 bytes <= LIMIT + 2 * (LIMIT / 16 + 20_000),
-                "{bytes} bytes are kept"
+                "{bytes} bytes are cached"
             );
         }
     }

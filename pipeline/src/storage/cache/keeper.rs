@@ -1,4 +1,5 @@
-//! The cache as requests see it: reads and writes on threads for work on a disk, bounded in number.
+//! The asynchronous interface of the cache. Reads and writes run on a bounded number of threads for disk
+//! work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,29 +13,30 @@ use crate::storage::config::CacheConfig;
 use super::folder::Folder;
 use super::key::{KeptVersion, Key, Place};
 
-/// Blocks that wait to be written. When the disk is slower than the store, further ones are not kept.
+/// The maximum number of blocks that wait to be written. If the disk is slower than the store, further blocks
+/// are not cached.
 const WRITES_MAX: usize = 16;
-/// Bytes of the record of an object's version.
+/// The maximum number of bytes of the record of an object's version.
 const VERSION_BYTES_MAX: u64 = 4096;
 
-/// A directory of kept blocks. To be used on a runtime that has threads for work on a disk.
+/// The cache of blocks in a directory. The cache needs a runtime with threads for blocking work.
 #[derive(Debug)]
 pub(in crate::storage) struct Cache {
     folder: Arc<Folder>,
     writes: Arc<Writes>,
 }
 
-/// Blocks that wait to be written.
+/// The number of blocks that wait to be written.
 #[derive(Debug, Default)]
 struct Writes {
     count: AtomicUsize,
-    /// Told when there are none.
+    /// The notification that no write is pending.
     none: Notify,
 }
 
 impl Writes {
     fn begin(&self) -> bool {
-        // The number guards nothing but itself.
+        // `Relaxed` ordering suffices, because the counter does not order other memory accesses.
         let begun = self.count.fetch_add(1, Ordering::Relaxed) < WRITES_MAX;
         if !begun {
             self.end();
@@ -50,14 +52,14 @@ impl Writes {
 }
 
 impl Cache {
-    /// Opens the directory, which is made if it is missing. Blocks.
+    /// Opens the directory, and creates it if it is missing. Blocks.
     ///
     /// # Errors
-    /// The reason for the caller: it cannot be made, or not be written.
+    /// The reason, for the caller: the directory cannot be created or written.
     pub(in crate::storage) fn open(config: &CacheConfig) -> Result<Cache, String> {
         let folder = Folder::open(&config.directory, config.limit_bytes).map_err(|error| {
             let directory = config.directory.display();
-            format!("the cache's directory {directory} cannot be used: {error}; it must be of this user and writable")
+            format!("cannot use the cache directory {directory}: {error}; the directory must belong to this user and be writable")
         })?;
         Ok(Cache {
             folder: Arc::new(folder),
@@ -65,24 +67,24 @@ impl Cache {
         })
     }
 
-    /// Block `index` of `key`, of `size` bytes, if it is here.
+    /// Returns block `index` of the object `key`, which has `size` bytes; `None` if the block is not cached.
     pub(in crate::storage) async fn block(&self, key: &Key, index: u64, size: u64) -> Option<Bytes> {
         let bytes = self.read(key.block(index), size).await?;
         (bytes.len() as u64 == size).then_some(bytes)
     }
 
-    /// Keeps block `index` of `key`, sooner or later.
+    /// Queues block `index` of the object `key` to be written to the cache.
     pub(in crate::storage) fn keep_block(&self, key: &Key, index: u64, bytes: &Bytes) {
         self.write(key.block(index), bytes.clone());
     }
 
-    /// The version that the object `place` had when it was opened last.
+    /// Returns the version of the object `place` at its last opening; `None` if no version is cached.
     pub(in crate::storage) async fn version(&self, place: &Place) -> Option<KeptVersion> {
         let bytes = self.read(place.description(), VERSION_BYTES_MAX).await?;
         minicbor::decode(&bytes).ok()
     }
 
-    /// Keeps the version of the object `place`, sooner or later.
+    /// Queues the version of the object `place` to be written to the cache.
     pub(in crate::storage) fn keep_version(&self, place: &Place, version: &KeptVersion) {
         if let Ok(bytes) = minicbor::to_vec(version)
             && bytes.len() as u64 <= VERSION_BYTES_MAX
@@ -91,7 +93,7 @@ impl Cache {
         }
     }
 
-    /// Waits until everything is written that was to be kept.
+    /// Waits until all queued writes are done.
     pub(in crate::storage) async fn written(&self) {
         loop {
             let none = self.writes.none.notified();

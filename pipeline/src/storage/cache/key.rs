@@ -2,14 +2,14 @@
 
 use minicbor::{Decode, Encode};
 
-/// An object: the store it is in, and its name there.
+/// The store that contains an object, and the name of the object in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::storage) struct Place {
     pub(in crate::storage) store: String,
     pub(in crate::storage) object: String,
 }
 
-/// An object in one of its versions, cut into blocks.
+/// An object in one version, divided into blocks of a fixed size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::storage) struct Key {
     pub(in crate::storage) place: Place,
@@ -17,7 +17,7 @@ pub(in crate::storage) struct Key {
     pub(in crate::storage) block_bytes: u64,
 }
 
-/// Marks that distinguish the versions of an object.
+/// The properties that distinguish the versions of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub(in crate::storage) struct KeptVersion {
@@ -30,14 +30,16 @@ pub(in crate::storage) struct KeptVersion {
 }
 
 impl Place {
-    /// All of it, so that nothing else is described alike: `{:?}` marks where a name ends.
+    /// Returns the description of the object's version record. The names are quoted with `{:?}`, so that
+    /// different objects have different descriptions.
     pub(super) fn description(&self) -> String {
         format!("version of {:?} in {:?}", self.object, self.store)
     }
 }
 
 impl Key {
-    /// All of it and the number of a block, so that nothing else is described alike.
+    /// Returns the description of block `index`, with all fields of the key. Different blocks have different
+    /// descriptions.
     pub(super) fn block(&self, index: u64) -> String {
         let KeptVersion {
             size_bytes,

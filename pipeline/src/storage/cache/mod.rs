@@ -1,7 +1,7 @@
-//! The cache of stores on a local disk: blocks of objects, by a key that includes the object's version.
+//! The cache of remote objects on a local disk: blocks, under keys that include the version of the object.
 //!
-//! Its size is limited and the least recently used blocks go first. Processes share it, and a block counts
-//! only when its checksum agrees.
+//! The cache has a size limit, and deletes the least recently used blocks first. Processes share the cache,
+//! and use a block only if its checksum is correct.
 
 mod entry;
 mod folder;

@@ -1,4 +1,4 @@
-//! Files of this machine.
+//! Open files of this machine.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,26 +8,26 @@ use std::sync::Arc;
 use crate::exec::ErrorKind;
 use crate::storage::error::StorageError;
 
-/// `ENFILE` and `EMFILE`, the same on every Unix.
+/// The error numbers `ENFILE` and `EMFILE`, which are the same on every Unix.
 const TOO_MANY_OPEN: [i32; 2] = [23, 24];
-/// A path that can be none, or that may not be read.
+/// The kinds of errors that the caller causes: an invalid path, or missing rights.
 const OF_CALLER: [io::ErrorKind; 3] = [
     io::ErrorKind::PermissionDenied,
     io::ErrorKind::InvalidInput,
     io::ErrorKind::InvalidFilename,
 ];
 
-/// An open file, or what else a path may name: a pipe, a device.
+/// An open file of this machine: a regular file, a pipe or a device.
 #[derive(Debug, Clone)]
 pub(in crate::storage) struct LocalFile {
     file: Arc<File>,
-    /// Bytes when it was opened.
+    /// The length of the file in bytes when it was opened.
     size_bytes: u64,
-    /// Whether it is a file in the narrow sense, whose bytes are read by their position.
+    /// `true` for a regular file, which can be read at any position.
     is_regular: bool,
 }
 
-/// Opens what `path` names.
+/// Opens the file at `path`.
 pub(in crate::storage) fn open(path: &str) -> Result<LocalFile, StorageError> {
     let failed = |error: io::Error| StorageError::open(to_blame(&error), path, error.to_string());
     let file = File::open(path).map_err(failed)?;
@@ -35,7 +35,7 @@ pub(in crate::storage) fn open(path: &str) -> Result<LocalFile, StorageError> {
 }
 
 /// Returns the party to blame for a file that cannot be opened. Only faults of the data may be skipped, so
-/// nothing else may count as one.
+/// every other fault needs its own kind.
 fn to_blame(error: &io::Error) -> ErrorKind {
     let is_one_of = |kinds: &[io::ErrorKind]| kinds.contains(&error.kind());
     let is_limit = error
@@ -52,7 +52,7 @@ fn to_blame(error: &io::Error) -> ErrorKind {
     }
 }
 
-/// A file that is here already, fetched from where `path` says.
+/// Wraps a file that was fetched from `path` into a local file.
 #[cfg(feature = "storage")]
 pub(in crate::storage) fn whole(path: &str, file: File) -> Result<LocalFile, StorageError> {
     opened(file).map_err(|error| StorageError::open(ErrorKind::Resource, path, error.to_string()))
@@ -76,7 +76,7 @@ impl LocalFile {
         self.is_regular.then_some(&*self.file)
     }
 
-    /// Returns whether its bytes are read by their position, and not as they come.
+    /// Returns whether the file can be read at any position; a pipe cannot.
     pub(in crate::storage) fn has_positions(&self) -> bool {
         self.is_regular
     }
@@ -85,7 +85,7 @@ impl LocalFile {
         self.file.read_at(into, offset)
     }
 
-    /// The `length` bytes at `offset`, read into memory that nobody has cleared before.
+    /// Returns the `length` bytes at `offset`. The memory is not cleared before the bytes are read into it.
     #[cfg(feature = "arrow")]
     pub(in crate::storage) fn read_vec_at(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length);
@@ -97,12 +97,12 @@ impl LocalFile {
                 Err(error) => return Err(error.into()),
             }
         }
-        // Memory may have come in larger pieces than were asked for.
+        // The allocator may have reserved more memory than requested, and the loop fills all of it.
         bytes.truncate(length);
         Ok(bytes)
     }
 
-    /// The bytes at `position`; of what has no positions, those that come next.
+    /// Reads the bytes at `position`, or the next bytes of a file without positions.
     pub(in crate::storage) fn read(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
         if self.is_regular {
             self.file.read_at(into, position)

@@ -1,4 +1,5 @@
-//! Expands glob patterns. Sorted by bytes, so that listings of one directory agree on every machine.
+//! The expansion of glob patterns. Files are sorted by the bytes of their paths, so that every machine
+//! returns the same order.
 
 use std::path::{Path, PathBuf};
 
@@ -6,15 +7,15 @@ use crate::exec::ErrorKind;
 use crate::storage::error::StorageError;
 use crate::storage::listed::{FILES_MAX, Listed};
 
-/// The files that `pattern` matches, sorted. Directories are not files.
+/// Returns the files that match `pattern`, sorted. Directories are left out.
 pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageError> {
     let failed = |kind, reason: String| StorageError::list(kind, pattern, reason);
     let paths = glob::glob(pattern)
-        .map_err(|error| failed(ErrorKind::Caller, format!("not a glob pattern: {error}")))?;
+        .map_err(|error| failed(ErrorKind::Caller, format!("invalid glob pattern: {error}")))?;
     let mut files = Vec::new();
     for path in paths {
         let path = path.map_err(|error| failed(ErrorKind::Data, format!("cannot be listed: {error}")))?;
-        // What has no metadata, such as a link to nothing, fails when it is opened.
+        // A file without metadata, such as a dangling link, stays in the list and fails when it is opened.
         let metadata = path.metadata().ok();
         if metadata.as_ref().is_some_and(std::fs::Metadata::is_dir) {
             continue;
@@ -37,7 +38,7 @@ pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageErro
     Ok(files)
 }
 
-/// Tells a missing directory from one without matching files.
+/// Returns the reason why no file matches, which names a missing directory.
 fn why_nothing(pattern: &str) -> String {
     let is_plain = |part: &Path| !part.to_string_lossy().contains(['*', '?', '[']);
     let fixed: PathBuf = Path::new(pattern)
@@ -51,7 +52,10 @@ fn why_nothing(pattern: &str) -> String {
     };
     match directory {
         Some(directory) if !directory.as_os_str().is_empty() && !directory.exists() => {
-            format!("matches no file: there is no directory {}", directory.display())
+            format!(
+                "matches no file: the directory {} does not exist",
+                directory.display()
+            )
         }
         Some(_) | None => "matches no file".to_owned(),
     }
@@ -87,7 +91,7 @@ mod tests {
         let missing = format!("{}/absent/*.tar", directory.path().display());
         let message = list(&missing).unwrap_err().to_string();
         assert!(
-            message.contains(&missing) && message.contains("there is no directory"),
+            message.contains(&missing) && message.contains("does not exist"),
             "{message}"
         );
     }
@@ -98,7 +102,7 @@ mod tests {
             list("a***")
                 .unwrap_err()
                 .to_string()
-                .contains("not a glob pattern")
+                .contains("invalid glob pattern")
         );
     }
 }

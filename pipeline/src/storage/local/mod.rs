@@ -1,4 +1,4 @@
-//! The file systems of this machine, as the operating system has them.
+//! Access to the file systems of this machine.
 
 mod file;
 mod listing;

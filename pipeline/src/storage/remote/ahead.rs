@@ -1,17 +1,18 @@
-//! How far ahead of a reader blocks are asked for. Knows offsets alone: no store, no clock.
+//! The number of blocks to prefetch for a reader. The module knows offsets only: no store and no clock.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// A reader that passes over no more than this goes straight on: what it leaves out was fetched with the
-/// rest.
+/// The maximum number of skipped bytes at which a reader still counts as sequential. The skipped bytes were
+/// fetched together with the rest.
 const GAP_BYTES: u64 = 64 << 10;
 
-/// Follows one reader of a file.
+/// The read-ahead of one reader of a file.
 ///
-/// Nothing is asked for ahead before it has gone straight on once, since it may only want the file's
-/// beginning. Then it is one block, and twice as many each time that the reader had to wait all the same.
+/// No block is prefetched before the first sequential read, because the reader may only need the start of the
+/// file. After a sequential read, one block is prefetched. The number doubles each time the reader has to
+/// wait for a block nevertheless.
 #[derive(Debug, Clone)]
 pub(super) struct ReadAhead {
-    /// Position at which a sequential reader reads next.
+    /// The offset of the next read, if the reader is sequential.
     next: Option<u64>,
     blocks: u64,
     blocks_max: u64,
@@ -26,7 +27,7 @@ impl ReadAhead {
         }
     }
 
-    /// The reader reads at `offset`: how many blocks behind that one are to be asked for.
+    /// Records a read at `offset`, and returns the number of following blocks to prefetch.
     pub(super) fn reads(&mut self, offset: u64) -> u64 {
         let is_straight = self
             .next
@@ -35,12 +36,12 @@ impl ReadAhead {
         self.blocks
     }
 
-    /// The reader was given everything before `offset`.
+    /// Records that the reader has received all bytes before `offset`.
     pub(super) fn has_read(&mut self, offset: u64) {
         self.next = Some(offset);
     }
 
-    /// The reader had to wait for the block it reads.
+    /// Records that the reader had to wait for the current block.
     pub(super) fn waited(&mut self) {
         self.blocks = (self.blocks * 2).min(self.blocks_max);
     }
@@ -62,13 +63,13 @@ mod tests {
             assert_eq!(ahead.reads(200), expected);
         }
         ahead.has_read(200);
-        assert_eq!(ahead.reads(200 + GAP_BYTES), 8, "a small gap is none");
+        assert_eq!(ahead.reads(200 + GAP_BYTES), 8, "a small gap is sequential");
         ahead.has_read(200);
         assert_eq!(ahead.reads(100), 0);
         ahead.waited();
         ahead.has_read(150);
-        assert_eq!(ahead.reads(150), 1, "it begins again");
+        assert_eq!(ahead.reads(150), 1, "the number of blocks is reset");
         ahead.has_read(u64::MAX);
-        assert_eq!(ahead.reads(u64::MAX), 1, "no offset overflows");
+        assert_eq!(ahead.reads(u64::MAX), 1, "the offset does not overflow");
     }
 }

@@ -1,5 +1,5 @@
-//! The blocks of one open file that are here or on their way: bounded in number, the least recently used let
-//! go first.
+//! The blocks of one open file, in memory or in flight. The number of blocks is limited, and the least
+//! recently used blocks are dropped first.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::exec::{Cancel, ErrorKind};
 use super::failure::Failure;
 use super::memory::{Charge, Memory};
 
-/// The blocks of a file.
+/// The blocks of one open file.
 #[derive(Debug)]
 pub(super) struct Blocks {
     state: Mutex<State>,
@@ -26,19 +26,19 @@ pub(super) struct Blocks {
 #[derive(Debug, Default)]
 struct State {
     blocks: BTreeMap<u64, Block>,
-    /// Counts uses, to tell which was least recent.
+    /// The number of uses so far, which orders the blocks by their last use.
     uses: u64,
 }
 
 #[derive(Debug)]
 struct Block {
     content: Content,
-    /// Number of the fetch that brings, or brought, the block.
+    /// The number of the duty that fetches, or fetched, the block.
     duty: u64,
     used: u64,
-    /// Readers that wait for it.
+    /// The number of readers that wait for the block.
     waiting: u32,
-    /// Held for as long as the block is.
+    /// The memory charge, which is held as long as the block.
     _charge: Charge,
 }
 
@@ -49,7 +49,8 @@ enum Content {
     Failed(Failure),
 }
 
-/// The duty to bring a block. Dropped without having been fulfilled, it says so to those who wait.
+/// The duty to fetch a block. If the duty is dropped before it is fulfilled, the waiting readers receive an
+/// error.
 #[derive(Debug)]
 pub(super) struct Duty {
     blocks: Arc<Blocks>,
@@ -59,7 +60,8 @@ pub(super) struct Duty {
 }
 
 impl Blocks {
-    /// No blocks yet, and never more than `blocks_max` but for those on their way.
+    /// Makes an empty set of blocks. The number of blocks is limited to `blocks_max`, except for blocks in
+    /// flight.
     pub(super) fn new(memory: Arc<Memory>, blocks_max: usize) -> Arc<Blocks> {
         Arc::new(Blocks {
             state: Mutex::default(),
@@ -69,7 +71,7 @@ impl Blocks {
         })
     }
 
-    /// Block `index`, which has come.
+    /// Stores block `index`, whose bytes have arrived.
     pub(super) fn put(&self, index: u64, bytes: Bytes) {
         let mut state = self.state.lock();
         let block = Block {
@@ -82,12 +84,13 @@ impl Blocks {
         state.blocks.insert(index, block);
     }
 
-    /// Block `wanted`, and whether it had to be waited for. Has it brought, and those `ahead` for which there
-    /// is memory: `bring` is to begin with that and to return at once; `size` says how many bytes a block
-    /// has. Blocks.
+    /// Returns block `wanted`, and whether the caller had to wait for it. Blocks.
+    ///
+    /// Starts fetching the block if it is missing, and the blocks `ahead` as far as memory allows. `bring`
+    /// must start a fetch and return immediately. `size` returns the length of a block in bytes.
     ///
     /// # Errors
-    /// What bringing it failed with. Who asks again has it brought again.
+    /// The error of the fetch. The next call fetches the block again.
     pub(super) fn get(
         self: &Arc<Blocks>,
         wanted: u64,
@@ -96,8 +99,8 @@ impl Blocks {
         size: &dyn Fn(u64) -> u64,
         bring: &dyn Fn(Duty) -> AbortHandle,
     ) -> Result<(Bytes, bool), Failure> {
-        // Under the lock, so that a thread that is about to wait has seen the flag or is waiting. Not
-        // registered under it, since it may be called at once.
+        // The hook takes the lock, so that a thread about to wait either sees the cancellation or is woken.
+        // The hook must be registered without the lock, because registration may call the hook immediately.
         let blocks = Arc::clone(self);
         let wake = move || {
             let _state = blocks.state.lock();
@@ -128,7 +131,7 @@ impl Blocks {
         }
     }
 
-    /// Lets go of everything before block `index`.
+    /// Drops all blocks before block `index`, and cancels their fetches.
     pub(super) fn drop_before(&self, index: u64) {
         let mut state = self.state.lock();
         let kept = state.blocks.split_off(&index);
@@ -137,12 +140,12 @@ impl Blocks {
         gone.into_values().for_each(Block::give_up);
     }
 
-    /// Lets go of everything.
+    /// Drops all blocks, and cancels their fetches.
     pub(super) fn clear(&self) {
         self.drop_before(u64::MAX);
     }
 
-    /// Begins with what is wanted next, as far as there is memory for it.
+    /// Starts fetching the blocks `ahead`, as far as the limits on blocks and memory allow.
     fn begin_ahead(
         self: &Arc<Blocks>,
         state: &mut State,
@@ -176,7 +179,7 @@ impl Blocks {
         bring: &dyn Fn(Duty) -> AbortHandle,
     ) {
         let used = state.next_use();
-        // The thread that fulfils the duty waits for the lock.
+        // The fetching thread cannot fulfil the duty yet, because it needs the lock.
         let task = bring(Duty {
             blocks: Arc::clone(self),
             index,
@@ -193,8 +196,8 @@ impl Blocks {
         state.blocks.insert(index, block);
     }
 
-    /// Waits until block `index` has come, which is on its way: who has the duty to bring it ends by itself,
-    /// or says that it does not bring it.
+    /// Waits until block `index`, which is in flight, has arrived. The duty to fetch the block always ends:
+    /// it is fulfilled, or reports a failure when it is dropped.
     fn wait_for(
         &self,
         state: &mut MutexGuard<'_, State>,
@@ -235,7 +238,8 @@ impl State {
         }
     }
 
-    /// Block `index` if it has come, or why it has not; `None` while it is on its way.
+    /// Returns block `index` if it has arrived, or the error of its fetch; `None` while the block is in
+    /// flight.
     fn answer(&mut self, index: u64) -> Option<Result<Bytes, Failure>> {
         match self.blocks.get(&index).map(|block| &block.content) {
             Some(Content::Loading(_)) => None,
@@ -245,7 +249,7 @@ impl State {
                 self.blocks.remove(&index);
                 Some(Err(failure))
             }
-            // Another reader was told of its failure.
+            // Another reader has received the error, and removed the block.
             None => Some(Err(Failure::new(
                 ErrorKind::Peer,
                 "another reader of the file failed at the same bytes",
@@ -253,8 +257,8 @@ impl State {
         }
     }
 
-    /// Lets go of what was used least recently until there are no more than `blocks_max`: not of what is
-    /// `wanted`, waited for or on its way.
+    /// Drops the least recently used blocks until at most `blocks_max` are left. Keeps the block `wanted`,
+    /// blocks with waiting readers, and blocks in flight.
     fn make_room(&mut self, blocks_max: usize, wanted: u64) {
         while self.blocks.len() > blocks_max {
             let idle = self.blocks.iter().filter(|(index, block)| {
@@ -270,7 +274,7 @@ impl State {
 }
 
 impl Block {
-    /// Lets go of it, on its way or not.
+    /// Drops the block, and cancels its fetch if the block is in flight.
     fn give_up(self) {
         if let Content::Loading(task) = self.content {
             task.abort();
@@ -279,12 +283,12 @@ impl Block {
 }
 
 impl Duty {
-    /// The block that is to be brought.
+    /// Returns the index of the block to fetch.
     pub(super) fn index(&self) -> u64 {
         self.index
     }
 
-    /// The block has come, or cannot be brought.
+    /// Fulfils the duty with the bytes of the block, or with the error of the fetch.
     pub(super) fn fulfil(mut self, outcome: Result<Bytes, Failure>) {
         self.is_done = true;
         self.tell(outcome);
@@ -292,7 +296,7 @@ impl Duty {
 
     fn tell(&self, outcome: Result<Bytes, Failure>) {
         let mut state = self.blocks.state.lock();
-        // It may have been let go meanwhile, and then have become the duty of another.
+        // The block may have been dropped in the meantime, and fetched again under another duty.
         if let Some(block) = state.blocks.get_mut(&self.index)
             && block.duty == self.number
             && let Content::Loading(_) = block.content
@@ -310,7 +314,7 @@ impl Duty {
 impl Drop for Duty {
     fn drop(&mut self) {
         if !self.is_done {
-            let reason = "the request was given up: storage is being closed";
+            let reason = "the request was cancelled because storage is closing";
             self.tell(Err(Failure::new(ErrorKind::Cancelled, reason)));
         }
     }
@@ -347,7 +351,7 @@ mod tests {
         assert_eq!(ask().unwrap().0, "7");
         drop(ahead);
         let failed = blocks.get(8, 9..9, None, &|_| 1, &bring).unwrap_err();
-        assert!(failed.reason.contains("given up"), "{failed}");
+        assert!(failed.reason.contains("cancelled"), "{failed}");
     }
 
     #[test]
@@ -356,7 +360,7 @@ mod tests {
         let brought = RefCell::new(Vec::new());
         let bring = |duty: Duty| {
             brought.borrow_mut().push(duty.index());
-            // Not under the lock that is held now.
+            // The duty is fulfilled on another thread, because this thread holds the lock.
             std::thread::spawn(move || duty.fulfil(Ok(Bytes::new())));
             runtime.spawn(async {}).abort_handle()
         };

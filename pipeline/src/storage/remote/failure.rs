@@ -6,10 +6,11 @@ use object_store::Error;
 
 use crate::exec::ErrorKind;
 
-/// Characters of what a client says that are passed on: some servers answer with pages.
+/// The maximum number of characters of a client's message that are shown. Some servers answer with whole web
+/// pages.
 const TEXT_MAX: usize = 600;
 
-/// Why a store gave no answer, and who is to blame.
+/// The reason why a store gave no answer, and the party to blame.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) kind: ErrorKind,
@@ -24,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// The server did not do as it should.
+    /// Makes the error of a server that did not answer correctly.
     pub(super) fn peer(reason: impl Into<String>) -> Failure {
         Failure::new(ErrorKind::Peer, reason)
     }
@@ -41,33 +42,29 @@ impl From<Error> for Failure {
         let said = said(&error);
         match error {
             _ if said.contains("NoSuchBucket") => {
-                Failure::new(ErrorKind::NotFound, "there is no such bucket")
+                Failure::new(ErrorKind::NotFound, "the bucket does not exist")
             }
-            Error::NotFound { .. } => Failure::new(ErrorKind::NotFound, "there is no such object"),
+            Error::NotFound { .. } => Failure::new(ErrorKind::NotFound, "the object does not exist"),
             Error::PermissionDenied { .. } => Failure::new(
                 ErrorKind::Caller,
                 format!(
-                    "the store refuses access; are the credentials right, and may they read this? {said}"
+                    "the store refuses access; check the credentials and their rights to this object. {said}"
                 ),
             ),
             Error::Unauthenticated { .. } => Failure::new(
                 ErrorKind::Caller,
-                format!(
-                    "the store wants credentials, or others; they are taken from the environment. {said}"
-                ),
+                format!("the store requires valid credentials; set them in the environment. {said}"),
             ),
             Error::Precondition { .. } => Failure::new(
                 ErrorKind::Data,
                 "the object was changed while it was read: start over",
             ),
-            Error::InvalidPath { .. } => Failure::new(
-                ErrorKind::Caller,
-                format!("the name of the object is none that can be asked for: {said}"),
-            ),
-            Error::UnknownConfigurationKey { key, .. } => Failure::new(
-                ErrorKind::Caller,
-                format!("there is no option {key:?} of this store"),
-            ),
+            Error::InvalidPath { .. } => {
+                Failure::new(ErrorKind::Caller, format!("invalid name of an object: {said}"))
+            }
+            Error::UnknownConfigurationKey { key, .. } => {
+                Failure::new(ErrorKind::Caller, format!("unknown option {key:?} of this store"))
+            }
             Error::Generic { .. }
             | Error::JoinError { .. }
             | Error::NotSupported { .. }
@@ -79,22 +76,22 @@ impl From<Error> for Failure {
     }
 }
 
-/// Those that a client has one kind for.
+/// Returns the failure for an error that the client reports as generic, by the text of its message.
 fn general(said: String) -> Failure {
     if said.contains("URL scheme is not allowed") {
-        let reason = "the endpoint is plain HTTP, which is only spoken if AWS_ALLOW_HTTP (GOOGLE_ALLOW_HTTP, AZURE_ALLOW_HTTP) is `true`";
+        let reason = "the endpoint uses plain HTTP, which is only allowed if AWS_ALLOW_HTTP (GOOGLE_ALLOW_HTTP, AZURE_ALLOW_HTTP) is `true`";
         return Failure::new(ErrorKind::Caller, reason);
     }
     if said.contains("UnknownIssuer") {
         let reason = format!(
-            "the server's certificate is of nobody that this machine trusts; are its certificates of authorities installed? {said}"
+            "no certificate authority that this machine trusts issued the server's certificate; install its CA certificates. {said}"
         );
         return Failure::new(ErrorKind::Caller, reason);
     }
-    // The address of the service that tells machines of a cloud who they are.
+    // The addresses belong to the services that give cloud machines their credentials.
     if said.contains("169.254.169.254") || said.contains("metadata.google.internal") {
         let reason = format!(
-            "the environment has no credentials, and this machine is given none: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY \
+            "found no credentials in the environment or from the cloud: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY \
              (or AWS_SKIP_SIGNATURE=true for a public bucket), GOOGLE_SERVICE_ACCOUNT, or AZURE_STORAGE_ACCOUNT_KEY. {said}"
         );
         return Failure::new(ErrorKind::Caller, reason);
@@ -102,8 +99,8 @@ fn general(said: String) -> Failure {
     Failure::peer(said)
 }
 
-/// Returns the text of `error` and of its causes, without the text after a URL's `?`, which may be a
-/// signature.
+/// Returns the message of `error` and of its causes. The text after a URL's `?` is hidden, because it may be
+/// a signature.
 fn said(error: &Error) -> String {
     let mut whole = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -1,5 +1,5 @@
-//! Requests for the bytes of one object: bounded in attempts and time, and believed only when all that was
-//! asked for came.
+//! Requests for the bytes of one object. Requests have limits on attempts and time, and an answer counts only
+//! if it is complete.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,35 +15,35 @@ use crate::storage::config::StorageConfig;
 
 use super::failure::Failure;
 
-/// The first pause between two attempts at what came incomplete; twice as long each time.
+/// The first pause before another attempt after an incomplete answer. The pause doubles each time.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest.
+/// The longest pause before another attempt.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Bytes allocated before any came.
+/// The number of bytes that are allocated before any bytes arrive.
 const FIRST_ALLOCATION_BYTES: u64 = 1 << 20;
 
-/// Version of an object's bytes.
+/// The version of an object, by which a change of its bytes is noticed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) size_bytes: u64,
-    /// The store's own mark of it.
+    /// The entity tag, by which the store marks the version.
     pub(super) e_tag: Option<String>,
-    /// In milliseconds since 1970, 0 if the store does not say.
+    /// The time of the last change in milliseconds since 1970; 0 if the store does not report a time.
     pub(super) modified_ms: i64,
 }
 
-/// How an object begins.
+/// The result of the first request for an object.
 #[derive(Debug)]
 pub(super) enum Begin {
-    /// With these bytes, which are all if there are fewer than were asked for.
+    /// The version and the first bytes of the object. Fewer bytes than requested are the whole object.
     Bytes(Version, Bytes),
-    /// Requires the version that carries the recorded mark.
+    /// The object still has the version that the cache knows.
     Unchanged,
-    /// The server answers no ranges.
+    /// The server does not support ranges.
     NoRanges,
 }
 
-/// The bounds of a request.
+/// The limits of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     attempts: u32,
@@ -67,22 +67,22 @@ impl Bounds {
     }
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 pub(super) enum Attempt {
-    /// For good.
+    /// The failure is permanent.
     Final(Failure),
-    /// Another may succeed.
+    /// The failure is temporary; another attempt may succeed.
     Passing(Failure),
 }
 
 impl From<Error> for Attempt {
-    /// Converts an error; the client has already retried what may pass.
+    /// Converts an error. The client has already retried temporary errors, so the failure is permanent.
     fn from(error: Error) -> Attempt {
         Attempt::Final(error.into())
     }
 }
 
-/// Asks for the first `upto` bytes of the object `key`, unless it is still the one marked `known`.
+/// Requests the first `upto` bytes of the object `key`, unless its entity tag is still `known`.
 pub(super) async fn begin(
     store: &dyn ObjectStore,
     key: &Path,
@@ -112,7 +112,7 @@ async fn begin_once(
     let result = match store.get_opts(key, options).await {
         Ok(result) => result,
         Err(Error::NotModified { .. }) if known.is_some() => return Ok(Begin::Unchanged),
-        // Of plain servers: ranges are left aside.
+        // The client returns this error if a plain server ignores the range.
         Err(Error::NotSupported { .. }) => return Ok(Begin::NoRanges),
         Err(error) => return begin_without_range(store, key, error).await,
     };
@@ -121,7 +121,8 @@ async fn begin_once(
     Ok(Begin::Bytes(version, all_of(result, wanted).await?))
 }
 
-/// Begins without a range, because servers answer a range of an empty object with an ordinary error.
+/// Handles the error of a request with a range. Servers answer a range of an empty object with an ordinary
+/// error, so the length of the object is requested.
 async fn begin_without_range(store: &dyn ObjectStore, key: &Path, error: Error) -> Result<Begin, Attempt> {
     if let Error::Generic { .. } = &error
         && error.to_string().contains(" 416 ")
@@ -133,7 +134,7 @@ async fn begin_without_range(store: &dyn ObjectStore, key: &Path, error: Error) 
     Err(error.into())
 }
 
-/// Asks for the bytes `range` of the object `key`, which is to be of `version`.
+/// Requests the bytes `range` of the object `key`, which must have the version `version`.
 pub(super) async fn range(
     store: &dyn ObjectStore,
     key: &Path,
@@ -161,7 +162,7 @@ async fn range_once(
     let wanted = range.end - range.start;
     let options = GetOptions {
         range: Some(range.into()),
-        // Weak marks match nothing.
+        // A weak entity tag never matches, so it is left out.
         if_match: version.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/")),
         ..GetOptions::default()
     };
@@ -173,7 +174,7 @@ async fn range_once(
     all_of(result, wanted).await
 }
 
-/// Asks what there is under `key`, without any of its bytes.
+/// Requests the version of the object `key`, without its bytes.
 pub(super) async fn version(store: &dyn ObjectStore, key: &Path, bounds: Bounds) -> Result<Version, Failure> {
     let mut attempts = Attempts::new(bounds);
     loop {
@@ -196,42 +197,39 @@ impl Version {
         }
     }
 
-    /// Returns whether it tells changed bytes from others.
+    /// Returns whether the version would differ after a change of the bytes.
     pub(super) fn is_marked(&self) -> bool {
         self.e_tag.is_some() || self.modified_ms != 0
     }
 }
 
-/// All bytes of an answer, of which there are to be as many as were `wanted`.
+/// Reads all bytes of an answer, which must have exactly `wanted` bytes.
 async fn all_of(result: GetResult, wanted: u64) -> Result<Bytes, Attempt> {
     let mut bytes = Vec::with_capacity(wanted.min(FIRST_ALLOCATION_BYTES) as usize);
     let mut answer = result.into_stream();
     while let Some(part) = answer.next().await {
         let part = part.map_err(|error| {
             let reason = format!(
-                "the answer broke off after {} of {wanted} bytes: {}",
+                "the answer ended after {} of {wanted} bytes: {}",
                 bytes.len(),
                 Failure::from(error)
             );
             Attempt::Passing(Failure::peer(reason))
         })?;
         if bytes.len() as u64 + part.len() as u64 > wanted {
-            let reason = format!("the server answers with more than the {wanted} bytes it was asked for");
+            let reason = format!("the server sent more than the requested {wanted} bytes");
             return Err(Attempt::Final(Failure::peer(reason)));
         }
         bytes.extend_from_slice(&part);
     }
     if (bytes.len() as u64) < wanted {
-        let reason = format!(
-            "the server answers with {} of the {wanted} bytes it was asked for",
-            bytes.len()
-        );
+        let reason = format!("the server sent {} of the requested {wanted} bytes", bytes.len());
         return Err(Attempt::Passing(Failure::peer(reason)));
     }
     Ok(Bytes::from(bytes))
 }
 
-/// Attempts at one thing, within its bounds.
+/// The attempts at one request, within its limits.
 pub(super) struct Attempts {
     bounds: Bounds,
     until: Instant,
@@ -249,7 +247,7 @@ impl Attempts {
         }
     }
 
-    /// Makes an attempt. `None` if it failed in passing, and another may be made now.
+    /// Makes an attempt. Returns `None` after a temporary failure, when the caller may make another attempt.
     pub(super) async fn at<T>(
         &mut self,
         attempt: impl Future<Output = Result<T, Attempt>>,
@@ -258,7 +256,7 @@ impl Attempts {
         let late = |last: &str| {
             let patience = self.bounds.deadline;
             Failure::peer(format!(
-                "no complete answer within {patience:?}, with {} attempts{last}",
+                "no complete answer within {patience:?}, after {} attempts{last}",
                 self.made
             ))
         };
@@ -269,11 +267,11 @@ impl Attempts {
             Err(_) => return Err(late("")),
         };
         if self.made >= self.bounds.attempts {
-            let reason = format!("{failure}, at the last of {} attempts", self.made);
+            let reason = format!("{failure} (last of {} attempts)", self.made);
             return Err(Failure::new(failure.kind, reason));
         }
         if timeout_at(self.until, sleep(self.pause)).await.is_err() {
-            return Err(late(&format!("; the last: {failure}")));
+            return Err(late(&format!("; the last failure: {failure}")));
         }
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         Ok(None)

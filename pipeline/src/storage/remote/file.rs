@@ -1,5 +1,5 @@
-//! An open object: its bytes in blocks, fetched when they are read and, for a reader that goes straight on,
-//! before.
+//! An open object, which is read in blocks. A block is fetched when it is read, or prefetched for a
+//! sequential reader.
 
 use std::sync::Arc;
 
@@ -18,37 +18,37 @@ use super::fetch::{self, Version};
 use super::shared::{Parts, Remote};
 use super::stores::Store;
 
-/// An open object. A clone reads the same blocks, at a pace of its own.
+/// An open object. A clone shares the blocks, and has a read-ahead of its own.
 #[derive(Debug, Clone)]
 pub(in crate::storage) struct RemoteFile {
     open: Arc<Open>,
     ahead: ReadAhead,
 }
 
-/// State that the clones share.
+/// The state that the clones share.
 #[derive(Debug)]
 struct Open {
     remote: Arc<Remote>,
     source: Arc<Source>,
     blocks: Arc<Blocks>,
-    /// Path without secrets, for messages.
+    /// The path without secrets, for messages.
     shown: Arc<str>,
     cancel: Option<Cancel>,
 }
 
-/// Source of the blocks.
+/// The object whose blocks are read.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) store: Store,
     pub(super) key: Path,
     pub(super) version: Version,
-    /// Key of its blocks in the cache, if they are cached.
+    /// The key of the object's blocks in the cache; `None` if its blocks are not cached.
     pub(super) kept_as: Option<Key>,
     pub(super) block_bytes: u64,
 }
 
 impl RemoteFile {
-    /// The object `source`, which begins with `first` if that is known.
+    /// Opens the object `source`. `first` is the first block, if it was fetched already.
     pub(super) fn new(
         remote: &Arc<Remote>,
         source: Source,
@@ -57,7 +57,8 @@ impl RemoteFile {
         cancel: Option<&Cancel>,
     ) -> RemoteFile {
         let config = remote.config();
-        // Those ahead, the one that is read and the one before, which the next read may begin in.
+        // The extra blocks are the block that is read, and the block before it, in which the next read may
+        // begin.
         let blocks = Blocks::new(Arc::clone(remote.memory()), config.ahead_blocks as usize + 2);
         if let Some(first) = first {
             blocks.put(0, first);
@@ -78,7 +79,7 @@ impl RemoteFile {
         self.open.source.version.size_bytes
     }
 
-    /// Reads at `offset` for a reader that may go straight on.
+    /// Reads at `offset`, and prefetches blocks if the reader is sequential.
     pub(in crate::storage) fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<usize, StorageError> {
         let ahead = self.ahead.reads(offset);
         let (read, has_waited) = self.open.read(offset, into, ahead)?;
@@ -87,7 +88,7 @@ impl RemoteFile {
         }
         let end = offset.saturating_add(read as u64);
         self.ahead.has_read(end);
-        // Clones may be anywhere.
+        // Other clones may read earlier blocks.
         if ahead > 0 && Arc::strong_count(&self.open) == 1 {
             self.open
                 .blocks
@@ -96,15 +97,15 @@ impl RemoteFile {
         Ok(read)
     }
 
-    /// Reads at `offset`.
+    /// Reads at `offset`, without prefetching.
     pub(in crate::storage) fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, StorageError> {
         self.open.read(offset, into, 0).map(|(read, _)| read)
     }
 }
 
 impl Open {
-    /// Reads at `offset` what is in one block, having asked for all blocks of `into` and those `ahead`;
-    /// whether it had to wait.
+    /// Reads the part of `into` that is in one block, at `offset`. Requests all blocks of `into` and the next
+    /// `ahead` blocks first. Also returns whether the caller had to wait.
     fn read(&self, offset: u64, into: &mut [u8], ahead: u64) -> Result<(usize, bool), StorageError> {
         let Source {
             version, block_bytes, ..
@@ -157,7 +158,8 @@ impl Source {
         rest.min(self.block_bytes)
     }
 
-    /// Block `index`, from the cache if it has it, else from the store and then for the cache.
+    /// Returns block `index` from the cache, or from the store. A block from the store is queued for the
+    /// cache.
     async fn block(&self, parts: &Parts, index: u64) -> Result<Bytes, Failure> {
         let size = self.size_of(index);
         let kept = parts.cache.as_ref().zip(self.kept_as.as_ref());

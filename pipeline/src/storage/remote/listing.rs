@@ -1,5 +1,5 @@
-//! Expands glob patterns over the names of a store's objects, level by level, so that nothing is asked for
-//! below what matches.
+//! The expansion of glob patterns over the names of a store's objects. The search descends level by level,
+//! and requests only prefixes that match.
 
 use std::borrow::Cow;
 
@@ -16,29 +16,29 @@ use super::fetch::{self, Attempts, Bounds};
 use super::shared::Parts;
 use super::stores::{Pages, Store};
 
-/// Names looked at before a pattern is refused: more than anybody waits for.
+/// The maximum number of names that a search looks at. A longer search would take too long.
 const NAMES_MAX: usize = 1 << 24;
-/// Rules for matching names, the same as for this machine's file systems.
+/// The rules for matching names, which are those of local file systems.
 const AS_LOCAL: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: false,
 };
 
-/// The objects of `store` that the pattern `location` matches, sorted.
+/// Returns the objects of `store` that match the pattern `location`, sorted.
 pub(super) async fn list(
     store: Store,
     location: RemoteLocation,
     parts: Parts,
 ) -> Result<Vec<Listed>, Failure> {
-    let invalid = |error| Failure::new(ErrorKind::Caller, format!("not a glob pattern: {error}"));
+    let invalid = |error| Failure::new(ErrorKind::Caller, format!("invalid glob pattern: {error}"));
     if location.scheme.is_server() || !has_wildcards(&location.key) {
         return single(&store, &location, parts.bounds).await;
     }
     let Some(pages) = store.pages.clone() else {
         return Err(Failure::new(
             ErrorKind::Caller,
-            "it cannot be listed: name the files one by one",
+            "the store cannot be listed: name the files one by one",
         ));
     };
     let mut search = Search {
@@ -83,14 +83,13 @@ pub(super) async fn list(
     Ok(found)
 }
 
-/// A pattern without wildcards: the object of that name.
+/// Returns the object whose name is a pattern without wildcards.
 async fn single(store: &Store, location: &RemoteLocation, bounds: Bounds) -> Result<Vec<Listed>, Failure> {
     if location.scheme.is_server() && location.key.contains(['*', '[']) {
-        let reason =
-            "an HTTP server has no listing: name its files one by one, or have the objects in a store";
+        let reason = "an HTTP server has no listing: name its files one by one, or keep the files in a store";
         return Err(Failure::new(ErrorKind::Caller, reason));
     }
-    // Not every server knows a request without an answer's bytes, and not every signature allows one.
+    // Some servers do not support HEAD requests, and some signatures do not allow them.
     let size_bytes = if location.scheme.is_server() {
         None
     } else {
@@ -103,7 +102,7 @@ async fn single(store: &Store, location: &RemoteLocation, bounds: Bounds) -> Res
     }])
 }
 
-/// A search under way.
+/// A search for the objects that match a pattern.
 struct Search {
     location: RemoteLocation,
     whole: Pattern,
@@ -113,8 +112,8 @@ struct Search {
 }
 
 impl Search {
-    /// Looks through what is right below `prefix`: objects if this `is_last`, else prefixes, which go to
-    /// `next`.
+    /// Looks through the names directly below `prefix`. The last level collects matching objects; other
+    /// levels add matching prefixes to `next`.
     async fn level(
         &mut self,
         pages: &Pages,
@@ -136,7 +135,7 @@ impl Search {
                 }
             }
             for object in page.result.objects {
-                // How stores without directories mark one: by an object of its name.
+                // Some stores mark a directory by an object with the directory's name, which is skipped.
                 let Some(name) = object.location.as_ref().strip_prefix(prefix) else {
                     continue;
                 };
@@ -151,9 +150,9 @@ impl Search {
         }
     }
 
-    /// Looks through everything below `prefix` that the rest of the pattern, `levels`, may match.
+    /// Looks through all objects below `prefix`, which the remaining levels of the pattern may match.
     async fn below(&mut self, pages: &Pages, prefix: &str, levels: &[&str]) -> Result<(), Failure> {
-        // What stands before the wildcards of the first level narrows the search, unless that is `**` alone.
+        // The literal start of the first level narrows the search. For `**` the literal start is empty.
         let literal = levels.first().and_then(|level| level.split(WILDCARDS).next());
         let narrowed = format!("{prefix}{}", literal.unwrap_or_default());
         let mut token = None;
@@ -194,7 +193,7 @@ impl Search {
         };
         self.names += page.result.objects.len() + page.result.common_prefixes.len();
         if self.names > NAMES_MAX {
-            let reason = format!("more than {NAMES_MAX} names would have to be looked at: narrow it down");
+            let reason = format!("the search exceeds {NAMES_MAX} names: use a narrower pattern");
             return Err(Failure::new(ErrorKind::Resource, reason));
         }
         Ok(page)

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number of bytes, shared by open files.
+/// A byte limit that open files share.
 #[derive(Debug)]
 pub(super) struct Memory {
     held_bytes: AtomicU64,
     limit_bytes: u64,
 }
 
-/// Bytes of it, given back on drop.
+/// A number of bytes that counts against the limit until the charge is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     memory: Arc<Memory>,
@@ -25,9 +25,9 @@ impl Memory {
         })
     }
 
-    /// Takes `bytes` if there are as many.
+    /// Takes `bytes` bytes if the limit allows; returns `None` otherwise.
     pub(super) fn take(self: &Arc<Memory>, bytes: u64) -> Option<Charge> {
-        // The number guards nothing but itself.
+        // `Relaxed` ordering suffices, because the counter does not order other memory accesses.
         let taken = self
             .held_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
@@ -36,7 +36,7 @@ impl Memory {
         taken.ok().map(|_| self.charge(bytes))
     }
 
-    /// Takes `bytes` though there may not be as many: for what a reader stands still without.
+    /// Takes `bytes` bytes even beyond the limit, for a block without which a reader cannot continue.
     pub(super) fn take_anyway(self: &Arc<Memory>, bytes: u64) -> Charge {
         self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.charge(bytes)

@@ -1,11 +1,12 @@
-//! Objects of stores and files of servers, over the network.
+//! Access to objects of stores and files of servers, over the network.
 //!
-//! - `stores`: which clients there are; `redirects`: where a server may send them on to; `runtime`: the
-//!   thread that they work on;
-//! - `shared`: what open objects share; `open`: how one is opened;
-//! - `fetch`: requests, bounded; `failure`: what they fail with, in words;
-//! - `file`: an open object, `blocks` of it, how far `ahead` they are asked for, and the `memory` they share;
-//! - `spool`: files of servers that answer no ranges; `listing`: patterns.
+//! - `stores`: the clients of stores; `redirects`: the rules for redirects of servers; `runtime`: the thread
+//!   on which requests run.
+//! - `shared`: the state that open objects share; `open`: the opening of an object.
+//! - `fetch`: requests with limits on time and attempts; `failure`: the messages of their errors.
+//! - `file`: an open object; `blocks`: its blocks; `ahead`: the number of blocks to prefetch; `memory`: the
+//!   limit on their memory.
+//! - `spool`: files of servers that do not support ranges; `listing`: patterns.
 
 mod ahead;
 mod blocks;

@@ -1,4 +1,4 @@
-//! Opening an object and expanding a pattern: the first requests, and what they come to.
+//! The first requests of an object or a pattern, and their outcomes.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -19,22 +19,23 @@ use super::runtime::Unanswered;
 use super::shared::{Parts, Remote};
 use super::stores::Store;
 
-/// Outcome of opening an object.
+/// The outcome of opening an object.
 pub(in crate::storage) enum Opened {
     /// The object is read in blocks.
     Blocks(RemoteFile),
-    /// The object was fetched whole.
+    /// The object was fetched into a temporary file.
     Whole(File),
 }
 
-/// How an object turned out to begin.
+/// The result of the first request for an object.
 enum Start {
     Blocks(Box<Source>, Option<Bytes>),
     Whole(File),
 }
 
 impl Remote {
-    /// Opens the object at `location`, which users see as `shown`. Blocks until its first bytes are here.
+    /// Opens the object at `location`, which messages call `shown`. Blocks until the first bytes have
+    /// arrived.
     pub(in crate::storage) fn open(
         self: &Arc<Remote>,
         location: &RemoteLocation,
@@ -59,7 +60,7 @@ impl Remote {
         )
     }
 
-    /// The objects that the pattern `location` matches. Blocks.
+    /// Returns the objects that match the pattern `location`. Blocks.
     pub(in crate::storage) fn list(
         &self,
         location: &RemoteLocation,
@@ -80,14 +81,16 @@ impl From<Unanswered> for Failure {
     fn from(reason: Unanswered) -> Failure {
         match reason {
             Unanswered::Cancelled => Failure::new(ErrorKind::Cancelled, "the task was cancelled"),
-            Unanswered::Lost => {
-                Failure::new(ErrorKind::Internal, "the request was lost: its thread panicked")
-            }
+            Unanswered::Lost => Failure::new(
+                ErrorKind::Internal,
+                "the request was lost because its thread panicked",
+            ),
         }
     }
 }
 
-/// Asks for the beginning of the object `key`, of which the cache may know a version.
+/// Requests the start of the object `key`. If the cache knows a version of the object, the request is
+/// conditional.
 async fn start(
     store: Store,
     key: Path,
@@ -124,7 +127,7 @@ async fn start(
             }
             None => {
                 return Err(Failure::peer(
-                    "the server says that what is not known here is unchanged",
+                    "the server answered \"not modified\" to a request without a condition",
                 ));
             }
         },
@@ -157,12 +160,13 @@ async fn start(
     Ok(Start::Blocks(Box::new(source), first))
 }
 
-/// The name of the object in its store. A server's URL writes some characters otherwise than they are.
+/// Returns the name of the object in its store. In a server's URL, escaped characters are decoded.
 fn key_of(location: &RemoteLocation) -> Result<Path, Failure> {
     let key = &location.key;
-    // The client would ask for another one instead.
+    // The client would change such a name and request another object.
     if key.starts_with('/') || key.ends_with('/') || key.contains("//") || key.is_empty() {
-        let reason = "the name of the object is empty, or empty in a part: a directory, or two slashes";
+        let reason =
+            "the name of the object has an empty part: remove double slashes and slashes at either end";
         return Err(Failure::new(ErrorKind::Caller, reason));
     }
     let key = if location.scheme.is_server() {

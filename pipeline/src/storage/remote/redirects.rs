@@ -1,7 +1,7 @@
-//! The client of HTTP servers: follows redirects only to what may be read, as if the dataset had named it.
+//! The client of HTTP servers. A redirect is followed only if a dataset could name its target directly.
 //!
-//! A server that datasets name, or one that it sends readers on to, belongs to anybody. What an operator
-//! keeps from datasets must not be had by way of it.
+//! Anyone may run a server that a dataset names, or the target of its redirect. A redirect must not give
+//! access to files that an operator does not allow.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use reqwest::redirect::{Action, Attempt, Policy};
 use crate::storage::access::Access;
 use crate::storage::location::Location;
 
-/// Redirects that are followed one after the other.
+/// The maximum number of consecutive redirects.
 const REDIRECTS_MAX: usize = 10;
 
-/// HTTP client for servers, with its rules for redirects.
+/// The configuration of an HTTP client for servers, with the rules for redirects.
 #[derive(Debug, Clone)]
 pub(super) struct ServerClient {
     pub(super) access: Access,
     pub(super) connect: Duration,
     pub(super) stall: Duration,
     pub(super) deadline: Duration,
-    /// Whether the system's authorities are believed; else none is.
+    /// `true` if the client trusts the system's certificate authorities; otherwise the client trusts none.
     pub(super) believes_system: bool,
-    /// Whether it speaks without TLS.
+    /// `true` if the client uses HTTP without TLS.
     pub(super) is_plain: bool,
 }
 
@@ -53,11 +53,13 @@ impl HttpConnector for ServerClient {
 
 fn follow(access: &Access, attempt: Attempt) -> Action {
     if attempt.previous().len() > REDIRECTS_MAX {
-        return attempt.error(format!("it redirects more than {REDIRECTS_MAX} times"));
+        return attempt.error(format!("more than {REDIRECTS_MAX} redirects"));
     }
     let permitted = Location::of(attempt.url().as_str()).and_then(|location| access.check(&location));
     match permitted {
         Ok(()) => attempt.follow(),
-        Err(reason) => attempt.error(format!("it redirects to what may not be read: {reason}")),
+        Err(reason) => attempt.error(format!(
+            "the redirect leads to a file that may not be read: {reason}"
+        )),
     }
 }

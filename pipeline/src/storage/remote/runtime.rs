@@ -1,4 +1,4 @@
-//! The thread on which requests are made: one, of its own, whatever runtime the callers have.
+//! The thread on which storage requests run. The single thread is independent of the callers' runtimes.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -12,12 +12,12 @@ use tokio::task::AbortHandle;
 
 use crate::exec::Cancel;
 
-/// How long the end of work on a local disk is waited for when the thread ends.
+/// The timeout for unfinished disk work when the thread ends.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// Threads for work on a local disk: the cache's.
+/// The number of threads for blocking disk work of the cache.
 const DISK_THREADS: usize = 4;
 
-/// The thread. Dropping it ends it: what it was asked for is given up.
+/// The handle of the storage thread. Dropping the handle stops the thread and cancels its requests.
 #[derive(Debug)]
 pub(super) struct Runtime {
     handle: Handle,
@@ -25,17 +25,17 @@ pub(super) struct Runtime {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Why there is no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// Nobody waits any more.
+    /// The caller was cancelled.
     Cancelled,
-    /// The work panicked, or the thread is ending.
+    /// The request panicked, or the thread is ending.
     Lost,
 }
 
 impl Runtime {
-    /// Starts it. At its end it waits a moment for `goodbye`.
+    /// Starts the thread. Before the thread ends, it waits for `goodbye` for a limited time.
     pub(super) fn start(goodbye: impl Future<Output = ()> + Send + 'static) -> io::Result<Runtime> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -47,7 +47,7 @@ impl Runtime {
             .name("storage".to_owned())
             .spawn(move || {
                 runtime.block_on(async {
-                    // An error is as good: its owner, which could stop it, is gone.
+                    // An error also means that the handle was dropped.
                     let _ = stopped.await;
                     let _ = tokio::time::timeout(STOP_GRACE, goodbye).await;
                 });
@@ -60,12 +60,13 @@ impl Runtime {
         })
     }
 
-    /// Begins `work`, which ends by itself.
+    /// Starts `work` on the thread, without waiting for it.
     pub(super) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.handle.spawn(work).abort_handle()
     }
 
-    /// Waits for `work`, which has a deadline of its own, until `cancel` is raised. Blocks.
+    /// Runs `work` on the thread and waits for its result, or until `cancel` is raised. `work` must have its
+    /// own deadline. Blocks.
     pub(super) fn wait<T: Send + 'static>(
         &self,
         cancel: Option<&Cancel>,
@@ -73,7 +74,7 @@ impl Runtime {
     ) -> Result<T, Unanswered> {
         let (answer, answered) = bounded(1);
         let task = self.begin(async move {
-            // Nobody may wait any more.
+            // Sending fails if the caller was cancelled.
             let _ = answer.send(work.await);
         });
         let outcome = match cancel {
@@ -96,7 +97,7 @@ impl Drop for Runtime {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread of storage panicked");
+            tracing::error!("the storage thread panicked");
         }
     }
 }

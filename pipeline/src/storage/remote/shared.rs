@@ -1,4 +1,4 @@
-//! The state that open objects share: clients, a thread, memory, a cache.
+//! The state that open objects share: the clients of stores, the thread, the memory limit and the cache.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::memory::Memory;
 use super::runtime::Runtime;
 use super::stores::Stores;
 
-/// Everything that open objects share.
+/// The state that all open objects share.
 #[derive(Debug)]
 pub(in crate::storage) struct Remote {
     config: StorageConfig,
@@ -21,7 +21,7 @@ pub(in crate::storage) struct Remote {
     parts: Parts,
 }
 
-/// Parts that requests take with them.
+/// The parts of the shared state that requests need.
 #[derive(Debug, Clone)]
 pub(super) struct Parts {
     pub(super) bounds: Bounds,
@@ -29,10 +29,10 @@ pub(super) struct Parts {
 }
 
 impl Remote {
-    /// Starts the thread.
+    /// Starts the thread for requests.
     ///
     /// # Errors
-    /// The reason: the system gives no thread.
+    /// The reason, as text, if the thread cannot be started.
     pub(in crate::storage) fn start(
         config: &StorageConfig,
         access: &Access,
@@ -44,7 +44,7 @@ impl Remote {
                 cache.written().await;
             }
         });
-        let runtime = runtime.map_err(|error| format!("no thread for storage: {error}"))?;
+        let runtime = runtime.map_err(|error| format!("cannot start the thread for storage: {error}"))?;
         Ok(Remote {
             runtime,
             stores: Stores::new(config.clone(), access.clone()),

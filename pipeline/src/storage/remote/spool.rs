@@ -1,4 +1,4 @@
-//! Files of servers that answer no ranges: fetched whole, to a temporary file without a name.
+//! Files of servers that do not support ranges, which are fetched whole into temporary files without names.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,17 +16,17 @@ use crate::exec::ErrorKind;
 use super::failure::Failure;
 use super::fetch::Bounds;
 
-/// Bytes that must come within the time that a block may take: a server that drips is as good as silent.
+/// The number of bytes that must arrive within the timeout of a block. A slower server counts as silent.
 const PROGRESS_BYTES: u64 = 1 << 20;
 
-/// Fetches the object `key`, of `bytes_max` bytes at most, and starts over when it breaks off.
+/// Fetches the object `key`, of at most `bytes_max` bytes, and starts over if the connection breaks.
 pub(super) async fn spool(
     store: &dyn ObjectStore,
     key: &Path,
     bytes_max: u64,
     bounds: Bounds,
 ) -> Result<File, Failure> {
-    let mut last = Failure::peer("no attempt was made");
+    let mut last = Failure::peer("no request was made");
     for _ in 0..bounds.attempts() {
         match attempt(store, key, bytes_max, bounds.deadline()).await {
             Ok(file) => return Ok(file),
@@ -34,7 +34,7 @@ pub(super) async fn spool(
             Err(failure) => return Err(failure),
         }
     }
-    let reason = format!("{last}, at the last of {} attempts", bounds.attempts());
+    let reason = format!("{last} (last of {} attempts)", bounds.attempts());
     Err(Failure::new(last.kind, reason))
 }
 
@@ -46,7 +46,7 @@ async fn attempt(
 ) -> Result<File, Failure> {
     let silent = |_| {
         Failure::peer(format!(
-            "less than {PROGRESS_BYTES} bytes came within {patience:?}"
+            "less than {PROGRESS_BYTES} bytes arrived within {patience:?}"
         ))
     };
     let mut until = Instant::now() + patience;
@@ -55,8 +55,8 @@ async fn attempt(
     let wanted = answer.meta.size;
     if wanted > bytes_max {
         let reason = format!(
-            "its server answers no ranges, and it has {wanted} bytes, more than the {bytes_max} that are fetched to a temporary \
-             file (spool_bytes)"
+            "the server does not support ranges, and the file has {wanted} bytes, more than the limit of {bytes_max} for a \
+             temporary file (spool_bytes)"
         );
         return Err(Failure::new(ErrorKind::Resource, reason));
     }
@@ -70,7 +70,7 @@ async fn attempt(
         progress += part.len() as u64;
         if had > wanted {
             return Err(Failure::peer(format!(
-                "the server sends more than the {wanted} bytes it announced"
+                "the server sent more than the announced {wanted} bytes"
             )));
         }
         if progress >= PROGRESS_BYTES {
@@ -80,11 +80,11 @@ async fn attempt(
     }
     if had < wanted {
         return Err(Failure::peer(format!(
-            "the answer broke off after {had} of {wanted} bytes"
+            "the answer ended after {had} of {wanted} bytes"
         )));
     }
     Arc::try_unwrap(file)
-        .map_err(|_| Failure::new(ErrorKind::Internal, "the temporary file is still written to"))
+        .map_err(|_| Failure::new(ErrorKind::Internal, "the temporary file is still being written"))
 }
 
 async fn write(file: &Arc<File>, part: Bytes) -> Result<(), Failure> {
@@ -96,7 +96,7 @@ async fn write(file: &Arc<File>, part: Bytes) -> Result<(), Failure> {
 
 fn unwritable(error: &std::io::Error) -> Failure {
     let reason = format!(
-        "its server answers no ranges, so it is fetched to a temporary file, which cannot be written in {}: {error}",
+        "the server does not support ranges, and a temporary file cannot be written in {}: {error}",
         std::env::temp_dir().display()
     );
     Failure::new(ErrorKind::Resource, reason)

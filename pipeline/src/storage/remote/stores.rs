@@ -1,4 +1,4 @@
-//! The stores that paths name, each made once: clients that keep their connections.
+//! The clients of the stores that paths name. Each client is made once and keeps its connections.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::storage::access::Access;
 use crate::storage::config::StorageConfig;
 use crate::storage::location::{RemoteLocation, Scheme};
 
-/// Stores kept. Who reads from more has their connections made again.
+/// The maximum number of clients that are kept. If more stores are in use, all clients are made again.
 const STORES_MAX: usize = 64;
-/// The first pause between two attempts, and the longest.
+/// The first and the longest pause between two attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// A store.
+/// The client of one store.
 #[derive(Debug, Clone)]
 pub(super) struct Store {
     pub(super) objects: Arc<dyn ObjectStore>,
-    /// Lister of the store, if it can be listed.
+    /// The lister of the store; `None` if the store has no listings.
     pub(super) pages: Option<Pages>,
-    /// Tells it from others of the same name elsewhere.
+    /// A text that distinguishes the store from stores of the same name at other endpoints.
     pub(super) identity: Arc<str>,
 }
 
-/// Lister that returns a store's objects page by page.
+/// A lister that returns a store's objects page by page.
 #[derive(Clone)]
 pub(super) struct Pages(pub(super) Arc<dyn PaginatedListStore>);
 
@@ -42,14 +42,14 @@ impl std::fmt::Debug for Pages {
     }
 }
 
-/// Authorities whose certificates a client trusts.
+/// The certificate authorities that a client trusts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certificates {
     OfSystem,
     None,
 }
 
-/// The stores asked for so far.
+/// The clients of the stores that were used so far.
 #[derive(Debug)]
 pub(super) struct Stores {
     config: StorageConfig,
@@ -58,7 +58,7 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    /// None yet; servers are left by redirects only for what `access` permits.
+    /// Makes an empty set of clients. `access` limits the redirects of servers.
     pub(super) fn new(config: StorageConfig, access: Access) -> Stores {
         Stores {
             config,
@@ -67,12 +67,12 @@ impl Stores {
         }
     }
 
-    /// The store that `location` is in.
+    /// Returns the client of the store that contains `location`, and makes a missing client.
     ///
     /// # Errors
-    /// What its client refuses.
+    /// The error of making the client.
     pub(super) fn of(&self, location: &RemoteLocation) -> object_store::Result<Store> {
-        // A signed URL's store is of use for its object alone.
+        // The client of a signed URL is only useful for one object, so it is not kept.
         if location.query.is_some() {
             return self.build(location);
         }
@@ -89,8 +89,8 @@ impl Stores {
         Ok(store)
     }
 
-    /// A machine without certificates of authorities can still speak plain HTTP; over TLS it will be told
-    /// then whom it does not trust.
+    /// Makes a client. A machine without CA certificates gets a client that trusts no authority. The client
+    /// can still use plain HTTP, and its TLS errors name the untrusted issuer.
     fn build(&self, location: &RemoteLocation) -> object_store::Result<Store> {
         let with = |certificates| match location.scheme {
             Scheme::S3 => self.s3(location, certificates),
@@ -184,7 +184,7 @@ impl Stores {
         })
     }
 
-    /// The options whose names begin with `prefix`.
+    /// Returns the options whose names begin with `prefix`, ignoring case.
     fn options(&self, prefix: &'static str) -> impl Iterator<Item = (String, &String)> {
         let options = self.config.options.iter();
         options
@@ -192,7 +192,8 @@ impl Stores {
             .filter(move |(key, _)| key.starts_with(prefix))
     }
 
-    /// A server may take its time as a whole, but not be silent.
+    /// Returns the timeouts and certificate settings of a client. The read timeout limits silence, not the
+    /// whole answer.
     fn client_settings(&self, certificates: Certificates) -> [(ClientConfigKey, String); 4] {
         let milliseconds = |duration: Duration| format!("{}ms", duration.as_millis().max(1));
         [
@@ -219,8 +220,8 @@ impl Stores {
     }
 }
 
-/// Returns whether a client could not be made because the machine has no certificates of authorities, which
-/// only the text of a cause says.
+/// Returns whether a client could not be made because the machine has no CA certificates. Only the text of
+/// the error's cause contains that reason.
 fn lacks_certificates(error: &object_store::Error) -> bool {
     let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
     causes.any(|cause| cause.to_string().contains("No CA certificates"))

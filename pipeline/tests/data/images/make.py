@@ -1,9 +1,9 @@
-"""Writes the pictures of this folder and what Pillow decodes them to.
+"""Writes the pictures of this folder and the pixels that Pillow decodes.
 
     pip install pillow numpy && python make.py
 
-Beside each picture stands NAME.raw: rows of pixels, channels side by side, as Pillow (libjpeg-turbo, libpng, libwebp)
-decodes it. The picture is drawn from numbers, so that nobody's photograph is shipped.
+Each picture NAME has a file NAME.raw with its rows of pixels, channels interleaved, as Pillow (libjpeg-turbo, libpng,
+libwebp) decodes the picture. The picture is computed, so that no photograph is distributed.
 """
 
 import io
@@ -18,7 +18,7 @@ HEIGHT, WIDTH = 37, 53
 
 
 def picture() -> numpy.ndarray:
-    """Slopes, an edge, a disc and noise: something for every coefficient."""
+    """Returns a picture with gradients, an edge, a disc and noise, so that all JPEG coefficients occur."""
     y, x = numpy.mgrid[0:HEIGHT, 0:WIDTH].astype(float)
     red = 255 * x / WIDTH
     green = 127 + 120 * numpy.sin(y / 3.0)

@@ -1,14 +1,14 @@
-//! A naive consumer: goes through rounds as C9.3 says, and writes down what it hands over.
+//! A naive consumer, which goes through rounds (C9.3) and records the groups that it hands over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::dispatcher::{ClientPush, Snapshot, TaskConcluded, TaskInfo, TaskRemoved};
 use crate::id::{ClientId, SessionId, TaskId};
 
-/// Groups that a consumer takes before it hands them over.
+/// The number of groups that a consumer receives before it hands them over.
 const AHEAD: u64 = 4;
 
-/// A group that was handed over: its round, its task, its number there.
+/// A group that was handed over: its round, its task, and its number within the task.
 pub(super) type Handed = (u64, TaskId, u64);
 
 /// A consumer's view of one task.
@@ -16,12 +16,12 @@ pub(super) type Handed = (u64, TaskId, u64);
 pub(super) struct View {
     pub(super) start: Option<u64>,
     pub(super) received: u64,
-    /// Number of groups that every consumer has received, as this one was told.
+    /// The number of groups that every consumer has received, as far as this consumer was told.
     pub(super) released: u64,
     handed: u64,
-    /// Whether the task was removed.
+    /// True if the task was removed.
     pub(super) frozen: bool,
-    /// The verdict.
+    /// The number of groups to hand over, once the verdict is known.
     end: Option<u64>,
 }
 
@@ -31,28 +31,28 @@ pub(super) struct Consumer {
     pub(super) session: SessionId,
     pub(super) id: ClientId,
     pub(super) alive: bool,
-    /// Whether the dispatcher's messages are lost, because this consumer is reconnecting.
+    /// True if the dispatcher's messages are lost, because this consumer is reconnecting.
     pub(super) deaf: bool,
     pub(super) tasks: BTreeMap<TaskId, View>,
     pub(super) to_acknowledge: BTreeSet<TaskId>,
     pub(super) to_confirm: BTreeSet<TaskId>,
-    /// Missing consumers, as this one was told.
+    /// The missing consumers, as this consumer was told.
     pub(super) missing: Option<Vec<u32>>,
     pub(super) handed: Vec<Handed>,
     round: u64,
-    /// The user has begun this round.
+    /// True if the user has begun this round.
     begun: bool,
-    /// The task of the latest group of this round.
+    /// The task of the latest group that was handed over in this round.
     cursor: Option<TaskId>,
 }
 
 impl View {
-    /// C9.3, C9.5
+    /// Returns whether the task takes part in this round (C9.3, C9.5).
     fn takes_part(&self, round: u64) -> bool {
         self.rounds_from(round) && self.start <= Some(round)
     }
 
-    /// Returns whether it takes part in this round or a later one.
+    /// Returns whether the task takes part in this round or a later round.
     fn rounds_from(&self, round: u64) -> bool {
         let begun = |start| round.saturating_sub(start);
         self.start
@@ -97,7 +97,7 @@ impl Consumer {
         }
     }
 
-    /// C4.1
+    /// Compares the known tasks with a snapshot (C4.1).
     fn take_stock(&mut self, snapshot: Snapshot) {
         let listed: BTreeSet<TaskId> = snapshot.tasks.iter().map(|info| info.task).collect();
         snapshot.tasks.into_iter().for_each(|info| self.add(info));
@@ -128,9 +128,9 @@ impl Consumer {
 
     fn schedule(&mut self, task: TaskId, start: u64) {
         let earliest = self.earliest();
-        let view = self.tasks.get_mut(&task).expect("it was told of the task before");
+        let view = self.tasks.get_mut(&task).expect("a scheduled task is known");
         assert_eq!(view.start, None, "task {task} is scheduled twice");
-        assert!(start >= earliest, "a round that was begun");
+        assert!(start >= earliest, "the round was already begun");
         view.start = Some(start);
     }
 
@@ -143,22 +143,31 @@ impl Consumer {
     }
 
     fn conclude(&mut self, verdict: TaskConcluded) {
-        let view = self.tasks.get_mut(&verdict.task).expect("it was asked before");
+        let view = self
+            .tasks
+            .get_mut(&verdict.task)
+            .expect("a concluded task is known");
         assert!(view.frozen && view.end.is_none_or(|end| end == verdict.groups));
-        assert!(view.handed <= verdict.groups, "it has handed over too much");
-        assert!(view.received >= verdict.groups, "it cannot hand over so much");
+        assert!(
+            view.handed <= verdict.groups,
+            "the consumer has handed over too many groups"
+        );
+        assert!(
+            view.received >= verdict.groups,
+            "the consumer has received too few groups"
+        );
         view.released = verdict.groups;
         view.end = Some(verdict.groups);
         self.to_confirm.insert(verdict.task);
     }
 
-    /// C9.6
+    /// Forgets a task that ended before its first round was known (C9.6).
     fn end(&mut self, task: TaskId) {
-        let view = self.tasks.remove(&task).expect("it was told of the task before");
+        let view = self.tasks.remove(&task).expect("an ended task is known");
         assert_eq!(view.start, None, "task {task} took part");
     }
 
-    /// C9.4: the first round that its user has not begun.
+    /// Returns the first round that the consumer's user has not begun (C9.4).
     pub(super) fn earliest(&self) -> u64 {
         self.round + u64::from(self.begun)
     }
@@ -177,7 +186,8 @@ impl Consumer {
         }
     }
 
-    /// The user asks for more: hands over a group or goes on to the next round. False if it has to wait.
+    /// Lets the user ask for more: hands over a group, or continues with the next round. Returns false if
+    /// the user has to wait.
     pub(super) fn advance(&mut self) -> bool {
         if !self.begun {
             let is_more = self.tasks.values().any(|view| view.rounds_from(self.round));

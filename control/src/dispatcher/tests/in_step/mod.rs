@@ -1,10 +1,10 @@
-//! Coordinated reads under virtual time: workers come, go and are cut off; consumers miss messages; a
-//! dispatcher restarts; and every group that is handed over is recorded.
+//! The simulation of coordinated reads under virtual time. Workers start, leave and are cut off, consumers
+//! miss messages, and the dispatcher restarts. The simulation records every group that is handed over.
 //!
-//! | file | what it owns |
+//! | file | contents |
 //! |---|---|
-//! | `consumer` | a naive consumer: its rounds, and what it makes of each task |
-//! | `world` | the machine, workers, consumers, and what passes between them |
+//! | `consumer` | a naive consumer: its rounds, and its view of each task |
+//! | `world` | the machine, the workers, the consumers, and their messages |
 //! | `promises` | the properties |
 
 mod consumer;

@@ -1,4 +1,4 @@
-//! Promises that hold in every run.
+//! The promises that hold in every run.
 
 use millstream_testkit::rounds;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use super::world::World;
 proptest! {
     #![proptest_config(rounds(128))]
 
-    /// C9.3 to C9.6, C10.3, C1.5, C1.6.
+    /// Tests every run (C9.3 to C9.6, C10.3, C1.5, C1.6).
     #[test]
     fn consumers_deliver_the_same_groups_and_continue(
         count in 1_u32..4,
@@ -21,7 +21,7 @@ proptest! {
             world.step(op, usize::from(pick));
         }
         world.heal();
-        prop_assert!(world.goes_on(), "they wait for ever");
+        prop_assert!(world.goes_on(), "the consumers wait for ever");
         world.check_order();
         prop_assert_eq!(world.removals(), 0, "every verdict is known");
         for consumer in &world.consumers {
@@ -30,7 +30,7 @@ proptest! {
         }
     }
 
-    /// C9.8, C9.5: and a consumer that still reads stays in step with the others.
+    /// Tests that missing consumers are named, and that the remaining consumers stay in step (C9.8, C9.5).
     #[test]
     fn missing_consumers_are_named_to_the_others(
         count in 2_u32..4,
@@ -46,7 +46,7 @@ proptest! {
         let living = |alive| world.consumers.iter().filter(move |consumer| consumer.alive == alive);
         let gone: Vec<u32> = living(false).map(|consumer| consumer.index).collect();
         for consumer in living(true) {
-            // A consumer that missed somebody before that one came may have said so.
+            // A consumer that was told of missing consumers before the last one joined may still name it.
             let found = consumer.missing.as_ref();
             prop_assert!(gone.is_empty() || found.is_some_and(|missing| gone.iter().all(|index| missing.contains(index))));
         }

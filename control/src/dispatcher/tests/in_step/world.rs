@@ -1,4 +1,4 @@
-//! The machine, workers, consumers, and what passes between them.
+//! The simulated world: the machine, the workers, the consumers, and their messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,18 +16,19 @@ use crate::split::Seen;
 use crate::whereabouts::Whereabouts;
 
 const WORKERS_MAX: usize = 4;
-/// Groups that each must hand over once everybody behaves.
+/// The number of groups that each consumer must hand over once all processes behave.
 const GROUPS_HEALED: usize = 12;
-/// Turns within which it must have.
+/// The number of turns within which the groups must be handed over.
 const TURNS_MAX: usize = 200;
 
-/// A worker's process. Elements reach the consumers also while it is cut off from the dispatcher.
+/// A worker's process. The elements of a worker reach the consumers also while the worker is cut off from
+/// the dispatcher.
 struct Worker {
     session: SessionId,
     address: String,
     alive: bool,
     cut_off: bool,
-    /// For each task, how many groups each consumer has acknowledged.
+    /// The number of groups that each consumer has acknowledged, for each task.
     tasks: BTreeMap<TaskId, Vec<u64>>,
 }
 
@@ -68,7 +69,7 @@ impl World {
         }
     }
 
-    /// Something happens.
+    /// Performs one random step.
     pub(super) fn step(&mut self, op: u8, pick: usize) {
         match op {
             0 => self.end_worker(pick, pick.is_multiple_of(2)),
@@ -90,7 +91,7 @@ impl World {
         }
     }
 
-    /// Asks, and asks again as if the answer were lost (C1.5).
+    /// Sends a request, and repeats it as if the answer were lost (C1.5).
     fn ask(&mut self, session: SessionId, role: Role, request: Request) -> Result<Reply, Error> {
         let number = self.rig.send(session, role, request.clone());
         let first = self.rig.reply(number).expect("answered at once");
@@ -190,7 +191,7 @@ impl World {
         }
     }
 
-    /// The next consumer comes, if one is left.
+    /// Adds the next consumer, if one is missing.
     fn add_consumer(&mut self) {
         let Some(index) = u32::try_from(self.consumers.len())
             .ok()
@@ -246,7 +247,7 @@ impl World {
         }
     }
 
-    /// Time passes, in steps in which every living process says so.
+    /// Lets time pass, in steps in which every living process sends a heartbeat.
     fn pass(&mut self, duration: Duration) {
         let end = self.rig.now + duration;
         while self.rig.now < end {
@@ -270,7 +271,7 @@ impl World {
         }
     }
 
-    /// A group of each task on a worker arrives at a consumer.
+    /// Delivers a group of each task on a worker to a consumer.
     fn deliver(&mut self, pick: usize) {
         let Some(worker) = self.worker(pick) else { return };
         let tasks: Vec<TaskId> = worker.tasks.keys().copied().collect();
@@ -294,7 +295,7 @@ impl World {
         }
     }
 
-    /// A worker tells a consumer what all of them have acknowledged.
+    /// Lets a worker tell a consumer how many groups all consumers have acknowledged.
     fn release(&mut self, pick: usize) {
         let Some(worker) = self.worker(pick) else { return };
         let released = worker
@@ -364,7 +365,7 @@ impl World {
         }
     }
 
-    /// From here on everybody who lives behaves, and all have come.
+    /// Lets all living processes behave from now on, and adds all missing consumers.
     pub(super) fn heal(&mut self) {
         for worker in self.workers.iter_mut().filter(|worker| worker.cut_off) {
             worker.alive = false;
@@ -377,15 +378,15 @@ impl World {
                 self.toggle_deaf(pick);
             }
         }
-        // Beyond the limit for silence of nearly everybody (C7.6).
+        // The time exceeds nearly every limit of silence (C7.6).
         self.pass(Duration::from_secs(40));
         if !self.workers.iter().any(|worker| worker.alive) {
             self.add_worker();
         }
     }
 
-    /// Everybody works until each living consumer has handed over as many more groups. False if that does not
-    /// come to pass.
+    /// Lets all processes work until each living consumer has handed over the same number of further
+    /// groups. Returns false if the consumers get stuck.
     pub(super) fn goes_on(&mut self) -> bool {
         let handed = |world: &World| world.consumers.iter().map(|consumer| consumer.handed.len()).min();
         let before = handed(self);
@@ -418,7 +419,7 @@ impl World {
         self.rig.machine.status().iterations[0].removals
     }
 
-    /// All have handed over the same, as far as they have come.
+    /// Checks that all consumers have handed over the same groups, as far as each has read.
     pub(super) fn check_order(&self) {
         for one in &self.consumers {
             for other in &self.consumers {

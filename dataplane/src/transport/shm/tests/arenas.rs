@@ -1,5 +1,5 @@
-//! Tests of an arena's promises: slots that never overlap, correct offsets, a budget that holds, and memory
-//! that is returned.
+//! Tests the promises of an arena: slots never overlap, offsets are correct, the budget holds, and memory is
+//! returned.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn view_of(arena: &Arena) -> ArenaView {
     ArenaView::new(Mapping::open(arena.fd(), arena.size_bytes() as u64).unwrap())
 }
 
-/// Bytes of memory that the system keeps for it.
+/// Returns the bytes of memory that the system holds for the file.
 fn system_bytes(fd: impl AsFd) -> usize {
     rustix::fs::fstat(fd).unwrap().st_blocks as usize * 512
 }
@@ -51,16 +51,16 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A slot, which of the two arenas (or the pool, 2) it is from, and what was written to it.
+/// A slot in use, its origin (arena 0 or 1, or 2 for the pool), and the byte that was written to it.
 struct Live {
     slot: Slot,
     from: usize,
     mark: u8,
-    /// Bytes of the whole that it was made of.
+    /// The size of the slot from which this slot was sliced, in bytes.
     size_bytes: usize,
 }
 
-/// Two arenas and a heap pool with one budget, and what is alive.
+/// Two arenas and a heap pool with one budget, and the slots in use.
 struct World {
     pool: Pool,
     budget: ArenaBudget,
@@ -113,7 +113,7 @@ impl World {
         let live = &mut self.live[index];
         let from = from % (live.slot.len() + 1);
         let len = len % (live.slot.len() - from + 1);
-        // The part keeps the memory of the whole from here on.
+        // The slice keeps the memory of the whole slot alive.
         live.slot = live.slot.slice(from..from + len);
     }
 
@@ -135,7 +135,7 @@ impl World {
         for live in &self.live {
             assert!(
                 live.slot.iter().all(|byte| *byte == live.mark),
-                "another slot wrote here"
+                "the write to another slot changed this slot"
             );
             for (index, arena) in self.arenas.iter().enumerate() {
                 let offset = arena.offset_of(&live.slot);
@@ -236,7 +236,7 @@ fn memory_exists_before_writes_and_returns_unused() {
     assert_eq!(
         system_bytes(arena.fd()),
         16 * MIB,
-        "it was needed since the last look"
+        "the memory was in use since the last call"
     );
     arena.give_back_if_idle();
     assert_eq!((system_bytes(arena.fd()), small.len()), (PAGE_BYTES, PAGE_BYTES));
@@ -266,8 +266,8 @@ fn without_huge_pages_small_ones_serve() {
     let arena = Arena::new(3 * MIB, true, &budget).unwrap();
     match arena.kind() {
         PageKind::Huge => assert_eq!((arena.size_bytes(), budget.held_bytes()), (4 * MIB, 4 * MIB)),
-        PageKind::SmallInstead { why } => assert!(why.contains("huge pages to give"), "{why}"),
-        PageKind::Small => panic!("they were asked for"),
+        PageKind::SmallInstead { why } => assert!(why.contains("bytes of huge pages"), "{why}"),
+        PageKind::Small => panic!("huge pages were requested"),
     }
     let slot = arena.alloc(MIB).unwrap().freeze();
     assert!(slot.iter().all(|byte| *byte == 0));
@@ -322,9 +322,7 @@ fn ranges_outside_the_arena_are_refused() {
             len_bytes,
             size_bytes: end,
         };
-        let found = view.slot(offset_bytes, len_bytes, true, || {
-            panic!("nothing was handed over")
-        });
+        let found = view.slot(offset_bytes, len_bytes, true, || panic!("no slot was handed out"));
         assert_eq!(found.map(|slot| slot.len()), Err(refused));
     }
     assert_eq!(view.slot(end - 64, 64, true, || {}).unwrap().len(), 64);
@@ -335,7 +333,7 @@ fn parts_of_packs_are_found_where_they_lie() {
     let arena = arena(MIB);
     let layout = Layout::new(ElementSpec::tuple([TensorSpec::fixed(Dtype::U8, &[100])]).unwrap()).unwrap();
     let element_bytes = layout.element_bytes(&[], 0).unwrap();
-    // Not at the arena's start.
+    // The pack must not be located at the start of the arena.
     let _before = arena.alloc(3 * PAGE_BYTES).unwrap();
     let (mut writer, open) = PackWriter::open(&arena, 64 << 10, 64).unwrap();
     for sequence in 0..20 {

@@ -1,5 +1,6 @@
-//! A worker's end against a client that does anything: it ends the link and says what was wrong. It takes its
-//! memory back when the client is gone, and its other links continue (D9.2, D10.2, D10.4, D10.5).
+//! Tests a worker's end against a client that violates the protocol. The worker ends the link, states the
+//! violation, and takes its memory back after the client has exited. The worker's other links continue (D9.2,
+//! D10.2, D10.4, D10.5).
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -31,12 +32,12 @@ use crate::transport::{Body, ClientLink, Downstream, LinkLost, OutPack, WorkerLi
 
 const ARENA_BYTES: usize = 16 << 20;
 const PACK_BYTES: usize = 1000;
-/// Packs that the villain is sent at most: enough to run short of room on the ring, and it may keep all and
-/// leave memory for others.
+/// Maximum number of packs sent to the villain. The ring runs short of room, but the villain can keep all
+/// packs and leave memory for the other client.
 const SENT_MAX: u64 = 2000;
 const LAYOUT: ControlLayout = ControlLayout::STANDARD;
 
-/// A client that is all by hand.
+/// A client whose every message and word the test writes by hand.
 struct Villain {
     channel: Channel,
     control: Control,
@@ -45,7 +46,7 @@ struct Villain {
     returns: ReturnSender<Control>,
 }
 
-/// A worker with one hostile client and one good one, which read the same task.
+/// A worker with a hostile client and a good client, which read the same task.
 struct Worker {
     arena: Arc<Arena>,
     to_villain: Box<WorkerLink>,
@@ -93,9 +94,10 @@ impl Worker {
         (worker, villain)
     }
 
-    /// Performs a session's step after a wake-up: receives all messages, and sends where there is room.
+    /// Performs a session's step after a wake-up: receives all messages, and sends a pack if the link has
+    /// room.
     fn step(&mut self, cx: &mut Context<'_>) -> Result<(), LinkLost> {
-        // Nothing is written meanwhile, so that what is there ends.
+        // The loop ends, because the client writes nothing meanwhile.
         while let Poll::Ready(message) = self.to_villain.poll_recv(cx) {
             message?;
         }
@@ -111,14 +113,14 @@ impl Worker {
         Ok(())
     }
 
-    /// The good client gets one more pack, as it was sent.
+    /// Sends the good client another pack, which must arrive unchanged.
     async fn serve_good(&mut self) {
         std::future::poll_fn(|cx| self.to_good.poll_ready(cx))
             .await
             .unwrap();
         self.to_good.try_send(pack(&self.arena, self.served)).unwrap();
         let received = std::future::poll_fn(|cx| {
-            // The worker's side has to look, too.
+            // The worker's end must poll too.
             assert!(self.to_good.poll_recv(cx).is_pending());
             self.good.poll_recv(cx)
         });
@@ -132,13 +134,13 @@ impl Worker {
         self.served += 1;
     }
 
-    /// Ends the link to the villain for this reason, which must be the villain's fault or wish.
+    /// Ends the link to the villain for a reason that must not be a fault of the worker.
     fn end(&mut self, lost: &LinkLost) {
         assert!(!matches!(lost, LinkLost::Resource(_)), "{lost}");
         self.to_villain.close(lost);
     }
 
-    /// When the villain is gone, and the good client has let go, nothing is in use.
+    /// Checks that no memory is in use after both clients have exited.
     async fn reclaims_all(self) {
         drop((self.to_villain, self.to_good, self.good));
         until_unused(&self.arena).await;
@@ -169,7 +171,7 @@ impl Villain {
         self.set(place.tail, frame.len() as u64 + 1);
     }
 
-    /// The lease of the next pack that was announced; waits for it.
+    /// Waits for the next announced pack and returns its lease.
     async fn next_lease(&mut self, worker: &mut Worker) -> u64 {
         let mut words = Vec::new();
         loop {
@@ -186,18 +188,19 @@ impl Villain {
     }
 }
 
-/// One thing that no client does.
+/// An action that no correct client performs.
 type Deed = fn(&mut Villain, u64);
 
-/// Things that a hostile client does with the lease of a pack, each with the expected error.
+/// The actions of a hostile client, each with a part of the expected error. An empty text means that the
+/// worker does not notice the action.
 const DEEDS: [(Deed, &str); 17] = [
     (
         |villain, lease| villain.set(LAYOUT.returns.first, lease + 40),
-        "it returned lease 40 of",
+        "invalid lease 40",
     ),
     (
         |villain, lease| villain.set(LAYOUT.returns.first, lease + (7 << 32)),
-        "which is at lending 1",
+        "expected generation 1",
     ),
     (
         |villain, lease| {
@@ -205,31 +208,28 @@ const DEEDS: [(Deed, &str); 17] = [
                 villain.returns.send(LeaseNumber::from_word(lease).unwrap());
             }
         },
-        "it returned lending 1 of lease 0, which is at lending 2",
+        "invalid return of lease 0: expected generation 2, found generation 1",
     ),
     (|villain, _| villain.set(LAYOUT.returns.first + 1, 9), ""),
     (
         |villain, _| villain.set(LAYOUT.up.tail, u64::MAX),
-        "its index of the up ring is 18446744073709551615",
+        "in the up ring: expected at most 32768, found 18446744073709551615",
     ),
     (
         |villain, _| villain.set(LAYOUT.up.tail, 40_000),
-        "its index of the up ring is 40000, and can be 32768 at most",
+        "in the up ring: expected at most 32768, found 40000",
     ),
     (
         |villain, _| villain.set(LAYOUT.down.head, 1 << 40),
-        "its index of the down ring is 1099511627776",
+        "found 1099511627776",
     ),
-    (
-        |villain, _| villain.set(LAYOUT.up.tail, 3),
-        "a frame in the up ring says it has 0 words",
-    ),
+    (|villain, _| villain.set(LAYOUT.up.tail, 3), "found 0 words"),
     (
         |villain, _| {
             villain.ring_of(LAYOUT.up, &[1, 2, 3]);
             villain.set(LAYOUT.up.first, 1 << 40);
         },
-        "a frame in the up ring says it has 1099511627776 words",
+        "found 1099511627776 words",
     ),
     (
         |villain, _| villain.ring_of(LAYOUT.up, &[99, 0]),
@@ -245,19 +245,19 @@ const DEEDS: [(Deed, &str); 17] = [
     ),
     (
         |villain, _| villain.ring_of(LAYOUT.up, &[3, 0, 0]),
-        "a reader that announces memory",
+        "found a notice about memory",
     ),
     (|villain, _| say(&villain.channel, b"garbage", &[]), "message"),
     (
         |villain, _| say(&villain.channel, &[0; 5000], &[]),
-        "a datagram of more than 4096 bytes",
+        "a datagram of at most 4096 bytes",
     ),
     (
         |villain, _| {
             let hello = Datagram::ClientHello(ClientHello { version: SHM_VERSION });
             say(&villain.channel, &hello.to_bytes().unwrap(), &[]);
         },
-        "it said hello twice",
+        "found a second one",
     ),
     (
         |villain, _| {
@@ -267,7 +267,7 @@ const DEEDS: [(Deed, &str); 17] = [
             });
             say(&villain.channel, &arena.to_bytes().unwrap(), &[nothing().as_fd()]);
         },
-        "a reader that announces an arena",
+        "found the announcement of an arena",
     ),
 ];
 
@@ -280,7 +280,8 @@ fn a_client_is_told_its_mistake() {
             let _kept = villain.next_lease(&mut worker).await;
             deed(&mut villain, lease);
             if said.is_empty() {
-                // Nothing that the worker looks at: it goes on, and takes the memory back from who goes.
+                // The worker does not look at the written word. The worker continues, and takes the memory
+                // back after the villain exits.
                 for _ in 0..10 {
                     villain.next_lease(&mut worker).await;
                 }
@@ -299,7 +300,7 @@ fn a_client_is_told_its_mistake() {
                 "{close:?}"
             );
             worker.serve_good().await;
-            // What it was lent stays as it is while it may look at it.
+            // The lent memory stays unchanged while the villain may read it.
             let Worker {
                 arena,
                 to_villain,
@@ -316,19 +317,19 @@ fn a_client_is_told_its_mistake() {
     }
 }
 
-/// Things that a hostile client does in one step.
+/// An action of a hostile client in one step.
 #[derive(Debug, Clone)]
 enum Act {
     Mischief(Mischief),
-    /// Sends a frame, as a ring takes it.
+    /// Puts a frame of arbitrary words on the ring.
     Frame(Vec<u64>),
-    /// Returns a lease that it may have.
+    /// Returns a lease that the client may hold.
     Return {
         lease: u64,
     },
-    /// Takes what it was sent, as it should.
+    /// Takes a frame, like a correct client.
     Take,
-    /// Lets the worker work.
+    /// Lets the worker take a step.
     Wait,
 }
 
@@ -348,7 +349,7 @@ impl Villain {
         match act {
             Act::Mischief(mischief) => mischief.commit(&self.channel, &self.control),
             Act::Frame(words) => {
-                // It may have confused itself.
+                // The push may fail, because the villain may have corrupted its own ring.
                 let _ = self.up.try_push(&words);
             }
             Act::Return { lease } => {
@@ -390,9 +391,9 @@ async fn survives(acts: Vec<Act>) {
 }
 
 #[test]
-#[ignore = "for a second process"]
+#[ignore = "only for a second process"]
 fn random_clients() {
-    // The runtime's own files are opened before they are counted.
+    // The first run opens the runtime's own files, before open files are counted.
     on_a_lane(survives(vec![Act::Wait]));
     let before = held_by_this_process();
     let mut runner = TestRunner::new(Config {
@@ -412,7 +413,7 @@ fn a_wild_client_leaves_nothing_behind() {
     second_process("hostile_client::random_clients", "", nothing());
 }
 
-/// The words change between any two looks that the worker takes.
+/// The villain changes words at any time between two reads of the worker.
 #[test]
 fn a_worker_survives_concurrent_client_writes() {
     for round in 0..20_u64 {
@@ -423,7 +424,7 @@ fn a_worker_survives_concurrent_client_writes() {
             let scribbler = std::thread::spawn(move || {
                 let words = control.words();
                 let mut number = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-                // Until it is told that this is enough.
+                // The thread writes until the channel is dropped.
                 while told.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
                     number ^= number << 13;
                     number ^= number >> 7;

@@ -1,5 +1,5 @@
-//! A client's end against a worker that does anything: it ends the link and says what was wrong, and lets go
-//! of the worker's memory (D9.2, D9.4, D10.2, D10.5).
+//! Tests a client's end against a worker that violates the protocol. The client ends the link, states the
+//! violation, and releases the worker's memory (D9.2, D9.4, D10.2, D10.5).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::transport::{Body, ClientLink, Downstream, InPack, LinkLost, OutPack};
 const ARENA_BYTES: u64 = 1 << 20;
 const LAYOUT: ControlLayout = ControlLayout::STANDARD;
 
-/// A worker that is all by hand.
+/// A worker whose every message and word the test writes by hand.
 struct Villain {
     channel: Channel,
     control: Control,
@@ -40,7 +40,7 @@ struct Villain {
     memory: Mapping,
 }
 
-/// A client, and what it keeps of what it was sent.
+/// A client, and the packs that it keeps.
 struct Client {
     link: Box<ClientLink>,
     kept: Vec<InPack>,
@@ -104,7 +104,7 @@ impl Villain {
     }
 
     fn push(&mut self, words: &[u64]) {
-        // It may have confused itself.
+        // The push may fail, because the villain may have corrupted its own ring.
         let _ = self.down.try_push(words);
     }
 
@@ -120,7 +120,7 @@ impl Villain {
     }
 }
 
-/// One element of 100 bytes at the start of the only arena.
+/// A valid pack: one element of 100 bytes at the start of the only arena.
 fn sound() -> PackFrame {
     let lens = [100_u64].into_iter().collect();
     PackFrame {
@@ -135,13 +135,13 @@ fn sound() -> PackFrame {
     }
 }
 
-/// One thing that no worker does, behind a sound announcement of its arena.
+/// An action that no correct worker performs, after a valid announcement of its arena.
 type Deed = fn(&mut Villain);
 
 const DEEDS: [(Deed, &str); 19] = [
     (
         |villain| villain.send(&PackFrame { arena: 1, ..sound() }),
-        "arena 1, which it told nothing of",
+        "unknown arena 1",
     ),
     (
         |villain| {
@@ -204,24 +204,18 @@ const DEEDS: [(Deed, &str); 19] = [
     ),
     (
         |villain| villain.send(&PackFrame { lease: 0, ..sound() }),
-        "a pack under no lease",
+        "expected a lease number",
     ),
-    (
-        |villain| villain.push(&[3, 1, 100]),
-        "arena 1, which it told nothing of",
-    ),
-    (
-        |villain| villain.push(&[4, 1]),
-        "arena 1, which it told nothing of",
-    ),
+    (|villain| villain.push(&[3, 1, 100]), "unknown arena 1"),
+    (|villain| villain.push(&[4, 1]), "unknown arena 1"),
     (
         |villain| villain.push(&[2, 3, 0, 0, 0, 100, 1, 9000, 0]),
-        "a frame of 9 words says that it has",
+        "found 9 words",
     ),
     (|villain| villain.push(&[77]), "a frame of unknown kind 0x4d"),
     (
         |villain| villain.announce(0, ARENA_BYTES, &villain.arena),
-        "arena 0 twice",
+        "arena 0 was announced twice",
     ),
     (
         |villain| villain.announce(1, ARENA_BYTES, &unsealed(ARENA_BYTES)),
@@ -229,11 +223,11 @@ const DEEDS: [(Deed, &str); 19] = [
     ),
     (
         |villain| villain.announce(1, 2 * ARENA_BYTES, &villain.arena),
-        "has 1048576 bytes, announced were 2097152",
+        "expected 2097152 bytes of shared memory as announced by the peer, found 1048576",
     ),
     (
         |villain| villain.announce(1, 1 << 50, &villain.arena),
-        "1125899906842624 bytes were announced",
+        "an announcement of 1125899906842624 bytes",
     ),
     (
         |villain| villain.announce(1, ARENA_BYTES, &nothing()),
@@ -241,7 +235,7 @@ const DEEDS: [(Deed, &str); 19] = [
     ),
     (
         |villain| villain.set(LAYOUT.down.tail, u64::MAX),
-        "its index of the down ring is 18446744073709551615",
+        "found 18446744073709551615",
     ),
 ];
 
@@ -290,7 +284,7 @@ fn a_worker_without_shared_memory_gets_no_link() {
         (
             sizes,
             Mapping::create("test", 4096).unwrap().0,
-            "it has 4096 bytes",
+            "found 4096 bytes",
         ),
         (sizes, nothing(), "not sealed"),
     ] {
@@ -314,7 +308,7 @@ fn a_worker_without_shared_memory_gets_no_link() {
     }
 }
 
-/// An announced arena is there when its first pack is, even if the client's runtime has not seen the socket
+/// An announced arena is available with its first pack, even if the client's runtime has not seen the socket
 /// become ready.
 #[test]
 fn an_arena_arrives_before_its_first_pack() {
@@ -326,7 +320,7 @@ fn an_arena_arrives_before_its_first_pack() {
         let accepted = async { accept(listener.accept().await).await.unwrap() };
         let connected = async { connect(&address, Arc::new(All)).await.unwrap() };
         let (mut worker, mut client) = tokio::join!(accepted, connected);
-        // It has heard all there is, and knows that there is no more.
+        // The client has received all messages, and its runtime knows that the socket is empty.
         let heard = std::future::poll_fn(|cx| Poll::Ready(client.poll_recv(cx).is_ready())).await;
         assert!(!heard);
         let memory = Memory {
@@ -334,7 +328,7 @@ fn an_arena_arrives_before_its_first_pack() {
             is_shared: false,
         };
         worker.attach(TASK, &memory).unwrap();
-        // Nothing awaits from here on, so that the runtime does not hear of the announcement.
+        // Nothing awaits from here on, so the runtime cannot notice the announcement.
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(worker.poll_ready(&mut cx).is_ready());
         let elements = TaskPack {
@@ -359,19 +353,19 @@ fn an_arena_arrives_before_its_first_pack() {
     });
 }
 
-/// Things that a hostile worker does in one step.
+/// An action of a hostile worker in one step.
 #[derive(Debug, Clone)]
 enum Act {
     Mischief(Mischief),
-    /// Announces an arena of this number, so large, with memory of a kind.
+    /// Announces an arena with this number and size, and with memory of this kind.
     Announce {
         arena: u64,
         bytes: u64,
         kind: u8,
     },
-    /// Sends a frame, as a ring takes it.
+    /// Puts a frame of arbitrary words on the ring.
     Frame(Vec<u64>),
-    /// Sends a pack in which some of this is wrong.
+    /// Sends a pack, some of whose fields may be invalid.
     Pack {
         arena: u64,
         offset: u64,
@@ -379,14 +373,14 @@ enum Act {
         lease: u64,
         lens: Vec<u64>,
     },
-    /// Writes elements that the client has.
+    /// Overwrites elements that the client holds.
     Overwrite {
         at: usize,
         value: u8,
     },
-    /// Lets the client work.
+    /// Lets the client take a step.
     Wait,
-    /// The client drops an element that it has.
+    /// Lets the client drop an element that it holds.
     Drop,
 }
 
@@ -470,7 +464,7 @@ async fn survives(acts: Vec<Act>) {
     client.link.close(&lost);
     let Client { link, kept } = client;
     drop(link);
-    // What it has it can still look at.
+    // The client can still read the packs that it holds.
     let mut sum = 0_u64;
     for pack in &kept {
         let Body::Plain(body) = &pack.body else {
@@ -482,9 +476,9 @@ async fn survives(acts: Vec<Act>) {
 }
 
 #[test]
-#[ignore = "for a second process"]
+#[ignore = "only for a second process"]
 fn random_workers() {
-    // The runtime's own files are opened before they are counted.
+    // The first run opens the runtime's own files, before open files are counted.
     on_a_lane(survives(vec![Act::Wait]));
     let before = held_by_this_process();
     let mut runner = TestRunner::new(Config {

@@ -1,5 +1,5 @@
-//! Tests of promises that only this transport makes: no copy, memory that stays while a reader uses it and
-//! returns afterwards, and limits on readers that keep too much.
+//! Tests the promises that only this transport makes: elements are not copied, and readers that keep too much
+//! are limited. Memory stays while a reader uses it, and returns afterwards.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::transport::{
 };
 
 pub(super) const TASK: TaskId = TaskId(3);
-/// Far beyond what anything here takes.
+/// The timeout of all waits, far longer than any step of these tests takes.
 pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 const KIB: usize = 1 << 10;
 
@@ -92,7 +92,7 @@ impl Ends {
     async fn receive(&mut self) -> Pack {
         let received = poll_fn(|cx| self.client.poll_recv(cx)).await.unwrap();
         let Downstream::Pack(pack) = received else {
-            panic!("{received:?} instead of a pack")
+            panic!("expected a pack, found {received:?}")
         };
         match pack.body {
             Body::Plain(pack) => pack,
@@ -101,14 +101,14 @@ impl Ends {
     }
 }
 
-/// An element of so many bytes, all of them `mark`.
+/// Makes a pack of one element of `bytes` bytes, all of value `mark`.
 pub(super) fn pack_in(alloc: &dyn SlotAlloc, bytes: usize, mark: u8) -> Pack {
     let mut slot = alloc.alloc(bytes).unwrap();
     slot.fill(mark);
     Pack::from_parts(slot.freeze(), &[bytes as u64]).unwrap()
 }
 
-/// Waits until nobody uses any of the arena.
+/// Waits until no memory of the arena is in use.
 pub(super) async fn until_unused(arena: &Arena) {
     let unused = async {
         while arena.in_use_bytes() > 0 {
@@ -117,7 +117,7 @@ pub(super) async fn until_unused(arena: &Arena) {
     };
     tokio::time::timeout(WATCHDOG, unused)
         .await
-        .expect("it comes back");
+        .expect("all memory returns in time");
 }
 
 /// D10.5.
@@ -140,7 +140,7 @@ async fn arena_elements_are_seen_without_a_copy() {
         ),
         (0, 0)
     );
-    // From elsewhere it is copied, which is counted.
+    // A pack from outside of the arena is copied, and the copy is counted.
     ends.send(pack_in(&HeapAlloc, 4 * KIB, 9)).await;
     assert_eq!(ends.receive().await.region()[..], [9; 4 * KIB]);
     assert_eq!(ends.worker.report().bytes_copied, 4 * KIB as u64);
@@ -160,7 +160,7 @@ async fn only_unshared_slots_can_be_written() {
         drop(received);
         match slot.try_into_mut() {
             Ok(mut slot) => {
-                assert!(!is_shared, "others would see it");
+                assert!(!is_shared, "other readers would see the write");
                 slot.fill(8);
             }
             Err(slot) => assert!(is_shared && slot.len() == KIB),
@@ -169,7 +169,7 @@ async fn only_unshared_slots_can_be_written() {
     }
 }
 
-/// Lets the worker take back what was returned.
+/// Lets the worker take back the returned memory until no memory is in use.
 async fn until_unused_after_a_step(ends: &mut Ends) {
     let unused = poll_fn(|cx| {
         let ready = ends.worker.poll_ready(cx);
@@ -182,7 +182,7 @@ async fn until_unused_after_a_step(ends: &mut Ends) {
     });
     tokio::time::timeout(WATCHDOG, unused)
         .await
-        .expect("it comes back");
+        .expect("all memory returns in time");
 }
 
 /// D10.4, D10.6.
@@ -195,7 +195,7 @@ async fn a_hoarding_reader_copies_and_delays_nobody() {
         ends.send(pack).await;
         kept.push(ends.receive().await);
     }
-    // Half of the arena it keeps; the rest is its own.
+    // The reader keeps half of the arena, and copies the rest into its own memory.
     let foreign = kept.iter().filter(|pack| pack.region().is_foreign()).count();
     assert_eq!(foreign, 8);
     assert_eq!(ends.client.report().bytes_copied, 92 * 4 * KIB as u64);
@@ -205,7 +205,7 @@ async fn a_hoarding_reader_copies_and_delays_nobody() {
             "pack {mark}"
         );
     }
-    // In whatever order they are dropped.
+    // The packs are dropped in another order than they arrived.
     kept.rotate_left(3);
     drop(kept);
     until_unused_after_a_step(&mut ends).await;
@@ -220,7 +220,8 @@ async fn views_outlive_their_link_and_return_last() {
         ends.send(pack).await;
     }
     let first = ends.receive().await;
-    // The second is on its way; with its end, the reader gives up what it has not looked at.
+    // The second pack is in flight. When the reader drops its end, it gives up packs that it has not
+    // received.
     let Ends {
         worker,
         client,
@@ -230,7 +231,7 @@ async fn views_outlive_their_link_and_return_last() {
     drop(client);
     drop(worker);
     assert_eq!(arena.in_use_bytes(), 16 * KIB);
-    // Rounds of a thread that looks for returns change nothing.
+    // The thread that checks for returns runs many times, which must change nothing.
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(arena.in_use_bytes(), 16 * KIB);
     assert!(first.region().iter().all(|byte| *byte == 1));
@@ -276,7 +277,7 @@ async fn a_task_beyond_the_memory_is_refused() {
     );
 }
 
-/// Lets the worker's end look once, and says what came of it.
+/// Polls the worker's end once and returns the result.
 async fn step(ends: &mut Ends) -> std::task::Poll<Result<(), LinkLost>> {
     poll_fn(|cx| std::task::Poll::Ready(ends.worker.poll_ready(cx))).await
 }
@@ -284,7 +285,7 @@ async fn step(ends: &mut Ends) -> std::task::Poll<Result<(), LinkLost>> {
 #[tokio::test(start_paused = true)]
 async fn only_lasting_want_of_memory_ends_links() {
     let mut ends = Ends::new(64 * KIB, false).await;
-    // The reader takes nothing, and beyond the ring's room nothing can be sent.
+    // The reader takes nothing, so nothing can be sent after the ring is full.
     let message = || {
         ToClient::Refused(Refused {
             task: TASK,
@@ -297,13 +298,16 @@ async fn only_lasting_want_of_memory_ends_links() {
         ends.worker.try_send(Downstream::Message(message())).unwrap();
     }
     tokio::time::advance(MEMORY_WAIT * 2).await;
-    assert!(step(&mut ends).await.is_pending(), "a slow reader is waited for");
+    assert!(
+        step(&mut ends).await.is_pending(),
+        "the worker must wait for a slow reader"
+    );
     while ends
         .client
         .poll_recv(&mut std::task::Context::from_waker(std::task::Waker::noop()))
         .is_ready()
     {}
-    // Now there is room but no memory, which is a want that begins now.
+    // The ring has room now, but no memory is left. The wait for memory begins here.
     let all = ends.arena.alloc(64 * KIB).unwrap();
     ends.send(pack_in(&HeapAlloc, KIB, 1)).await;
     assert!(step(&mut ends).await.is_pending());
@@ -311,7 +315,7 @@ async fn only_lasting_want_of_memory_ends_links() {
     assert!(step(&mut ends).await.is_pending());
     tokio::time::advance(MEMORY_WAIT).await;
     let std::task::Poll::Ready(Err(LinkLost::Resource(reason))) = step(&mut ends).await else {
-        panic!("it waits on")
+        panic!("the link still waits for memory")
     };
     assert!(reason.contains("no shared memory for the next"), "{reason}");
     drop(all);
@@ -327,7 +331,7 @@ async fn a_thread_dozing_at_a_link_is_woken() {
     for mark in 0..20 {
         assert!(ends.client.try_recv().unwrap().is_none());
         let Doze::At(doorbell) = ends.client.doze().unwrap() else {
-            panic!("there is nothing, and nowhere to wait for it")
+            panic!("the link has no frame, but no place to sleep either")
         };
         let sleeper = std::thread::spawn(move || {
             let nap = Nap::default();
@@ -338,10 +342,13 @@ async fn a_thread_dozing_at_a_link_is_woken() {
         });
         let pack = pack_in(&*ends.arena, KIB, mark);
         ends.send(pack).await;
-        assert!(sleeper.join().unwrap() < WATCHDOG, "nobody woke it");
+        assert!(
+            sleeper.join().unwrap() < WATCHDOG,
+            "the sleeping thread was not woken"
+        );
         assert!(matches!(ends.client.doze().unwrap(), Doze::Awake));
         let Some(Downstream::Pack(pack)) = ends.client.try_recv().unwrap() else {
-            panic!("nothing came")
+            panic!("no pack arrived")
         };
         drop(pack);
     }

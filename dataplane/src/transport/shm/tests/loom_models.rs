@@ -1,9 +1,9 @@
-//! Loom's models of the rings: every order in which two or three threads can take their steps, under the
-//! memory model, with small sizes. `ci/full` runs them.
+//! Loom's models of the rings, with small sizes. Loom runs every order in which two or three threads can take
+//! their steps under the memory model. `ci/full` runs the models.
 //!
-//! What runs in them is what production runs, over Loom's atomics. A lost wake-up ends as a deadlock, which
-//! Loom reports. What Loom cannot show: a load that sees a store of its future. That is what the orderings of
-//! a receiver's index exclude.
+//! The models run the production code over Loom's atomics. A lost wake-up ends as a deadlock, which Loom
+//! reports. Loom cannot show a load that sees a later store; the orderings of a receiver's index exclude that
+//! case.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ use crate::transport::shm::returns::{ReturnReceiver, ReturnSender};
 use crate::transport::shm::ring::{RingReceiver, RingSender};
 use crate::transport::shm::wait::RAISED;
 
-/// Keeps its ring until it is heard, as an eventfd does.
+/// A wake-up that is stored until a thread waits for it, like an eventfd.
 #[derive(Debug)]
 struct Bell {
     is_rung: Mutex<bool>,
@@ -38,7 +38,7 @@ impl Bell {
         self.rings.notify_one();
     }
 
-    /// Waits for a ring and takes it: the next sleep is behind this, so that the bell is silent before each.
+    /// Waits for a ring and consumes it, so that the bell is silent before the next sleep.
     fn hear(&self) {
         let mut is_rung = self.is_rung.lock().expect("no holder panics");
         while !*is_rung {
@@ -62,13 +62,13 @@ fn explore_up_to(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// The `count`th frame, of 1 or 2 words.
+/// Returns the `count`th frame, of 1 or 2 words.
 fn frame(count: u64) -> Vec<u64> {
     vec![count + 1; 1 + count as usize % 2]
 }
 
-/// Exhaustive: a ring of 4 words that wraps around, 3 frames of 1 and 2 words, and as many looks at it as
-/// Loom lets.
+/// Explores exhaustively a ring of 4 words that wraps around, with 3 frames of 1 and 2 words. The receiver
+/// polls as often as Loom allows.
 #[test]
 fn frames_come_out_whole_and_in_order() {
     explore(|| {
@@ -96,8 +96,8 @@ fn frames_come_out_whole_and_in_order() {
     });
 }
 
-/// Exhaustive, and the longest, about a minute: the receiver sleeps when it finds nothing, for each of 2
-/// frames.
+/// Explores exhaustively a receiver that sleeps whenever it finds no frame, for each of 2 frames. This model
+/// is the longest, about a minute.
 #[test]
 fn a_receiver_that_sleeps_is_woken() {
     explore(|| {
@@ -128,7 +128,7 @@ fn a_receiver_that_sleeps_is_woken() {
     });
 }
 
-/// A futex, as the kernel has it: it looks at the word under the lock that wakers take.
+/// A model of the kernel's futex, which reads the word under the lock that wakers take.
 #[derive(Debug)]
 struct Futex {
     lock: Mutex<()>,
@@ -148,7 +148,7 @@ impl Futex {
         self.wakes.notify_all();
     }
 
-    /// Sleeps at the word while a thread is said to sleep there.
+    /// Sleeps at the word while its value says that a thread sleeps there.
     fn wait(&self, word: &AtomicU64) {
         let lock = self.lock.lock().expect("no holder panics");
         if word.load(Relaxed) == RAISED {
@@ -157,8 +157,8 @@ impl Futex {
     }
 }
 
-/// Bounded to orders with 3 preemptions: the receiver sleeps as a thread for the first of 2 frames, and as a
-/// task for the other; the sender wakes whichever it finds.
+/// Explores orders with at most 3 preemptions. The receiver sleeps as a thread for the first of 2 frames, and
+/// as a task for the second. The sender wakes the sleeper that it finds.
 #[test]
 fn a_sleeping_thread_and_its_task_are_woken() {
     explore_up_to(3, || {
@@ -197,7 +197,7 @@ fn a_sleeping_thread_and_its_task_are_woken() {
     });
 }
 
-/// Exhaustive: the sender sleeps when there is no room for the second of 2 frames.
+/// Explores exhaustively a sender that sleeps while the ring has no room for the second of 2 frames.
 #[test]
 fn a_sender_that_sleeps_is_woken() {
     explore(|| {
@@ -225,8 +225,8 @@ fn a_sender_that_sleeps_is_woken() {
     });
 }
 
-/// Two returners, and a worker that sleeps until both leases are back. Bounded to orders with 4 preemptions:
-/// three threads that sleep have too many.
+/// Explores two threads that return leases, and a worker that sleeps until both leases are back. The model is
+/// limited to 4 preemptions, because three sleeping threads have too many orders.
 #[test]
 fn leases_return_once_and_wake_the_worker() {
     explore_up_to(4, || {
@@ -262,8 +262,8 @@ fn leases_return_once_and_wake_the_worker() {
     });
 }
 
-/// Exhaustive: a ring of one place, which a lease goes through that is granted again behind the return of the
-/// first. What the reader did with the lease's memory is seen by the worker that gets it back.
+/// Explores exhaustively a return ring of one place. The lease that passes through is granted again after its
+/// first return. The worker must see the reader's writes to the lease's memory.
 #[test]
 fn a_lease_returns_after_its_memorys_last_use() {
     explore(|| {
@@ -293,8 +293,9 @@ fn a_lease_returns_after_its_memorys_last_use() {
     });
 }
 
-/// Exhaustive: one thread returns a lease, is lent another and returns it, so that the ring turns; meanwhile
-/// another thread, which heard of nothing, returns a lease that it had all the time.
+/// Explores exhaustively one thread that returns a lease, is lent another lease and returns it, so that the
+/// ring wraps around. Meanwhile a second thread, without any synchronisation, returns a lease that it held
+/// from the start.
 #[test]
 fn a_place_is_not_emptied_over_returns() {
     explore(|| {

@@ -1,13 +1,13 @@
-//! Tests of memory that processes share.
+//! Tests of memory that two processes share.
 //!
-//! - `arenas`: an arena against a naive model, and what it keeps and gives back
-//! - `hostile_client`, `hostile_worker`: an honest end against one that does anything; `villain` is what both
-//!   are made of
-//! - `links`: what the two ends of a link promise beyond what every transport does
-//! - `loom_models`: the rings, in every order of steps that the memory model allows
-//! - `processes`: a second process that maps it, and one that is lied to
-//! - `rings`: the rings against naive models, and with a peer that writes anywhere
-//! - `stress`: the rings between threads that run at once
+//! - `arenas` compares an arena with a naive model, and checks which memory an arena keeps and returns.
+//! - `hostile_client` and `hostile_worker` run an honest end against an arbitrary peer; `villain` has the
+//!   parts of both peers.
+//! - `links` checks promises of a link beyond the promises of every transport.
+//! - `loom_models` runs the rings in every order of steps that the memory model allows.
+//! - `processes` runs a second process that maps the memory, or that receives false announcements.
+//! - `rings` compares the rings with naive models, also with a peer that writes anywhere.
+//! - `stress` runs the rings between concurrent threads.
 
 mod arenas;
 mod hostile_client;

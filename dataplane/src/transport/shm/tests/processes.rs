@@ -1,5 +1,5 @@
-//! A second process that is handed a descriptor: this test binary once more, which finds it at its standard
-//! input.
+//! Runs a second process that receives a descriptor. The second process is this test binary again, and finds
+//! the descriptor at its standard input.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
@@ -9,15 +9,15 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::transport::shm::{Arena, ArenaBudget, ArenaView, Mapping};
 
-/// Orders for the second process: bytes announced, then offset and length of a slot or the text of the
-/// expected error.
+/// The environment variable with the orders for the second process: the announced bytes and the offset and
+/// length of a slot, or the announced bytes and the expected error.
 const TOLD: &str = "MILLSTREAM_TEST_ARENA";
 
 const SIZE_BYTES: usize = 1 << 20;
 
-/// Has a second process run one of the tests beside this file that are for it alone.
+/// Runs a test of this folder in a second process. The tests for the second process are otherwise ignored.
 pub(super) fn second_process(test: &str, told: &str, fd: OwnedFd) {
-    // The binary knows its tests without the name of the crate.
+    // Test names do not contain the name of the crate.
     let here = module_path!().split_once("::").unwrap().1;
     let tests = here.rsplit_once("::").unwrap().0;
     let output = Command::new(std::env::current_exe().unwrap())
@@ -74,7 +74,7 @@ fn leaves_nothing_open_or_mapped() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         maps.matches("memfd:millstream-arena").count()
     };
-    // The runtime's own files are opened before they are counted.
+    // The first file operations open the runtime's own files, before open files are counted.
     let budget = ArenaBudget::new(SIZE_BYTES, None);
     let before = (opened(), mapped());
     for _ in 0..3 {
@@ -86,7 +86,7 @@ fn leaves_nothing_open_or_mapped() {
         assert_eq!((opened(), mapped()), (before.0 + 1, before.1 + 2));
         assert!(Mapping::open(arena.fd(), 64).is_err());
         drop((arena, view));
-        // Each side's memory stays for its slot.
+        // Each slot keeps the memory of its side mapped.
         assert_eq!((opened(), mapped()), (before.0 + 1, before.1 + 2));
         drop(seen);
         assert_eq!(mapped(), before.1 + 1);
@@ -128,11 +128,11 @@ fn a_second_process_refuses_unannounced_memory() {
             SIZE_BYTES,
             all,
             2 * SIZE_BYTES,
-            "has 1048576 bytes, announced were 2097152",
+            "expected 2097152 bytes of shared memory as announced by the peer, found 1048576",
         ),
-        (SIZE_BYTES, all, SIZE_BYTES / 2, "announced were 524288"),
-        (4096, all, SIZE_BYTES, "has 4096 bytes"),
-        (0, all, SIZE_BYTES, "has 0 bytes"),
+        (SIZE_BYTES, all, SIZE_BYTES / 2, "expected 524288 bytes"),
+        (4096, all, SIZE_BYTES, "found 4096 bytes"),
+        (0, all, SIZE_BYTES, "found 0 bytes"),
         (SIZE_BYTES, all, 100, "whole pages"),
         (
             SIZE_BYTES,

@@ -1,4 +1,4 @@
-//! The ring against naive models of it: as honest sides use it, and with a peer that writes anywhere (D10.2).
+//! Compares the ring with naive models, for honest sides and for a peer that writes anywhere (D10.2).
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -48,7 +48,7 @@ fn ends(words: &[AtomicU64]) -> (RingSender<&[AtomicU64]>, RingReceiver<&[Atomic
     (RingSender::new(words, PLACE), RingReceiver::new(words, PLACE))
 }
 
-/// Naive model of a receiver's rights, read off the words one at a time.
+/// A naive model of a receiver, which reads the words one at a time.
 #[derive(Debug, Default)]
 struct NaiveReceiver {
     head: u64,
@@ -56,7 +56,7 @@ struct NaiveReceiver {
 }
 
 impl NaiveReceiver {
-    /// A frame, nothing, or something wrong.
+    /// Returns a frame, `Some(None)` for an empty ring, or `None` for an invalid ring.
     fn pop(&mut self, words: &[AtomicU64]) -> Option<Option<Vec<u64>>> {
         if self.head == self.seen {
             let tail = words[PLACE.tail].load(Relaxed);
@@ -152,7 +152,7 @@ proptest! {
 fn a_receiver_names_its_senders_fault() {
     let cases: [(&str, u64, u64, RingError); 5] = [
         (
-            "index too far",
+            "index too large",
             9,
             1,
             RingError::Beyond {
@@ -172,7 +172,7 @@ fn a_receiver_names_its_senders_fault() {
             },
         ),
         (
-            "no words",
+            "length of zero",
             2,
             0,
             RingError::Length {
@@ -183,7 +183,7 @@ fn a_receiver_names_its_senders_fault() {
             },
         ),
         (
-            "more than there are",
+            "length beyond the written words",
             2,
             2,
             RingError::Length {
@@ -194,7 +194,7 @@ fn a_receiver_names_its_senders_fault() {
             },
         ),
         (
-            "more than allowed",
+            "length above the maximum",
             8,
             6,
             RingError::Length {
@@ -229,7 +229,7 @@ fn a_decreasing_index_is_an_error() {
     let back = |was, now| RingError::WentBack { ring: "up", was, now };
     assert_eq!(receiver.pop(&mut frame), Err(back(4, 3)));
     assert_eq!(receiver.prepare_wait(), Err(back(4, 3)));
-    // The sender looks at its peer's index when room is short.
+    // The sender reads the receiver's index only when room is short.
     assert_eq!(sender.try_push(&[1, 2, 3, 4, 5]), Ok(true));
     words[PLACE.head].store(3, Relaxed);
     assert_eq!(sender.has_room(2), Err(back(4, 3)));
@@ -251,7 +251,7 @@ fn receiving_what_was_never_sent_is_an_error() {
     assert!(
         beyond
             .to_string()
-            .contains("the up ring is 6, and can be 5 at most")
+            .contains("the up ring: expected at most 5, found 6")
     );
 }
 
@@ -280,18 +280,18 @@ fn the_other_side_is_woken_only_when_asleep() {
     let (mut sender, mut receiver) = ends(&words);
     let mut frame = Vec::new();
     assert_eq!(sender.try_push(&[1; FRAME_MAX]), Ok(true));
-    assert!(!sender.needs_wake(), "nobody sleeps");
-    assert_eq!(receiver.prepare_wait(), Ok(false), "a frame is there");
-    assert!(!sender.needs_wake(), "the receiver found it");
+    assert!(!sender.needs_wake(), "the receiver does not sleep");
+    assert_eq!(receiver.prepare_wait(), Ok(false), "the ring has a frame");
+    assert!(!sender.needs_wake(), "the receiver found the frame");
 
-    assert_eq!(sender.prepare_wait(2), Ok(true), "there is no room");
+    assert_eq!(sender.prepare_wait(2), Ok(true), "the ring has no room");
     assert_eq!(receiver.pop(&mut frame), Ok(true));
     assert!(receiver.needs_wake());
-    assert!(!receiver.needs_wake(), "once is enough");
-    assert_eq!(sender.prepare_wait(2), Ok(false), "there is room");
-    assert!(!receiver.needs_wake(), "the sender found it");
+    assert!(!receiver.needs_wake(), "the sender was woken already");
+    assert_eq!(sender.prepare_wait(2), Ok(false), "the ring has room");
+    assert!(!receiver.needs_wake(), "the sender found the room");
 
-    assert_eq!(receiver.prepare_wait(), Ok(true), "there is no frame");
+    assert_eq!(receiver.prepare_wait(), Ok(true), "the ring has no frame");
     assert_eq!(receiver.pop(&mut frame), Ok(false));
     assert_eq!(sender.try_push(&[1]), Ok(true));
     assert!(!sender.needs_wake(), "the receiver is awake again");
@@ -319,12 +319,12 @@ fn the_sender_learns_what_kind_sleeps() {
             thread: is_thread,
         };
         assert_eq!(sender.sleepers(), expected);
-        assert_eq!(sender.sleepers(), nobody, "once is enough");
+        assert_eq!(sender.sleepers(), nobody, "the sleeper was woken already");
         assert_eq!(receiver.prepare_doze(), Ok(false), "a frame is there");
         assert_eq!(receiver.pop(&mut frame), Ok(true));
         assert_eq!(sender.sleepers(), nobody);
     }
-    // Garbage is as good as any word.
+    // Any value except 0 counts as a raised flag.
     words[PLACE.receiver_dozes].store(77, Relaxed);
     assert!(sender.sleepers().thread);
 }

@@ -1,5 +1,5 @@
-//! Rings and returns (D10.4) between threads that run at once and sleep on bells (D10.3); a lost wake-up is a
-//! test that hangs, and is ended by its watchdog.
+//! Runs rings and returns (D10.4) between concurrent threads that sleep on bells (D10.3). A lost wake-up
+//! stops a test, which then ends at its timeout.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, mpsc};
@@ -10,12 +10,12 @@ use crate::transport::shm::leases::Leases;
 use crate::transport::shm::returns::{ReturnReceiver, ReturnSender};
 use crate::transport::shm::ring::{RingReceiver, RingSender};
 
-/// Ten times and more what a whole test takes.
+/// The timeout of a wait, at least ten times longer than a whole test takes.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 const FRAMES: u64 = 100_000;
 
-/// Keeps its ring until it is heard, as an eventfd does.
+/// A wake-up that is stored until a thread waits for it, like an eventfd.
 #[derive(Debug, Default)]
 struct Bell {
     is_rung: Mutex<bool>,
@@ -46,7 +46,7 @@ fn area(layout: ControlLayout) -> Vec<AtomicU64> {
     (0..layout.words()).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// The `count`th frame: 1 to 6 words that no other frame has.
+/// Returns the `count`th frame: 1 to 6 words that no other frame contains.
 fn frame(count: u64) -> Vec<u64> {
     (0..1 + count % 6).map(|word| count << 8 | word).collect()
 }

@@ -15,20 +15,20 @@ use crate::transport::shm::datagram::{Close, Datagram};
 use crate::transport::shm::layout::{ControlLayout, FRAME_WORDS_MAX};
 use crate::transport::shm::words::Words;
 
-/// Things that either end may do although it should not, or need not.
+/// An action that either end can perform, although a correct end would not.
 #[derive(Debug, Clone)]
 pub(super) enum Mischief {
     /// Writes a word of the control memory.
     Scribble { at: usize, value: u64 },
-    /// Rings so many times, for nothing.
+    /// Sends this number of rings without a reason.
     Flood { rings: usize },
-    /// Sends these bytes as a datagram, with so many descriptors.
+    /// Sends these bytes as a datagram, with this number of descriptors.
     Say { bytes: Vec<u8>, fds: usize },
-    /// Sends no more.
+    /// Shuts down the sending side of the socket.
     ShutDown,
 }
 
-/// Words of the control memory that mean something, and any other.
+/// Draws offsets in the control memory: mostly words with a meaning, sometimes any word.
 fn places() -> impl Strategy<Value = usize> {
     let layout = ControlLayout::STANDARD;
     let rings = [layout.down, layout.up];
@@ -45,7 +45,7 @@ fn places() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// Numbers near those that mean something, and any other.
+/// Draws numbers: mostly numbers near meaningful values, sometimes any number.
 pub(super) fn values() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..80_u64,
@@ -79,19 +79,19 @@ impl Mischief {
                 say(channel, &bytes, &vec![nothing.as_fd(); fds]);
             }
             Self::ShutDown => {
-                // It may be gone by now.
+                // An error means that the socket has no peer any more.
                 let _ = rustix::net::shutdown(channel, rustix::net::Shutdown::Write);
             }
         }
     }
 }
 
-/// Sends a datagram as it is, if there is room for it and somebody who hears it.
+/// Sends a datagram unchanged, if the socket has room and a peer.
 pub(super) fn say(channel: &Channel, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     let mut space = vec![std::mem::MaybeUninit::uninit(); 256];
     let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
     if fds.len() > 1 {
-        // More than a channel sends.
+        // A channel sends at most one descriptor, so the test sends this datagram itself.
         assert!(control.push(rustix::net::SendAncillaryMessage::ScmRights(fds)));
         let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
         let _ = rustix::net::sendmsg(channel, &[std::io::IoSlice::new(bytes)], &mut control, flags);
@@ -100,36 +100,42 @@ pub(super) fn say(channel: &Channel, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     }
 }
 
-/// A file that is no shared memory.
+/// Opens a file that is not shared memory.
 pub(super) fn nothing() -> OwnedFd {
     std::fs::File::open("/dev/null").unwrap().into()
 }
 
-/// Memory of a size that nobody has sealed.
+/// Makes memory of a size without seals.
 pub(super) fn unsealed(bytes: u64) -> OwnedFd {
     let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&fd, bytes).unwrap();
     fd
 }
 
-/// The reason with which the other end closed. Whatever else it says is thrown away.
+/// Returns the reason with which the other end closed the link. Discards all other messages.
 pub(super) async fn goodbye(channel: &Channel) -> Close {
     let told = async {
         loop {
-            match channel.recv().await.expect("it says what an end says") {
+            match channel
+                .recv()
+                .await
+                .expect("every datagram of an honest end is valid")
+            {
                 Some(received) => {
                     if let Datagram::Close(close) = received.datagram {
                         return close;
                     }
                 }
-                None => panic!("it closed without a word"),
+                None => panic!("the end closed the socket without a reason"),
             }
         }
     };
-    tokio::time::timeout(WATCHDOG, told).await.expect("it closes")
+    tokio::time::timeout(WATCHDOG, told)
+        .await
+        .expect("the end closes the link in time")
 }
 
-/// Steps an end until it is lost.
+/// Steps an end until its link is lost.
 pub(super) async fn until_lost(
     mut step: impl FnMut(&mut std::task::Context<'_>) -> Result<(), LinkLost>,
 ) -> LinkLost {
@@ -145,7 +151,7 @@ pub(super) async fn until_lost(
     tokio::time::timeout(WATCHDOG, lost).await.expect("the link ends")
 }
 
-/// Within a runtime as a lane has it.
+/// Runs a future in a runtime like the runtime of a lane.
 pub(super) fn on_a_lane<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! The values of a column, as the encoding says that its shard names for it.
+//! The values of a column, in the encoding that the shard names for the column.
 
 use bytes::Bytes;
 use millstream_element::{Dtype, TensorSpec};
@@ -6,26 +6,26 @@ use millstream_element::{Dtype, TensorSpec};
 use crate::exec::format::parse::{inline, scalar};
 use crate::exec::value::Tensor;
 
-/// Dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 const RANK_MAX: usize = 16;
 
-/// How the values of a column are written.
+/// The encoding of the values of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// A scalar of fixed size.
+    /// A scalar of fixed size, in binary form.
     Scalar(Dtype),
-    /// A scalar as decimal text.
+    /// A scalar written as decimal text.
     Decimal(Dtype),
-    /// Text.
+    /// A text in UTF-8.
     Text,
-    /// Bytes of any kind.
+    /// Bytes of any content.
     Bytes,
-    /// A tensor, whose type and shape the value says where they are not known.
+    /// A tensor with a known type and shape. If the type or the shape is `None`, each value states its own.
     Array(Option<Dtype>, Option<Vec<u64>>),
 }
 
 impl Encoding {
-    /// The encoding of this name.
+    /// Returns the encoding with the name `name`.
     pub(crate) fn named(name: &str) -> Result<Encoding, String> {
         let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
         Ok(match kind {
@@ -35,15 +35,15 @@ impl Encoding {
             "str_int" => Encoding::Decimal(Dtype::I64),
             "str_float" => Encoding::Decimal(Dtype::F64),
             "ndarray" => {
-                return Encoding::array(rest).ok_or_else(|| format!("has the garbled encoding {name:?}"));
+                return Encoding::array(rest).ok_or_else(|| format!("has the invalid encoding {name:?}"));
             }
             "pkl" => return Err(
-                "is pickled, and to read it is to run what is in it: write the shards with another encoding"
+                "is pickled, and unpickling runs code from the file: write the shards with another encoding"
                     .to_owned(),
             ),
             _ => match number(kind) {
                 Some(dtype) => Encoding::Scalar(dtype),
-                None => return Err(format!("has the encoding {name:?}, which is not read")),
+                None => return Err(format!("has the unsupported encoding {name:?}")),
             },
         })
     }
@@ -63,7 +63,8 @@ impl Encoding {
         Some(Encoding::Array(dtype, Some(shape)))
     }
 
-    /// Returns the spec of the values, of which `sample` is one.
+    /// Returns the spec of the values. `sample` is one of the values, for encodings whose values state their
+    /// type.
     pub(crate) fn spec(&self, sample: Option<&Bytes>) -> Result<TensorSpec, String> {
         Ok(match self {
             Encoding::Scalar(dtype) | Encoding::Decimal(dtype) => TensorSpec::scalar(*dtype),
@@ -71,12 +72,14 @@ impl Encoding {
             Encoding::Bytes => TensorSpec::scalar(Dtype::Bytes),
             Encoding::Array(Some(dtype), Some(shape)) => TensorSpec::fixed(*dtype, shape),
             Encoding::Array(dtype, shape) => {
-                let sample = sample
-                    .ok_or("has a type that its first sample says, and there is none: declare the columns")?;
+                let sample = sample.ok_or(
+                    "takes its type from the first sample, but the shard has no samples: declare the columns",
+                )?;
                 let found = self.tensor(sample.clone())?;
                 match shape {
                     Some(shape) => TensorSpec::fixed(found.dtype(), shape),
-                    // What may differ from sample to sample is not known, its rank is taken to be the same.
+                    // The dimensions may differ from sample to sample, so they are unknown; the rank is
+                    // assumed to be constant.
                     None => {
                         TensorSpec::with_dims(dtype.unwrap_or(found.dtype()), &vec![None; found.dims().len()])
                     }
@@ -85,7 +88,7 @@ impl Encoding {
         })
     }
 
-    /// A value.
+    /// Decodes a value to a tensor.
     pub(crate) fn tensor(&self, bytes: Bytes) -> Result<Tensor, String> {
         match self {
             Encoding::Scalar(dtype) => inline(*dtype, &bytes),
@@ -97,9 +100,9 @@ impl Encoding {
     }
 }
 
-/// A tensor: type and shape, as far as they are not known, and items.
+/// Decodes a tensor: its type and its shape if they are not known, and its items.
 fn array(mut bytes: Bytes, dtype: Option<Dtype>, shape: Option<&[u64]>) -> Result<Tensor, String> {
-    let cut = || "an array is cut off".to_owned();
+    let cut = || "an array is truncated".to_owned();
     let mut take = |count: usize| {
         (count <= bytes.len())
             .then(|| bytes.split_to(count))
@@ -109,7 +112,7 @@ fn array(mut bytes: Bytes, dtype: Option<Dtype>, shape: Option<&[u64]>) -> Resul
         Some(dtype) => dtype,
         None => {
             let code = take(1)?[0];
-            coded(code).ok_or_else(|| format!("an array is of the unknown type {code}"))?
+            coded(code).ok_or_else(|| format!("an array has the unknown type {code}"))?
         }
     };
     let shape: Vec<u64> = match shape {
@@ -149,7 +152,7 @@ fn number(name: &str) -> Option<Dtype> {
     })
 }
 
-/// The type that an array's own code says.
+/// Returns the type that the code at the start of an array stands for.
 fn coded(code: u8) -> Option<Dtype> {
     Some(match code {
         8 => Dtype::U8,

@@ -1,5 +1,6 @@
-//! The index of a directory of shards: which there are, how large each is, and its checksum. A listing names
-//! each shard as the index knows it, so that a reader can check the shard without the index.
+//! The index of a directory of shards, which lists the path, the size and the checksum of each shard. A
+//! listing adds the size and the checksum to the path of each shard, so that a reader can check the shard
+//! without the index.
 
 use std::hash::Hasher;
 use std::io::{self, Read};
@@ -12,14 +13,14 @@ use crate::exec::format::reader::{Opened, ReadError};
 use crate::graph::INDEX;
 use crate::storage::{FILES_MAX, Listed, Storage};
 
-/// Bytes of an index: some hundred thousand shards.
+/// Maximum bytes of an index: enough for some hundred thousand shards.
 const INDEX_BYTES_MAX: u64 = 256 << 20;
-/// Between the path of a shard and what its index says of it.
+/// The text between the path of a shard and the facts that its index states.
 const SAID: &str = "#mds:";
-/// The one checksum that is checked, of those that an index can have.
+/// The only kind of checksum that is checked; an index can contain other kinds.
 const CHECKSUM: &str = "xxh64";
 
-/// Entry of a shard in an index.
+/// The entry of a shard in a listing.
 #[derive(Debug, PartialEq, Eq)]
 struct Said<'t> {
     path: &'t str,
@@ -27,10 +28,10 @@ struct Said<'t> {
     checksum: Option<&'t str>,
 }
 
-/// The shards that the index at `path` lists, in its order.
+/// Returns the shards that the index at `path` lists, in the order of the index.
 ///
 /// # Errors
-/// Why it cannot be read, which names it.
+/// The reason why the index cannot be read. The text names the index.
 pub(crate) fn shards(storage: &Storage, path: &str) -> Result<Vec<Listed>, String> {
     let failed = |reason: String| format!("the index {path}: {reason}");
     let file = storage.open(path).map_err(|error| error.to_string())?;
@@ -39,22 +40,20 @@ pub(crate) fn shards(storage: &Storage, path: &str) -> Result<Vec<Listed>, Strin
         .read_to_end(&mut text)
         .map_err(|error| failed(error.to_string()))?;
     if text.len() as u64 > INDEX_BYTES_MAX {
-        return Err(failed(format!(
-            "has more than {INDEX_BYTES_MAX} bytes, which is the limit"
-        )));
+        return Err(failed(format!("exceeds the limit of {INDEX_BYTES_MAX} bytes")));
     }
     let folder = path.strip_suffix(INDEX).unwrap_or_default();
     listed(&text, folder).map_err(failed)
 }
 
-/// The shards of an index, below `folder`.
+/// Returns the shards of an index whose directory is `folder`.
 fn listed(text: &[u8], folder: &str) -> Result<Vec<Listed>, String> {
-    let index: Json = serde_json::from_slice(text).map_err(|error| format!("is no JSON: {error}"))?;
+    let index: Json = serde_json::from_slice(text).map_err(|error| format!("is invalid JSON: {error}"))?;
     let shards = index.get("shards").and_then(Json::as_array);
     let shards = shards.ok_or("lists no shards")?;
     if shards.is_empty() || shards.len() > FILES_MAX {
         return Err(format!(
-            "lists {} shards, 1 to {FILES_MAX} are read",
+            "lists {} shards, expected 1 to {FILES_MAX}",
             shards.len()
         ));
     }
@@ -66,15 +65,15 @@ fn listed(text: &[u8], folder: &str) -> Result<Vec<Listed>, String> {
 fn one(shard: &Json, folder: &str) -> Result<Listed, String> {
     let text = |of: &'static str| shard.get(of).and_then(Json::as_str);
     if let Some(format) = text("format").filter(|format| *format != "mds") {
-        return Err(format!("is of the format {format:?}, only mds is read"));
+        return Err(format!("has the format {format:?}, expected \"mds\""));
     }
-    // Compressed shards are what is there as a rule.
+    // If a shard has a compressed file, usually only this file exists.
     let zipped = shard.get("zip_data").filter(|data| !data.is_null());
     if zipped.is_some() {
-        let compression = text("compression").unwrap_or("something that it does not name");
+        let compression = text("compression").unwrap_or("an unnamed method");
         if compression.split(':').next() != Some("zstd") {
             return Err(format!(
-                "is compressed with {compression}, only zstd is read: write it so, or decompress it"
+                "is compressed with {compression}, expected zstd: compress it with zstd, or decompress it"
             ));
         }
     }
@@ -85,7 +84,9 @@ fn one(shard: &Json, folder: &str) -> Result<Listed, String> {
         .ok_or("names no file")?;
     let is_below = !name.is_empty() && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
     if !is_below || name.contains(['\0', '#']) {
-        return Err(format!("is called {name:?}, which is no file beside the index"));
+        return Err(format!(
+            "has the name {name:?}, expected a file below the directory of the index"
+        ));
     }
     let size_bytes = data.get("bytes").and_then(Json::as_u64);
     let checksum = data
@@ -105,7 +106,7 @@ fn one(shard: &Json, folder: &str) -> Result<Listed, String> {
 }
 
 impl Said<'_> {
-    /// Parses the path under which a shard is listed; any other path has an entry without facts.
+    /// Parses the path of a shard in a listing. Any other path becomes an entry without size and checksum.
     fn of(written: &str) -> Said<'_> {
         let nothing = Said {
             path: written,
@@ -130,7 +131,7 @@ impl Said<'_> {
     }
 }
 
-/// The shard at `path`, or the first one of the index there.
+/// Opens the shard at `path`. If `path` is an index, opens the first shard of the index.
 pub(crate) fn first(storage: &Storage, path: &str) -> Result<Opened, String> {
     let first = if path.ends_with(INDEX) {
         shards(storage, path)?.swap_remove(0).path
@@ -140,8 +141,8 @@ pub(crate) fn first(storage: &Storage, path: &str) -> Result<Opened, String> {
     opened(storage, &first).map_err(|error| error.reason)
 }
 
-/// Opens a shard that is `written` as a listing writes it, or by its path, and holds it against what its
-/// index says. One with a checksum is read once more for that.
+/// Opens a shard whose path is `written` as in a listing, or alone, and compares the shard with the facts
+/// from its index. A shard with a checksum is read once more to compute the checksum.
 pub(crate) fn opened(storage: &Storage, written: &str) -> Result<Opened, ReadError> {
     let said = Said::of(written);
     let opened = Opened::new(storage, said.path)?;
@@ -153,14 +154,14 @@ pub(crate) fn opened(storage: &Storage, written: &str) -> Result<Opened, ReadErr
         && bytes != opened.file.len()
     {
         let found = opened.file.len();
-        return Err(differs(format!("has {found} bytes, its index says {bytes}")));
+        return Err(differs(format!("has {found} bytes, its index states {bytes}")));
     }
     if let Some(expected) = said.checksum {
         let found = checksum(opened.file.clone())
             .map_err(|error| differs(format!("cannot be read: {error}")).blaming(&error))?;
         if !expected.eq_ignore_ascii_case(&found) {
             return Err(differs(format!(
-                "has the checksum {found}, its index says {expected}"
+                "has the checksum {found}, its index states {expected}"
             )));
         }
     }
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_the_one_that_others_compute() {
-        // As the package `xxhash` says of these.
+        // The expected values are those that the Python package `xxhash` computes.
         assert_eq!(checksum(&b""[..]).unwrap(), "ef46db3751d8e999");
         assert_eq!(checksum(&b"abc"[..]).unwrap(), "44bc2cf5ad770999");
     }

@@ -1,7 +1,7 @@
-//! MosaicML shards.
+//! Readers of MosaicML shards.
 //!
 //! - `index`: the shards of a directory, as its index lists them;
-//! - `shard`: where the samples of a shard lie, and what their columns are;
+//! - `shard`: the positions of the samples in a shard, and the columns of the samples;
 //! - `encoding`: the values of a column;
 //! - `reader`: the samples as elements.
 

@@ -1,4 +1,4 @@
-//! `mds`: the samples of a shard as elements.
+//! The format `mds`: the samples of a shard as elements.
 
 use millstream_element::ElementSpec;
 
@@ -18,14 +18,13 @@ pub(crate) struct Mds(pub(crate) ElementSpec);
 struct MdsFile {
     origins: Origins,
     shard: Shard,
-    /// The columns of the components: their places among those of the shard, and how their values are
-    /// written.
+    /// The columns of the components: the place of each column in the shard, and the encoding of its values.
     columns: Vec<(usize, Encoding)>,
     spec: ElementSpec,
     next: u64,
 }
 
-/// Returns the spec of the elements of such shards.
+/// Returns the spec of the elements of shards like `file`.
 pub(crate) fn describe(file: Opened, params: &graph::Mds) -> Result<ElementSpec, Fault> {
     let mut shard = Shard::open(file.file)?;
     let sample = if shard.count() > 0 {
@@ -88,13 +87,7 @@ impl FileReader for MdsFile {
         for ((place, encoding), spec) in self.columns.iter().zip(self.spec.components()) {
             // A sample has a value for every column.
             let found = encoding.tensor(sample[*place].clone()).and_then(|tensor| {
-                let reason = || {
-                    format!(
-                        "is {}{:?}, the dataset says {spec}",
-                        tensor.dtype(),
-                        tensor.dims()
-                    )
-                };
+                let reason = || format!("expected {spec}, found {}{:?}", tensor.dtype(), tensor.dims());
                 if tensor.fits(spec) {
                     Ok(tensor)
                 } else {

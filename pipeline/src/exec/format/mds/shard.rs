@@ -1,5 +1,5 @@
-//! A shard: how many samples, where each begins, what their columns are, and the samples; compressed as a
-//! whole, or not.
+//! A shard: the positions of its samples, the description of their columns, and the samples themselves. A
+//! shard is either compressed as a whole, or not compressed.
 
 use std::io::Read;
 
@@ -12,16 +12,16 @@ use crate::storage::Object;
 
 use super::encoding::Encoding;
 
-/// Bytes that describe the columns.
+/// Maximum bytes of the description of the columns.
 const CONFIG_BYTES_MAX: u64 = 16 << 20;
-/// Bytes that are read at once, unless a sample has more.
+/// Number of bytes that are read at once, unless a sample is larger.
 const BLOCK_BYTES: u64 = 1 << 20;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// A shard whose samples can be read.
 pub(crate) struct Shard {
     bytes: Source,
-    /// Start of each sample, and the end of the last.
+    /// The start of each sample, and the end of the last sample.
     begins: Vec<u32>,
     pub(crate) columns: Vec<MdsColumn>,
 }
@@ -29,15 +29,15 @@ pub(crate) struct Shard {
 /// A column of a shard.
 pub(crate) struct MdsColumn {
     pub(crate) name: String,
-    /// The encoding, by the name that it has in the shard.
+    /// The name of the encoding, as the shard states it.
     pub(crate) encoding: String,
-    /// Bytes of a value, where all have as many.
+    /// The number of bytes of a value, if all values have the same size.
     size: Option<u32>,
 }
 
-/// Source of a shard's bytes.
+/// The source of a shard's bytes.
 enum Source {
-    /// In its file: a block of it, which begins there, is in memory.
+    /// A file, the start of a block of the file, and the block itself in memory.
     File(Object, u64, Bytes),
     Memory(Bytes),
 }
@@ -52,25 +52,23 @@ impl Shard {
         let table = bytes.range(4, 4 + (count + 1) * 4)?;
         let begins: Vec<u32> = table.chunks_exact(4).map(word).collect();
         let (Some(first), Some(last)) = (begins.first(), begins.last()) else {
-            return Err(Fault::from(
-                "the shard is corrupt: it says of no sample where it is",
-            ));
+            return Err(Fault::from("invalid MDS shard: the table of samples is empty"));
         };
         let config_at = 8 + count * 4;
         if u64::from(*first) < config_at || !begins.is_sorted() {
             return Err(Fault::from(
-                "the shard is corrupt, or none: its samples do not lie one behind the other",
+                "invalid MDS shard: the offsets of the samples are not in ascending order",
             ));
         }
         if u64::from(*last) > bytes.len() {
             return Err(Fault::from(format!(
-                "the shard is cut off: it has {} of {last} bytes",
+                "the shard is truncated: expected {last} bytes, found {}",
                 bytes.len()
             )));
         }
         if u64::from(*first) - config_at > CONFIG_BYTES_MAX {
             return Err(Fault::from(format!(
-                "the columns are described by more than {CONFIG_BYTES_MAX} bytes"
+                "the description of the columns exceeds {CONFIG_BYTES_MAX} bytes"
             )));
         }
         let columns = columns(&bytes.range(config_at, u64::from(*first))?)?;
@@ -85,7 +83,7 @@ impl Shard {
         (self.begins.len() - 1) as u64
     }
 
-    /// The memory that it holds: of what is compressed all of it.
+    /// Returns the bytes of memory that the shard holds. A compressed shard holds all its bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let (Source::File(_, _, bytes) | Source::Memory(bytes)) = &self.bytes;
         bytes.len() + size_of_val(&self.begins[..])
@@ -96,11 +94,11 @@ impl Shard {
         u64::from(self.begins[index as usize])
     }
 
-    /// The values of sample `index`, which is there, in the order of the columns.
+    /// Returns the values of sample `index` in the order of the columns. The sample must exist.
     pub(crate) fn sample(&mut self, index: u64) -> Result<Vec<Bytes>, Fault> {
         let (begin, end) = (self.offset_bytes(index), self.offset_bytes(index + 1));
         let mut sample = self.bytes.range(begin, end)?;
-        let garbled = || Fault::from("the sizes of its values are not that of the sample");
+        let garbled = || Fault::from("the sizes of the values do not add up to the size of the sample");
         let varying = self.columns.iter().filter(|column| column.size.is_none()).count();
         if sample.len() < varying * 4 {
             return Err(garbled());
@@ -131,11 +129,11 @@ impl Source {
         }
     }
 
-    /// The bytes from `begin` up to `end`.
+    /// Returns the bytes from `begin` up to `end`.
     fn range(&mut self, begin: u64, end: u64) -> Result<Bytes, Fault> {
         if begin > end || end > self.len() {
             return Err(Fault::from(format!(
-                "the shard is cut off: it has {} of {end} bytes",
+                "the shard is truncated: expected {end} bytes, found {}",
                 self.len()
             )));
         }
@@ -146,7 +144,7 @@ impl Source {
                     let length = (end - begin).max(BLOCK_BYTES.min(file.len() - begin));
                     if length > RECORD_BYTES_MAX {
                         return Err(Fault::from(format!(
-                            "{length} bytes at once, the limit is {RECORD_BYTES_MAX}"
+                            "a range of {length} bytes exceeds the limit of {RECORD_BYTES_MAX} bytes"
                         )));
                     }
                     let mut read = vec![0; length as usize];
@@ -159,7 +157,7 @@ impl Source {
         }
     }
 
-    /// Decompresses the source into memory: a shard compressed as a whole is read as a whole.
+    /// Decompresses the source into memory, because a shard is compressed as a whole.
     fn decompressed(self) -> Result<Source, Fault> {
         let Source::File(file, ..) = self else {
             return Ok(self);
@@ -169,7 +167,7 @@ impl Source {
         decoder.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > RECORD_BYTES_MAX {
             return Err(Fault::from(format!(
-                "the shard has more than {RECORD_BYTES_MAX} bytes uncompressed, which is the limit"
+                "the uncompressed shard exceeds the limit of {RECORD_BYTES_MAX} bytes"
             )));
         }
         Ok(Source::Memory(bytes.into()))
@@ -183,14 +181,17 @@ fn word(bytes: impl AsRef<[u8]>) -> u32 {
         .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// The columns that a shard describes.
+/// Returns the columns that the JSON text in `config` describes.
 fn columns(config: &[u8]) -> Result<Vec<MdsColumn>, Fault> {
-    let garbled = |what: &str| Fault::from(format!("the shard is corrupt, or none: {what}"));
-    let config: Json = serde_json::from_slice(config)
-        .map_err(|error| garbled(&format!("its columns are garbled: {error}")))?;
+    let garbled = |what: &str| Fault::from(format!("invalid MDS shard: {what}"));
+    let config: Json = serde_json::from_slice(config).map_err(|error| {
+        garbled(&format!(
+            "the description of the columns is not valid JSON: {error}"
+        ))
+    })?;
     let list = |key: &str| {
         let list = config.get(key).and_then(Json::as_array);
-        list.ok_or_else(|| garbled(&format!("it has no {key}")))
+        list.ok_or_else(|| garbled(&format!("the list {key:?} is missing")))
     };
     let (names, encodings, sizes) = (
         list("column_names")?,
@@ -199,7 +200,7 @@ fn columns(config: &[u8]) -> Result<Vec<MdsColumn>, Fault> {
     );
     if names.len() != encodings.len() || names.len() != sizes.len() {
         return Err(garbled(
-            "its columns have not as many names as encodings and sizes",
+            "the numbers of names, encodings and sizes of the columns differ",
         ));
     }
     let columns = names
@@ -225,7 +226,7 @@ fn columns(config: &[u8]) -> Result<Vec<MdsColumn>, Fault> {
 }
 
 impl MdsColumn {
-    /// How its values are written.
+    /// Returns the encoding of the column's values.
     pub(crate) fn encoding(&self) -> Result<Encoding, String> {
         Encoding::named(&self.encoding).map_err(|reason| format!("column {:?} {reason}", self.name))
     }

@@ -7,43 +7,43 @@ use millstream_element::{Dtype, TensorSpec};
 use crate::exec::format::parse::shown;
 use crate::exec::format::reader::Fault;
 
-/// Rows without bytes of an array at most: a file of no size could claim any number.
+/// Maximum number of rows without bytes. Without the limit, an empty file could state any number of rows.
 const EMPTY_ROWS_MAX: u64 = 1 << 24;
 
-/// Bytes of a header; NumPy itself reads no more than 10 000 without being told to.
+/// Maximum bytes of a header. NumPy itself reads at most 10 000 bytes by default.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// Dimensions of an array that a tensor can have.
+/// Maximum number of dimensions of an array.
 const RANK_MAX: usize = 16;
 
-/// Header of an array.
+/// The header of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) items: ItemType,
     pub(crate) is_big_endian: bool,
     pub(crate) shape: Vec<u64>,
-    /// Bytes in front of the items.
+    /// The number of bytes in front of the items.
     pub(crate) header_bytes: u64,
-    /// Bytes of the items.
+    /// The number of bytes of all items.
     pub(crate) data_bytes: u64,
 }
 
 /// The type of the items of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ItemType {
-    /// A dtype of fixed size, as tensors have it.
+    /// A dtype of fixed size that tensors also have.
     Fixed(Dtype),
-    /// Byte strings of at most so many bytes, filled up with zeros.
+    /// Byte strings of at most this many bytes, padded with zeros.
     Bytes(u64),
-    /// Texts of at most so many characters of four bytes each, filled up with zeros.
+    /// Texts of at most this many characters of four bytes each, padded with zeros.
     Text(u64),
 }
 
 impl ItemType {
-    /// Bytes of an item.
+    /// Returns the number of bytes of an item.
     pub(crate) fn bytes(self) -> u64 {
         match self {
-            // An item has at most 16 bytes.
+            // The conversion keeps the value: an item has at most 16 bytes.
             ItemType::Fixed(dtype) => dtype.item_bytes().unwrap_or(0) as u64,
             ItemType::Bytes(length) => length,
             ItemType::Text(length) => length.saturating_mul(4),
@@ -58,7 +58,8 @@ impl ItemType {
         }
     }
 
-    /// Bytes that belong together, which the other byte order turns round.
+    /// Returns the number of bytes that form one number. The bytes of a number are reversed in the other byte
+    /// order.
     pub(crate) fn swapped_bytes(self) -> usize {
         match self {
             ItemType::Fixed(Dtype::C64) => 4,
@@ -76,7 +77,9 @@ impl Header {
         let mut start = [0; 8];
         file.read_exact(&mut start)?;
         if start[..6] != *MAGIC {
-            return Err(Fault::from("the file does not begin as an array of NumPy does"));
+            return Err(Fault::from(
+                "expected NumPy's magic number at the start of the file",
+            ));
         }
         let length = match start[6] {
             1 => {
@@ -91,7 +94,7 @@ impl Header {
             }
             version => {
                 return Err(Fault::from(format!(
-                    "the array is of version {version}; 1 to 3 are known"
+                    "expected an array of version 1 to 3, found version {version}"
                 )));
             }
         } as usize;
@@ -102,13 +105,13 @@ impl Header {
         }
         let mut text = vec![0; length];
         file.read_exact(&mut text)?;
-        let text = std::str::from_utf8(&text).map_err(|error| format!("the header is no text: {error}"))?;
+        let text = std::str::from_utf8(&text).map_err(|error| format!("the header is not UTF-8: {error}"))?;
         let before = if start[6] == 1 { 10 } else { 12 };
         Header::parse(text, before + length as u64).map_err(Fault::from)
     }
 
     fn parse(text: &str, header_bytes: u64) -> Result<Header, String> {
-        let garbled = || format!("the header is garbled: {:?}", shown(text));
+        let garbled = || format!("invalid header: {:?}", shown(text));
         let descr = value(text, "descr").ok_or_else(garbled)?;
         let order = value(text, "fortran_order").ok_or_else(garbled)?;
         let shape = value(text, "shape")
@@ -121,7 +124,7 @@ impl Header {
             .collect::<Result<_, _>>()?;
         let (items, is_big_endian) = item_type(descr)?;
         if order.starts_with("True") && shape.len() > 1 {
-            return Err("the array is in Fortran order; save np.ascontiguousarray(…) of it".to_owned());
+            return Err("the array is in Fortran order: save np.ascontiguousarray(array)".to_owned());
         }
         if shape.len() > RANK_MAX {
             return Err(format!(
@@ -141,7 +144,7 @@ impl Header {
         })
     }
 
-    /// The shape of an element: of a row unless it is the whole array.
+    /// Returns the shape of an element: the shape of a row, or of the `whole` array.
     pub(crate) fn dims(&self, whole: bool) -> Result<&[u64], String> {
         match self.shape.split_first() {
             _ if whole => Ok(&self.shape),
@@ -172,16 +175,16 @@ fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     Some(after.trim_start().strip_prefix(':')?.trim_start())
 }
 
-/// The type that `descr` says, and whether its bytes are turned round.
+/// Returns the item type that `descr` states, and whether the items are big-endian.
 fn item_type(descr: &str) -> Result<(ItemType, bool), String> {
-    let refused = |what: &str| Err(format!("the array has {what}, which no tensor has"));
+    let refused = |what: &str| Err(format!("unsupported array: found {what}"));
     if descr.starts_with('[') {
-        return refused("records of several fields; save an array for each");
+        return refused("records of several fields: save one array for each field");
     }
     let quote = descr.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
     let inner = quote.and_then(|quote| descr[1..].split_once(quote));
     let Some((code, _)) = inner.filter(|(code, _)| code.is_ascii() && code.len() >= 2) else {
-        return Err("the header says no type".to_owned());
+        return Err("the header states no type".to_owned());
     };
     let (order, code) = match code.split_at(1) {
         (order @ ("<" | ">" | "|" | "="), code) => (order, code),
@@ -192,7 +195,7 @@ fn item_type(descr: &str) -> Result<(ItemType, bool), String> {
         length
             .parse::<u32>()
             .map(u64::from)
-            .map_err(|_| format!("the header has the garbled type {code:?}"))
+            .map_err(|_| format!("the header states the invalid type {code:?}"))
     };
     let items = match code {
         "b1" | "?" => ItemType::Fixed(Dtype::Bool),
@@ -213,10 +216,10 @@ fn item_type(descr: &str) -> Result<(ItemType, bool), String> {
         _ if code.starts_with('U') => ItemType::Text(count()?),
         _ if code.starts_with('O') => {
             return refused(
-                "pickled objects: to read them is to run what is in them; save arrays of numbers or texts",
+                "pickled objects: unpickling runs code from the file, so save arrays of numbers or texts",
             );
         }
-        _ if code.starts_with('M') || code.starts_with('m') => return refused("dates; save them as int64"),
+        _ if code.starts_with('M') || code.starts_with('m') => return refused("dates: save them as int64"),
         _ => return refused(&format!("items of type {code:?}")),
     };
     Ok((items, order == ">"))
@@ -266,7 +269,7 @@ mod tests {
             ("[('a', '<i4')]", "(3,)", "several fields"),
             ("'<M8[ns]'", "(3,)", "dates"),
             ("'<f4'", "(18446744073709551615, 4)", "too large"),
-            ("'<f4'", "(-1,)", "garbled"),
+            ("'<f4'", "(-1,)", "invalid header"),
             ("''", "(1,)", "no type"),
         ] {
             let refused = parsed(descr, shape).unwrap_err();

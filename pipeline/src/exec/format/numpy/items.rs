@@ -1,4 +1,5 @@
-//! The bytes of an array as tensors: little-endian, texts without the zeros that fill them up.
+//! Conversion of an array's bytes to tensors: numbers become little-endian, and texts lose their padding
+//! zeros.
 
 use std::io::{self, Read};
 
@@ -8,9 +9,9 @@ use crate::exec::value::Tensor;
 
 use super::header::{Header, ItemType};
 
-/// Reads `wanted` bytes, taking memory as far as there are any.
+/// Reads `wanted` bytes. Allocates memory only as far as bytes arrive.
 pub(crate) fn read_bytes(stream: &mut impl Read, wanted: u64) -> io::Result<Vec<u8>> {
-    // At most 1 MiB is taken before any of it was read.
+    // At most 1 MiB is allocated before the first byte is read.
     let mut bytes = Vec::with_capacity(wanted.min(1 << 20) as usize);
     let read = stream.take(wanted).read_to_end(&mut bytes)? as u64;
     if read < wanted {
@@ -20,7 +21,7 @@ pub(crate) fn read_bytes(stream: &mut impl Read, wanted: u64) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// The bytes of items as tensors have them.
+/// Returns the bytes of items in the byte order of tensors.
 pub(crate) fn in_order(header: &Header, mut bytes: Vec<u8>) -> Bytes {
     let together = header.items.swapped_bytes();
     if header.is_big_endian && together > 1 {
@@ -29,11 +30,11 @@ pub(crate) fn in_order(header: &Header, mut bytes: Vec<u8>) -> Bytes {
     bytes.into()
 }
 
-/// The tensor of these bytes, which are in order.
+/// Returns the tensor with the bytes `bytes`, which must be in the byte order of tensors.
 pub(crate) fn tensor(header: &Header, dims: &[u64], bytes: Bytes) -> Result<Tensor, String> {
     if let ItemType::Fixed(dtype) = header.items {
         if dtype == millstream_element::Dtype::Bool && bytes.iter().any(|byte| *byte > 1) {
-            return Err("a boolean is neither 0 nor 1".to_owned());
+            return Err("expected a boolean of 0 or 1".to_owned());
         }
         return Tensor::fixed(dtype, dims, bytes);
     }
@@ -41,12 +42,12 @@ pub(crate) fn tensor(header: &Header, dims: &[u64], bytes: Bytes) -> Result<Tens
         .iter()
         .try_fold(1u64, |product, dim| product.checked_mul(*dim));
     let count = count.ok_or_else(|| format!("a tensor of shape {dims:?} is too large"))?;
-    // Strings of no bytes take none, however many there are: their number is bound by what they need in
-    // memory.
+    // Strings without bytes take no space in the file, so their number is limited by the memory that their
+    // handles need.
     const EMPTY_MAX: u64 = 1 << 24;
     let length = header.items.bytes() as usize;
     if length == 0 && count > EMPTY_MAX {
-        return Err(format!("{count} empty strings, the limit is {EMPTY_MAX}"));
+        return Err(format!("found {count} empty strings, the limit is {EMPTY_MAX}"));
     }
     let mut items = Vec::new();
     for index in 0..count as usize {
@@ -76,5 +77,5 @@ fn text(item: &[u8]) -> Result<Bytes, String> {
         .map_or(0, |last| last + 1);
     let text: Option<String> = codes[..end].iter().map(|code| char::from_u32(*code)).collect();
     text.map(|text| Bytes::from(text.into_bytes()))
-        .ok_or_else(|| "a text is not Unicode".to_owned())
+        .ok_or_else(|| "a text has a code that is not a Unicode character".to_owned())
 }

@@ -1,8 +1,8 @@
-//! NumPy files: `npy`, one array, and `npz`, an archive of them.
+//! Readers of NumPy files: `npy` holds one array, and `npz` is an archive of arrays.
 //!
-//! - `header`: what an array says of itself;
-//! - `items`: its bytes as tensors;
-//! - `npy` and `npz`: the readers.
+//! - `header`: the type and the shape that an array states;
+//! - `items`: the bytes of an array as tensors;
+//! - `npy` and `npz`: the readers of both formats.
 
 mod header;
 mod items;

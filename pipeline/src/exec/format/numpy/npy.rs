@@ -1,5 +1,5 @@
-//! `npy`: the rows of an array, read in blocks where they lie: a row is a view of its block, so that no file
-//! is mapped, whose end another process could move.
+//! The format `npy`: the rows of an array, which are read in blocks. A row is a view of its block. The file
+//! is not memory-mapped, because another process could truncate a mapped file.
 
 use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::header::Header;
 use super::items::{in_order, read_bytes, tensor};
 use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
-/// Bytes that are read at once, unless a row has more.
+/// Number of bytes that are read at once, unless a row is larger.
 const BLOCK_BYTES: u64 = 1 << 20;
-/// Rows of a block, of which each may be empty.
+/// Maximum number of rows in a block, because rows may be empty.
 const BLOCK_ROWS_MAX: u64 = 1 << 16;
 
 pub(crate) struct Npy {
@@ -32,17 +32,17 @@ struct NpyFile {
     header: Header,
     /// The shape of an element.
     dims: Vec<u64>,
-    /// Bytes of an element, and how many there are.
+    /// The number of bytes of an element, and the number of elements.
     row_bytes: u64,
     rows: u64,
-    /// The next row.
+    /// The index of the next row.
     next: u64,
-    /// Rows from `next` on, already read.
+    /// The bytes of the rows from `next` on that are read already.
     block: Bytes,
     in_block: u64,
 }
 
-/// Returns the spec of the elements of such files.
+/// Returns the spec of the elements of files like `file`.
 pub(crate) fn describe(file: &mut Opened, params: &graph::Numpy) -> Result<ElementSpec, Fault> {
     let spec = Header::read(&mut file.file)?.spec(params.whole)?;
     ElementSpec::single(spec).map_err(|error| Fault::from(error.to_string()))
@@ -64,7 +64,7 @@ impl OpenFile for Npy {
         if !accepted {
             let dtype = header.items.dtype();
             return Err(refused(format!(
-                "an element is {dtype}{dims:?}, the dataset says {}",
+                "expected elements of {}, found {dtype}{dims:?}",
                 self.spec
             )));
         }
@@ -74,7 +74,7 @@ impl OpenFile for Npy {
         );
         if file_bytes < needed {
             return Err(refused(format!(
-                "the file is cut off: it has {file_bytes} bytes, its array needs {needed}"
+                "the file is truncated: expected {needed} bytes, found {file_bytes}"
             )));
         }
         let rows = match header.shape.first() {
@@ -86,11 +86,11 @@ impl OpenFile for Npy {
             .try_fold(header.items.bytes(), |bytes, dim| bytes.checked_mul(*dim));
         let Some(row_bytes) = row_bytes.filter(|bytes| *bytes <= RECORD_BYTES_MAX) else {
             return Err(refused(format!(
-                "an element {dims:?} has more than {RECORD_BYTES_MAX} bytes, which is the limit"
+                "an element of the shape {dims:?} exceeds the limit of {RECORD_BYTES_MAX} bytes"
             )));
         };
         let next = start.place.min(rows);
-        // No overflow: the whole array has a length.
+        // The product cannot overflow: the bytes of the whole array have a valid length.
         let place = header.header_bytes + next * row_bytes;
         file.file
             .seek(SeekFrom::Start(place))
@@ -123,7 +123,7 @@ impl FileReader for NpyFile {
             let block = block.map_err(|error| ReadError::file(origin.clone(), error))?;
             (self.block, self.in_block) = (in_order(&self.header, block), rows);
         }
-        // A row has at most 1 GiB.
+        // The conversion keeps the value: a row has at most 1 GiB.
         let row = self.block.split_to(self.row_bytes as usize);
         (self.next, self.in_block) = (self.next + 1, self.in_block - 1);
         match tensor(&self.header, &self.dims, row) {

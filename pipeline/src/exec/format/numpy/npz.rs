@@ -1,4 +1,5 @@
-//! `npz`: the arrays of an archive, read whole, since they are compressed, one behind the other, as a rule.
+//! The format `npz`: the arrays of an archive. Each array is read whole, because arrays are usually
+//! compressed.
 
 use std::io::Read;
 
@@ -16,7 +17,7 @@ use super::items::{in_order, read_bytes, tensor};
 use crate::exec::format::columns::{names_of, wanted};
 use crate::exec::format::reader::{Fault, FileReader, OpenFile, Opened, ReadError, Record, Start};
 
-/// Bytes of the arrays of an archive that are wanted, which are held in memory.
+/// Maximum bytes of the wanted arrays of an archive, which are held in memory.
 const ARRAYS_BYTES_MAX: u64 = 1 << 30;
 
 pub(crate) struct Npz {
@@ -32,7 +33,7 @@ struct NpzFile {
     next: u64,
 }
 
-/// Returns the spec of the elements of such files.
+/// Returns the spec of the elements of files like `file`.
 pub(crate) fn describe(file: Opened, params: &graph::Numpy) -> Result<ElementSpec, Fault> {
     let mut archive = archive(file.file)?;
     let there = array_names(&archive);
@@ -70,7 +71,7 @@ impl OpenFile for Npz {
 }
 
 impl Npz {
-    /// The arrays that are wanted, in the order of the components.
+    /// Returns the wanted arrays, in the order of the components.
     fn arrays(&self, file: Object) -> Result<Vec<Tensor>, Fault> {
         let mut archive = archive(file)?;
         let (mut arrays, mut taken, mut rows) = (Vec::new(), 0u64, None);
@@ -82,27 +83,25 @@ impl Npz {
             let header = Header::read(&mut entry).map_err(|fault| fault.within(&place))?;
             let (dtype, dims) = (header.items.dtype(), header.dims(self.params.whole).map_err(of)?);
             if !spec.accepts(dtype, dims) {
-                return Err(of(format!(
-                    "an element is {dtype}{dims:?}, the dataset says {spec}"
-                )));
+                return Err(of(format!("expected elements of {spec}, found {dtype}{dims:?}")));
             }
             if !self.params.whole && *rows.get_or_insert(header.shape[0]) != header.shape[0] {
                 let expected = rows.unwrap_or(0);
                 return Err(of(format!(
-                    "it has {} rows, the arrays before it have {expected}; read the arrays whole",
+                    "expected {expected} rows as in the earlier arrays, found {}: read the arrays whole",
                     header.shape[0]
                 )));
             }
             taken = taken.saturating_add(header.data_bytes);
             if taken > ARRAYS_BYTES_MAX {
                 return Err(of(format!(
-                    "with it the arrays have {taken} bytes, the limit is {ARRAYS_BYTES_MAX}; save it as .npy"
+                    "the arrays up to this array have {taken} bytes, the limit is {ARRAYS_BYTES_MAX}: save the array as .npy"
                 )));
             }
             let bytes = read_bytes(&mut entry, header.data_bytes).map_err(read)?;
-            // At its end the checksum of the archive is compared.
+            // Reading the end of the entry compares the checksum of the archive.
             if entry.read(&mut [0]).map_err(read)? > 0 {
-                return Err(of("bytes follow its end".to_owned()));
+                return Err(of("expected the end of the array, found more bytes".to_owned()));
             }
             let shape = header.shape.clone();
             arrays.push(tensor(&header, &shape, in_order(&header, bytes)).map_err(of)?);
@@ -125,11 +124,11 @@ impl FileReader for NpzFile {
             }));
         }
         let origin = self.origins.at(0, index);
-        // All arrays have this many rows.
+        // All arrays have the same number of rows.
         let rows: Option<Value> = self.arrays.iter().map(|array| array.row(index)).collect();
         match rows {
             Some(value) => Ok(Some(Record { value, origin })),
-            None => Err(ReadError::record(origin, "an array has no such row")),
+            None => Err(ReadError::record(origin, "an array has too few rows")),
         }
     }
 
@@ -139,13 +138,13 @@ impl FileReader for NpzFile {
 }
 
 fn archive(file: Object) -> Result<ZipArchive<Object>, Fault> {
-    ZipArchive::new(file).map_err(|error| fault(error, "the file is no archive, or cut off"))
+    ZipArchive::new(file).map_err(|error| fault(error, "invalid or truncated zip archive"))
 }
 
 fn entry<'a>(archive: &'a mut ZipArchive<Object>, name: &str) -> Result<impl Read + use<'a>, Fault> {
     let there = array_names(archive).join(", ");
     let entry = archive.by_name(&format!("{name}.npy"));
-    entry.map_err(|error| fault(error, &format!("array {name:?} of {there}")))
+    entry.map_err(|error| fault(error, &format!("array {name:?} among the arrays {there}")))
 }
 
 fn fault(error: ZipError, what: &str) -> Fault {

@@ -1,4 +1,4 @@
-//! `arrow`: the batches of Arrow IPC files and streams.
+//! The format `arrow`: the batches of Arrow IPC files and streams.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use super::rows::{Batches, Table, TableFile, WantedRows};
 
 pub(crate) struct Arrow;
 
-/// A file whose batches are read.
+/// A file whose batches are being read.
 struct Decoding {
     messages: Messages,
     decoder: FileDecoder,
-    /// Rows that are passed over.
+    /// The number of rows that are skipped before the next batch.
     before: u64,
 }
 
-/// A file of which the schema has been read.
+/// A file whose schema has been read.
 struct ArrowTable {
     messages: Messages,
     schema: Arc<Schema>,
@@ -47,27 +47,28 @@ impl Table for ArrowTable {
     }
 
     fn has_no_nulls(&self, _: usize) -> bool {
-        // Only its messages say it.
+        // Only the messages of the file state whether a column has nulls.
         false
     }
 
     fn batches(self: Box<Self>, wanted: &WantedRows) -> Result<(Batches, u64), Fault> {
         let decoder = FileDecoder::new(self.schema, self.head.message()?.version());
         let mut places = wanted.columns.clone();
-        // The decoder keeps the order of the file.
+        // The decoder keeps the order of the columns in the file.
         places.sort_unstable();
         let mut decoding = Decoding {
             messages: self.messages,
             decoder: decoder.with_projection(places),
             before: wanted.first,
         };
-        // Behind the end of the messages lies what is none.
+        // `fuse` ends the iteration at the first `None`, because the bytes after the last message are not a
+        // message.
         let batches = std::iter::from_fn(move || decoding.next().transpose()).fuse();
         Ok((Box::new(batches), 0))
     }
 }
 
-/// The messages of a file behind the first, which is its schema.
+/// Returns the messages of a file after the schema message, the schema, and the head of the schema message.
 fn opened(file: &Opened) -> Result<(Messages, Arc<Schema>, Head), Fault> {
     let mut messages = Messages::new(file.file.clone())?;
     let head = messages
@@ -96,14 +97,12 @@ impl Decoding {
                     let (block, message) = self.messages.body(head)?;
                     let batch = self.decoder.read_record_batch(&block, &message)?;
                     let Some(batch) = batch else { continue };
-                    // It has more rows than are passed over.
+                    // The batch has more rows than are skipped.
                     let before = std::mem::take(&mut self.before) as usize;
                     return Ok(Some(batch.slice(before, batch.num_rows().saturating_sub(before))));
                 }
                 kind => {
-                    return Err(Fault::from(format!(
-                        "the file has a message of kind {kind:?}, which is not read"
-                    )));
+                    return Err(Fault::from(format!("unsupported message of kind {kind:?}")));
                 }
             }
         }

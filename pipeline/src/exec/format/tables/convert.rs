@@ -1,8 +1,8 @@
-//! The columns of a batch of rows as tensors: views of the batch's own buffers, where their items lie side by
-//! side as a tensor's do.
+//! Conversion of the columns of a batch to tensors. A tensor is a view of the batch's own buffers if the
+//! buffers store the items as a tensor does.
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "there are more types than are read"
+    reason = "Arrow has more types than this module supports"
 )]
 
 use std::collections::BTreeSet;
@@ -21,15 +21,15 @@ use crate::exec::value::{Dims, Tensor, TensorData};
 
 use super::shape::{Leaf, Shape};
 
-/// A column of a batch, ready to be taken apart.
+/// A column of a batch, ready to be split into rows.
 pub(crate) struct Column {
     lists: usize,
     dims: Vec<u64>,
-    /// The items of all rows, one behind the other.
+    /// The items of all rows, one after the other.
     values: Tensor,
-    /// Bounds of each level's lists in the next level, from the outermost in.
+    /// The bounds of the lists of each level, as positions in the next level, with the outermost level first.
     splits: Vec<Vec<i64>>,
-    /// Whether it was read: else its tensors have no items.
+    /// Whether the column was read. The tensors of a column that was not read have no items.
     is_read: bool,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct Column {
 #[derive(Default)]
 pub(crate) struct Converted {
     pub(crate) columns: Vec<Column>,
-    /// The rows in which something is null, with the first column in which it is.
+    /// The rows that contain a null, each with the first column that contains a null.
     pub(crate) null_rows: Vec<(usize, String)>,
 }
 
 impl Converted {
-    /// Adds `array`, the column `name`, of which `shape` says what becomes of it. Nulls are read as nothing
-    /// of their type, and noted unless they are wanted so.
+    /// Adds `array`, the column `name`, in the form that `shape` describes. A null becomes zero or an empty
+    /// string. The row of a null is added to `null_rows`, unless `nulls` permits nulls.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -64,7 +64,7 @@ impl Converted {
             Shape::Struct(fields) => {
                 let Some(array) = array.as_struct_opt() else {
                     return Err(format!(
-                        "column {name:?} is {}, and was a struct",
+                        "column {name:?}: expected a struct, found {}",
                         array.data_type()
                     ));
                 };
@@ -82,7 +82,7 @@ impl Converted {
         }
     }
 
-    /// Adds tensors without items in the places of a column that was not read, because nobody looks at them.
+    /// Adds tensors without items for a column that was not read, because no operation uses the column.
     pub(crate) fn leave_out(&mut self, shape: &Shape) -> Result<(), String> {
         match shape {
             Shape::Leaf(leaf) => self.columns.push(Column::left_out(leaf)?),
@@ -112,7 +112,7 @@ impl Column {
                     let list = array.as_list::<i64>();
                     (list.value_offsets().to_vec(), list.values())
                 }
-                other => return Err(format!("a column is {other}, and was a list")),
+                other => return Err(format!("expected a column of lists, found {other}")),
             };
             let (first, last) = (
                 begins.first().copied().unwrap_or(0),
@@ -127,13 +127,13 @@ impl Column {
             note_nulls(&array, &splits, items, null_rows);
             let Some(list) = array.as_fixed_size_list_opt() else {
                 return Err(format!(
-                    "a column is {}, and was a list of {length}",
+                    "expected a column of lists of {length} items, found {}",
                     array.data_type()
                 ));
             };
             if u64::try_from(list.value_length()).ok() != Some(*length) {
                 return Err(format!(
-                    "a column has lists of {}, and had ones of {length}",
+                    "expected lists of {length} items, found lists of {} items",
                     list.value_length()
                 ));
             }
@@ -193,7 +193,7 @@ impl Column {
                 self.dims.is_empty(),
                 self.values.dtype().item_bytes(),
             ) {
-                // A scalar holds on to no batch.
+                // A scalar is copied, so that it does not keep the whole batch alive.
                 (TensorData::Shared(bytes), true, Some(size)) => {
                     let bytes = bytes.get(row * size..(row + 1) * size);
                     inline(self.values.dtype(), bytes.unwrap_or_default())?
@@ -201,7 +201,7 @@ impl Column {
                 (_, _, _) => self
                     .values
                     .row(row as u64)
-                    .ok_or("a batch has fewer rows than it says")?,
+                    .ok_or("a batch has fewer rows than it states")?,
             };
             into.extend([value]);
             return Ok(());
@@ -223,7 +223,7 @@ impl Column {
         Ok(())
     }
 
-    /// Items of the values, along their leading dimension.
+    /// Returns the items `range` of the values, along their leading dimension.
     fn range(&self, range: Range<usize>) -> Result<Tensor, String> {
         let mut dims = Dims::from_slice(&[range.len() as u64]);
         dims.extend_from_slice(&self.dims);
@@ -253,7 +253,7 @@ fn indices(values: &[i64]) -> Result<Tensor, String> {
     Tensor::fixed(Dtype::I64, &[values.len() as u64], bytes)
 }
 
-/// The array, of what its dictionary stands for if it has one.
+/// Returns the array, or the decoded values of a dictionary array.
 fn plain(array: &ArrayRef) -> Result<ArrayRef, String> {
     match array.as_any_dictionary_opt() {
         Some(dictionary) => arrow_select::take::take(dictionary.values(), dictionary.keys(), None)
@@ -262,7 +262,8 @@ fn plain(array: &ArrayRef) -> Result<ArrayRef, String> {
     }
 }
 
-/// Notes the rows of nulls in `array`, `items` of which are one item of the innermost of the lists.
+/// Adds the rows of the nulls in `array` to `rows`. `items` items of `array` form one item of the innermost
+/// list.
 fn note_nulls(array: &ArrayRef, splits: &[Vec<i64>], items: usize, rows: &mut BTreeSet<usize>) {
     if array.null_count() == 0 {
         return;
@@ -270,7 +271,7 @@ fn note_nulls(array: &ArrayRef, splits: &[Vec<i64>], items: usize, rows: &mut BT
     for index in (0..array.len()).filter(|index| array.is_null(*index)) {
         let innermost = index.checked_div(items).unwrap_or(0);
         rows.insert(splits.iter().rev().fold(innermost, |item, splits| {
-            // The list that an item is in is the last one that begins before it.
+            // The list of an item is the last list that begins at or before the item.
             splits
                 .partition_point(|begin| *begin <= item as i64)
                 .saturating_sub(1)
@@ -278,13 +279,18 @@ fn note_nulls(array: &ArrayRef, splits: &[Vec<i64>], items: usize, rows: &mut BT
     }
 }
 
-/// The items of an array without lists; nulls are nothing of their type.
+/// Returns the items of an array without lists. Nulls become zero or empty strings.
 fn values(array: &ArrayRef, dtype: Dtype, dims: &[u64]) -> Result<Tensor, String> {
-    let mismatch = || format!("a column is {}, and was read as {dtype}", array.data_type());
+    let mismatch = || {
+        format!(
+            "expected a column that can be read as {dtype}, found {}",
+            array.data_type()
+        )
+    };
     match dtype {
         Dtype::String | Dtype::Bytes => {
             let items = texts(array).ok_or_else(mismatch)?;
-            // Never a scalar: it has a leading dimension.
+            // The tensor has a leading dimension, so it is never a scalar.
             Tensor::of_strings(dtype, dims, items)
         }
         Dtype::Bool => {
@@ -312,8 +318,8 @@ fn values(array: &ArrayRef, dtype: Dtype, dims: &[u64]) -> Result<Tensor, String
     }
 }
 
-/// The texts or byte strings of an array; nulls are empty ones. Views into the array's own buffers where it
-/// has texts side by side.
+/// Returns the strings or byte strings of an array; nulls become empty. The result is a view of the array's
+/// buffers if the array stores its strings side by side.
 fn texts(array: &ArrayRef) -> Option<Strings> {
     let copied = |item: Option<&[u8]>| item.map(Bytes::copy_from_slice).unwrap_or_default();
     let items: Vec<Bytes> = match array.data_type() {

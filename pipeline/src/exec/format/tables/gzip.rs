@@ -1,21 +1,21 @@
-//! Pages under gzip, whose decoder inflates them to whatever they become before it compares that with their
-//! headers; that of every other compression stops at what the header says. Here a page is refused before that
-//! decoder sees it.
+//! A check of gzip-compressed pages before the Parquet decoder inflates them. The decoder inflates a whole
+//! gzip page before it compares the size with the page's header. With every other compression, the decoder
+//! stops at the size in the header.
 
 use std::io::{self, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// Bytes of a page that is inflated to be counted: more than a page of 1 MiB, which is what writers make,
-/// ever has compressed. So that only pages of an odd size are inflated twice, and what is not counted grows
-/// to 1 GiB at most.
+/// Compressed bytes up to which a page is not inflated to count its bytes. A page of 1 MiB, the usual size,
+/// never has more compressed bytes. Only unusually large pages are therefore inflated twice, and an uncounted
+/// page grows to at most 1 GiB.
 const COUNTED_BYTES: usize = (1 << 20) + (64 << 10);
-/// How gzip begins.
+/// The bytes with which gzip data begins.
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Checks that `page` does not become larger than `most` bytes: what it says of itself at its end, and, if it
-/// is large, what it is. Of a page of the second version, where something else can come first, nothing is
-/// said.
+/// Checks that `page` inflates to at most `most` bytes. The check reads the size that gzip states at the end
+/// of the page, and inflates a large page to count its bytes. A page that does not begin with gzip's magic
+/// number is not checked; pages of version 2 can begin with other data.
 pub(crate) fn check(page: &[u8], most: u64) -> Result<(), String> {
     let refused = |bytes: String| {
         Err(format!(
@@ -33,7 +33,8 @@ pub(crate) fn check(page: &[u8], most: u64) -> Result<(), String> {
         return Ok(());
     }
     let counted = io::copy(&mut MultiGzDecoder::new(page).take(most + 1), &mut io::sink());
-    // What is broken its decoder finds out too, behind what it made of the rest.
+    // An error in the compressed data is left to the decoder, which reports it after it has inflated the data
+    // before the error.
     if counted.is_ok_and(|counted| counted > most) {
         return refused(format!("more than {most}"));
     }
@@ -49,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns one member of `bytes` zeros.
+    /// Returns one gzip member of `bytes` zeros.
     fn zeros(bytes: usize) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&vec![0; bytes]).unwrap();
@@ -61,7 +62,7 @@ mod tests {
         let mut page = zeros(1000);
         check(&page, 1000).unwrap();
         assert!(check(&page, 999).unwrap_err().contains("a page has 1000 bytes"));
-        // Not under gzip, as far as can be seen.
+        // A page without gzip's magic number is accepted.
         check(&page[1..], 999).unwrap();
         check(b"", 0).unwrap();
         page.truncate(5);
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_lying_large_page_is_counted() {
-        // Members one behind the other, of which the last says that it is small.
+        // The page consists of several members, and the last member states a small size.
         let member = zeros(100);
         let mut page = member.repeat(COUNTED_BYTES / member.len() + 1);
         let said = page.len() as u64;

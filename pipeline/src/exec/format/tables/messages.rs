@@ -1,6 +1,6 @@
-//! The messages of Arrow IPC, read front to back: a file is a stream behind a magic number and in front of an
-//! index, which is not needed. No size is believed that the file does not have, and no uncompressed size
-//! beyond a limit.
+//! The messages of Arrow IPC files and streams, read from front to back. A file is a stream between a magic
+//! number and an index; the index is not needed. A stated size is accepted only if the file has as many
+//! bytes, and an uncompressed size only up to a limit.
 
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
@@ -11,14 +11,14 @@ use crate::exec::format::reader::{BUFFER_BYTES, Fault};
 use crate::storage::Object;
 
 const MAGIC: &[u8; 6] = b"ARROW1";
-/// Bytes up to which writers pad the magic number.
+/// Maximum bytes to which writers pad the magic number.
 const PADDED_BYTES_MAX: u64 = 64;
-/// Bytes of a message without its body, which describes it.
+/// Maximum bytes of a message's metadata, which describes the body.
 const METADATA_BYTES_MAX: u32 = 64 << 20;
-/// Bytes of all buffers of a batch, uncompressed.
+/// Maximum uncompressed bytes of all buffers of a batch.
 const BODY_BYTES_MAX: u64 = 4 << 30;
 
-/// The messages of a file.
+/// A reader of the messages of a file.
 pub(crate) struct Messages {
     stream: BufReader<Object>,
     offset_bytes: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Messages {
 
 /// A message whose body has not been read.
 pub(crate) struct Head {
-    /// The length in front of it, and what describes it.
+    /// The metadata of the message, with the length prefix in front.
     metadata: Vec<u8>,
     body_bytes: u64,
 }
@@ -40,7 +40,7 @@ impl Messages {
         file.by_ref().take(PADDED_BYTES_MAX).read_to_end(&mut start)?;
         let mut offset_bytes = 0;
         if start.starts_with(MAGIC) {
-            // Padded with zeros, which begin no message.
+            // The padding is zeros, and no message begins with zeros.
             let padding = start.chunks(8).skip(1).take_while(|word| **word == [0; 8]);
             offset_bytes = 8 + 8 * padding.count() as u64;
         }
@@ -52,14 +52,14 @@ impl Messages {
         })
     }
 
-    /// Returns the head of the next message; `None` at the end. [`Messages::body`] or [`Messages::pass_over`]
-    /// follows.
+    /// Returns the head of the next message, or `None` at the end. The caller must then call
+    /// [`Messages::body`] or [`Messages::pass_over`].
     pub(crate) fn head(&mut self) -> Result<Option<Head>, Fault> {
         if self.offset_bytes == self.file_bytes {
             return Ok(None);
         }
         let mut prefix = [0; 8];
-        // A stream may end without saying so, a file says so with eight bytes.
+        // A stream may end without an end mark; a file has an end mark of eight bytes.
         self.read(&mut prefix[..4])?;
         let length = if prefix[..4] == [0xff; 4] {
             self.read(&mut prefix[4..])?;
@@ -72,11 +72,11 @@ impl Messages {
         }
         if length > METADATA_BYTES_MAX || u64::from(length) > self.file_bytes - self.offset_bytes {
             return Err(Fault::from(format!(
-                "the file is corrupt, or no Arrow IPC: a message of {length} bytes at byte {}",
+                "invalid Arrow IPC file: the message of {length} bytes at byte {} is too large",
                 self.offset_bytes
             )));
         }
-        // With the prefix of today's versions in front of it, as the decoder takes it.
+        // The decoder expects the length prefix of current versions in front of the metadata.
         let mut metadata = vec![0; 8 + length as usize];
         metadata[..4].fill(0xff);
         metadata[4..8].copy_from_slice(&length.to_le_bytes());
@@ -86,27 +86,27 @@ impl Messages {
         let body_bytes = body_bytes.filter(|bytes| *bytes <= self.file_bytes - self.offset_bytes);
         let Some(body_bytes) = body_bytes else {
             return Err(Fault::from(format!(
-                "the file is cut off, or corrupt: it ends within the message at byte {}",
+                "the file is truncated or corrupt: it ends within the message at byte {}",
                 self.offset_bytes
             )));
         };
         Ok(Some(Head { metadata, body_bytes }))
     }
 
-    /// The whole message, as the decoder takes it.
+    /// Returns the whole message in the form that the decoder expects.
     pub(crate) fn body(&mut self, head: Head) -> Result<(Block, Buffer), Fault> {
         let metadata_bytes = head.metadata.len();
         let mut bytes = head.metadata;
-        // The file has this many bytes.
+        // The conversion keeps the value: the file has this many bytes.
         bytes.resize(metadata_bytes + head.body_bytes as usize, 0);
         self.read(&mut bytes[metadata_bytes..])?;
         check_uncompressed(&bytes, metadata_bytes)?;
-        // Its metadata is within 64 MiB, and its body within the file.
+        // The conversions keep the values: the metadata has at most 64 MiB, and the file contains the body.
         let block = Block::new(0, metadata_bytes as i32, head.body_bytes as i64);
         Ok((block, Buffer::from_vec(bytes)))
     }
 
-    /// Passes over the body of a message.
+    /// Skips the body of a message.
     pub(crate) fn pass_over(&mut self, head: &Head) -> Result<(), Fault> {
         self.stream.seek_relative(head.body_bytes as i64)?;
         self.offset_bytes += head.body_bytes;
@@ -129,12 +129,12 @@ impl Head {
         message(&self.metadata)
     }
 
-    /// Returns the bytes that describe the message.
+    /// Returns the bytes that describe the message, without the length prefix.
     pub(crate) fn described(&self) -> &[u8] {
         self.metadata.get(8..).unwrap_or_default()
     }
 
-    /// Rows of the batch that it is.
+    /// Returns the number of rows of the batch in this message.
     pub(crate) fn rows(&self) -> Result<u64, Fault> {
         let message = message(&self.metadata)?;
         let rows = message
@@ -144,14 +144,14 @@ impl Head {
     }
 }
 
-/// The message of these bytes, which are behind a prefix.
+/// Parses the metadata in `bytes`, after the length prefix.
 fn message(bytes: &[u8]) -> Result<Message<'_>, Fault> {
     root_as_message(bytes.get(8..).unwrap_or_default())
-        .map_err(|error| Fault::from(format!("the file is corrupt, or no Arrow IPC: {error}")))
+        .map_err(|error| Fault::from(format!("invalid Arrow IPC file: {error}")))
 }
 
-/// Refuses a batch whose buffers say that they are larger uncompressed than any may be, before memory is
-/// taken for them.
+/// Checks the uncompressed sizes that the buffers of a batch state against the limit, before memory is
+/// allocated.
 fn check_uncompressed(bytes: &[u8], metadata_bytes: usize) -> Result<(), Fault> {
     let message = message(&bytes[..metadata_bytes])?;
     let dictionary = message
@@ -175,10 +175,10 @@ fn check_uncompressed(bytes: &[u8], metadata_bytes: usize) -> Result<(), Fault> 
         let stated = at.and_then(|at| body.get(at..)?.first_chunk::<8>());
         let Some(stated) = stated else {
             return Err(Fault::from(
-                "the file is corrupt: a buffer lies outside of its message",
+                "the file is corrupt: a buffer is located outside of its message",
             ));
         };
-        // Of what is stored as it is the size is -1.
+        // A buffer that is stored uncompressed states the size -1.
         uncompressed = uncompressed.saturating_add(i64::from_le_bytes(*stated).max(0) as u64);
     }
     if uncompressed > BODY_BYTES_MAX {

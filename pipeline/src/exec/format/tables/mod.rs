@@ -1,11 +1,10 @@
-//! Tables of columns: Parquet and Arrow IPC.
+//! Readers of tables of columns: Parquet and Arrow IPC.
 //!
-//! - `shape`: what becomes of a column, by its type;
+//! - `shape`: the components that a column becomes, by its type;
 //! - `convert`: the columns of a batch of rows as tensors;
-//! - `rows`: the reader of both formats, which goes from batch to batch;
+//! - `rows`: the reader of both formats, which reads batch after batch;
 //! - `parquet`, `arrow`: the batches of a file;
-//! - `thrift`, `gzip`: what a Parquet file says of itself, held against limits before its decoder believes
-//!   it.
+//! - `thrift`, `gzip`: checks of the sizes that a Parquet file states, before its decoder relies on them.
 
 mod arrow;
 mod convert;

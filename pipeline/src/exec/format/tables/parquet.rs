@@ -1,4 +1,4 @@
-//! `parquet`: the row groups of a file, of which only the columns that are wanted are read.
+//! The format `parquet`: the row groups of a file. Only the wanted columns are read.
 
 use std::io::{self, Chain, Cursor, Read, Seek, SeekFrom, Take};
 use std::ops::Range;
@@ -23,31 +23,31 @@ use super::gzip;
 use super::rows::{Batches, Table, TableFile, WantedRows};
 use super::thrift;
 
-/// Bytes at the end of a file: how many the metadata in front of them has, and what makes it a Parquet file.
+/// Bytes of the footer at the end of a file: the length of the metadata, and the magic number of Parquet.
 const FOOTER_BYTES: usize = 8;
-/// Bytes in which a page's header ends, as a rule: more only where it repeats long values.
+/// Bytes within which a page's header usually ends. A header is longer only if it repeats long values.
 const HEADER_BYTES: u64 = 1 << 10;
-/// Bytes that it may have beyond those.
+/// Maximum bytes of a page's header beyond [`HEADER_BYTES`].
 const HEADER_BYTES_MAX: u64 = 16 << 20;
 
 pub(crate) struct Parquet;
 
-/// A file as the decoder reads it.
+/// A file in the form that the decoder reads.
 struct Chunks {
     file: Object,
-    /// Ranges of the columns that are compressed by gzip.
+    /// The byte ranges of the columns that gzip compresses.
     gzip: Vec<Range<u64>>,
 }
 
-/// The header of a page, of which nothing is read before it is asked for: the decoder opens one for each
-/// page, also where it has read the header already.
+/// A reader of the header of a page. The reader reads no bytes before the first request: the decoder opens a
+/// reader for each page, even if the decoder knows the header already.
 struct PageHeader {
     file: Object,
     start: u64,
     begun: Option<Chain<Cursor<Vec<u8>>, Take<Object>>>,
 }
 
-/// A file of which the index has been read.
+/// A file whose index has been read.
 struct ParquetTable {
     file: Object,
     index: ArrowReaderMetadata,
@@ -66,7 +66,8 @@ impl Table for ParquetTable {
         Arc::clone(self.index.schema())
     }
 
-    /// The chunks say how many nulls there are in them, as a rule.
+    /// Returns whether every chunk of the column states that it has no nulls. Most writers state the number
+    /// of nulls.
     fn has_no_nulls(&self, column: usize) -> bool {
         let groups = self.index.metadata().row_groups().iter();
         let schema = self.index.parquet_schema();
@@ -74,7 +75,7 @@ impl Table for ParquetTable {
             .flat_map(RowGroupMetaData::columns)
             .enumerate()
             .all(|(index, chunk)| {
-                // Each group has a chunk for each leaf of the schema, in its order.
+                // Each row group has one chunk for each leaf of the schema, in the order of the schema.
                 let leaf = index.checked_rem(schema.num_columns()).unwrap_or(0);
                 schema.get_column_root_idx(leaf) != column
                     || schema.column(leaf).max_def_level() == 0
@@ -85,7 +86,7 @@ impl Table for ParquetTable {
     fn batches(self: Box<Self>, wanted: &WantedRows) -> Result<(Batches, u64), Fault> {
         let chunks = Chunks::new(self.file, self.index.metadata());
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, self.index);
-        // Row groups in front of the first row, and those of other parts, are not read.
+        // Row groups before the first wanted row, and row groups of other parts, are not read.
         let (mut rows, mut first, mut before) = (0, None, wanted.first);
         let mut groups = Vec::new();
         for (index, group) in builder.metadata().row_groups().iter().enumerate() {
@@ -110,7 +111,7 @@ impl Table for ParquetTable {
             .with_row_groups(groups)
             .with_projection(mask)
             .with_batch_size(wanted.rows);
-        // Any offset has the decoder select rows one by one.
+        // Any offset makes the decoder select rows one by one.
         if before > 0 {
             builder = builder.with_offset(usize::try_from(before).unwrap_or(usize::MAX));
         }
@@ -133,7 +134,7 @@ impl Chunks {
         Chunks { file, gzip }
     }
 
-    /// Returns whether what begins at `start` is under gzip.
+    /// Returns whether gzip compresses the data that begins at `start`.
     fn is_gzip(&self, start: u64) -> bool {
         let behind = self.gzip.partition_point(|place| place.start <= start);
         behind > 0 && self.gzip[behind - 1].contains(&start)
@@ -149,7 +150,8 @@ impl Length for Chunks {
 impl ChunkReader for Chunks {
     type T = PageHeader;
 
-    /// A page's header: nothing else is read so, since the metadata is read by [`index`].
+    /// Returns a reader of a page's header. The decoder reads only headers in this way, because [`index`]
+    /// reads the metadata.
     fn get_read(&self, start: u64) -> Result<PageHeader, ParquetError> {
         Ok(PageHeader {
             file: self.file.clone(),
@@ -159,7 +161,7 @@ impl ChunkReader for Chunks {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        // No more than the file has, whatever its footer says.
+        // The request is limited to the size of the file, whatever the footer states.
         if start
             .checked_add(length as u64)
             .is_none_or(|end| end > self.file.len())
@@ -176,10 +178,10 @@ impl ChunkReader for Chunks {
 }
 
 impl PageHeader {
-    /// Reads its first bytes, and refuses those of a page that is larger than any may be.
+    /// Reads the first bytes of the header, and returns an error if the page is larger than the limit.
     fn begin(&mut self) -> io::Result<()> {
         let there = self.file.len().saturating_sub(self.start);
-        // At most a kilobyte.
+        // The conversion keeps the value: at most one kilobyte is read.
         let begun = self
             .file
             .read_vec_at(self.start, there.min(HEADER_BYTES) as usize)?;
@@ -205,7 +207,8 @@ impl Read for PageHeader {
 
 /// Reads the index of columns and row groups at the end of the file.
 fn index(file: &Object) -> Result<ArrowReaderMetadata, Fault> {
-    let no_parquet = || Fault::from("the file is cut off, or no Parquet: it does not end as one");
+    let no_parquet =
+        || Fault::from("invalid or truncated Parquet file: expected a Parquet footer at the end");
     let footer_at = file
         .len()
         .checked_sub(FOOTER_BYTES as u64)
@@ -215,9 +218,11 @@ fn index(file: &Object) -> Result<ArrowReaderMetadata, Fault> {
     let length = footer.metadata_length();
     let metadata_at = footer_at.checked_sub(length as u64).ok_or_else(no_parquet)?;
     if footer.is_encrypted_footer() {
-        return Err(Fault::from("the file is encrypted, which is not read"));
+        return Err(Fault::from(
+            "the file is encrypted, and encrypted files are not supported",
+        ));
     }
-    // The file has this many bytes.
+    // The file has this many bytes, so the allocation is bounded.
     let metadata = file.read_vec_at(metadata_at, length)?;
     thrift::check_schema(&metadata)?;
     let metadata = ParquetMetaDataReader::decode_metadata(&metadata)?;
@@ -235,6 +240,6 @@ impl From<ParquetError> for Fault {
                 Err(error) => Fault::from(ArrowError::ExternalError(error)),
             };
         }
-        Fault::from(format!("the file is corrupt or cut off, or no Parquet: {error}"))
+        Fault::from(format!("invalid or truncated Parquet file: {error}"))
     }
 }

@@ -1,5 +1,5 @@
-//! The rows of a table, one by one or several at once: what Parquet and Arrow have in common. A decoder that
-//! gives up on a corrupt file, by a panic too, has found an error of the file.
+//! The rows of a table, one by one or in batches: the reader that Parquet and Arrow share. A failure or panic
+//! of a decoder counts as an error of the file.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,44 +21,44 @@ use crate::storage::blame;
 use super::convert::Converted;
 use super::shape::{Shape, element};
 
-/// Rows that are decoded at once where elements are single rows.
+/// Number of rows that are decoded at once if elements are single rows.
 const ROWS_AT_ONCE: usize = 1024;
 
-/// How the tables of a format are opened.
+/// The way in which the tables of a format are opened.
 pub(crate) trait TableFile: Send {
-    /// The table in a file.
+    /// Opens the table in a file.
     fn open(&self, file: &Opened) -> Result<Box<dyn Table>, Fault>;
 }
 
 /// An open table.
 pub(crate) trait Table {
-    /// Returns the columns.
+    /// Returns the schema of the columns.
     fn schema(&self) -> Arc<Schema>;
 
-    /// Returns whether it is certain, without reading it, that nothing in this column is null.
+    /// Returns whether the column certainly has no nulls, as far as is known without reading it.
     fn has_no_nulls(&self, column: usize) -> bool;
 
-    /// The batches of what is wanted.
+    /// Returns the batches of the wanted rows, and the number of the first row of the part.
     fn batches(self: Box<Self>, wanted: &WantedRows) -> Result<(Batches, u64), Fault>;
 }
 
-/// Rows of a table that are wanted. Their batches come with the number of the first row of the part.
+/// The rows of a table that are wanted.
 pub(crate) struct WantedRows {
-    /// The indices of the columns.
+    /// The indices of the wanted columns.
     pub(crate) columns: Vec<usize>,
-    /// Only rows whose group begins within these bytes of the file: of formats that have such. Others have no
-    /// parts.
+    /// The byte range of the wanted part: only row groups that begin within the range are read. Formats
+    /// without row groups ignore the range.
     pub(crate) part: Range<u64>,
-    /// Rows of those that are passed over.
+    /// The number of rows that are skipped at the start of the part.
     pub(crate) first: u64,
-    /// Rows of a batch, roughly.
+    /// The approximate number of rows in a batch.
     pub(crate) rows: usize,
 }
 
 /// The batches of a file, in order.
 pub(crate) type Batches = Box<dyn Iterator<Item = Result<RecordBatch, Fault>> + Send>;
 
-/// The tables of one format.
+/// A factory of readers for the tables of one format.
 pub(crate) struct Tables<F> {
     pub(crate) format: F,
     pub(crate) params: graph::Table,
@@ -71,14 +71,14 @@ struct TableReader {
     columns: Vec<Column>,
     params: graph::Table,
     spec: ElementSpec,
-    /// Rest of the last batch.
+    /// The rest of the last batch.
     batch: Option<RecordBatch>,
     converted: Option<Current>,
-    /// Bytes of the latest batch.
+    /// The bytes of the latest batch.
     batch_bytes: usize,
-    /// The number in the file of the first row that is wanted.
+    /// The number in the file of the first row of the part.
     first: u64,
-    /// Rows passed of those.
+    /// The number of rows of the part that were passed.
     passed: u64,
 }
 
@@ -86,7 +86,8 @@ struct TableReader {
 struct Column {
     name: String,
     shape: Shape,
-    /// Whether it is read: what nobody looks at need not be, unless a null in it would be an error.
+    /// Whether the column is read. A column that no operation uses is not read, unless a null in the column
+    /// would be an error.
     is_read: bool,
 }
 
@@ -98,7 +99,7 @@ struct Current {
     origin: Origin,
 }
 
-/// Returns the spec of the elements of such files.
+/// Returns the spec of the elements of files like `file`.
 pub(crate) fn describe(
     format: &impl TableFile,
     file: &Opened,
@@ -120,7 +121,7 @@ impl<F: TableFile> OpenFile for Tables<F> {
         let found =
             element(&columns, self.params.rows.is_some()).map_err(|reason| failed(Fault::from(reason)))?;
         if !is_within(&found, &self.spec) {
-            let reason = format!("an element is {found}, the dataset says {}", self.spec);
+            let reason = format!("expected elements of {}, found elements of {found}", self.spec);
             return Err(failed(Fault::from(reason)));
         }
         let mut places = Vec::new();
@@ -173,7 +174,7 @@ impl FileReader for TableReader {
 }
 
 impl TableReader {
-    /// The next row.
+    /// Returns the next row.
     fn one(&mut self) -> Result<Option<Record>, ReadError> {
         loop {
             if let Some(current) = &mut self.converted
@@ -212,7 +213,7 @@ impl TableReader {
         }
     }
 
-    /// The next `wanted` rows, fewer at the end.
+    /// Returns the next `wanted` rows, or fewer rows at the end.
     fn several(&mut self, wanted: usize) -> Result<Option<Record>, ReadError> {
         let mut parts: Vec<RecordBatch> = Vec::new();
         let mut rows = 0;
@@ -258,7 +259,7 @@ impl TableReader {
         Ok(Some(Record { value, origin }))
     }
 
-    /// The next batch that has rows.
+    /// Returns the next batch that has rows.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>, ReadError> {
         loop {
             let batches = &mut self.batches;
@@ -287,7 +288,8 @@ impl TableReader {
         Ok(converted)
     }
 
-    /// Returns the origin of the next `rows` rows. Their bytes are spread over the columns of the file.
+    /// Returns the origin of the next `rows` rows. The origin has no offset, because the bytes of a row are
+    /// spread over the columns.
     fn rows_origin(&self, rows: usize) -> Origin {
         let next = self.first.saturating_add(self.passed);
         let last = next.saturating_add(rows.saturating_sub(1) as u64);
@@ -303,7 +305,8 @@ fn null_in(column: &str) -> String {
     format!("column {column:?} is null; read nulls as defaults, or fill them when the file is written")
 }
 
-/// The columns of these names and what becomes of them; of no names all.
+/// Returns the columns with the names `names`, and the form in which each is read. If `names` is empty,
+/// returns all columns.
 fn columns(schema: &Schema, names: &[String]) -> Result<Vec<(String, Shape)>, String> {
     let there: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
     let mut columns = Vec::new();
@@ -337,7 +340,7 @@ fn is_within(found: &ElementSpec, declared: &ElementSpec) -> bool {
 /// Runs a decoder on a file, and turns its panics into errors.
 fn decoded<T>(decode: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(decode))
-        .unwrap_or_else(|_| Err(Fault::from("the file is corrupt: its decoder gave up on it")))
+        .unwrap_or_else(|_| Err(Fault::from("the file is corrupt: the decoder panicked")))
 }
 
 impl From<ArrowError> for Fault {
@@ -355,7 +358,7 @@ impl From<ArrowError> for Fault {
         }
         Fault {
             kind: ErrorKind::Data,
-            reason: format!("the file is corrupt or cut off: {error}"),
+            reason: format!("the file is corrupt or truncated: {error}"),
         }
     }
 }

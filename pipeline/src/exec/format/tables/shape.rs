@@ -1,30 +1,30 @@
-//! The component that a column becomes, by its type.
+//! The component that a column becomes, by the type of the column.
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "there are more types than are read"
+    reason = "Arrow has more types than this module supports"
 )]
 
 use arrow_schema::{DataType, Field};
 use millstream_element::{Dtype, ElementSpec, Structure, TensorSpec};
 
-/// Dimensions of a tensor, and levels of what lies within each other.
+/// Maximum number of a tensor's dimensions, and of nested levels.
 const DEPTH_MAX: usize = 16;
 
-/// Component that a column becomes.
+/// The component that a column becomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// A tensor.
+    /// A single tensor.
     Leaf(Leaf),
-    /// A dict of them.
+    /// A dict of further components.
     Struct(Vec<(String, Shape)>),
 }
 
-/// A column that is a tensor.
+/// A column that becomes a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaf {
-    /// Lists of any length, one in the other, from the outermost in.
+    /// The number of nested lists of any length.
     pub(crate) lists: usize,
-    /// Lengths of the lists of fixed length within them.
+    /// The lengths of the nested lists of fixed length, outermost first.
     pub(crate) dims: Vec<u64>,
     pub(crate) dtype: Dtype,
 }
@@ -52,7 +52,8 @@ impl Shape {
         Leaf::of(data).map(Shape::Leaf)
     }
 
-    /// How it nests, and what describes its tensors: of one row, or of batches.
+    /// Returns the structure of the component and the specs of its tensors, for single rows or for `batches`
+    /// of rows.
     pub(crate) fn spec(&self, batches: bool) -> (Structure, Vec<TensorSpec>) {
         match self {
             Shape::Leaf(leaf) => leaf.spec(batches),
@@ -91,7 +92,7 @@ impl Leaf {
                 return Err(format!("has more than {DEPTH_MAX} levels of lists"));
             }
         }
-        let dtype = dtype_of(data).ok_or_else(|| format!("is of type {data}, which is not read"))?;
+        let dtype = dtype_of(data).ok_or_else(|| format!("has the unsupported type {data}"))?;
         Ok(Leaf { lists, dims, dtype })
     }
 
@@ -101,13 +102,13 @@ impl Leaf {
             dims.insert(0, None);
         }
         let values = TensorSpec::with_dims(self.dtype, &dims);
-        // The outermost list of a single row is a dimension.
+        // The outermost list of a single row becomes a dimension.
         let ragged = if batches {
             self.lists
         } else {
             self.lists.saturating_sub(1)
         };
-        // There are at most 16 levels.
+        // The conversion keeps the value: there are at most 16 levels.
         let structure = match u8::try_from(ragged) {
             Ok(ragged_rank) if ragged_rank > 0 => Structure::Ragged { ragged_rank },
             Ok(_) | Err(_) => Structure::Leaf,
@@ -118,13 +119,13 @@ impl Leaf {
     }
 }
 
-/// The element of a table with these columns.
+/// Returns the spec of the elements of a table with the columns `columns`.
 pub(crate) fn element(columns: &[(String, Shape)], batches: bool) -> Result<ElementSpec, String> {
     let (structure, specs) = Shape::Struct(columns.to_vec()).spec(batches);
     ElementSpec::new(structure, specs).map_err(|error| error.to_string())
 }
 
-/// The dtype of items; dates and times are the integers that they are stored as.
+/// Returns the dtype of the items. Dates and times become the integers as which they are stored.
 fn dtype_of(data: &DataType) -> Option<Dtype> {
     Some(match data {
         DataType::Boolean => Dtype::Bool,

@@ -1,32 +1,32 @@
-//! A check of a Parquet file's own counts before its decoder believes them.
+//! A check of the counts that a Parquet file states, before its decoder relies on them.
 //!
-//! A decoder takes memory and stack for as many things as a file claims; this check holds a few numbers in
-//! Thrift's compact protocol against limits, and reads nothing else.
+//! A decoder allocates memory and stack for as many items as a file states. This check compares a few
+//! numbers, in Thrift's compact protocol, with limits, and reads no other fields.
 
-/// Structs within each other that are passed over.
+/// Maximum depth of nested structs that are skipped.
 const DEPTH_MAX: usize = 16;
-/// Groups of columns within each other: far more than any column that is read has.
+/// Maximum depth of nested groups of columns. Columns of the supported types are nested far less deeply.
 const SCHEMA_DEPTH_MAX: usize = 100;
-/// Bytes of a page, uncompressed.
+/// Maximum uncompressed bytes of a page.
 pub(crate) const PAGE_BYTES_MAX: i64 = 512 << 20;
-/// Bytes of a page, uncompressed, that says that it has grown by more than [`GROWTH_MAX`]: a page of equal
-/// values is small, and may.
+/// Maximum uncompressed bytes of a page whose growth exceeds [`GROWTH_MAX`]. A page of equal values grows by
+/// such a factor, but is small.
 const GROWN_PAGE_BYTES_MAX: i64 = 16 << 20;
-/// Times as many bytes as compressed: what gzip makes at most of anything.
+/// Maximum factor by which a page grows when it is decompressed: the largest factor that gzip reaches.
 const GROWTH_MAX: i64 = 1000;
 
-/// Types of fields and of items of lists.
+/// The type numbers of fields and of list items.
 const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// Checks that the schema in a file's metadata is a tree of no more columns than it lists, and of no absurd
-/// depth.
+/// Checks the schema in a file's metadata. The schema must be a tree with as many columns as it states, and
+/// with a depth within the limit.
 pub(crate) fn check_schema(metadata: &[u8]) -> Result<(), String> {
     let corrupt = || "the file is corrupt: its schema cannot be read".to_owned();
     let mut skim = Skim(metadata);
     let children = skim.schema().ok_or_else(corrupt)?;
-    // Of each group that is open, the columns that are still to come.
+    // For each open group, the number of columns that are still missing.
     let mut open: Vec<usize> = Vec::new();
     for (index, count) in children.iter().enumerate() {
         while open.last() == Some(&0) {
@@ -37,21 +37,21 @@ pub(crate) fn check_schema(metadata: &[u8]) -> Result<(), String> {
         }
         let count = usize::try_from(*count).map_err(|_| corrupt())?;
         if count > children.len() - index {
-            return Err("the file is corrupt: its schema has fewer columns than it says".to_owned());
+            return Err("the file is corrupt: the schema has fewer columns than it states".to_owned());
         }
         if count > 0 {
             open.push(count);
         }
         if open.len() > SCHEMA_DEPTH_MAX {
             return Err(format!(
-                "its schema has groups more than {SCHEMA_DEPTH_MAX} deep, which is the limit"
+                "the schema has groups more than {SCHEMA_DEPTH_MAX} deep, which is the limit"
             ));
         }
     }
     Ok(())
 }
 
-/// Checks the sizes in a page's header, of which `header` has the first bytes.
+/// Checks the sizes in a page's header. `header` has the first bytes of the header.
 pub(crate) fn check_page(header: &[u8]) -> Result<(), String> {
     let sizes = Skim(header).page_bytes();
     let sizes = sizes.filter(|(uncompressed, compressed)| *uncompressed >= 0 && *compressed >= 0);
@@ -64,18 +64,20 @@ pub(crate) fn check_page(header: &[u8]) -> Result<(), String> {
     }
     if uncompressed > GROWN_PAGE_BYTES_MAX && uncompressed / GROWTH_MAX > compressed {
         return Err(format!(
-            "a page of {compressed} bytes has {uncompressed} uncompressed, the limit is {GROWTH_MAX} times as many for more than \
+            "a page of {compressed} bytes has {uncompressed} bytes uncompressed, the limit is {GROWTH_MAX} times as many for more than \
              {GROWN_PAGE_BYTES_MAX}: write smaller pages"
         ));
     }
     Ok(())
 }
 
-/// The bytes that are left. Where something cannot be read, `None` is said, and nothing more is to be asked.
+/// The bytes that are left to read. A method returns `None` if it cannot read a value; the caller must not
+/// use the reader after a `None`.
 struct Skim<'a>(&'a [u8]);
 
 impl Skim<'_> {
-    /// Reads the number of children of each element of the schema: its field 5, in field 2 of the metadata.
+    /// Reads the number of children of each element of the schema: field 5 of the elements in field 2 of the
+    /// metadata.
     fn schema(&mut self) -> Option<Vec<i64>> {
         let mut id = 0;
         while let Some(kind) = self.field(&mut id)? {
@@ -102,14 +104,14 @@ impl Skim<'_> {
         None
     }
 
-    /// Fields 2 and 3 of a page's header: its bytes uncompressed and compressed.
+    /// Reads fields 2 and 3 of a page's header: the uncompressed and the compressed size in bytes.
     fn page_bytes(&mut self) -> Option<(i64, i64)> {
         let (mut id, mut uncompressed) = (0, None);
         while let Some(kind) = self.field(&mut id)? {
             match (id, kind, uncompressed) {
                 (2, 5, None) => uncompressed = Some(self.integer()?),
                 (3, 5, Some(uncompressed)) => return Some((uncompressed, self.integer()?)),
-                // Writers write fields by their numbers.
+                // Writers write fields in the order of their numbers.
                 (1, 5, None) => self.pass(kind, DEPTH_MAX)?,
                 _ => return None,
             }
@@ -117,7 +119,8 @@ impl Skim<'_> {
         None
     }
 
-    /// The type of the next field of a struct, whose number `id` becomes; `Some(None)` at its end.
+    /// Reads the type of the next field of a struct, and sets `id` to its number. Returns `Some(None)` at the
+    /// end of the struct.
     fn field(&mut self, id: &mut i64) -> Option<Option<u8>> {
         let head = self.byte()?;
         if head == 0 {
@@ -130,7 +133,7 @@ impl Skim<'_> {
         Some(Some(head & 0xf))
     }
 
-    /// Returns how many items a list has, and their type.
+    /// Reads the number of items of a list, and their type.
     fn list(&mut self) -> Option<(u64, u8)> {
         let head = self.byte()?;
         let count = match head >> 4 {
@@ -140,10 +143,10 @@ impl Skim<'_> {
         Some((count, head & 0xf))
     }
 
-    /// Passes over a field's value.
+    /// Skips the value of a field.
     fn pass(&mut self, kind: u8, depth: usize) -> Option<()> {
         match kind {
-            // Of a field, a truth is its type.
+            // The type of a boolean field contains its value.
             1 | 2 => Some(()),
             3 => self.skip(1),
             4..=6 => self.number().map(|_| ()),
@@ -166,18 +169,18 @@ impl Skim<'_> {
                 }
                 Some(())
             }
-            // Maps, of which Parquet has none, and types that are not there.
+            // Parquet has no maps; the remaining types do not exist.
             _ => None,
         }
     }
 
-    /// A signed number.
+    /// Reads a signed number.
     fn integer(&mut self) -> Option<i64> {
         let number = self.number()?;
         Some((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// A number of up to ten bytes of seven bits each, the lowest first.
+    /// Reads a number of up to ten bytes with seven bits each, lowest bits first.
     fn number(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -208,11 +211,11 @@ mod tests {
 
     use super::*;
 
-    /// Metadata of a version and a schema whose elements have so many children each.
+    /// Returns metadata with a version and a schema whose elements have `children` children each.
     fn metadata(children: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0x15, 2, 0x19, 0xfc, children.len() as u8];
         for count in children {
-            // A name, and the number of children.
+            // Each element has a name and the number of its children.
             bytes.extend([0x48, 1, b'a', 0x15, 2 * count, 0]);
         }
         bytes.push(0);
@@ -237,12 +240,13 @@ mod tests {
 
     #[test]
     fn an_absurd_page_allocates_nothing() {
-        // A data page of 300 bytes, and one of 2 GiB but one.
+        // The headers state a data page of 300 bytes, and a page of one byte less than 2 GiB.
         check_page(&[0x15, 0, 0x15, 0xd8, 4, 0x15, 2]).unwrap();
         let large = [0x15, 0, 0x15, 0xfe, 0xff, 0xff, 0xff, 0xf, 0x15, 2];
         assert!(check_page(&large).unwrap_err().contains("the limit is"));
         assert!(check_page(&[0x35, 0]).unwrap_err().contains("corrupt"));
-        // 32 MiB made of one byte; 4 MiB are small enough to be equal values.
+        // A page of one byte that grows to 32 MiB is refused; a page that grows to 4 MiB may consist of equal
+        // values.
         let grown = [0x15, 0, 0x15, 0x80, 0x80, 0x80, 0x20, 0x15, 2];
         assert!(check_page(&grown).unwrap_err().contains("1000 times"));
         check_page(&[0x15, 0, 0x15, 0x80, 0x80, 0x80, 0x4, 0x15, 2]).unwrap();

@@ -1,4 +1,4 @@
-//! The calls that parse examples.
+//! The calls that parse examples of TensorFlow.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use crate::graph::{Feature, ParseExample, ParseSequenceExample, column_of};
 use super::column::Column;
 use super::message;
 
-/// Field of an `Example` and of a `SequenceExample` that holds features.
+/// Number of the field of an `Example` or a `SequenceExample` that holds features.
 const FEATURES: u64 = 1;
-/// Field of a `SequenceExample` that holds feature lists.
+/// Number of the field of a `SequenceExample` that holds feature lists.
 const FEATURE_LISTS: u64 = 2;
 
 pub(crate) struct ExampleCall {
@@ -30,7 +30,7 @@ pub(crate) struct SequenceExampleCall {
     sequences: Wanted,
 }
 
-/// The features that are wanted, found by name.
+/// The wanted features, which are found by name.
 struct Wanted {
     features: Vec<Feature>,
     places: HashMap<Vec<u8>, usize>,
@@ -46,7 +46,7 @@ impl Wanted {
         }
     }
 
-    /// Finds each feature of `message` in the map that is field `within`.
+    /// Finds the value of each wanted feature in the map in field `within` of `message`.
     fn find<'b>(&self, message: &'b [u8], within: u64) -> Result<Vec<Option<&'b [u8]>>, String> {
         let mut found = vec![None; self.features.len()];
         message::entries(message, within, |key, value| {
@@ -66,7 +66,7 @@ impl Wanted {
     }
 }
 
-/// Adds what an example has of the feature `name` to its column.
+/// Adds the values that an example has of the feature `name` to the feature's column.
 fn add<'b>(name: &str, column: &mut Column<'b>, feature: Option<&'b [u8]>) -> Result<(), String> {
     let feature = match feature {
         Some(feature) if message::is_set(feature)? => Some(feature),
@@ -88,7 +88,7 @@ impl ExampleCall {
         })
     }
 
-    /// The features of all `records`, as further components of `value`.
+    /// Parses the features of all `records`, and appends them to `value` as further components.
     fn parse(&self, records: &[Bytes], batched: bool, value: &mut Value) -> Result<(), String> {
         let mut columns = self.wanted.columns(records.len());
         for (row, record) in records.iter().enumerate() {
@@ -154,7 +154,7 @@ impl SequenceExampleCall {
             match list {
                 Some(list) => message::features(list, |feature| add(name, &mut column, Some(feature)))?,
                 None => {
-                    // That there is a default says that the list may be missing; it then has no rows.
+                    // A feature list may be missing if its feature has a default. A missing list has no rows.
                     let mut absent = Column::new(feature, 1);
                     absent
                         .missing()

@@ -1,4 +1,4 @@
-//! The values of one feature, of one example or several, and the tensors that they become.
+//! The values of one feature in one or several examples, and their conversion to tensors.
 
 use bytes::Bytes;
 use millstream_element::Dtype;
@@ -7,18 +7,18 @@ use crate::exec::native::made;
 use crate::exec::value::{Dims, Tensor, Value};
 use crate::graph::{ConstantTensor, Feature, FeatureLayout};
 
-/// Values of a batch that is padded, and dimensions of a shape, are bounded so that short examples cannot ask
-/// for much.
+/// Maximum bytes of padded values, and of the values of a shape. Without the limit, short examples could
+/// request much memory.
 const PADDED_BYTES_MAX: usize = 1 << 30;
 
-/// The values of a feature in the order of the examples.
+/// The values of a feature, in the order of the examples.
 #[derive(Debug)]
 pub(crate) struct Column<'b> {
     feature: &'b Feature,
-    /// Numbers, little-endian.
+    /// The numbers, little-endian.
     fixed: Vec<u8>,
     items: Vec<&'b [u8]>,
-    /// How many values each example has.
+    /// The number of values of each example.
     lengths: Vec<u64>,
 }
 
@@ -32,7 +32,7 @@ impl<'b> Column<'b> {
         }
     }
 
-    /// Returns the field of a `Feature` that holds the values.
+    /// Returns the number of the field of a `Feature` that holds the values.
     pub(crate) fn kind(&self) -> u64 {
         let dtype = self.feature.dtype.0;
         if dtype == Dtype::F32 {
@@ -44,7 +44,7 @@ impl<'b> Column<'b> {
         }
     }
 
-    /// Adds numbers.
+    /// Adds the little-endian bytes of numbers.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.fixed.extend_from_slice(bytes);
     }
@@ -58,19 +58,21 @@ impl<'b> Column<'b> {
         Ok(())
     }
 
-    /// Adds what an example has of it, which is `count` values, already here.
+    /// Ends the row of an example, which has `count` values. The values were added before.
     ///
     /// # Errors
-    /// What is wrong, as text, when it should be another number of them.
+    /// A text that states the expected number of values, if `count` is another number.
     pub(crate) fn end_row(&mut self, count: u64) -> Result<(), String> {
         let wanted = self.feature.values();
         match (&self.feature.layout, wanted) {
             (FeatureLayout::Fixed(dims, _), Some(wanted)) if wanted != count => {
-                return Err(format!("it has {count} values, its shape {dims:?} has {wanted}"));
+                return Err(format!(
+                    "expected {wanted} values for the shape {dims:?}, found {count}"
+                ));
             }
             (FeatureLayout::Padded(dims, _), Some(wanted)) if !count.is_multiple_of(wanted) => {
                 return Err(format!(
-                    "its {count} values do not divide into tensors of {dims:?}"
+                    "the {count} values cannot be divided into tensors of the shape {dims:?}"
                 ));
             }
             (_, _) => {}
@@ -79,10 +81,10 @@ impl<'b> Column<'b> {
         Ok(())
     }
 
-    /// Adds what an example has of it where it has nothing.
+    /// Adds the row of an example without values.
     ///
     /// # Errors
-    /// That it is missing, as text, when it has no default.
+    /// A text that states that the feature is missing, if it has no default.
     pub(crate) fn missing(&mut self) -> Result<(), String> {
         let FeatureLayout::Fixed(_, default) = &self.feature.layout else {
             self.lengths.push(0);
@@ -90,14 +92,15 @@ impl<'b> Column<'b> {
         };
         let default = default
             .as_ref()
-            .ok_or_else(|| "it is missing, and has no default".to_owned())?;
+            .ok_or_else(|| "the feature is missing, and has no default".to_owned())?;
         let count = self.feature.values().unwrap_or(0);
         self.fill(default, count)?;
         self.lengths.push(count);
         Ok(())
     }
 
-    /// Adds `count` values of a default that has as many, or one for all.
+    /// Adds `count` values of a default. The default has either `count` values, or one value that is
+    /// repeated.
     fn fill(&mut self, default: &'b ConstantTensor, count: u64) -> Result<(), String> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let size = self.feature.dtype.0.item_bytes();
@@ -113,8 +116,8 @@ impl<'b> Column<'b> {
         Ok(())
     }
 
-    /// The components that it becomes; `batched` = with a row for every example. `record` is what strings are
-    /// parts of.
+    /// Appends the components of the feature to `into`. If `batched`, the components have a row for every
+    /// example. `record` is the record that contains the strings.
     pub(crate) fn finish(
         mut self,
         batched: bool,
@@ -154,7 +157,7 @@ impl<'b> Column<'b> {
         Tensor::strings(dtype, &dims, items.collect())
     }
 
-    /// Indices, values and shape.
+    /// Appends the indices, the values and the shape of a sparse feature.
     fn sparse(mut self, batched: bool, record: Option<&Bytes>, into: &mut Value) -> Result<(), String> {
         let lengths = std::mem::take(&mut self.lengths);
         let mut indices = Vec::new();
@@ -184,10 +187,10 @@ impl<'b> Column<'b> {
         Ok(())
     }
 
-    /// All examples as long as the longest.
+    /// Returns all examples, padded to the longest example.
     fn padded(mut self, leading: Dims, record: Option<&Bytes>) -> Result<Tensor, String> {
         let FeatureLayout::Padded(dims, default) = &self.feature.layout else {
-            return Err("it is not padded".to_owned());
+            return Err("expected a padded feature".to_owned());
         };
         let per_tensor = self.feature.values().unwrap_or(1);
         let lengths = std::mem::take(&mut self.lengths);
@@ -228,7 +231,7 @@ impl<'b> Column<'b> {
     }
 }
 
-/// Returns how many values there are, as the dimensions of a vector.
+/// Returns the total number of values, as the dimensions of a vector.
 fn total(lengths: &[u64]) -> Dims {
     Dims::from_slice(&[lengths.iter().sum()])
 }
@@ -245,8 +248,8 @@ fn splits(lengths: &[u64]) -> Result<Tensor, String> {
     made::fixed(Dtype::I64, Dims::from_slice(&[lengths.len() as u64 + 1]), bytes)
 }
 
-/// The bytes of a string: those of the record, if they are most of it, else a copy, so that a few of them do
-/// not keep all of it.
+/// Returns the bytes of a string. If the string is at least half of the record, the result shares the
+/// record's bytes. Any other string is copied, so that it does not keep the whole record alive.
 fn shared(item: &[u8], record: Option<&Bytes>) -> Bytes {
     match record {
         Some(record) if item.len() >= record.len() / 2 && is_within(item, record) => record.slice_ref(item),
@@ -261,7 +264,9 @@ fn is_within(item: &[u8], record: &Bytes) -> bool {
 
 fn within(bytes: usize) -> Result<(), String> {
     if bytes > PADDED_BYTES_MAX {
-        return Err(format!("it takes {bytes} bytes, the limit is {PADDED_BYTES_MAX}"));
+        return Err(format!(
+            "the feature takes {bytes} bytes, the limit is {PADDED_BYTES_MAX}"
+        ));
     }
     Ok(())
 }

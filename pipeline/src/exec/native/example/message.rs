@@ -4,9 +4,8 @@
 use super::column::Column;
 use super::wire::{Content, Fields, varint};
 
-/// Calls `entry` with the key and the value of every entry of the map that is field `number` of `message`.
-/// The message is `within` a field of the outer message. A key that comes twice is handed over twice: the
-/// last one counts.
+/// Calls `entry` with the key and the value of every entry of a map. The map is field 1 of the message in
+/// field `within` of `outer`. If a key occurs twice, `entry` is called twice, and the last value counts.
 pub(crate) fn entries<'b>(
     outer: &'b [u8],
     within: u64,
@@ -28,7 +27,9 @@ pub(crate) fn entries<'b>(
                 match (number, content) {
                     (1, Content::Bytes(bytes)) => key = bytes,
                     (2, Content::Bytes(bytes)) => value = bytes,
-                    (1 | 2, _) => return Err("an entry of a map is no message".to_owned()),
+                    (1 | 2, _) => {
+                        return Err("expected bytes in an entry of a map, found a number".to_owned());
+                    }
                     (_, _) => {}
                 }
             }
@@ -52,18 +53,18 @@ pub(crate) fn features<'b>(
     Ok(())
 }
 
-/// The nested message that is field `wanted`; `None` for another field.
+/// Returns the nested message if the field has the number `wanted`, or `None` for any other field.
 fn message(number: u64, content: Content<'_>, wanted: u64) -> Result<Option<&[u8]>, &'static str> {
     match (number == wanted, content) {
         (true, Content::Bytes(bytes)) => Ok(Some(bytes)),
         (true, Content::Varint(_) | Content::Fixed32(_) | Content::Fixed64) => {
-            Err("a nested message is none")
+            Err("expected a nested message, found a number")
         }
         (false, _) => Ok(None),
     }
 }
 
-/// Returns whether a `Feature` holds a list at all; one that does not counts as missing.
+/// Returns whether a `Feature` holds a list. A `Feature` without a list counts as missing.
 pub(crate) fn is_set(feature: &[u8]) -> Result<bool, &'static str> {
     let mut fields = Fields::of(feature);
     while let Some((number, _)) = fields.next()? {
@@ -74,7 +75,7 @@ pub(crate) fn is_set(feature: &[u8]) -> Result<bool, &'static str> {
     Ok(false)
 }
 
-/// Adds the values of a `Feature` to `column`, and returns how many there are.
+/// Adds the values of a `Feature` to `column`, and returns the number of values.
 pub(crate) fn values<'b>(feature: &'b [u8], column: &mut Column<'b>) -> Result<u64, String> {
     const KINDS: [&str; 4] = ["nothing", "byte strings", "floats", "integers"];
     let wanted = column.kind();
@@ -86,7 +87,7 @@ pub(crate) fn values<'b>(feature: &'b [u8], column: &mut Column<'b>) -> Result<u
         }
         if number != wanted {
             return Err(format!(
-                "it holds {}, not {} as declared",
+                "expected {1} as declared, found {0}",
                 KINDS[number as usize], KINDS[wanted as usize]
             ));
         }
@@ -101,7 +102,7 @@ pub(crate) fn values<'b>(feature: &'b [u8], column: &mut Column<'b>) -> Result<u
     Ok(count)
 }
 
-/// The values in one field of a list: of numbers one, or several packed.
+/// Adds the values in one field of a list: one number or several packed numbers, or one string.
 fn list_values<'b>(kind: u64, content: Content<'b>, column: &mut Column<'b>) -> Result<u64, String> {
     match (kind, content) {
         (1, Content::Bytes(bytes)) => {
@@ -114,7 +115,7 @@ fn list_values<'b>(kind: u64, content: Content<'b>, column: &mut Column<'b>) -> 
         }
         (2, Content::Bytes(packed)) => {
             if !packed.len().is_multiple_of(4) {
-                return Err("packed floats are cut off".to_owned());
+                return Err("packed floats are truncated".to_owned());
             }
             column.extend(packed);
             Ok(packed.len() as u64 / 4)
@@ -131,6 +132,6 @@ fn list_values<'b>(kind: u64, content: Content<'b>, column: &mut Column<'b>) -> 
             }
             Ok(count)
         }
-        (_, _) => Err("a value is of another kind than its list".to_owned()),
+        (_, _) => Err("a value has another type than its list".to_owned()),
     }
 }

@@ -1,9 +1,9 @@
-//! `parse_example` and `parse_sequence_example`.
+//! The calls of `parse_example` and `parse_sequence_example`.
 //!
 //! - [`wire`] reads protocol messages field by field, strictly and without copying;
 //! - [`message`] finds the features in an example, and the values in a feature;
-//! - `column` gathers the values of one feature and makes tensors of them;
-//! - [`call`] does it for every element.
+//! - `column` collects the values of one feature, and converts them to tensors;
+//! - [`call`] parses the examples of every element.
 
 mod call;
 mod column;

@@ -1,12 +1,12 @@
-//! The wire format of protocol messages: fields one after the other. Knows no schema.
+//! The wire format of protocol buffer messages: fields one after the other. This module knows no schema.
 
-/// The fields of a message that are still to be read.
+/// The fields of a message that are not read yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields<'b> {
     rest: &'b [u8],
 }
 
-/// Content of a field.
+/// The content of a field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Content<'b> {
     Varint(u64),
@@ -20,10 +20,10 @@ impl<'b> Fields<'b> {
         Fields { rest: message }
     }
 
-    /// The number of the next field and what it holds.
+    /// Returns the number of the next field and its content.
     ///
     /// # Errors
-    /// What is wrong with the message, as text.
+    /// A text that states the fault of the message.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Content<'b>)>, &'static str> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -31,7 +31,7 @@ impl<'b> Fields<'b> {
         let key = varint(&mut self.rest)?;
         let number = key >> 3;
         if number == 0 || key > u64::from(u32::MAX) {
-            return Err("a field has a number that is none");
+            return Err("a field has an invalid number");
         }
         let content = match key & 7 {
             0 => Content::Varint(varint(&mut self.rest)?),
@@ -47,7 +47,7 @@ impl<'b> Fields<'b> {
                 Content::Bytes(bytes)
             }
             5 => Content::Fixed32(self.take()?),
-            _ => return Err("a field is of a kind that is none, or a group"),
+            _ => return Err("a field has an invalid wire type, or is a group"),
         };
         Ok(Some((number, content)))
     }
@@ -59,13 +59,13 @@ impl<'b> Fields<'b> {
     }
 }
 
-const CUT_OFF: &str = "it is cut off";
+const CUT_OFF: &str = "the message is truncated";
 
-/// Takes a number of variable length from the front of `bytes`.
+/// Removes a number of variable length from the front of `bytes`, and returns it.
 pub(crate) fn varint(bytes: &mut &[u8]) -> Result<u64, &'static str> {
     let mut value = 0u64;
     for (index, byte) in bytes.iter().enumerate().take(10) {
-        // The tenth byte has room for one more bit.
+        // Only one bit of the tenth byte fits into 64 bits.
         if index == 9 && *byte > 1 {
             break;
         }
@@ -94,7 +94,7 @@ mod tests {
         most[9] = 1;
         assert_eq!(read(&most), Ok(u64::MAX));
         assert!(read(&[0xff; 10]).unwrap_err().contains("64 bits"));
-        assert!(read(&[0x80]).unwrap_err().contains("cut off"));
+        assert!(read(&[0x80]).unwrap_err().contains("truncated"));
     }
 
     #[test]
