@@ -1,4 +1,4 @@
-//! Formats of files: each operation reads the files whose paths the dataset yields.
+//! File formats: each operation reads the files whose paths the dataset yields.
 
 use millstream::pipeline::graph::{
     Columns, Compression, Csv, CsvColumn, Dataset, FixedLength, ImageFolder, JsonColumn, JsonLines, Mds,
@@ -38,7 +38,7 @@ impl Graph {
         self.step(|dataset| dataset.fixed_length_records(layout))
     }
 
-    /// `columns`: name, dtype and the text that is read where the value is missing.
+    /// Reads CSV files. Each column has a name, a dtype, and the text that replaces a missing value.
     fn csv(
         &self,
         columns: Vec<(String, String, Option<String>)>,
@@ -54,7 +54,9 @@ impl Graph {
             })
         });
         let [delimiter] = delimiter.as_bytes() else {
-            return Err(PyValueError::new_err("a delimiter is one character of ASCII"));
+            return Err(PyValueError::new_err(
+                "invalid delimiter: expected one ASCII character",
+            ));
         };
         let csv = Csv {
             header,
@@ -66,7 +68,8 @@ impl Graph {
         self.step(|dataset| dataset.csv(csv))
     }
 
-    /// `fields`: name, the spec of one tensor, and the JSON that is read where the value is missing.
+    /// Reads files of JSON lines. Each field has a name, the spec of one tensor, and the JSON that replaces a
+    /// missing value.
     fn json_lines(
         &self,
         fields: Vec<(String, Bound<'_, PyAny>, Option<String>)>,
@@ -76,7 +79,9 @@ impl Graph {
         let fields = fields.into_iter().map(|(name, described, default)| {
             let spec = spec::from_python(&described)?;
             let [tensor] = spec.components() else {
-                return Err(PyValueError::new_err(format!("the field {name:?} is no tensor")));
+                return Err(PyValueError::new_err(format!(
+                    "invalid field {name:?}: expected the spec of one tensor"
+                )));
             };
             let field = JsonColumn::required(name, tensor.clone());
             let field = field.map_err(|error| raise("InvalidArgumentError", error))?;
@@ -90,8 +95,8 @@ impl Graph {
         self.step(|dataset| dataset.json_lines(json))
     }
 
-    /// `like`, here and below: a pattern of files to look their columns up in, where none are declared and
-    /// listed.
+    /// Reads `.npy` or `.npz` files. `like` is a pattern of files from which the columns are read if they are
+    /// neither declared nor listed.
     #[pyo3(signature = (kind, names, declared, like, whole, skips_errors))]
     fn numpy_files(
         &self,
@@ -116,7 +121,8 @@ impl Graph {
         })
     }
 
-    /// `rows`: of a batch; none = single rows.
+    /// Reads Arrow or Parquet files. `like` is a pattern of files from which the columns are read if they are
+    /// neither declared nor listed. `rows` is the number of rows in a batch; `None` yields single rows.
     fn tables(
         &self,
         kind: &str,
@@ -141,7 +147,8 @@ impl Graph {
         })
     }
 
-    /// `columns`: name, dtype, and whether NULL is read as zero.
+    /// Reads the rows of a query on SQLite files. Each column has a name, a dtype, and a flag that reads NULL
+    /// as zero.
     fn sqlite(&self, query: String, columns: Vec<(String, String, bool)>) -> PyResult<Graph> {
         let columns = columns.into_iter().map(|(name, dtype, null_as_default)| {
             Ok(SqlColumn {
@@ -175,7 +182,7 @@ fn packed(compression: &str) -> PyResult<Compression> {
         "GZIP" => Ok(Compression::Gzip),
         "ZLIB" => Ok(Compression::Zlib),
         other => Err(PyValueError::new_err(format!(
-            "compression_type {other:?}: use \"\", \"GZIP\" or \"ZLIB\""
+            "invalid compression_type {other:?}: expected \"\", \"GZIP\" or \"ZLIB\""
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! Pictures: each operation changes one component. Sizes are in pixels, rows before columns.
+//! Image operations: each operation changes one component. Sizes are in pixels, rows before columns.
 
 use millstream::pipeline::graph::{
     ColorJitter, DecodeImage, OnError, RandomResizedCrop, Resize, ResizeMethod,
@@ -75,7 +75,8 @@ impl Graph {
         self.step(|dataset| dataset.random_resized_crop_with(crop))
     }
 
-    /// `axis`: `left_right` or `up_down`; `by_chance`: every other one.
+    /// Flips images along the axis `left_right` or `up_down`. With `by_chance`, flips a random half of the
+    /// images.
     fn flip(&self, component: String, axis: &str, by_chance: bool, seed: Option<u64>) -> PyResult<Graph> {
         self.step(|dataset| match (axis == "up_down", by_chance) {
             (false, false) => dataset.flip_left_right(component),
@@ -125,6 +126,10 @@ fn resize_method(name: &str) -> PyResult<ResizeMethod> {
         "bicubic" => ResizeMethod::Bicubic,
         "area" => ResizeMethod::Area,
         "lanczos3" => ResizeMethod::Lanczos3,
-        other => return Err(PyValueError::new_err(format!("{other:?} is no way to resize"))),
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "invalid resize method {other:?}: expected nearest, bilinear, bicubic, area or lanczos3"
+            )));
+        }
     })
 }

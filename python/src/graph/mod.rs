@@ -1,10 +1,10 @@
-//! Datasets: chains of operations, each step a new object that is checked at once.
+//! Datasets: chains of operations. Each step returns a new object, which is checked at once.
 //!
-//! - `dataset`: the object, what is known of it, and its iterator
-//! - `sources`: where elements come from; `files`: formats of files
-//! - `steps`: operations by name, and what changes the one before; `parameters`: their parameters
+//! - `dataset`: the object, its properties, and its iterator
+//! - `sources`: sources of elements; `files`: file formats
+//! - `steps`: operations by name, and changes to the last operation; `parameters`: parameters of operations
 //! - `functions`: operations that take functions
-//! - `images`: pictures
+//! - `images`: image operations
 
 mod dataset;
 mod files;

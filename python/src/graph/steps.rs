@@ -1,4 +1,4 @@
-//! Operations by name, through the table of the library, and what changes the operation before.
+//! Operations by name, through the library's operation table, and changes to the last operation.
 
 use millstream::pipeline::graph::{
     Autotune, Dataset, ErrorPolicy, ExternalState, Options, Packing, Threading, Travel,
@@ -14,25 +14,25 @@ use crate::spec::dtype;
 
 #[pymethods]
 impl Graph {
-    /// This dataset with the operation of this name, whose parameters are given by name.
+    /// Returns this dataset with the operation of this name added. Parameters are passed by name.
     #[pyo3(signature = (name, /, **parameters))]
     fn then(&self, name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
         self.made(operation(name, parameters, [self.dataset()])?)
     }
 
-    /// A dataset without an input.
+    /// Returns a dataset from an operation without an input.
     #[staticmethod]
     #[pyo3(signature = (name, /, **parameters))]
     fn source(name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
         Graph::new(operation(name, parameters, [])?)
     }
 
-    /// A dataset of several.
+    /// Returns a dataset from an operation with several inputs.
     #[staticmethod]
     #[pyo3(signature = (graphs, name, /, **parameters))]
     fn joined(graphs: Vec<Graph>, name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
         let dataset = operation(name, parameters, graphs.iter().map(Dataset::from))?;
-        // Within a function, a dataset of several of which one is built on the argument is built on it too.
+        // Within a function, the dataset is built on the function's argument if one of its inputs is.
         match graphs.iter().find(|graph| graph.is_built_within()) {
             Some(graph) => graph.made(dataset),
             None => Graph::new(dataset),
@@ -48,7 +48,11 @@ impl Graph {
             "none" => Packing::None,
             "lz4" => Packing::Lz4,
             "gzip" => Packing::Gzip,
-            other => return Err(PyValueError::new_err(format!("{other:?} is no compression"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "invalid compression {other:?}: expected none, lz4 or gzip"
+                )));
+            }
         };
         self.step(|dataset| dataset.snapshot(path, packing))
     }
@@ -66,12 +70,12 @@ impl Graph {
         self.step(|dataset| dataset.parse_float(component, dtype))
     }
 
-    /// Threads of what was just added, 0: as many as seem right.
+    /// Sets the number of threads of the last operation; 0 chooses the number automatically.
     fn parallel(&self, threads: u32) -> PyResult<Graph> {
         self.step(|dataset| dataset.parallel(threads))
     }
 
-    /// Returns whether what was just added keeps the order of its elements.
+    /// Sets whether the last operation keeps the order of its elements.
     fn in_order(&self, ordered: bool) -> PyResult<Graph> {
         self.step(|dataset| {
             if ordered {
@@ -92,7 +96,11 @@ impl Graph {
             "none" => Travel::Plain,
             "lz4" => Travel::Lz4,
             "auto" => Travel::Auto,
-            other => return Err(PyValueError::new_err(format!("{other:?} is no compression"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "invalid compression {other:?}: expected none, lz4 or auto"
+                )));
+            }
         };
         self.options(Options {
             compression: Some(compression),
@@ -100,10 +108,10 @@ impl Graph {
         })
     }
 
-    /// Sets the options of execution; options that are `None` stay as they were.
+    /// Sets the options of execution. Options that are `None` keep their values.
     #[pyo3(signature = (*, deterministic=None, private_threads=None, max_intra_op=None, autotune=None, cpu_budget=None,
         ram_budget=None, external_state=None))]
-    #[expect(clippy::too_many_arguments, reason = "each is an option with a name")]
+    #[expect(clippy::too_many_arguments, reason = "each argument is a named option")]
     fn with_options(
         &self,
         deterministic: Option<bool>,
@@ -129,7 +137,11 @@ impl Graph {
             Some("fail") => Some(ExternalState::Fail),
             Some("warn") => Some(ExternalState::Warn),
             Some("ignore") => Some(ExternalState::Ignore),
-            Some(other) => return Err(PyValueError::new_err(format!("{other:?} is no policy"))),
+            Some(other) => {
+                return Err(PyValueError::new_err(format!(
+                    "invalid policy {other:?}: expected fail, warn or ignore"
+                )));
+            }
         };
         self.options(Options {
             deterministic,
