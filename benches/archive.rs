@@ -1,4 +1,4 @@
-//! Measures writing and reading one element, at every size, beside the yardsticks.
+//! Benchmarks of writing and reading one element, at every size, next to the yardsticks.
 
 mod yardstick;
 
@@ -11,14 +11,14 @@ use millstream::element::{
     Dtype, Element, ElementSpec, Layout, Origin, Pack, PackWriter, Pool, TensorBytes, TensorRef, TensorSpec,
 };
 
-/// Elements written into one pack, so that opening the pack does not count.
+/// The number of elements in one pack, so that opening the pack costs little per element.
 const BATCH: usize = 64;
 
-/// Room for the largest pack and the one before it.
+/// The pool's size in bytes: room for the largest pack and the pack before it.
 const POOL_BYTES: usize = 512 << 20;
 
 struct Case {
-    /// Reuses its memory, as a worker's does.
+    /// The pool, which reuses its memory as a worker's pool does.
     pool: Pool,
     name: &'static str,
     layout: Arc<Layout>,

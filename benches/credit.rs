@@ -1,5 +1,5 @@
-//! Measures the credit account: its cost for one pack, and for one round of grants over many tasks, beside
-//! the yardsticks.
+//! Benchmarks of the credit account next to the yardsticks: the cost for one pack, and the cost of one round
+//! of grants over many tasks.
 
 mod yardstick;
 
@@ -12,7 +12,7 @@ use millstream::client::credit::{Bounds, Standing, distribute};
 use millstream::dataplane::TaskId;
 use millstream::dataplane::proto::credit::{Holder, Issuer};
 
-/// Bytes of a pack of small elements, for which one grant and one message are sent at most.
+/// The bytes of a pack of small elements. For each pack, a reader sends at most one grant in one message.
 const PACK_BYTES: usize = 256 << 10;
 
 fn account(c: &mut Criterion) {

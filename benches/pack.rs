@@ -1,4 +1,4 @@
-//! Measures each step of a pack's way beside the yardsticks: building, dividing, framing, putting together.
+//! Benchmarks of each step of a pack next to the yardsticks: joining, dividing, framing and assembling.
 
 mod yardstick;
 
@@ -14,10 +14,10 @@ use millstream::dataplane::transport::quic::frame::{Assembler, encode};
 use millstream::dataplane::transport::{Admission, OutPack};
 use millstream::element::{HeapAlloc, Pack, Pool, SlotAlloc};
 
-/// Bytes of each element; a pack holds as many as fit.
+/// The size of an element in bytes. A pack contains all elements that fit.
 const ELEMENT_BYTES: u64 = 1024;
 
-/// Bytes that a stream hands over at a time: about what one receive call yields.
+/// The bytes that a stream returns at a time, which is about the result of one receive call.
 const CHUNK_BYTES: usize = 16 * 1024;
 
 #[derive(Debug)]

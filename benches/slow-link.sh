@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# How --compression none, lz4 and auto fare over a slow link, and over loopback. The link joins two network namespaces by virtual
-# interfaces, which a token bucket slows down in both directions. Needs root, `ip`, `tc` with tbf, and python3.
+# Compares --compression none, lz4 and auto over a slow link and over loopback. The link consists of virtual interfaces between two
+# network namespaces, which a token bucket limits in both directions. The script needs root, `ip`, `tc` with tbf, and python3.
 #
 #   benches/slow-link.sh PATH/TO/bench-transfer [RATE [ROUNDS [SECONDS [ELEMENT_BYTES]]]]
 #
-# RATE is as `tc` takes it, 1gbit by default. Rounds are interleaved; prints medians, their ratios to none, and spreads.
+# RATE has the format of `tc`; the default is 1gbit. Rounds are interleaved. The script prints medians, their ratios to none, and spreads.
 set -euo pipefail
 
 program=${1:?usage: slow-link.sh PATH/TO/bench-transfer [RATE [ROUNDS [SECONDS [ELEMENT_BYTES]]]]}
@@ -21,11 +21,11 @@ finish() {
 }
 trap finish EXIT
 
-end() { # namespace, interface, address
+end() { # arguments: namespace, interface, address
     ip -n "$1" addr add "$3/30" dev "$2"
     ip -n "$1" link set lo up
     ip -n "$1" link set "$2" up
-    # A bucket of 2 ms at 1 Gbit/s, and a queue of 20 ms behind it.
+    # The bucket holds the traffic of 2 ms at 1 Gbit/s. The queue holds the traffic of 20 ms.
     tc -n "$1" qdisc add dev "$2" root tbf rate "$rate" burst 256kb latency 20ms
 }
 ip netns add "$near"
@@ -37,13 +37,13 @@ end "$far" sl1 10.99.0.2
 MILLSTREAM_KEY=millstream-key-1:$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
 export MILLSTREAM_KEY
 
-# Readers take this for another machine's number, and share no memory with the workers.
+# Readers see the boot id of another machine, and therefore share no memory with the workers.
 tr a-f0-9 0-9a-f </proc/sys/kernel/random/boot_id >"$folder/boot_id"
 elsewhere() {
     unshare --mount sh -c 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"' "$folder/boot_id" "$@"
 }
 
-measure() { # over, namespace of the reader, address, payload, compression
+measure() { # arguments: over, namespace of the reader, address, payload, compression
     ip netns exec "$near" "$program" serve --bind "$3" --element-bytes "$element_bytes" --payload "$4" \
         --compression "$5" >"$folder/serve" 2>&1 &
     server=$!

@@ -1,7 +1,7 @@
 """Trains a classifier on real handwritten digits with numpy alone, fed by two workers, and checks its accuracy.
 
-The digits are those that scikit-learn brings: 1797 pictures of 8 x 8 pixels. Workers shuffle, scale and batch them; the
-trainer computes gradients. Ends with status 1 if fewer than 95 % of the digits that it has not seen are recognised.
+The digits are part of scikit-learn: 1797 pictures of 8 x 8 pixels. Workers shuffle, scale and batch the digits; the trainer
+computes gradients. Exits with 1 if the classifier recognises fewer than 95 % of the test digits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ACCURACY_MIN = 0.95
 
 
 def dataset(images: np.ndarray, labels: np.ndarray) -> ms.Dataset:
-    """What workers do: every digit once an epoch, in a new order each time."""
+    """Returns the dataset that workers compute: every digit once per epoch, in a new order in each epoch."""
     digits = ms.Dataset.from_tensor_slices({"image": images, "label": labels})
     digits = digits.map(
         lambda digit: {
@@ -32,14 +32,14 @@ def dataset(images: np.ndarray, labels: np.ndarray) -> ms.Dataset:
 
 
 class Classifier:
-    """Two layers, trained by gradient descent with momentum."""
+    """A network of two layers, trained by gradient descent with momentum."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.weights = [rng.normal(0, 0.1, shape).astype(np.float32) for shape in ((64, 64), (64, 10))]
         self.momenta = [np.zeros_like(weights) for weights in self.weights]
 
     def step(self, x: np.ndarray, y: np.ndarray, rate: float) -> float:
-        """One step; the loss before it."""
+        """Trains one step, and returns the loss before the step."""
         hidden, scores = self._forward(x)
         share = np.exp(scores - scores.max(1, keepdims=True))
         share /= share.sum(1, keepdims=True)
@@ -52,7 +52,7 @@ class Classifier:
         return float(-np.log(share[y > 0] + 1e-9).mean())
 
     def accuracy(self, x: np.ndarray, labels: np.ndarray) -> float:
-        """Part of the digits that are recognised."""
+        """Returns the share of digits that the network recognises."""
         return float((self._forward(x)[1].argmax(1) == labels).mean())
 
     def _forward(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +61,7 @@ class Classifier:
 
 
 def main() -> int:
-    """Trains and checks."""
+    """Trains the classifier, and checks its accuracy."""
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.data))
     images, labels = digits.data[order].astype(np.uint8), digits.target[order].astype(np.int64)

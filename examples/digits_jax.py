@@ -1,7 +1,7 @@
 """Trains a classifier on real handwritten digits with JAX, fed by two workers, and checks its accuracy.
 
-Workers shuffle, scale and batch; batches have one shape, so that the step is compiled once. Ends with status 1 if fewer than 95 % of the
-digits that it has not seen are recognised.
+Workers shuffle, scale and batch the digits. All batches have one shape, so that JAX compiles the step once. Exits with 1 if the
+classifier recognises fewer than 95 % of the test digits.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Layers = list[tuple[jax.Array, jax.Array]]
 
 
 def scores(layers: Layers, x: jax.Array) -> jax.Array:
-    """Of each digit, for each picture."""
+    """Returns the score of each digit, for each picture."""
     (inner, inner_bias), (outer, outer_bias) = layers
     return jnp.maximum(x @ inner + inner_bias, 0) @ outer + outer_bias
 
 
 @jax.jit
 def step(layers: Layers, momenta: Layers, batch: dict[str, jax.Array]) -> tuple[Layers, Layers, jax.Array]:
-    """One step; the loss before it."""
+    """Trains one step, and returns the loss before the step."""
 
     def loss(layers: Layers) -> jax.Array:
         return -(jax.nn.log_softmax(scores(layers, batch["x"])) * batch["y"]).sum(1).mean()
@@ -43,7 +43,7 @@ def step(layers: Layers, momenta: Layers, batch: dict[str, jax.Array]) -> tuple[
 
 
 def dataset(images: np.ndarray, labels: np.ndarray) -> ms.Dataset:
-    """What workers do: every digit once an epoch, in a new order each time."""
+    """Returns the dataset that workers compute: every digit once per epoch, in a new order in each epoch."""
     digits = ms.Dataset.from_tensor_slices({"image": images, "label": labels})
     digits = digits.map(
         lambda digit: {"x": ms.cast(digit["image"], ms.float32) / 16.0, "y": ms.one_hot(digit["label"], 10)}
@@ -52,7 +52,7 @@ def dataset(images: np.ndarray, labels: np.ndarray) -> ms.Dataset:
 
 
 def main() -> int:
-    """Trains and checks."""
+    """Trains the classifier, and checks its accuracy."""
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.data))
     images, labels = digits.data[order].astype(np.uint8), digits.target[order].astype(np.int64)

@@ -1,7 +1,7 @@
 """Trains a classifier on real handwritten digits with torch, fed by two workers, and checks its accuracy.
 
-A dataset of torch, with augmentation in Python, runs on the workers; the trainer gets tensors. On a GPU, if there is one, to which
-batches are copied ahead. Ends with status 1 if fewer than 95 % of the digits that it has not seen are recognised.
+A torch dataset with augmentation in Python runs on the workers, and the trainer receives tensors. On a machine with a GPU, the trainer
+uses the GPU and prefetches batches to it. Exits with 1 if the classifier recognises fewer than 95 % of the test digits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ACCURACY_MIN = 0.95
 
 
 class Digits(torch.utils.data.Dataset[tuple[Any, int]]):
-    """Pictures, each moved to the side by up to a pixel whenever it is looked at."""
+    """A dataset of pictures. Each access shifts the picture sideways by up to a pixel, at random."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray) -> None:
         self.images, self.labels = images, labels
@@ -38,8 +38,8 @@ class Digits(torch.utils.data.Dataset[tuple[Any, int]]):
 
 
 def main() -> int:
-    """Trains and checks."""
-    # Workers do not have this program: what is in it goes to them by value.
+    """Trains the classifier, and checks its accuracy."""
+    # Workers do not have this program, so its classes are pickled by value.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.images))

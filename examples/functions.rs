@@ -1,8 +1,9 @@
-//! A worker of your own, which knows a Rust function by name. Datasets apply it with `.map_declared("scale",
-//! Params::encode(&3i64), spec)`, where `spec` is what it yields, as the dispatcher does not know it.
+//! An example of a worker that registers a Rust function by name. Datasets apply the function with
+//! `.map_declared("scale", Params::encode(&3i64), spec)`. The dataset declares the output's `spec`, because
+//! the dispatcher does not know the function.
 //!
-//! Beside `millstream dispatcher`: `cargo run --example functions`, with the dispatcher's address if it is
-//! not this machine's.
+//! To run the example next to `millstream dispatcher`: `cargo run --example functions`, followed by the
+//! dispatcher's address if it is not on this machine.
 
 use std::env::{args, var_os};
 use std::error::Error;

@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 examples/imagenet.py FOLDER --checkpoint last.pt     # FOLDER/CLASS/NAME.jpg
 
-Start it again, on any number of processes, and it continues with the batch after the checkpoint.
+Start the program again, with any number of processes, to continue with the batch after the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZE = 64
 
 
 class Images(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
-    """Images of a folder with a folder for each class, cropped at random."""
+    """A dataset of randomly cropped images from a folder with one subfolder for each class."""
 
     def __init__(self, root: str) -> None:
         self.paths = sorted(Path(root).glob("*/*.jpg"))
@@ -41,14 +41,14 @@ class Images(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
 
 
 def main() -> None:
-    """Trains as the arguments say."""
+    """Parses the arguments, and trains the network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--checkpoint", type=Path, default=Path("last.pt"))
-    parser.add_argument("--service", help="millstream://host:port; without it each process has two workers of its own")
+    parser.add_argument("--service", help="the service, as millstream://host:port; by default each process starts two workers")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--steps", type=int, help="stops after so many steps, as a preempted program does")
+    parser.add_argument("--steps", type=int, help="stops after this many steps, like a preempted program")
     arguments = parser.parse_args()
     torch.distributed.init_process_group()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else torch.device("cpu")

@@ -1,7 +1,7 @@
-"""Feeds a language model: tokenises two corpora on workers, mixes packed rows by weight, and resumes with other trainers.
+"""Feeds a language model: tokenises two corpora on workers, mixes packed rows by weight, and resumes with more trainers.
 
-Runs as it is, on this machine: `python examples/llm_stream.py`. Replace `tokens_of` by your tokeniser, the corpora by your
-files, and `ms.local` by the address of a service. Ends with status 1 if a row of the epoch is missing or comes twice.
+To run the example on this machine: `python examples/llm_stream.py`. Replace `tokens_of` by your tokeniser, the corpora by your
+files, and `ms.local` by the address of a service. Exits with 1 if a row of the epoch is missing or was read twice.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 
 import millstream as ms
 
-LENGTH = 32  # tokens of a row
+LENGTH = 32  # tokens in a row
 BATCH = 4
-ROWS = 240  # of an epoch
+ROWS = 240  # rows in an epoch
 WEIGHTS = {"web": 0.7, "code": 0.3}
 
 
 def tokens_of(text: str) -> np.ndarray:
-    """Returns the tokens of a document: here its bytes, and an end."""
+    """Returns the tokens of a document: in this example its bytes, followed by an end token."""
     return np.frombuffer(text.encode() + b"\0", np.uint8).astype(np.int32)
 
 
 def prepare(folder: Path, service: ms.LocalService) -> None:
-    """Tokenises each corpus on the workers, and writes its tokens as one array."""
+    """Tokenises each corpus on the workers, and writes its tokens to a file as one array."""
     for name in WEIGHTS:
         texts = [f"{name} document {number}. " * (number % 5 + 1) for number in range(200)]
         spec = ms.TensorSpec((None,), ms.int32)
@@ -37,7 +37,7 @@ def prepare(folder: Path, service: ms.LocalService) -> None:
 
 
 class Mixture:
-    """Rows of packed tokens; each draws its corpus by weight and its place by the row's number, so it is the same everywhere."""
+    """A dataset of packed rows. The row's number seeds the draws of its corpus and position, so a row is the same in every process."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.seed = folder, seed
@@ -55,13 +55,13 @@ class Mixture:
 
 
 def loader_of(mixture: Mixture, service: ms.LocalService, trainer: int, trainers: int) -> ms.DataLoader:
-    """Returns one trainer's loader. With torchrun, leave `dp_rank` and `dp_size` out: the loader finds them."""
+    """Returns one trainer's loader. With torchrun, omit `dp_rank` and `dp_size`, because the loader finds the values itself."""
     return ms.DataLoader(mixture, BATCH, shuffle=True, seed=5, service=service, dp_rank=trainer, dp_size=trainers)
 
 
 def main() -> int:
-    """Trains with two trainers for a while, and resumes with three."""
-    # Workers do not have this program: its classes travel by value.
+    """Trains with two trainers for some steps, and resumes with three trainers."""
+    # Workers do not have this program, so its classes are pickled by value.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     with tempfile.TemporaryDirectory() as name, ms.local(workers=2) as service:
         prepare(Path(name), service)

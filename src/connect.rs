@@ -1,6 +1,6 @@
-//! The connector of readers to workers: by the best transport there is, falling back to the network.
+//! The connector that links readers to workers over the best transport, with the network as the fallback.
 //!
-//! Connects; `transport_choice` decides what is best. Does not know tasks and credits.
+//! This module connects; `transport_choice` decides which transport is best. Does not know tasks and credits.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -22,39 +22,40 @@ use tokio::sync::Semaphore;
 use crate::local::LocalWorkers;
 use crate::transport_choice::{Choice, ReaderPlace, WhyNotBetter, choose};
 
-/// The time that the first attempt to reach a worker may take. Each failure lets the next take twice as long,
-/// up to four times: an overloaded worker is slow, and an attempt that is cut short makes it slower.
+/// The deadline of the first attempt to reach a worker. Each failure doubles the deadline of the next
+/// attempt, up to four times the first. An overloaded worker is slow, and aborted attempts make it slower.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Attempts whose deadlines grow.
+/// The number of failures that double the deadline.
 const DOUBLINGS_MAX: u32 = 2;
 
-/// Attempts of one process that begin at a time. Hundreds of handshakes at once would take longer together
-/// than each may.
+/// The maximum number of concurrent attempts in one process. Hundreds of concurrent handshakes would make
+/// each handshake exceed its deadline.
 const ATTEMPTS_MAX: usize = 16;
 
-/// An attempt that takes longer leaves its turn to another: a worker that does not answer holds nobody up.
+/// The time after which a slow attempt gives its permit to another attempt. A worker that does not answer
+/// thus blocks no other attempt.
 const TURN_MAX: Duration = Duration::from_secs(3);
 
-/// Local sockets that are remembered because a link by them broke; a reader of more workers tries the first
-/// again.
+/// The maximum number of local sockets in the list of failed sockets. A reader of more workers tries the
+/// oldest failed socket again.
 const FAILED_MAX: usize = 1024;
 
-/// Connects to workers by the best transport there is.
+/// A connector that reaches each worker over the best transport.
 #[derive(Debug, Clone)]
 pub struct AutoConnector {
     endpoint: Endpoint,
     local: LocalWorkers,
     shares_memory: bool,
-    /// Local sockets by which no link lasted, and why.
+    /// The local sockets whose link broke, each with the reason.
     failed: Arc<Mutex<BTreeMap<String, String>>>,
-    /// Workers to which the last attempts over the network failed, and how many.
+    /// The workers whose last attempts over the network failed, each with the number of failures.
     failures: Arc<Mutex<BTreeMap<String, u32>>>,
     turns: Arc<Semaphore>,
 }
 
 impl AutoConnector {
-    /// A connector that uses this endpoint for workers elsewhere.
+    /// Creates a connector that uses this endpoint for workers outside of this process.
     pub fn new(endpoint: Endpoint, local: LocalWorkers) -> Self {
         Self {
             endpoint,
@@ -66,7 +67,8 @@ impl AutoConnector {
         }
     }
 
-    /// Returns this connector, which then shares no memory with workers in other processes of this host.
+    /// Returns this connector with shared memory switched off: workers in other processes of this host are
+    /// reached over the network.
     #[must_use]
     pub fn without_shared_memory(self) -> Self {
         Self {
@@ -75,7 +77,7 @@ impl AutoConnector {
         }
     }
 
-    /// An attempt that begins when few others of this process are under way.
+    /// Runs an attempt once fewer than [`ATTEMPTS_MAX`] other attempts of this process hold a permit.
     async fn in_turn<T>(&self, attempt: impl Future<Output = T>) -> T {
         let turn = self.turns.acquire().await;
         let mut attempt = pin!(attempt);
@@ -86,13 +88,13 @@ impl AutoConnector {
         attempt.await
     }
 
-    /// The workers of this process.
+    /// Returns the workers of this process.
     pub(crate) fn local(&self) -> &LocalWorkers {
         &self.local
     }
 
-    /// A link through shared memory to the worker that listens at this local socket, unless one broke before:
-    /// the network then carries on where it stopped.
+    /// Connects through shared memory to the worker that listens at this local socket. Refuses a socket whose
+    /// earlier link broke: the network then continues the session.
     #[cfg(target_os = "linux")]
     async fn connect_shared(
         &self,
@@ -104,17 +106,17 @@ impl AutoConnector {
         }
         let address: ShmAddress = socket
             .parse()
-            .map_err(|error| format!("the worker says that it is at {socket}: {error}"))?;
+            .map_err(|error| format!("invalid local socket {socket} of the worker: {error}"))?;
         let link = shm::connect(&address, admission).await;
         link.map_err(|error| error.to_string())
     }
 
     #[cfg(not(target_os = "linux"))]
     async fn connect_shared(&self, _: &str, _: Arc<dyn Admission>) -> Result<Box<ClientLink>, String> {
-        Err("memory is shared on Linux only".to_owned())
+        Err("shared memory is supported on Linux only".to_owned())
     }
 
-    /// A link to a worker of another process.
+    /// Connects to a worker over the chosen transport, or over the network if shared memory fails.
     async fn connect_other(
         &self,
         choice: Choice<'_, Server>,
@@ -194,7 +196,10 @@ impl Connector for AutoConnector {
         if failed.len() >= FAILED_MAX {
             failed.pop_first();
         }
-        failed.insert(socket.clone(), format!("shared memory was given up: {why}"));
+        failed.insert(
+            socket.clone(),
+            format!("the link through shared memory broke: {why}"),
+        );
     }
 }
 
@@ -210,16 +215,16 @@ fn not_connected(error: &ConnectError) -> NotConnected {
     NotConnected { reason, is_full }
 }
 
-/// A link to a worker of this process.
+/// Connects to a worker of this process.
 fn connect_memory(server: &Server, admission: Arc<dyn Admission>) -> Box<ClientLink> {
     let (worker_end, client_end) = memory::pair(admission, Knobs::default());
     let server = server.clone();
-    // Ends with the link, which the reader owns the other end of.
+    // The session ends with the link, whose other end the reader owns.
     tokio::spawn(async move { server.serve(worker_end).await });
     client_end
 }
 
-/// The data plane's protocol, as TLS names it.
+/// Returns the name of the data plane's protocol for TLS (ALPN).
 pub(crate) fn alpn() -> &'static str {
     std::str::from_utf8(quic::ALPN).unwrap_or_default()
 }

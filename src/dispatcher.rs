@@ -1,4 +1,4 @@
-//! A dispatcher: the control plane's server with the pipeline's planner, on a lane of its own.
+//! A dispatcher: the server of the control plane with the planner of the pipeline, on its own lane.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,45 +14,46 @@ use thiserror::Error;
 
 use crate::planner::GraphPlanner;
 
-/// The time that a stopping dispatcher may take.
+/// The time within which a stopping dispatcher must end.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// The priority that the dispatcher's thread asks for, as `nice` counts: the highest.
+/// The priority that the dispatcher's thread requests, as a `nice` value. -20 is the highest priority.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = -20;
 
-/// Why a dispatcher cannot start, or did not end well.
+/// The reason why a dispatcher could not start or ended with an error.
 #[derive(Debug, Error)]
 pub enum DispatcherError {
-    /// The key cannot be a dispatcher's.
+    /// The key does not permit the role of a dispatcher.
     #[error(transparent)]
     Key(#[from] CredentialsError),
-    /// The address cannot be had, or the key does not allow it.
+    /// The address is not available, or the key does not permit it.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The work directory cannot be used.
     #[error(transparent)]
     WorkDir(#[from] WorkDirError),
-    /// The list of files that it may read is not valid.
+    /// The list of allowed files is invalid.
     #[error("{0}")]
     Access(String),
     /// The audit log cannot be opened.
     #[error("the audit log {} cannot be opened: {source}; choose a file in a folder that this user may write", path.display())]
     Audit {
-        /// The file.
+        /// The path of the audit log.
         path: PathBuf,
-        /// The system's reason.
+        /// The reason from the operating system.
         source: std::io::Error,
     },
-    /// The store failed, and it stopped because of it.
+    /// The store failed, which stopped the dispatcher.
     #[error("{0}")]
     Store(String),
-    /// The system gives no thread, or a part of it panicked.
+    /// The system refused to start a thread, or a part of the dispatcher panicked.
     #[error(transparent)]
     Lane(#[from] LaneError),
 }
 
-/// A dispatcher that serves. Dropping it ends it without a goodbye; [`Dispatcher::stop`] says goodbye.
+/// A running dispatcher. Dropping the value ends the dispatcher without a goodbye message;
+/// [`Dispatcher::stop`] sends a goodbye message.
 #[derive(Debug)]
 pub struct Dispatcher {
     local_addr: SocketAddr,
@@ -61,11 +62,13 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Binds and serves. Its records are kept in [`DispatcherConfig::work_dir`], and it goes on where they
-    /// end; without one they are in memory, and it begins again each time. Blocks while they are read.
+    /// Binds the address and starts to serve. Blocks while the records are read.
+    ///
+    /// The dispatcher keeps its records in [`DispatcherConfig::work_dir`], and continues from the records
+    /// that it finds there. Without a directory, the records are in memory and end with the dispatcher.
     ///
     /// # Errors
-    /// [`DispatcherError`] names the address or the file, and what to do.
+    /// [`DispatcherError`] names the address or the file, and the remedy.
     pub fn start(
         key: &LoadedKey,
         bind: Option<SocketAddr>,
@@ -82,7 +85,7 @@ impl Dispatcher {
             tracing::warn!(
                 client_timeout_ms = config.client_timeout.as_millis(),
                 heartbeat_ms = config.heartbeat_interval.as_millis(),
-                "the client timeout is not longer than the interval of heartbeats, so readers lapse though they live: raise it"
+                "the client timeout is not longer than the heartbeat interval, so the dispatcher releases living readers: raise the client timeout"
             );
         }
         let lane = Lane::start("dispatcher")?;
@@ -112,26 +115,27 @@ impl Dispatcher {
         })
     }
 
-    /// Returns the address of the dispatcher.
+    /// Returns the address at which the dispatcher listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Stops it from elsewhere, as often as one likes; `None` once it has stopped.
+    /// Returns a handle that stops the dispatcher from another thread, or `None` once the dispatcher has
+    /// stopped. The handle may be used several times.
     pub fn stopper(&self) -> Option<ServerStopper> {
         self.server.as_ref().map(Server::stopper)
     }
 
-    /// Returns whether it has ended: it was told to, its service was shut down, or its store failed.
-    /// [`Dispatcher::join`] says why.
+    /// Returns whether the dispatcher has ended. A dispatcher ends after a stop, after the shutdown of its
+    /// service, or after a failure of its store; [`Dispatcher::join`] returns the reason.
     pub fn has_ended(&self) -> bool {
         self.server.as_ref().is_none_or(Server::has_ended)
     }
 
-    /// Says goodbye and ends, within seconds.
+    /// Says goodbye to workers and readers, and ends the dispatcher within seconds.
     ///
     /// # Errors
-    /// Its store failed, or a part of it panicked.
+    /// The store failed, or a part of the dispatcher panicked.
     pub fn stop(self) -> Result<(), DispatcherError> {
         if let Some(stopper) = self.stopper() {
             stopper.stop();
@@ -139,10 +143,11 @@ impl Dispatcher {
         self.join()
     }
 
-    /// Waits until it has ended: its stopper was used, its service was shut down, or its store failed.
+    /// Waits until the dispatcher has ended: after a stop, after the shutdown of its service, or after a
+    /// failure of its store.
     ///
     /// # Errors
-    /// Its store failed, or a part of it panicked.
+    /// The store failed, or a part of the dispatcher panicked.
     pub fn join(mut self) -> Result<(), DispatcherError> {
         let Some(lane) = self.lane.take() else {
             return Ok(());
@@ -163,9 +168,9 @@ fn open_audit(path: &Path) -> Result<AuditLog, DispatcherError> {
     })
 }
 
-/// Has the calling thread run before others of a crowded host, where the process may ask for it. The
-/// dispatcher needs little time, but hundreds of workers and readers wait for it: without its turn,
-/// heartbeats are dropped that their senders sent in time.
+/// Raises the priority of the calling thread, if the process has the permission. The dispatcher needs little
+/// processor time, but hundreds of workers and readers wait for the dispatcher. On a crowded host, a
+/// dispatcher without priority drops heartbeats that arrived in time.
 fn raise_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {

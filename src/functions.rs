@@ -1,4 +1,4 @@
-//! The functions that every process of this build knows by name, and the service reader.
+//! The functions that every process of this build registers, and the service reader.
 
 use millstream_link::LoadedKey;
 use millstream_pipeline::exec::Functions;
@@ -8,21 +8,22 @@ use crate::local::LocalWorkers;
 use crate::python;
 use crate::service_reader::{self, Hooks};
 
-/// Returns the functions that every worker registers. With a key, datasets may read from services that it
-/// opens.
+/// Returns the functions that every worker registers. With a key, datasets may also read from services that
+/// the key opens.
 ///
-/// Python's code is run by the interpreter that the environment names: see [`Interpreter::from_environment`].
+/// The interpreter that the environment names runs Python code: see [`Interpreter::from_environment`].
 ///
 /// [`Interpreter::from_environment`]: crate::python::Interpreter::from_environment
 pub fn builtin(key: Option<&LoadedKey>) -> Functions {
     builtin_beside(key, LocalWorkers::default(), Hooks::default())
 }
 
-/// Returns the functions of [`builtin`], where datasets that read a service find the workers `local` in this
-/// process and tell `hooks` what their readers say.
+/// Returns the functions of [`builtin`]. Datasets that read a service find the workers `local` in this
+/// process, and report notices to `hooks`.
 pub fn builtin_beside(key: Option<&LoadedKey>, local: LocalWorkers, hooks: Hooks) -> Functions {
     let functions = native(key, local, hooks);
-    // Its processes share memory with a worker as only Linux lets them; elsewhere the name is unknown.
+    // Python processes share memory with the worker in a way that only Linux supports. On other systems, the
+    // function's name is unknown.
     #[cfg(target_os = "linux")]
     let functions = python::registered(functions, python::Interpreter::from_environment());
     functions

@@ -1,17 +1,17 @@
-//! Millstream feeds trainers: preprocessing on a pool of CPU workers, tensors over QUIC or within the
-//! process.
+//! Millstream feeds trainers: CPU workers preprocess the data, and tensors travel over QUIC, through shared
+//! memory, or within the process.
 //!
-//! This crate composes the planes into a service:
+//! This crate composes the control plane, the data plane and the pipeline into a service:
 //!
-//! - [`Dispatcher`] = the control plane and the pipeline's planner
-//! - [`Worker`] = a control agent, the pipeline and the data plane
-//! - [`Service`] = what a trainer holds: register a [`Dataset`](pipeline::graph::Dataset), get a
-//!   [`Reader`](client::Reader)
-//! - [`python`] = users' code of Python, run by processes that a worker supervises
-//! - [`service_reader`] and [`LocalReader`] = a dataset of what a service yields, which goes on in the
-//!   trainer; [`LocalElements`] is one that runs ahead on a thread of its own
+//! - [`Dispatcher`]: the control plane with the pipeline's planner
+//! - [`Worker`]: a control agent, the pipeline and the data plane
+//! - [`Service`]: a trainer's connection, which registers a [`Dataset`](pipeline::graph::Dataset) and returns
+//!   a [`Reader`](client::Reader)
+//! - [`python`]: users' Python code, run by processes that a worker supervises
+//! - [`service_reader`] and [`LocalReader`]: a dataset of the elements of a service, with further operations
+//!   in the trainer. [`LocalElements`] runs such a dataset on its own thread and prefetches
 //!
-//! The parts are re-exported under the names of their crates.
+//! The other crates of the workspace are re-exported under their names.
 
 mod connect;
 mod dispatcher;
@@ -48,7 +48,7 @@ pub use millstream_link as link;
 pub use millstream_pipeline as pipeline;
 pub use millstream_pyworker as python;
 
-/// The example compiles.
+/// The code example of the page, as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/rust.md")]
 struct RustPage;

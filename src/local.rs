@@ -1,6 +1,7 @@
-//! The workers of this process, by the address they advertise: readers reach them without a network.
+//! The workers of this process, by their advertised addresses. Readers in the process reach these workers
+//! without a network.
 //!
-//! Owns what the dispatcher is told of where this process is.
+//! Owns the whereabouts of this process, which the dispatcher receives.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,8 +11,8 @@ use millstream_control::Whereabouts;
 use millstream_dataplane::worker::Server;
 use parking_lot::RwLock;
 
-/// The workers of one process. Shared by all parts that should see each other: workers and readers with
-/// different ones are as far apart as in two processes.
+/// The workers of one process. All workers and readers that should find each other share one value. Workers
+/// and readers with different values behave as in different processes.
 #[derive(Debug, Clone)]
 pub struct LocalWorkers {
     servers: Arc<RwLock<BTreeMap<String, Server>>>,
@@ -32,18 +33,18 @@ impl Default for LocalWorkers {
 }
 
 impl LocalWorkers {
-    /// Returns the whereabouts for the dispatcher: a random number names the process, and the kernel's boot
-    /// id names the host.
+    /// Returns the whereabouts for the dispatcher: a random number identifies the process, and the kernel's
+    /// boot id identifies the host.
     pub fn whereabouts(&self) -> Whereabouts {
         self.whereabouts
     }
 
-    /// Returns whether there is none.
+    /// Returns whether this process has no workers.
     pub fn is_empty(&self) -> bool {
         self.servers.read().is_empty()
     }
 
-    /// Makes a worker reachable for as long as the entry lives.
+    /// Registers a worker. The worker is reachable until the entry is dropped.
     pub(crate) fn add(&self, address: &str, server: Server) -> LocalEntry {
         self.servers.write().insert(address.to_owned(), server);
         LocalEntry {
@@ -52,14 +53,15 @@ impl LocalWorkers {
         }
     }
 
-    /// The worker at this address, if it is in this process.
+    /// Returns the worker at this address, if the worker is in this process.
     pub fn find(&self, address: &str) -> Option<Server> {
         self.servers.read().get(address).cloned()
     }
 }
 
-/// The number of this host: its running kernel's boot id. It is the same in every container of a machine, and
-/// another in every virtual machine. It tells nothing else, and any user may read it.
+/// Returns the number of this host, derived from the boot id of the running kernel. All containers of a
+/// machine have the same boot id, and each virtual machine has its own. The boot id contains no other
+/// information, and every user may read it.
 fn host() -> Option<u64> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
@@ -68,7 +70,7 @@ fn host() -> Option<u64> {
     Some(high ^ low)
 }
 
-/// A worker among those of its process, until it is dropped.
+/// The registration of a worker in its process. Dropping the entry removes the worker.
 #[derive(Debug)]
 pub(crate) struct LocalEntry {
     workers: LocalWorkers,

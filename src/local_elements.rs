@@ -1,9 +1,9 @@
-//! Executes a dataset in this process on a thread of its own, for callers that must not block for long.
+//! Executes a dataset in this process on its own thread, for callers that must not block for long.
 //!
-//! Elements are written once, into packs, as a worker writes them. At most [`PACKS_AHEAD`] packs wait, the
-//! first of one element, so that nothing is computed long before it is asked for; where others share what is
-//! read, only the next pack is computed ahead, which is no larger than what was taken before. Refuses to know
-//! who asks.
+//! The thread writes elements once, into packs, as a worker does. At most [`PACKS_AHEAD`] packs are queued,
+//! and the first pack has one element, so that little is computed before the caller asks. If other readers
+//! share the job, only the next pack is prefetched, and it is at most as large as the elements taken before.
+//! Does not know the caller.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,31 +22,32 @@ use millstream_pipeline::graph::Graph;
 
 use crate::service_reader;
 
-/// Packs that are ready and wait.
+/// The maximum number of packs in the queue.
 const PACKS_AHEAD: usize = 2;
 
-/// Elements of one pack.
+/// The maximum number of elements in one pack.
 const PACK_ELEMENTS_MAX: usize = 128;
 
-/// Bytes of a pack of small elements: a caller that keeps one of them keeps the pack.
+/// The size of a pack of small elements, in bytes. A caller that keeps one element keeps the whole pack in
+/// memory.
 const PACK_BYTES: usize = 64 << 10;
 
-/// A pack that took longer is followed by one of fewer elements.
+/// The time for one pack after which the next pack gets fewer elements.
 const PACK_TIME_MAX: Duration = Duration::from_millis(2);
 
-/// Bytes of memory that is used again; beyond them packs lie on the heap.
+/// The bytes of reused memory. Packs beyond this limit are allocated on the heap.
 const POOL_BYTES: usize = 256 << 20;
 
-/// The time for which the end of the thread is waited for; it may be within a call of the file system.
+/// The time for which dropping waits for the thread, which may be blocked in a call to the file system.
 const END_GRACE: Duration = Duration::from_secs(2);
 
-/// Yields the elements of one pass over a dataset. Dropping it ends the execution.
+/// An iterator over the elements of one pass over a dataset. Dropping the value ends the execution.
 #[derive(Debug)]
 pub struct LocalElements {
     packs: Option<Receiver<Result<Ready, ExecError>>>,
-    /// The requests for single elements, if nothing may be computed before.
+    /// The requests for single elements. `None` if the thread may prefetch.
     asks: Option<SyncSender<()>>,
-    /// Whether one was asked for that has not come.
+    /// `true` if a requested element has not arrived yet.
     is_asked: bool,
     at_hand: VecDeque<Element>,
     /// The end of the execution, or its error.
@@ -55,37 +56,40 @@ pub struct LocalElements {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The elements that the thread has ready.
+/// A pack of elements that the thread has computed.
 #[derive(Debug)]
 struct Ready {
     pack: Pack,
     layout: Arc<Layout>,
 }
 
-/// The graph to execute, and the settings of the execution.
+/// The graph to execute, with the settings of the execution.
 #[derive(Debug, Clone)]
 pub struct LocalRun {
-    /// The dataset.
+    /// The dataset to execute.
     pub graph: Graph,
-    /// The registered names.
+    /// The registered functions and sources.
     pub functions: Arc<Functions>,
-    /// Threads of parallel maps.
+    /// The number of threads for parallel maps.
     pub threads: usize,
-    /// The pass over the dataset.
+    /// The number of the pass over the dataset.
     pub epoch: u64,
-    /// Decides what is drawn without a seed: another number, other draws.
+    /// The number that seeds operations without a seed of their own. Another number leads to other random
+    /// draws.
     pub task_id: u64,
-    /// Whether each element is computed only while the caller waits for it, so that both never run at once.
+    /// `true` if an element is computed only while the caller waits for it. The caller's code and the
+    /// pipeline then never run at the same time.
     pub on_demand: bool,
-    /// The content of memory caches, from earlier executions and for later ones.
+    /// The contents of memory caches from earlier executions. Later executions may use the same value.
     pub caches: Option<Caches>,
 }
 
 impl LocalElements {
-    /// Begins to execute. Opening, too, happens on the thread: its failures come as the first element.
+    /// Starts the execution. The thread also opens the dataset, so a failure to open it is returned in place
+    /// of the first element.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system refused to start a thread.
     pub fn start(run: LocalRun) -> Result<Self, ExecError> {
         let cancel = Cancel::new();
         let (ready, packs) = sync_channel(packs_ahead(&run.graph));
@@ -95,7 +99,8 @@ impl LocalElements {
             .name("millstream-local".to_owned())
             .spawn(move || {
                 if let Err(error) = produce(run, flag, asked.as_ref(), &ready) {
-                    // Nobody listens any more: nobody wants to know.
+                    // Sending fails only after the caller dropped the value, and then the error is not
+                    // needed.
                     let _ = ready.send(Err(error));
                 }
             })
@@ -111,16 +116,18 @@ impl LocalElements {
         })
     }
 
-    /// The next element if it is at hand. `None` says nothing; never blocks.
+    /// Returns the next element if it has arrived, without blocking. `None` does not mean the end.
     pub fn try_element(&mut self) -> Option<Element> {
         self.at_hand.pop_front()
     }
 
-    /// The next element, `None` at the end and again whenever asked; blocks for `patience` at most, and may
-    /// be asked again.
+    /// Returns the next element, or `None` at the end. Blocks for `patience` at most, and then returns
+    /// [`Poll::Pending`]; the caller may call again.
+    ///
+    /// After the end, every further call returns `None`.
     ///
     /// # Errors
-    /// Why there are no more, and the same again whenever asked.
+    /// The execution failed. Every further call returns the same error.
     pub fn wait_element(&mut self, patience: Duration) -> Poll<Result<Option<Element>, ExecError>> {
         loop {
             if let Some(element) = self.try_element() {
@@ -145,17 +152,18 @@ impl LocalElements {
         }
     }
 
-    /// Ends the execution from elsewhere; elements that are at hand are still handed over.
+    /// Returns a handle that ends the execution from another thread. Elements that have arrived are still
+    /// returned afterwards.
     pub fn canceller(&self) -> Cancel {
         self.cancel.clone()
     }
 
-    /// Asks for one element, unless one is on its way or they come unasked.
+    /// Requests one element, unless a request is outstanding or the thread prefetches.
     fn ask(&mut self) {
         if let Some(asks) = &self.asks
             && !self.is_asked
         {
-            // A thread that has ended says so where its elements come.
+            // A thread that has ended reports its end through the channel of packs.
             self.is_asked = asks.try_send(()).is_ok();
         }
     }
@@ -172,11 +180,11 @@ impl LocalElements {
         Ok(())
     }
 
-    /// Returns the end of the thread, which says nothing more.
+    /// Returns the outcome of the thread after its last pack.
     fn outcome(&mut self) -> Result<(), ExecError> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(_)) => Err(internal(
-                "a part of the pipeline panicked; its message stands above",
+                "a part of the pipeline panicked; the panic's message is in the log above",
             )),
             Some(Ok(())) | None => Ok(()),
         }
@@ -186,7 +194,7 @@ impl LocalElements {
 impl Drop for LocalElements {
     fn drop(&mut self) {
         self.cancel.cancel();
-        // A thread that waits for room, or to be asked, is told that nobody listens.
+        // Closing the channels wakes a thread that waits for room or for a request.
         (self.packs, self.asks) = (None, None);
         let Some(thread) = self.thread.take() else { return };
         let until = Instant::now() + END_GRACE;
@@ -194,20 +202,21 @@ impl Drop for LocalElements {
             std::thread::sleep(Duration::from_millis(1));
         }
         if thread.is_finished() {
-            // What it panicked of nobody asks for.
+            // The caller no longer needs the panic's message.
             let _ = thread.join();
         }
     }
 }
 
-/// Packs that may wait. What is taken ahead of a job that others share is theirs no more.
+/// Returns the maximum number of packs in the queue. The maximum is 0 for a job that other readers share,
+/// because prefetched elements would be missing for these readers.
 fn packs_ahead(graph: &Graph) -> usize {
     let mut nodes = graph.nodes().iter();
     let is_shared = nodes.any(|node| node.op.of().is_some_and(service_reader::is_shared));
     if is_shared { 0 } else { PACKS_AHEAD }
 }
 
-/// Executes until the end, or until nobody listens.
+/// Executes the dataset until its end, or until the receiver is dropped.
 fn produce(
     run: LocalRun,
     cancel: Cancel,
@@ -236,13 +245,13 @@ fn produce(
         let begun = Instant::now();
         let written = executor.write(&layout, &mut writer, elements);
         let took = begun.elapsed();
-        // What was written before a failure is handed over before it.
+        // The elements before a failure are sent before the failure.
         if let Some(pack) = open.take(PACK_ELEMENTS_MAX, u64::MAX) {
             let layout = layout.clone();
             if ready.send(Ok(Ready { pack, layout })).is_err() {
                 return Ok(());
             }
-            // A failure after it is told unasked.
+            // A failure after these elements is sent without a request.
             if written.is_ok() && !is_wanted() {
                 return Ok(());
             }
@@ -257,17 +266,17 @@ fn produce(
     }
 }
 
-/// Room for one element, and for more if they are small.
+/// Returns the size of the first pack in bytes: room for one element, or for several small elements.
 fn first_bytes(layout: &Layout) -> usize {
     let one = layout
         .is_static()
         .then(|| layout.element_bytes(&[], 0).ok())
         .flatten();
-    // A further element begins at the next boundary.
+    // Each element begins at an aligned offset.
     one.map_or(PACK_BYTES, |one| one.max(PACK_BYTES))
 }
 
-/// Memory that is used again, and the heap when all of it is held.
+/// Memory that is reused, with the heap as the fallback when all of it is in use.
 #[derive(Debug)]
 struct Spill(Memory);
 

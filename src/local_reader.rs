@@ -1,4 +1,5 @@
-//! Executes a dataset in this process: the trainer's side of a distributed one.
+//! Executes a dataset in this process, for example the part of a distributed dataset that runs in the
+//! trainer.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -10,33 +11,33 @@ use millstream_pipeline::exec::{
 use millstream_pipeline::graph::{Dataset, Drawing, GraphError};
 use thiserror::Error;
 
-/// Why a dataset cannot be executed here.
+/// The reason why a dataset cannot be executed in this process.
 #[derive(Debug, Error)]
 pub enum LocalReaderError {
     /// The caller's chain of operations has a mistake.
     #[error(transparent)]
     Dataset(#[from] GraphError),
-    /// A name is not registered here, a source is missing, or a part does not fit another.
+    /// A name is not registered in this process, a source is missing, or two operations do not fit together.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The system gives no thread.
+    /// The system refused to start a thread.
     #[error(transparent)]
     Pool(ExecError),
 }
 
-/// Yields the elements of one pass over a dataset, on the thread that asks. What is parallel runs on threads
-/// of its own.
+/// An iterator over the elements of one pass over a dataset, which runs on the caller's thread. Parallel
+/// operations run on their own threads.
 #[derive(Debug)]
 pub struct LocalReader {
     executor: Executor,
 }
 
 impl LocalReader {
-    /// Opens a dataset for its pass number `epoch`, with `threads` for parallel maps. What is drawn without a
-    /// seed is drawn again by every reader.
+    /// Opens pass number `epoch` of a dataset, with `threads` threads for parallel maps. Operations without a
+    /// seed draw other random numbers in each reader.
     ///
     /// # Errors
-    /// [`LocalReaderError`] saying what is wrong or missing.
+    /// [`LocalReaderError`] names the mistake or the missing part.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -60,7 +61,7 @@ impl LocalReader {
         let context = ExecContext {
             epoch,
             measured: true,
-            // The standard library's only source of randomness.
+            // `RandomState` is the only source of randomness in the standard library.
             ..ExecContext::new(RandomState::new().hash_one(epoch), functions, pool)
         };
         Ok(Self {
@@ -68,7 +69,7 @@ impl LocalReader {
         })
     }
 
-    /// Returns the cost of each stage so far, and the stage that holds the others up.
+    /// Returns the cost of each stage so far, and the bottleneck.
     pub fn stats(&self) -> Option<Stats> {
         self.executor.stats()
     }
@@ -78,12 +79,13 @@ impl LocalReader {
         self.executor.failures()
     }
 
-    /// The dataset as it is executed, drawn as text or DOT, with what each stage cost so far.
+    /// Returns the drawing of the dataset as it is executed, with the cost of each stage so far. The drawing
+    /// prints as text or DOT.
     pub fn explain(&self) -> Drawing {
         self.executor.explain()
     }
 
-    /// Returns the specification of its elements.
+    /// Returns the specification of the dataset's elements.
     pub fn spec(&self) -> &ElementSpec {
         self.executor.spec()
     }
@@ -92,7 +94,8 @@ impl LocalReader {
 impl Iterator for LocalReader {
     type Item = Result<Value, ExecError>;
 
-    /// The next element's components, in the order of the spec. An error is repeated whenever asked.
+    /// Returns the components of the next element, in the order of the spec. After an error, every call
+    /// returns the same error.
     fn next(&mut self) -> Option<Self::Item> {
         self.executor
             .next()

@@ -1,33 +1,33 @@
-//! The facts of a registered dataset, decoded from the dispatcher's answer. Knows no connection.
+//! The facts of a registered dataset, decoded from the dispatcher's answer. Does not know connections.
 
 use millstream_control::rpc::DatasetInfo;
 use millstream_control::{Cardinality, DatasetId, Policy};
 use millstream_dataplane::transport::Compression;
 use millstream_element::ElementSpec;
 
-/// A registered dataset.
+/// The facts of a registered dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetMetadata {
-    /// The id.
+    /// The id of the dataset.
     pub id: DatasetId,
-    /// The specification of its elements.
+    /// The specification of the dataset's elements.
     pub spec: ElementSpec,
-    /// The number of its elements when one task reads all of it.
+    /// The number of elements if one task reads the whole dataset.
     pub cardinality: Cardinality,
-    /// The compression of its elements on a network, as its [`Options`](millstream_pipeline::graph::Options)
-    /// say; `None` for each worker's own setting.
+    /// The compression of the dataset's elements on a network, from its
+    /// [`Options`](millstream_pipeline::graph::Options). `None` leaves the choice to each worker's setting.
     pub compression: Option<Compression>,
 }
 
 impl DatasetMetadata {
-    /// Returns how many elements a job yields of it, as far as that can be told: see
+    /// Returns the number of elements that a job of this dataset yields, as far as it is known: see
     /// [`Cardinality::distributed`].
     pub fn distributed_cardinality(&self, policy: Policy, num_consumers: Option<u32>) -> Cardinality {
         self.cardinality.distributed(policy, num_consumers)
     }
 
     /// # Errors
-    /// The dataset, and which of its facts cannot be read.
+    /// A fact of the dataset is invalid; the error names the dataset and the fact.
     pub(crate) fn new(info: DatasetInfo) -> Result<Self, String> {
         let spec = ElementSpec::from_bytes(&info.facts.spec)
             .map_err(|error| format!("dataset {}: {error}", info.id))?;

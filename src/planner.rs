@@ -1,6 +1,7 @@
-//! The facts that the dispatcher learns of a dataset: the pipeline's analysis, in the control plane's words.
+//! The facts about a dataset for the dispatcher: the pipeline's analysis, translated into types of the
+//! control plane.
 //!
-//! The two planes do not know each other; this file translates. Owns no state.
+//! The two planes do not know each other, so this file translates between them. Owns no state.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use millstream_pipeline::plan::FileOrder;
 use millstream_pipeline::storage::Storage;
 use millstream_pipeline::{graph, plan};
 
-/// Analyses definitions with the functions registered in this process.
+/// A planner that analyses definitions with the functions registered in this process.
 #[derive(Debug, Clone)]
 pub struct GraphPlanner {
     functions: Arc<Functions>,
@@ -23,13 +24,13 @@ pub struct GraphPlanner {
 }
 
 impl GraphPlanner {
-    /// A planner that knows these functions. Those it does not know must be declared in the definition,
-    /// except predicates.
+    /// Creates a planner with these functions. Functions unknown to the planner must be declared in the
+    /// definition, except predicates.
     pub fn new(functions: Arc<Functions>) -> Self {
         Self::with_storage(functions, Storage::default())
     }
 
-    /// Makes a planner that lists files of this storage.
+    /// Creates a planner with these functions that lists the files of this storage.
     pub fn with_storage(functions: Arc<Functions>, storage: Storage) -> Self {
         Self { functions, storage }
     }
@@ -64,7 +65,7 @@ impl Planner for GraphPlanner {
         let plan = plan::plan_splits(&graph, &Declared(&self.functions), &self.storage)
             .map_err(|error| PlanError::Source(error.to_string()))?;
         let order = FileOrder {
-            // Every plan has a new key, so that no two iterations deal out files without a seed alike.
+            // Every plan has a new key, so that two iterations use files without a seed in different orders.
             iteration: RandomState::new().hash_one(repetition),
             epoch: repetition,
         };
@@ -73,8 +74,8 @@ impl Planner for GraphPlanner {
     }
 }
 
-/// The functions of this process, for datasets that are executed elsewhere. A predicate that is none of them
-/// passes, since what it yields needs no declaration: a worker that does not know it either says so.
+/// The functions of this process, for datasets that run in other processes. An unknown predicate passes the
+/// analysis, because a predicate does not change the spec. A worker without the predicate reports the error.
 struct Declared<'a>(&'a Functions);
 
 impl Registry for Declared<'_> {
@@ -107,14 +108,14 @@ impl Registry for Declared<'_> {
     }
 }
 
-/// Any share that is not the whole: where a dataset is divided depends on none.
+/// A share that is not the whole dataset. The place of the division does not depend on the values.
 const HALF: Share = Share {
     count: 2,
     index: 0,
     seed: 0,
 };
 
-/// A split plan as the dispatcher keeps it, with the seed of what all tasks draw together.
+/// Converts a split plan to the control plane's type, with the seed that all tasks use.
 fn to_control(plan: &plan::SplitPlan, seed: u64) -> SplitPlan {
     let sources = plan.sources.iter().map(|source| match source {
         plan::SourcePlan::Counted { splits } => SourcePlan::Counted { splits: *splits },
@@ -126,7 +127,7 @@ fn to_control(plan: &plan::SplitPlan, seed: u64) -> SplitPlan {
     }
 }
 
-/// Converts a plan to the pipeline's type.
+/// Converts a split plan to the pipeline's type.
 pub(crate) fn to_pipeline(plan: &SplitPlan) -> plan::SplitPlan {
     let sources = plan.sources.iter().map(|source| match source {
         SourcePlan::Counted { splits } => plan::SourcePlan::Counted { splits: *splits },

@@ -1,32 +1,34 @@
-//! A trainer's request to read. Refuses to know how it is read.
+//! A trainer's request to read a dataset. Does not know how the dataset is read.
 
 use millstream_control::{Abandoned, DatasetId, JobParameters, Policy, TargetWorkers};
 
-/// Dataset and settings of a read. Readers of one named job must request the same.
+/// The dataset and the settings of a job. All readers of a named job must request the same settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// A registered dataset.
+    /// The id of a registered dataset.
     pub dataset: DatasetId,
-    /// The way in which the dataset is dealt out to the workers.
+    /// The sharding policy, which distributes the dataset to the workers.
     pub policy: Policy,
-    /// Readers of one name share a job; `None` makes one of its own.
+    /// The name of the job, which readers with the same name share. `None` creates a private job.
     pub job_name: Option<String>,
-    /// The workers that readers take elements from.
+    /// The workers that the job's readers read.
     pub target_workers: TargetWorkers,
-    /// The number of readers that advance in step; `None`: each at its own pace.
+    /// The number of consumers of a coordinated read, which advance in step. `None` lets each reader advance
+    /// at its own pace.
     pub num_consumers: Option<u32>,
-    /// Whether trainers share what the workers keep of it.
+    /// `true` if trainers share the elements that workers keep in the cross-trainer cache.
     pub cross_trainer_cache: bool,
-    /// The fate of a pass that all its readers have left before its end. `None`: it ends at once where the
-    /// job has no name, since no other process knows of it; else it waits.
+    /// The fate of a pass that all its readers have left before its end. With `None`, the pass of a job
+    /// without a name ends at once, because no other process can read it; the pass of a named job waits.
     pub abandoned: Option<Abandoned>,
-    /// Whether the readers take elements in the order of their splits. The dispatcher then deals splits out
-    /// so that no worker has an earlier one after a later one (C5.9).
+    /// `true` if the readers take elements in the order of their splits. The dispatcher then leases splits so
+    /// that each worker gets them in ascending order (C5.9).
     pub in_order: bool,
 }
 
 impl ReadRequest {
-    /// A job of its own, from all workers that serve everybody.
+    /// Creates a request for a private job that reads all workers except those that serve only their own
+    /// process.
     ///
     /// ```
     /// use millstream::control::{DatasetId, Policy};
@@ -49,19 +51,19 @@ impl ReadRequest {
         }
     }
 
-    /// The job of this name. A name means one dataset: another cannot be read by it.
+    /// Sets the name of the job. All readers of a named job must read the same dataset.
     #[must_use]
     pub fn named(mut self, job_name: impl Into<String>) -> Self {
         self.job_name = Some(job_name.into());
         self
     }
 
-    /// The job that has this name among those of the dataset: `dataset_id=ID/NAME`, as
-    /// `tf.data.experimental.service.from_dataset_id` has it. So readers of different datasets may use one
-    /// name.
+    /// Sets a name that is unique to the dataset: `dataset_id=ID/NAME`, as in
+    /// `tf.data.experimental.service.from_dataset_id`. Readers of different datasets may thus use the same
+    /// `job_name`.
     #[must_use]
     pub fn named_in_dataset(self, job_name: &str) -> Self {
-        // An empty name stays empty, so that it is refused.
+        // An empty name stays empty, so that the dispatcher refuses it.
         let name = if job_name.is_empty() {
             String::new()
         } else {
@@ -70,16 +72,16 @@ impl ReadRequest {
         self.named(name)
     }
 
-    /// Has so many readers advance in step: in each step all of them take an element of the same group of one
-    /// worker, consumer `i` the `i`-th. They read one job, so it has a name, and each says in its
-    /// [`ReaderConfig`](millstream_client::ReaderConfig) which consumer it is.
+    /// Makes `num_consumers` readers advance in step. In each step, every reader takes one element from the
+    /// same group of one worker, and consumer `i` takes the `i`-th element. The readers share one job, so the
+    /// job needs a name. Each reader sets its number in [`ReaderConfig`](millstream_client::ReaderConfig).
     #[must_use]
     pub fn coordinated(mut self, num_consumers: u32) -> Self {
         self.num_consumers = Some(num_consumers);
         self
     }
 
-    /// Reads from these workers.
+    /// Sets the workers to read from.
     #[must_use]
     pub fn from_workers(mut self, target_workers: TargetWorkers) -> Self {
         self.target_workers = target_workers;

@@ -1,4 +1,4 @@
-//! Serves a worker's data plane over QUIC: accepts links, runs a session on each.
+//! Serves a worker's data plane over QUIC: accepts links, and runs a session on each link.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use millstream_dataplane::worker::Server;
 use millstream_link::Endpoint;
 use tokio::task::JoinSet;
 
-/// The time that a client may take from its handshake to its first stream.
+/// The time within which a client must open its first stream after the handshake.
 const FIRST_STREAM_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The time between two searches for clients that lost their link and stay away.
+/// The time between two searches for clients that lost their link and did not return.
 const FORGET_EVERY: Duration = Duration::from_secs(5);
 
-/// Serves until the endpoint is closed. Sessions end with the future.
+/// Serves until the endpoint is closed. Dropping the future ends all sessions.
 pub(crate) async fn serve(endpoint: Endpoint, server: Server) {
     let Some(mut acceptor) = endpoint.acceptor() else {
         return;
@@ -33,7 +33,7 @@ pub(crate) async fn serve(endpoint: Endpoint, server: Server) {
                             let end = server.serve(link).await;
                             tracing::debug!(lost = %end.lost, "session ended");
                         }
-                        Err(lost) => tracing::info!(%lost, "a client did not become a session"),
+                        Err(lost) => tracing::info!(%lost, "a client connected but did not start a session"),
                     }
                     drop(permit);
                 });

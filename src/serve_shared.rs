@@ -1,7 +1,7 @@
-//! Serves a worker's data plane to processes of its host through shared memory: accepts links, runs a session
-//! on each.
+//! Serves a worker's data plane through shared memory to processes on its host: accepts links, and runs a
+//! session on each link.
 //!
-//! Where the system cannot, readers of the host use the network as others do.
+//! On systems without support, readers on the host use the network.
 
 use std::path::PathBuf;
 
@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 
 use crate::worker::error::WorkerError;
 
-/// Listens on a lane from then on, until it ends, unless nothing is to be shared. The text is the address
-/// that readers are told.
+/// Starts a listener on the lane, which listens until the lane ends. Returns the listener's address for
+/// readers, or `None` if shared memory is switched off or unavailable.
 ///
 /// # Errors
-/// The directory that was asked for does not do, or the lane has ended.
+/// The requested directory cannot be used, or the lane has ended.
 #[cfg(target_os = "linux")]
 pub(crate) fn listen(
     lane: &Lane,
@@ -44,13 +44,13 @@ pub(crate) fn listen(
         Ok(address) => Ok(Some(address)),
         Err(error) if is_asked_for => Err(WorkerError::Bind(error.to_string())),
         Err(error) => {
-            tracing::warn!(%error, "readers on this host are served over the network");
+            tracing::warn!(%error, "shared memory is not available: readers on this host use the network");
             Ok(None)
         }
     }
 }
 
-/// Listens nowhere: memory is shared on Linux only.
+/// Returns `None`, because shared memory is supported on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn listen(
     _: &Lane,
@@ -61,7 +61,7 @@ pub(crate) fn listen(
     Ok(None)
 }
 
-/// Serves for ever; sessions end with the future. The listener bounds how many there are.
+/// Serves for ever. Dropping the future ends all sessions; the listener limits their number.
 #[cfg(target_os = "linux")]
 async fn serve(mut listener: Listener, server: Server) {
     let mut sessions = JoinSet::new();
@@ -75,7 +75,7 @@ async fn serve(mut listener: Listener, server: Server) {
                             let end = server.serve(link).await;
                             tracing::debug!(lost = %end.lost, "session through shared memory ended");
                         }
-                        Err(error) => tracing::info!(%error, "a reader on this host did not become a session"),
+                        Err(error) => tracing::info!(%error, "a reader on this host connected but did not start a session"),
                     }
                 });
             }

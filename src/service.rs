@@ -1,4 +1,4 @@
-//! A service as a trainer sees it: register a dataset, read it.
+//! A trainer's connection to a service, which registers and reads datasets.
 
 use std::convert::Infallible;
 use std::str::FromStr;
@@ -30,21 +30,21 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// The settings of a trainer's connection to a service.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceConfig {
-    /// The network's limits and habits.
+    /// The limits and timeouts of the network.
     pub endpoint: EndpointConfig,
-    /// Patience with the dispatcher.
+    /// The timeouts of the session with the dispatcher.
     pub session: SessionConfig,
-    /// Workers of this process, which are read without a network, and which the target `local` means.
+    /// The workers of this process, which are read without a network. The target `local` means these workers.
     pub local: LocalWorkers,
-    /// Reads workers of other processes over the network even where memory could be shared with them.
+    /// `true` if workers in other processes are read over the network even if shared memory is possible.
     pub no_shared_memory: bool,
-    /// Ends whatever waits for the dispatcher, from elsewhere.
+    /// The handle that ends all calls that wait for the dispatcher, from another thread.
     pub give_up: GiveUp,
 }
 
-/// Says that answers are not wanted any more: callers that wait for the dispatcher of a [`Service`] get
-/// [`ServiceError::GivenUp`] at once, and so do later callers. Clones are the same one. Readers have a
-/// [`Canceller`](millstream_client::Canceller) of their own.
+/// A handle that cancels calls to a [`Service`]. Calls that wait for the dispatcher return
+/// [`ServiceError::GivenUp`] at once, and so do all later calls. Clones share their state. A reader has its
+/// own [`Canceller`](millstream_client::Canceller).
 #[derive(Debug, Clone)]
 pub struct GiveUp {
     flag: watch::Sender<bool>,
@@ -58,45 +58,46 @@ impl Default for GiveUp {
 }
 
 impl GiveUp {
-    /// Answers are not wanted any more.
+    /// Cancels all waiting and later calls.
     pub fn give_up(&self) {
         self.flag.send_replace(true);
     }
 }
 
-/// Why something cannot be asked of a service.
+/// The reason why a call to a service failed.
 #[derive(Debug, Error)]
 pub enum ServiceError {
-    /// The caller gave an address that is none.
+    /// The caller's address of the dispatcher is invalid.
     #[error("dispatcher address: {0}")]
     Address(String),
-    /// The key cannot be a reader's.
+    /// The key does not permit reading.
     #[error(transparent)]
     Key(#[from] CredentialsError),
-    /// No socket can be had.
+    /// The process cannot open a socket.
     #[error("{0}")]
     Socket(String),
-    /// The dispatcher cannot be reached, or refuses.
+    /// The dispatcher is unreachable, or refuses the request.
     #[error(transparent)]
     Dispatcher(#[from] Error),
-    /// The dataset cannot be defined.
+    /// The definition of the dataset is invalid.
     #[error(transparent)]
     Dataset(#[from] GraphError),
-    /// The dispatcher's answer, or what the caller asks for, cannot be part of a dataset.
+    /// The dispatcher's answer, or the caller's request, cannot be part of a dataset.
     #[error("{0}")]
     Definition(String),
-    /// The system gives no thread, or a part of this process panicked.
+    /// The system refused to start a thread, or a part of this process panicked.
     #[error(transparent)]
     Lane(#[from] LaneError),
-    /// The caller gave up.
-    #[error("it was given up")]
+    /// The caller cancelled the call.
+    #[error("the caller cancelled the call")]
     GivenUp,
 }
 
-/// A connection with a service. Its methods block the thread; readers live on its lane and may outlive it.
+/// A connection to a service. The methods of a `Service` block the calling thread. Readers run on the
+/// connection's lane and may outlive the `Service`.
 ///
-/// Dropping it and its readers ends them without a goodbye: the dispatcher counts what they hold as theirs
-/// until it misses them. [`Service::close`] says goodbye.
+/// Dropping the `Service` and its readers sends no goodbye message: the dispatcher keeps the readers' splits
+/// assigned until the heartbeats time out. [`Service::close`] says goodbye.
 #[derive(Debug)]
 pub struct Service {
     dispatcher: String,
@@ -108,22 +109,23 @@ pub struct Service {
     dispatcher_timeout: Duration,
 }
 
-/// Readers whose end the dispatcher does not know of.
+/// The readers whose end the dispatcher has not confirmed.
 #[derive(Debug)]
 struct Goodbyes {
-    /// Each reader has a clone until its goodbye was heard.
+    /// The sender that each reader clones and holds until the dispatcher received the reader's goodbye
+    /// message.
     held: mpsc::Sender<Infallible>,
-    /// Ends behind the last of them.
+    /// The receiver that ends once all clones of the sender are dropped.
     said: mpsc::Receiver<Infallible>,
-    /// Becomes true when the service is closed: reports that nobody has taken are given up soon.
+    /// The flag that becomes true when the service is closed: pending reports are then dropped soon.
     closing: watch::Sender<bool>,
 }
 
 impl Service {
-    /// Connects to the dispatcher at `host:port`, waiting for one that is not there yet.
+    /// Connects to the dispatcher at `host:port`, and waits for a dispatcher that has not started yet.
     ///
     /// # Errors
-    /// [`ServiceError`] names the address and what to do.
+    /// [`ServiceError`] names the address and the remedy.
     ///
     /// ```no_run
     /// use millstream::link::KeySource;
@@ -181,25 +183,25 @@ impl Service {
         })
     }
 
-    /// The dispatcher, as it was given.
+    /// Returns the dispatcher's address, as the caller wrote it.
     pub fn dispatcher(&self) -> &str {
         &self.dispatcher
     }
 
-    /// Returns how long the dispatcher may be out of reach, if that is not the default.
+    /// Returns the time for which the dispatcher may be unreachable, or `None` for the default.
     pub(crate) fn own_dispatcher_timeout(&self) -> Option<Duration> {
         let default = SessionConfig::default().give_up;
         Some(self.dispatcher_timeout).filter(|timeout| *timeout != default)
     }
 
-    /// Registers a dataset, under this id or one that the dispatcher chooses.
+    /// Registers a dataset, under the given id or under an id that the dispatcher chooses.
     ///
     /// # Errors
-    /// The definition is wrong, the id is another dataset's, or this process may only read.
+    /// The definition is invalid, another dataset has the id, or the key permits only reading.
     pub fn register(&self, dataset: Dataset, id: Option<DatasetId>) -> Result<DatasetId, ServiceError> {
         let graph = dataset.graph()?;
-        // Where files say what they hold they are asked here, once; those that only servers see are left to
-        // the dispatcher.
+        // The process inspects reachable files once, to describe the elements of the files. The dispatcher
+        // inspects files that only servers can reach.
         let described = graph.described(&Functions::new()).unwrap_or(graph);
         let definition = described.to_bytes()?;
         let client = self.client.clone();
@@ -209,7 +211,7 @@ impl Service {
     /// Returns the facts of a dataset.
     ///
     /// # Errors
-    /// There is none of this id.
+    /// No dataset has this id.
     pub fn dataset(&self, id: &DatasetId) -> Result<DatasetMetadata, ServiceError> {
         let (client, id) = (self.client.clone(), id.clone());
         self.ask(
@@ -217,34 +219,36 @@ impl Service {
         )
     }
 
-    /// The graph of a dataset, as it was registered: to be looked at, or drawn.
+    /// Returns the graph of a dataset as it was registered, for inspection or drawing.
     ///
     /// # Errors
-    /// There is none of this id, or the key is no cluster or `submit` key: a definition may hold code.
+    /// No dataset has this id, or the key is neither a cluster key nor a `submit` key. A definition may
+    /// contain code, so other keys may not read it.
     pub fn graph(&self, id: &DatasetId) -> Result<Graph, ServiceError> {
         let (client, id) = (self.client.clone(), id.clone());
         let definition = self.ask(async move { Ok(client.definition(&id).await?) })?;
         Ok(Graph::from_bytes(&definition)?)
     }
 
-    /// The workers of this process: a worker that is given them is one.
+    /// Returns the workers of this process. A worker with this value in its settings becomes a local worker
+    /// of the connection.
     pub fn local_workers(&self) -> &LocalWorkers {
         self.connector.local()
     }
 
-    /// Returns the way in which trainers and workers are placed, as the dispatcher says.
+    /// Returns the dispatcher's setting for the placement of trainers and workers.
     pub fn deployment_mode(&self) -> DeploymentMode {
         self.client.deployment_mode()
     }
 
-    /// The job that a request is for.
+    /// Returns the id of the job for a request, and creates the job if it does not exist.
     ///
     /// # Errors
-    /// The named job differs, with all differences in the message; or workers of this process are asked for,
-    /// and it has none.
+    /// The named job has other settings (the message lists all differences), or the request needs workers of
+    /// this process and the process has none.
     pub fn job(&self, request: &ReadRequest) -> Result<JobId, ServiceError> {
         let parameters = request.parameters().deployed(self.deployment_mode());
-        // The dispatcher would refuse the reading (C14.4), and leave a job that nobody can read here.
+        // The dispatcher would refuse the read (C14.4), and would keep a job that this process cannot read.
         if parameters.target_workers == TargetWorkers::Local && self.local_workers().is_empty() {
             return Err(parameters.without_local_worker().into());
         }
@@ -252,12 +256,12 @@ impl Service {
         self.ask(async move { Ok(client.find_or_create_job(request.job_name, &parameters).await?) })
     }
 
-    /// Reads one pass of a job, numbered from 0. Where the job has consumers that read in step, `config` says
-    /// which one this is; each begins a pass once.
+    /// Reads one pass of a job, numbered from 0. In a coordinated read, `config` contains the number of this
+    /// consumer, and each consumer starts a pass once.
     ///
     /// # Errors
-    /// The sources of the dataset cannot be listed, for example; another reader has begun as this consumer;
-    /// or the job has the cross-trainer cache and no trainer is named.
+    /// The dispatcher cannot list the sources of the dataset, or another reader has started as this consumer.
+    /// The call also fails if the job has the cross-trainer cache and the caller names no trainer.
     ///
     /// ```no_run
     /// use millstream::client::ReaderConfig;
@@ -292,7 +296,7 @@ impl Service {
         ))
     }
 
-    /// Everything the dispatcher knows, for people.
+    /// Returns the whole status of the dispatcher.
     ///
     /// # Errors
     /// The dispatcher does not answer.
@@ -301,20 +305,22 @@ impl Service {
         self.ask(async move { Ok(client.status().await?) })
     }
 
-    /// Ends the service: its workers and its dispatcher stop within their quiet periods. Its readers get
-    /// [`ReadError::ShutDown`](millstream_client::ReadError::ShutDown), or the end of the data if everything
-    /// was delivered. Blocks until the dispatcher is gone; [`Service::close`] is of no use afterwards. It
-    /// does not matter if somebody else does the same.
+    /// Ends the service: its workers and its dispatcher stop within their quiet periods. Blocks until the
+    /// dispatcher is gone.
+    ///
+    /// Readers get [`ReadError::ShutDown`](millstream_client::ReadError::ShutDown), or the end of the data if
+    /// all elements were delivered. [`Service::close`] has no effect afterwards. Concurrent calls by other
+    /// processes are harmless.
     ///
     /// # Errors
-    /// The key is no cluster or `submit` key, or the dispatcher does not answer.
+    /// The key is neither a cluster key nor a `submit` key, or the dispatcher does not answer.
     pub fn shutdown(&self) -> Result<(), ServiceError> {
         let client = self.client.clone();
         self.ask(async move { Ok(client.shutdown().await?) })
     }
 
-    /// Ends it once the dispatcher knows that its readers are gone. Drop them before: one that lives on, or a
-    /// dispatcher that does not answer, is waited for no longer than a second.
+    /// Closes the service once the dispatcher has confirmed the end of its readers. Drop the readers before
+    /// the call. The call waits at most one second for a living reader or an unresponsive dispatcher.
     pub fn close(self) {
         let Goodbyes {
             held,
@@ -327,7 +333,9 @@ impl Service {
             .lane
             .spawn(async move { tokio::time::timeout(GOODBYE, said.recv()).await.is_ok() });
         if !goodbye.wait().unwrap_or(false) {
-            tracing::debug!("the dispatcher was not told of the end; it will notice the silence");
+            tracing::debug!(
+                "the dispatcher did not confirm the goodbye; it will notice the missing heartbeats"
+            );
         }
     }
 
@@ -339,19 +347,19 @@ impl Service {
     }
 }
 
-/// Checks the trainer's name before anything is asked. What this process does not know of the job the workers
-/// check (D8.1).
+/// Checks the trainer's name before any request. For a job unknown to this process, the workers check the
+/// name (D8.1).
 fn check_trainer(job: Option<&JobParameters>, trainer_id: Option<&str>) -> Result<(), Error> {
     let message = match (job.map(|job| job.cross_trainer_cache), trainer_id) {
         (_, Some(id)) if id.is_empty() || id.len() > TRAINER_ID_BYTES_MAX => {
             format!(
-                "a trainer_id has 1 to {TRAINER_ID_BYTES_MAX} bytes, this one has {}",
+                "invalid trainer_id: expected 1 to {TRAINER_ID_BYTES_MAX} bytes, found {}",
                 id.len()
             )
         }
         (Some(true), None) => "the job has the cross-trainer cache: name the trainer (trainer_id)".to_owned(),
         (Some(false), Some(id)) => format!(
-            "the job has no cross-trainer cache (cross_trainer_cache), so there is no place for the trainer {id:?} in it"
+            "the job has no cross-trainer cache (cross_trainer_cache), so it cannot have the trainer {id:?}"
         ),
         (Some(true) | None, Some(_)) | (Some(false) | None, None) => return Ok(()),
     };
@@ -361,7 +369,7 @@ fn check_trainer(job: Option<&JobParameters>, trainer_id: Option<&str>) -> Resul
     })
 }
 
-/// Waits for an answer, unless it is given up.
+/// Waits for an answer, or until the caller cancels the call.
 fn ask<T: Send + 'static>(
     lane: &Lane,
     give_up: &GiveUp,

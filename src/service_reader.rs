@@ -1,7 +1,7 @@
-//! A service as the source of a dataset, so that operations behind it run in the trainer.
+//! A service as the source of a dataset. Operations after this source run in the trainer.
 //!
-//! [`dataset`] writes the node, [`opener`] opens it where the dataset is executed: in a trainer, or on the
-//! workers of another service or of the same. Refuses to know what runs on workers.
+//! [`dataset`] writes the node. [`opener`] opens the node in the process that executes the dataset: a
+//! trainer, or a worker of any service. Does not know the operations that run on workers.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::local::LocalWorkers;
 use crate::request::ReadRequest;
 use crate::service::{GiveUp, Service, ServiceConfig, ServiceError};
 
-/// The name in errors.
+/// The name of the operation in errors.
 const OP: &str = "service";
 
-/// The service and the dataset to read: the parameters of the node.
+/// The parameters of the node: the service and the dataset to read.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 struct Parameters {
@@ -36,7 +36,7 @@ struct Parameters {
     policy: String,
     #[n(3)]
     job_name: Option<String>,
-    /// Absent: sized by itself.
+    /// The maximum number of outstanding elements. `None` lets the reader choose the number.
     #[n(4)]
     max_outstanding: Option<u64>,
     #[cbor(n(5), default)]
@@ -49,20 +49,21 @@ struct Parameters {
     consumer: Option<u32>,
     #[n(9)]
     trainer_id: Option<String>,
-    /// Absent: "raise".
+    /// The reaction to lost splits. `None` means "raise".
     #[n(10)]
     on_lost: Option<String>,
-    /// Absent: as patient as the process that executes it.
+    /// The time for which the dispatcher may be unreachable. `None` uses the timeout of the process that runs
+    /// the dataset.
     #[n(11)]
     dispatcher_timeout_ms: Option<u64>,
 }
 
-/// The receivers of the messages of a process' readers. By default messages go to the log.
+/// The receivers of messages from a process's readers. By default messages go to the log.
 #[derive(Clone, Default)]
 pub struct Hooks {
-    /// Takes notices: see [`ReaderConfig::on_notice`].
+    /// The receiver of notices: see [`ReaderConfig::on_notice`].
     pub on_notice: Option<OnNotice>,
-    /// The patience of its connections with dispatchers, and the receiver of messages about waits.
+    /// The timeouts of connections to dispatchers, and the receiver of messages about waiting.
     pub session: SessionConfig,
 }
 
@@ -72,14 +73,16 @@ impl std::fmt::Debug for Hooks {
     }
 }
 
-/// A dataset of what the workers of a service yield. What is appended to it runs where it is executed. Of
-/// `config` it takes `max_outstanding`, `consumer`, `trainer_id` and `on_lost`; of `service` how long its
-/// dispatcher may be out of reach, if that is not the default.
+/// Returns a dataset of the elements that the workers of a service yield. Operations appended to the dataset
+/// run in the process that executes the dataset. The dataset contains `max_outstanding`, `consumer`,
+/// `trainer_id` and `on_lost` of `config`, and the dispatcher timeout of `service` if it is not the default.
 ///
-/// Every pass over it is a pass of a job, the first of an execution the one numbered by its epoch. Executions
-/// share the job only if `request` names it, and then each pass is dealt out among those that read it and is
-/// read once: a job that is repeated within one execution leaves nothing for the next epochs of others. What
-/// consumers read in step has no end, nor what trainers share.
+/// Every pass over the dataset is a pass of a job. The first pass of an execution has the number of its
+/// epoch. Executions share the job only if `request` names it; then each pass is divided among its readers
+/// and is read once.
+///
+/// A named job that is repeated within one execution leaves no elements for later epochs of other executions.
+/// A coordinated read and a read through the cross-trainer cache have no end.
 ///
 /// # Errors
 /// The dispatcher does not know the dataset, or does not answer.
@@ -122,8 +125,8 @@ pub fn dataset(
     }))
 }
 
-/// Returns whether others may share the job that a node reads: it has a name, and what one reader takes is
-/// lost to the others.
+/// Returns whether other readers may share the job that a node reads: the job has a name, and each element
+/// goes to only one reader.
 pub(crate) fn is_shared(reader: &ServiceReader) -> bool {
     let parameters: Result<Parameters, _> = reader.params.decode();
     parameters.is_ok_and(|parameters| {
@@ -131,9 +134,9 @@ pub(crate) fn is_shared(reader: &ServiceReader) -> bool {
     })
 }
 
-/// Returns the function that opens such a node, for
-/// [`Functions::with_service`](millstream_pipeline::exec::Functions::with_service). Each execution has a
-/// connection and, without a name, a job of its own.
+/// Returns the function that opens nodes of this operation, for
+/// [`Functions::with_service`](millstream_pipeline::exec::Functions::with_service). Each execution has its
+/// own connection and, without a job name, its own job.
 pub fn opener(
     key: LoadedKey,
     local: LocalWorkers,
@@ -145,21 +148,21 @@ pub fn opener(
     }
 }
 
-/// Makes a source of a reader's elements, for a registered flat_map function that reads another dataset of a
-/// service for each element. The source ends when `cancel` is raised.
+/// Creates a source of a reader's elements, for a registered flat_map function that reads another dataset of
+/// a service for each element. The source ends when `cancel` is raised.
 pub fn source(reader: Reader, cancel: &Cancel) -> Box<dyn Source> {
     Box::new(Elements::new(reader, false, cancel))
 }
 
-/// A job being read by one execution.
+/// A job that one execution reads.
 struct Passes {
     service: Option<Service>,
     job: JobId,
-    /// Whether the job has a name, by which others find it.
+    /// `true` if the job has a name, so that other readers can share it.
     is_shared: bool,
     config: ReaderConfig,
     cancel: Cancel,
-    /// Wakes callers that wait for the dispatcher.
+    /// The hook that wakes callers waiting for the dispatcher.
     _hook: CancelHook,
 }
 
@@ -222,7 +225,10 @@ impl Passes {
     }
 
     fn open(&mut self, pass: u64) -> Result<Box<dyn Source>, ExecError> {
-        let service = self.service.as_ref().ok_or_else(|| peer("it was closed"))?;
+        let service = self
+            .service
+            .as_ref()
+            .ok_or_else(|| peer("the connection to the service was closed"))?;
         let reader = service.read(self.job, pass, &self.config).map_err(unanswered)?;
         Ok(Box::new(Elements::new(reader, self.is_shared, &self.cancel)))
     }
@@ -236,12 +242,12 @@ impl Drop for Passes {
     }
 }
 
-/// A pass being read.
+/// A pass of a job that one execution reads.
 struct Elements {
     reader: Reader,
-    /// Whether others read the pass too.
+    /// `true` if other readers share the pass.
     is_shared: bool,
-    /// Wakes callers that wait for an element.
+    /// The hook that wakes callers waiting for an element.
     _hook: CancelHook,
 }
 
@@ -268,7 +274,7 @@ impl Source for Elements {
     }
 }
 
-/// The components of an element, sharing its memory.
+/// Returns the components of an element, which share the element's memory.
 fn value(element: &Element) -> Result<Value, ExecError> {
     (0..element.len())
         .map(|index| tensor(element, index).map_err(peer))
@@ -296,7 +302,7 @@ fn caller(error: impl ToString) -> ExecError {
     ExecError::new(ErrorKind::Caller, OP, error.to_string())
 }
 
-/// Returns the failure of a dataset whose service refuses, or cannot be asked.
+/// Converts an error of the service to a failure of the dataset.
 fn unanswered(error: ServiceError) -> ExecError {
     let kind = match &error {
         ServiceError::GivenUp => ErrorKind::Cancelled,
@@ -320,7 +326,7 @@ fn unanswered(error: ServiceError) -> ExecError {
     ExecError::new(kind, OP, error.to_string()).caused_by(Arc::new(error))
 }
 
-/// Returns the failure of a dataset whose reader stopped.
+/// Converts an error of the reader to a failure of the dataset.
 fn unread(error: ReadError) -> ExecError {
     let kind = match &error {
         ReadError::Task { failure, .. } => kind_of(&failure.code),
@@ -329,7 +335,8 @@ fn unread(error: ReadError) -> ExecError {
         ReadError::ElementTooLarge { .. } => ErrorKind::Resource,
         ReadError::Element { .. } | ReadError::DataLost(_) => ErrorKind::Data,
         ReadError::ReaderMisbehaved { .. } | ReadError::Internal { .. } => ErrorKind::Internal,
-        // The workers, the dispatcher or other readers are to blame, as for whatever is added later.
+        // The listed errors are the fault of workers, of the dispatcher or of other readers. New variants
+        // count as the same kind.
         ReadError::WorkerUnreachable { .. }
         | ReadError::WorkerMisbehaved { .. }
         | ReadError::WorkersLost { .. }
@@ -356,7 +363,7 @@ fn kind_of(code: &str) -> ErrorKind {
         "not_found" => ErrorKind::NotFound,
         "resource" => ErrorKind::Resource,
         "internal" => ErrorKind::Internal,
-        // A task that was cancelled there was not cancelled here.
+        // A task that was cancelled on its worker was not cancelled by this process.
         _ => ErrorKind::Peer,
     }
 }

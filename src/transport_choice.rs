@@ -1,7 +1,8 @@
-//! The choice of the transport that reaches a worker best: in memory, else through shared memory, else over
-//! the network.
+//! The choice of the best transport to a worker: in memory, else through shared memory, else over the
+//! network.
 //!
-//! Pure: the caller tells where both are and what was tried. Does not connect.
+//! Pure: the caller provides the places of reader and worker, and the outcome of earlier attempts. Does not
+//! connect.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
@@ -9,41 +10,41 @@ use std::fmt;
 use millstream_client::WorkerPlace;
 use millstream_control::Whereabouts;
 
-/// The place and the wishes of a reader.
+/// The place and the settings of a reader.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReaderPlace {
-    /// The host and process of the reader.
+    /// The host and the process of the reader.
     pub(crate) whereabouts: Whereabouts,
-    /// Whether it may share memory with workers of its host.
+    /// `true` if the reader may share memory with workers on its host.
     pub(crate) shares_memory: bool,
 }
 
-/// The way to reach a worker.
+/// The chosen transport to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice<'a, L> {
-    /// The worker is in this process: this one.
+    /// In memory: the worker is in this process.
     Memory(L),
-    /// The worker listens at this local socket. If that fails, the network is used, with
-    /// [`WhyNotBetter::Failed`].
+    /// Through shared memory: the worker listens at this local socket. If the attempt fails, the reader uses
+    /// the network, with [`WhyNotBetter::Failed`].
     SharedMemory(&'a str),
-    /// Over the network.
+    /// Over the network, with the reason.
     Network(WhyNotBetter),
 }
 
-/// Why a link is not by a better transport, for people.
+/// The reason why a link does not use a better transport, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WhyNotBetter {
-    /// The worker is on this host, and in another process.
+    /// The worker is on this host, but in another process.
     OtherProcess,
     /// The worker is on another host.
     OtherHost,
-    /// The dispatcher does not say where the worker is, or this process cannot tell where itself is.
+    /// The dispatcher does not know the worker's host, or this process cannot determine its own host.
     UnknownHost,
-    /// This reader was told not to.
+    /// The reader's settings forbid shared memory.
     SwitchedOff,
     /// The worker listens at no local socket.
     NotOffered,
-    /// The better transport was tried, and failed.
+    /// The attempt over the better transport failed.
     Failed(String),
 }
 
@@ -52,17 +53,17 @@ impl fmt::Display for WhyNotBetter {
         match self {
             Self::OtherProcess => f.write_str("other process"),
             Self::OtherHost => f.write_str("other host"),
-            Self::UnknownHost => f.write_str("it is not known whether the worker is on this host"),
-            Self::SwitchedOff => f.write_str("this reader was told not to share memory"),
+            Self::UnknownHost => f.write_str("it is unknown whether the worker is on this host"),
+            Self::SwitchedOff => f.write_str("shared memory is switched off for this reader"),
             Self::NotOffered => f.write_str(
-                "the worker on this host shares no memory: it was told not to, or its version or system cannot",
+                "the worker on this host shares no memory: it is switched off, or the worker's version or system does not support it",
             ),
             Self::Failed(reason) => f.write_str(reason),
         }
     }
 }
 
-/// The best way to a worker. `local` is what was found of it among the workers of this process.
+/// Chooses the best transport to a worker. `local` is the worker if it runs in this process.
 pub(crate) fn choose<L>(reader: ReaderPlace, worker: &WorkerPlace, local: Option<L>) -> Choice<'_, L> {
     if let Some(local) = local {
         return Choice::Memory(local);

@@ -1,4 +1,4 @@
-//! Processes that read only what their operator allows.
+//! Tests of processes that read only the files that their operator allows.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use crate::support::cluster::fresh_key;
 use crate::support::process::Process;
 use crate::support::watched;
 
-/// The lines of a file, read through a dispatcher and a worker of which each has these flags.
+/// Returns the number of lines of a file. The dispatcher and the worker that read the file get additional
+/// flags.
 fn read(dispatcher: &[&str], worker: &[&str], dataset: Dataset, policy: Policy) -> Result<usize, String> {
     let (key, key_text) = fresh_key();
     let arguments = [&["dispatcher", "--bind", "127.0.0.1:0"], dispatcher].concat();
@@ -55,7 +56,7 @@ fn no_process_reads_forbidden_paths() {
                 "{error}"
             );
         }
-        // What workers write is confined too.
+        // The operator also limits the folders that workers write to.
         let kept = lines(&data).cache_in(private);
         let error = read(&[], &allowed, kept, Policy::Off).expect_err("not allowed");
         assert!(error.contains("--allow-path"), "{error}");

@@ -1,4 +1,4 @@
-//! Bad input: an error that names the thing, and a service that goes on serving others.
+//! Tests of bad input: the error names the faulty input, and the service continues to serve other readers.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::support::cluster::{Cluster, drain, number};
 use crate::support::links::{Mechanism, UpTo};
 use crate::support::{run, watched};
 
-/// A shard of real pictures.
+/// A tar with real pictures.
 const SHARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/photos-0000.tar");
 
 #[test]
@@ -173,9 +173,9 @@ fn an_undecodable_picture_is_named() {
         .windows(3)
         .position(|window| window == [0xff, 0xd8, 0xff])
         .expect("a picture");
-    // Its marker and some of what follows.
+    // The picture's marker and the bytes after it are overwritten.
     bytes[start..start + 64].fill(0);
-    // The header of the picture's member is the block before it.
+    // In a tar, the header of a member is the block before its content.
     let name = &bytes[start - 512..start - 412];
     let name = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
     let key = name.strip_suffix(".jpg").expect("a picture's name").to_owned();
@@ -241,11 +241,11 @@ async fn subscribe(cluster: &Cluster, worker: &Worker, ticket: Vec<u8>) -> ToCli
     send(&mut link, ToWorker::Subscribe(subscribe)).await;
     loop {
         let frame = std::future::poll_fn(|cx| {
-            // What was sent leaves when the link is asked for room.
+            // Polling for room flushes the messages that were sent before.
             let _ = link.poll_ready(cx);
             link.poll_recv(cx)
         });
-        match frame.await.expect("the link stands") {
+        match frame.await.expect("the link exists") {
             Downstream::Message(ToClient::Hello(_)) => {}
             Downstream::Message(message) => return message,
             Downstream::Pack(pack) => panic!("elements for a forged ticket: {pack:?}"),
@@ -264,8 +264,8 @@ fn pictures(shard: &Path) -> Dataset {
     Dataset::files(shard.to_str().expect("text")).webdataset(["jpg", "cls"], OnError::Raise)
 }
 
-/// That reading the dataset fails with an error that has all of `parts`, under both policies, and disturbs
-/// nobody.
+/// Checks, under two policies, that reading the dataset fails with an error that contains all `parts`. Other
+/// readers must not be disturbed.
 fn fails_naming(
     what: &str,
     functions: Vec<Functions>,

@@ -1,4 +1,5 @@
-//! Tests of what is generated from the flags: the page of the command line, completions, manual pages.
+//! Tests of the texts that are generated from the flags: the reference page, shell completions, and manual
+//! pages.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,13 +7,13 @@ use std::fs;
 use crate::source::tree::root;
 use crate::support::process::{finish, millstream};
 
-/// Variable that has the page written instead of compared.
+/// The environment variable that makes the test write the page instead of comparing it.
 const WRITE: &str = "MILLSTREAM_WRITE_REFERENCE";
 
-/// The page of the command line.
+/// The reference page of the command line.
 const PAGE: &str = "docs/reference/cli.md";
 
-/// Commands, in the order of the page.
+/// The commands, in the order of the page.
 const COMMANDS: [&str; 10] = [
     "dispatcher",
     "worker",
@@ -41,7 +42,7 @@ fn the_reference_page_is_the_help() {
     let general = output(&["--help"]);
     let listed = general.lines().skip_while(|line| *line != "Commands:").skip(1);
     for line in listed.take_while(|line| !line.is_empty()) {
-        // Deeper lines go on with the description above them.
+        // Lines with a deeper indentation continue the description in the line above.
         let command = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '));
         let name = command.and_then(|rest| rest.split_whitespace().next());
         assert!(

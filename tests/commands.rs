@@ -1,4 +1,4 @@
-//! The program as a user runs it: processes, flags, exit codes and what is printed.
+//! Tests of the program as a user runs it: processes, flags, exit codes and output.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -9,7 +9,7 @@ use millstream::{Service, ServiceConfig};
 use crate::support::process::{Process, Running, finish, millstream};
 use crate::support::{eventually, watched};
 
-/// No command may count on a silence being noticed within a test.
+/// Flags that keep a dispatcher from declaring a silent process dead during a test.
 const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
 
 fn fresh_key() -> String {
@@ -172,7 +172,7 @@ fn finished_and_interrupted_readers_are_forgotten_at_once() {
             reader.signal(name);
             let finished = reader.finish();
             assert_eq!(finished.status.code(), Some(1), "{finished:?}");
-            // It may have been linked by then, and says how.
+            // The reader may have connected by then, and reports the transport first.
             let last = finished.stderr.lines().last();
             assert_eq!(last, Some("millstream: interrupted"), "{finished:?}");
             eventually("workers and readers", &(1, 0), counts);
@@ -193,11 +193,11 @@ fn signals_end_every_server_well() {
         server.signal(name);
         assert!(server.has_ended_well());
 
-        // Bound, so that nobody else answers there.
+        // The port is bound, so that no other process answers there.
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap().to_string();
         let waiting = Running::start(millstream(&fresh_key(), &["worker", "--dispatcher", &address]));
-        // Its first packet: it watches signals by then.
+        // The worker watches signals before it sends its first packet.
         silent.recv_from(&mut [0; 2048]).unwrap();
         waiting.signal(name);
         let finished = waiting.finish();
@@ -266,7 +266,7 @@ fn a_wrong_key_is_refused_with_advice() {
     fails_saying(
         &role(Role::Worker),
         &["key", "--role", "read"],
-        "a key of role worker cannot be turned into one of role read; ask who has the cluster key",
+        "a key of role worker cannot be turned into one of role read; ask the holder of the cluster key",
     );
     let finished = finish(millstream(&role(Role::Read), &status));
     assert!(finished.status.success(), "others are served: {finished:?}");
@@ -318,7 +318,7 @@ fn help_teaches_each_command_by_examples() {
     }
 }
 
-/// That a command fails with exactly this.
+/// Checks that a command fails with exactly this message.
 fn fails_saying(key: &str, arguments: &[&str], said: &str) {
     let finished = finish(millstream(key, arguments));
     assert_eq!(finished.status.code(), Some(1), "{arguments:?}: {finished:?}");

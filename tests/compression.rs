@@ -1,4 +1,5 @@
-//! A worker that compresses, over real QUIC: what is read is what was made, and the ends count right.
+//! Tests of a worker that compresses, over real QUIC: the reader receives the elements unchanged, and worker
+//! and reader count the same bytes.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -30,7 +31,7 @@ use crate::support::{run, watched};
 
 const TASK: TaskId = TaskId(3);
 const ELEMENTS: u64 = 500;
-/// Elements of a split.
+/// The number of elements in a split.
 const SPLIT: u64 = 50;
 
 #[test]
@@ -50,7 +51,7 @@ fn a_service_that_compresses_yields_every_number_once() {
             let dataset = Dataset::range(0, 20_000, 1).batch(100, false);
             let mut reader = cluster.read(dataset, policy, MaxOutstanding::Elements(16));
             let mut all = Vec::new();
-            while let Some(element) = reader.next_element().expect("the reading goes on") {
+            while let Some(element) = reader.next_element().expect("the reader proceeds") {
                 all.extend(numbers(&element));
             }
             all.sort_unstable();
@@ -61,8 +62,8 @@ fn a_service_that_compresses_yields_every_number_once() {
     });
 }
 
-/// D2.2, D5.1, D5.2, D5.4: ends may overtake the packs they count, which are under compression, and count
-/// them all.
+/// The end of a task may overtake packs that are still being compressed, and its count includes these packs
+/// (D2.2, D5.1, D5.2, D5.4).
 #[test]
 fn both_ends_count_compressed_bytes() {
     travels(Compression::Lz4, None, true);
@@ -97,7 +98,7 @@ fn travels(of_worker: Compression, of_task: Option<Compression>, is_compressed: 
         }
         let (mut compressed, mut received, mut splits, mut end) = (0, Vec::new(), Vec::new(), None);
         while (received.len() as u64) < ELEMENTS || end.is_none() {
-            match poll_fn(|cx| link.poll_recv(cx)).await.expect("the link stands") {
+            match poll_fn(|cx| link.poll_recv(cx)).await.expect("the link exists") {
                 Downstream::Pack(pack) => {
                     if let Body::Lz4 {
                         block, region_bytes, ..
@@ -140,38 +141,40 @@ fn travels(of_worker: Compression, of_task: Option<Compression>, is_compressed: 
         }
         drop(link);
         serving.await.expect("no panic");
-        // Slots are sent as they are; what was compressed was written once more.
+        // Uncompressed slots are sent without a copy. Compression copies the bytes of a compressed pack once.
         assert_eq!(server.counters().bytes_copied.load(Ordering::Relaxed), compressed);
     });
 }
 
-/// Elements outstanding under [`paced`].
+/// The number of outstanding elements in [`paced`].
 const OUTSTANDING: u64 = 64;
 
-/// D2.6: under AUTO a slow link carries compressed packs.
+/// Under AUTO, the worker compresses packs for a slow link (D2.6).
 #[test]
 fn a_slow_link_gets_compressed_packs() {
     watched("a slow link", || run(paced(Slow::Link, u64::MAX)));
 }
 
-/// D2.6, D4.6: a consumer that is as slow as that link gets plain ones.
+/// Under AUTO, the worker sends plain packs to a slow consumer, even if the consumer is as slow as a slow
+/// link (D2.6, D4.6).
 #[test]
 fn a_slow_consumer_gets_plain_packs() {
     watched("a slow consumer", || run(paced(Slow::Consumer, 600)));
 }
 
-/// The slowest step of a stage.
+/// The slowest part of a simulated path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slow {
     Link,
     Consumer,
 }
 
-/// Steps that packs go through in sequence.
+/// A simulated stage that packs pass through, one after the other.
 #[derive(Debug)]
 struct Stage {
     bytes_per_s: f64,
-    /// Elements of each pack and what they take, the first of which are through when they are due.
+    /// The packs in the stage: the number of elements of each pack and its time in the stage. The first pack
+    /// leaves the stage at `due`.
     packs: VecDeque<(u64, Duration)>,
     due: Instant,
 }
@@ -194,7 +197,7 @@ impl Stage {
         self.packs.push_back((elements, takes));
     }
 
-    /// Waits for the next pack that is through. Cancel-safe.
+    /// Waits until the next pack leaves the stage, and returns its number of elements. Cancel-safe.
     async fn next(&mut self) -> u64 {
         let Some((elements, _)) = self.packs.front().copied() else {
             return std::future::pending().await;
@@ -206,14 +209,14 @@ impl Stage {
     }
 }
 
-/// Reads as over a slow link, which ends with the first compressed pack, or as a slow consumer behind a
-/// faster one.
+/// Reads packs over a simulated link with a simulated consumer. A slow link must receive a compressed pack,
+/// which ends the test; a slow consumer must receive plain packs.
 async fn paced(slow: Slow, elements: u64) {
     let key = TicketKey::generate().expect("randomness");
     let alloc: Arc<dyn SlotAlloc> = Arc::new(HeapAlloc);
     let config = ServerConfig {
         compression: Compression::Auto,
-        // No credit is given back, so that they are simple to count.
+        // With a long patience the worker gives no credits back, which simplifies the test's count.
         patience: Duration::from_secs(3600),
         ..ServerConfig::default()
     };
@@ -232,7 +235,7 @@ async fn paced(slow: Slow, elements: u64) {
     let (mut received, mut handed) = (0, 0);
     while handed < elements {
         tokio::select! {
-            frame = poll_fn(|cx| client.poll_recv(cx)) => match frame.expect("the link stands") {
+            frame = poll_fn(|cx| client.poll_recv(cx)) => match frame.expect("the link exists") {
                 Downstream::Message(_) => continue,
                 Downstream::Pack(pack) if matches!(pack.body, Body::Lz4 { .. }) => {
                     assert_eq!(slow, Slow::Link);
@@ -272,7 +275,7 @@ fn granting(limit: u64, received: u64, waiting: u64) -> ToWorker {
     })
 }
 
-/// Returns the opening messages of a client that requests everything.
+/// Returns the first messages of a client that requests all elements.
 fn opening(key: &TicketKey) -> [ToWorker; 3] {
     let ticket = key.mint(&Claims {
         client: 1,
@@ -307,7 +310,7 @@ fn spec() -> ElementSpec {
     ElementSpec::single(TensorSpec::fixed(Dtype::U8, &[4000])).expect("a spec")
 }
 
-/// Writes so many elements, on a thread of its own.
+/// Writes `elements` elements, on a separate thread.
 fn produce(mut producer: Producer, elements: u64) {
     std::thread::spawn(move || {
         for sequence in 0..elements {
@@ -335,7 +338,7 @@ fn produce(mut producer: Producer, elements: u64) {
     });
 }
 
-/// The places of a pack's elements, each of which is as it was made.
+/// Returns the sequence numbers of a pack's elements, and checks the content of each element.
 fn sequences(first: u64, body: Body) -> Vec<u64> {
     let layout = Layout::new(spec()).expect("a layout");
     let pack = body.open(&HeapAlloc).expect("whole");

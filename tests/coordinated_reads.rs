@@ -1,5 +1,5 @@
-//! Consumers that read in step: every step gives all of them elements of one group of one worker, whatever
-//! dies meanwhile.
+//! Tests of consumers that read in step: in every step, all consumers get elements of the same group of one
+//! worker, even if processes die.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,8 @@ fn consumers_stay_in_step_while_workers_change() {
     });
 }
 
-/// Consumers stay in step when their links break, because each keeps the groups that it has.
+/// Consumers stay in step when their links break, because each consumer keeps the groups that it has
+/// received.
 #[test]
 fn a_cut_network_keeps_consumers_in_step() {
     watched("a cut", || {
@@ -67,7 +68,7 @@ fn a_cut_network_keeps_consumers_in_step() {
         let cluster = Cluster::start_with(Mechanism::Quic, functions, &endpoint, |config| {
             config.advertise = addresses.pop();
         });
-        // The addresses were given from the last to the first.
+        // The workers received the addresses in reverse order.
         for (proxy, worker) in proxies.iter_mut().rev().zip(&cluster.workers) {
             proxy.forward_to(worker.local_addr());
         }
@@ -94,7 +95,7 @@ fn a_cut_network_keeps_consumers_in_step() {
     });
 }
 
-/// Each split goes to one worker, and what it gives to all consumers.
+/// Under DYNAMIC, each split goes to one worker, and each element of it to one consumer.
 #[test]
 fn under_dynamic_elements_have_one_consumer() {
     watched("dynamic", || {
@@ -176,13 +177,13 @@ fn the_command_reads_as_a_consumer() {
     });
 }
 
-/// Restarts of the ordinary run, of each kind.
+/// The number of restarts of each kind in an ordinary run.
 const RESTARTS: usize = 20;
 
-/// Restarts of the long run, of each kind: a thousand in all.
+/// The number of restarts of each kind in the long run, a thousand for all kinds.
 const RESTARTS_LONG: usize = 250;
 
-/// D7.6: the worker says goodbye and comes back within its readers' process.
+/// The worker says goodbye and starts again in the process of its readers (D7.6).
 #[test]
 fn a_worker_back_serves_on_in_memory() {
     watched_for(10 * WATCHDOG, "restarts in memory", || {
@@ -245,16 +246,16 @@ fn a_thousand_restarts_hang_nobody_killed() {
     });
 }
 
-/// Steps between restarts: some come while the task before them has no first round yet, others long after it
-/// has begun.
+/// The numbers of steps between restarts. Some restarts come before the previous task's first round, and
+/// others long after it.
 const STEPS: [u64; 5] = [1, 300, 5000, 30, 1000];
 
-/// The worker says goodbye and comes back in the process of its readers.
+/// Restarts a worker in the process of its readers. The worker says goodbye before each restart.
 fn restart_in_process(mechanism: Mechanism, policy: Policy, times: usize) {
     let mut cluster = Cluster::plain_with(mechanism, DispatcherConfig::default(), 2);
     let local = cluster.service().local_workers().clone();
     let progress = Progress::start(&cluster, policy);
-    // The first restart moves the worker there, and the others find it there.
+    // The first restart moves the worker to this address, and later restarts bind it again.
     let bind = Some(lasting_address().parse().expect("an address"));
     for time in 0..times {
         let worker = cluster.workers.remove(0);
@@ -282,7 +283,7 @@ fn restart_in_process(mechanism: Mechanism, policy: Policy, times: usize) {
     progress.end();
 }
 
-/// The worker is a process that is killed.
+/// Restarts a worker process, which is killed before each restart.
 fn restart_process(policy: Policy, times: usize) {
     let cluster = Cluster::plain_with(Mechanism::Memory, DispatcherConfig::default(), 0);
     let mut workers: Vec<Process> = (0..2).map(|_| Process::worker(&cluster)).collect();
@@ -301,7 +302,7 @@ fn restart_process(policy: Policy, times: usize) {
     progress.end();
 }
 
-/// Two consumers that read on threads of their own until they are told to end.
+/// Two consumers that read on separate threads until the test ends them.
 struct Progress {
     steps: [Arc<AtomicU64>; 2],
     cancellers: Vec<Canceller>,
@@ -339,7 +340,7 @@ impl Progress {
         }
     }
 
-    /// Waits until both consumers have gone on by so many steps.
+    /// Waits until both consumers have read `steps` more steps.
     fn go_on(&self, cluster: &Cluster, steps: u64, what: &str) {
         let now = |steps: &Arc<AtomicU64>| steps.load(Ordering::Relaxed);
         let begun = self.steps.each_ref().map(now);

@@ -1,4 +1,4 @@
-//! The bound on outstanding elements, counted where elements leave the workers.
+//! Tests of the bound on outstanding elements, counted where elements leave the workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -43,7 +43,8 @@ fn a_paused_reader_takes_exactly_what_may_be_outstanding(mechanism: Mechanism) {
             }
             assert_eq!(gauge.most(), max_outstanding as i64, "{workers} workers");
             drop(reader);
-            // What is still under way is no later reader's.
+            // The links must end before the reset, because elements in flight would otherwise count for the
+            // next reader.
             let links = || cluster.workers.iter().map(|worker| worker.server().links().len());
             eventually("links", &0, || links().sum::<usize>());
             gauge.reset();
@@ -57,14 +58,16 @@ fn no_element_is_taken_before_the_first_request() {
         let gauge = Arc::new(Gauge::default());
         let cluster = gauged(Mechanism::Memory, 1, &gauge);
         let _unread = read_gauged(&cluster, Dataset::range(0, 100, 1), 10, &gauge);
-        // Opened later, and read to its end: by then the other would have got something too.
+        // The second reader is opened later and reads to its end. By then, the first reader would have
+        // received elements too.
         let mut read = read_gauged(&cluster, Dataset::range(0, 100, 1), 10, &gauge);
         assert_eq!(drain(&mut read).len(), 100);
         assert_eq!(gauge.now(), 0, "all that was taken was handed over");
     });
 }
 
-/// Elements that left the workers' buffers and were not handed over: now, and at most.
+/// The number of elements that left the workers' buffers and that the reader has not returned yet: now, and
+/// its maximum.
 #[derive(Debug, Default)]
 struct Gauge {
     now: AtomicI64,
@@ -129,7 +132,7 @@ fn a_stuck_worker_leaves_the_others_flowing(mechanism: Mechanism) {
         let (stuck, open) = (Gate::closed(), Gate::open());
         let functions = [&stuck, &open, &open].map(|gate| gate.functions()).to_vec();
         let cluster = Cluster::start(mechanism, functions);
-        // Opened before the cluster is dropped, also by a failing test.
+        // The gate opens when this value is dropped, even in a failing test, so that the cluster can end.
         let stuck = OpensWhenDropped(stuck);
         let dataset = Dataset::range(0, ELEMENTS, 1).map_declared("pass", Params::none(), number());
         let mut reader = cluster.read(dataset, Policy::Off, MaxOutstanding::Elements(max_outstanding));
@@ -148,7 +151,7 @@ fn a_stuck_worker_leaves_the_others_flowing(mechanism: Mechanism) {
     }
 }
 
-/// A gate that a function waits for.
+/// A gate that a worker's function waits for.
 #[derive(Debug, Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -168,7 +171,7 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    /// `pass`: yields what it gets, once the gate is open.
+    /// Registers the function `pass`, which returns its input once the gate is open.
     fn functions(&self) -> Functions {
         let gate = self.clone();
         Functions::new().with_map("pass", move |_, input| {

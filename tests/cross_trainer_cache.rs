@@ -1,4 +1,5 @@
-//! The cross-trainer cache: trainers that share what the workers have computed, over real services.
+//! Tests of the cross-trainer cache over real services: trainers share the elements that workers have
+//! computed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ fn cached(dataset: DatasetId, policy: Policy) -> ReadRequest {
     }
 }
 
-/// A trainer that holds a few elements at a time.
+/// Returns the settings of a trainer with few outstanding elements.
 fn trainer(id: &str) -> ReaderConfig {
     ReaderConfig {
         max_outstanding: MaxOutstanding::Elements(4),
@@ -51,7 +52,7 @@ fn take(reader: &mut Reader, count: usize) -> Vec<i64> {
         .collect()
 }
 
-/// A service of one worker that keeps so many bytes for trainers.
+/// Starts a service of one worker that keeps `cache_bytes` bytes for trainers.
 fn keeping(mechanism: Mechanism, cache_bytes: u64) -> Cluster {
     Cluster::start_with(
         mechanism,
@@ -67,8 +68,7 @@ fn first(count: i64) -> Vec<i64> {
     (0..count).collect()
 }
 
-/// `testEnableCrossTrainerCache`, `testFromDatasetId`: the second trainer knows no more than the dataset's
-/// id.
+/// The second trainer needs only the dataset's id (`testEnableCrossTrainerCache`, `testFromDatasetId`).
 #[test]
 fn trainers_of_one_job_get_the_same_elements() {
     watched("two trainers", || {
@@ -92,7 +92,7 @@ fn trainers_of_one_job_get_the_same_elements() {
     });
 }
 
-/// Within a process every trainer views the worker's own memory: nothing is copied for the second.
+/// Within a process, all trainers view the same memory of the worker, without a copy for each trainer.
 #[test]
 fn local_trainers_view_the_same_memory() {
     watched("same memory", || {
@@ -172,8 +172,8 @@ fn trainers_share_one_shuffle() {
     });
 }
 
-/// `testSameTrainerID`, `testMultipleIterationsForOneDatasetGraphMode`: readings of one trainer go on where
-/// the last was.
+/// A new reader of a trainer continues where the trainer's previous reader stopped (`testSameTrainerID`,
+/// `testMultipleIterationsForOneDatasetGraphMode`).
 #[test]
 fn readers_of_one_trainer_share_its_place() {
     watched("one trainer", || {
@@ -193,7 +193,7 @@ fn readers_of_one_trainer_share_its_place() {
         assert_eq!(twos.len(), 30);
         assert!(!ones.is_disjoint(&twos));
 
-        // Two readers at a time: each element goes to one of them.
+        // If two readers of a trainer read at the same time, each element goes to one of them.
         let mut pair = ["pair"; 2].map(|id| open(cluster.service(), &request, id));
         let mut both = BTreeSet::new();
         for turn in 0..100 {
@@ -218,12 +218,13 @@ fn each_job_has_a_cache_of_its_own() {
     });
 }
 
-/// `testDynamicSharding`; C13.3, D8.5: what is produced is done, so that no split is held for trainers.
+/// A produced split counts as done, so that no split is held for trainers (`testDynamicSharding`; C13.3,
+/// D8.5).
 #[test]
 fn trainers_share_what_was_dealt_out() {
     watched("dynamic", || {
         let cluster = Cluster::plain(Mechanism::Quic, 2);
-        // Many splits: each pass over the source is one.
+        // The dataset has many splits, because each pass over its source is a split.
         let dataset = Dataset::range(0, 10, 1).repeat(None);
         let dataset = cluster.service().register(dataset, None).expect("registered");
         let request = cached(dataset, Policy::Dynamic);
@@ -238,7 +239,7 @@ fn trainers_share_what_was_dealt_out() {
     });
 }
 
-/// `testNoCompression`, and with it.
+/// Trainers share elements with every compression, and without one (`testNoCompression`).
 #[test]
 fn trainers_share_compressed_and_plain_elements_alike() {
     watched("compression", || {
@@ -314,8 +315,8 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, ServiceError>, part: &str) {
     assert!(error.message.contains(part), "{part}: {error}");
 }
 
-/// `testCompressionMismatch` has no counterpart: what travels compressed is not part of a dataset. D8.1: a
-/// process that does not know the job is refused by the workers.
+/// A process that does not know the job is refused by the workers (D8.1). `testCompressionMismatch` has no
+/// counterpart, because the compression is not part of a dataset.
 #[test]
 fn workers_refuse_nameless_trainers_too() {
     watched("no trainer", || {
@@ -338,7 +339,8 @@ fn workers_refuse_nameless_trainers_too() {
     });
 }
 
-/// `Errors`, `CacheSizeIsTooSmall`; D8.4: what fails is told to every trainer, and nothing of it is kept.
+/// Every trainer receives the failure, and the cache keeps no element of the failed task (`Errors`,
+/// `CacheSizeIsTooSmall`; D8.4).
 #[test]
 fn failures_reach_every_trainer() {
     watched("failures", || {
@@ -381,7 +383,7 @@ fn failures_reach_every_trainer() {
     });
 }
 
-/// `CrossTrainerCacheSuccess` for a dataset of unknown size; D8.4: it turns out to end.
+/// A dataset of unknown size turns out to be finite, which is an error (`CrossTrainerCacheSuccess`; D8.4).
 #[test]
 fn a_finite_cached_dataset_is_an_error() {
     watched("end", || {
@@ -417,7 +419,7 @@ fn a_dispatcher_that_is_killed_costs_trainers_nothing() {
         assert_eq!(take(&mut two, 200), first(200));
         drop((one, two));
         service.close();
-        worker.stop().expect("it ends well");
+        worker.stop().expect("a clean exit");
     });
 }
 
@@ -434,7 +436,7 @@ fn trainers_get_half_of_a_workers_memory() {
     assert!(parts.iter().all(|part| error.contains(part)), "{error}");
 }
 
-/// Runs the commands as a user would.
+/// Runs two commands that read through the cache, as a user would.
 #[test]
 fn two_trainer_commands_print_one_digest() {
     watched("commands", || {

@@ -1,4 +1,4 @@
-//! Connections that break while all processes live: nothing is lost, nothing comes twice.
+//! Tests of connections that break while all processes live: no element is lost or read twice.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::support::{eventually, watched};
 const ELEMENTS: usize = 30_000;
 const WORKERS: usize = 2;
 
-/// Silence after which a connection is given up.
+/// The time without packets after which a connection is closed.
 const IDLE: Duration = Duration::from_millis(600);
 
-/// Few, because each cut takes a silence.
+/// The number of cases. The number is small, because each cut waits for a timeout.
 const CASES: u32 = 3;
 
 #[test]
@@ -40,7 +40,7 @@ fn cut_connections_lose_nothing_under_dynamic() {
 }
 
 proptest! {
-    // A failure prints the places, which are all there is to repeat it.
+    // A failing case prints its cuts, which suffice to repeat it, so shrinking is off.
     #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(CASES) })]
 
     #[test]
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// Places at which the network is cut, in elements read.
+/// The positions of network cuts, in elements read.
 fn cuts(last: usize) -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(1..=last, 1..=3)
 }
@@ -75,7 +75,7 @@ fn connections_are_cut(policy: Policy, cuts: Vec<usize>) {
             .collect();
         assert!(
             seen == promised,
-            "{what}: {} numbers instead of {}",
+            "{what}: read {} numbers, expected {}",
             seen.len(),
             promised.len()
         );
@@ -86,7 +86,7 @@ fn connections_are_cut(policy: Policy, cuts: Vec<usize>) {
     });
 }
 
-/// Workers behind proxies.
+/// A cluster with a proxy in front of each worker.
 struct Network {
     proxies: Vec<Proxy>,
     cluster: Cluster,
@@ -112,8 +112,8 @@ impl Network {
         Self { proxies, cluster }
     }
 
-    /// All numbers, in order, cutting where it is said. A cut behind the last of them finds the end on its
-    /// way.
+    /// Reads all numbers in order, and cuts the network at the given positions. After a cut behind the last
+    /// number, the reader still has to find the end.
     fn read(&self, reader: &mut Reader, cuts: &[usize], what: &str) -> Vec<i64> {
         let mut seen = Vec::new();
         loop {
@@ -130,7 +130,7 @@ impl Network {
         seen
     }
 
-    /// Swallows everything until the workers have given up every link that stood.
+    /// Drops all packets until the workers have closed every existing link.
     fn cut(&self) {
         self.proxies.iter().for_each(|proxy| proxy.set_cut(true));
         let links = || {

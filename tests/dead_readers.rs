@@ -1,5 +1,5 @@
-//! Readers of a shared job that are killed: what they had in hand is reported lost, and the others come to
-//! their end.
+//! Tests of killed readers of a shared job: the elements that such a reader held are reported lost, and the
+//! other readers reach their end.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,11 +19,11 @@ use crate::support::losses::next_or_lost;
 use crate::support::process::signal;
 use crate::support::{eventually, watched};
 
-/// Enough that both readers are in full swing when one dies.
+/// The number of elements, large enough that both readers are still reading when one of them dies.
 const ELEMENTS: i64 = 60_000;
 
-/// The dispatcher, the key, the ledger and whether readers do without shared memory, for the process that is
-/// killed.
+/// The environment variables for the process that is killed: dispatcher, key, ledger, and whether the reader
+/// uses no shared memory.
 const VARIABLES: [&str; 4] = [
     "MILLSTREAM_TEST_DISPATCHER",
     "MILLSTREAM_TEST_KEY",
@@ -51,7 +51,7 @@ fn a_reader_is_killed(mechanism: Mechanism) {
     eventually("a reader that reads", &true, || !victim.ledger().is_empty());
     let mut seen = Vec::new();
     while victim.ledger().len() < 1000 {
-        // In step with the other, so that neither has everything.
+        // The survivor reads in step with the victim, so that each of them gets a part.
         seen.extend(take(&mut survivor, 20));
     }
     victim.kill();
@@ -116,7 +116,7 @@ fn readers_that_end_in_good_order_lose_nothing() {
     });
 }
 
-/// A reader in a process of its own, which writes down each number that it is handed.
+/// A reader in a separate process that writes each number it has read to a ledger.
 struct Victim {
     child: Child,
     ledger: PathBuf,
@@ -146,7 +146,7 @@ impl Victim {
         Self { child, ledger }
     }
 
-    /// Returns the elements that the process handed over and has written to its ledger in full.
+    /// Returns the elements that the process has read and written completely to its ledger.
     fn ledger(&self) -> Vec<i64> {
         let text = std::fs::read_to_string(&self.ledger).expect("a ledger");
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -163,14 +163,14 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Both fail only when it has ended.
+        // `kill` and `wait` fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 #[test]
-#[ignore = "started by other tests, which kill it"]
+#[ignore = "other tests start this test as a process and kill it"]
 fn reads_in_a_process_of_its_own() {
     let Ok(dispatcher) = std::env::var(VARIABLES[0]) else {
         return;
@@ -196,7 +196,7 @@ fn reads_in_a_process_of_its_own() {
     }
 }
 
-/// A reader of the job that all of them share.
+/// Returns a reader of the job that all readers share.
 fn reader(service: &Service) -> Reader {
     let dataset = service.register(Dataset::range(0, ELEMENTS, 1), None);
     let request = ReadRequest {

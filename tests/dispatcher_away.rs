@@ -1,6 +1,6 @@
-//! Dispatchers that are away for a while: cut off from everybody, or dead. Readers go on with what their
-//! workers hold.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+//! Tests of a dispatcher that is unreachable or dead for a while. Readers continue with the elements that
+//! their workers hold.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers fail by panicking")]
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use crate::support::proxy::Proxy;
 use crate::support::watched;
 
 const WORKERS: usize = 2;
-/// Each is a split.
+/// The number of elements; each element is a split of its own.
 const ELEMENTS: i64 = 1000;
-/// Time that the trainer spends on an element.
+/// The time that the trainer spends on an element.
 const STEP: Duration = Duration::from_millis(10);
 
-/// C7.4: everybody falls silent for the dispatcher, and it for them, while readers and workers see each
-/// other.
+/// The network cuts the dispatcher off from all processes, while readers and workers still reach each other
+/// (C7.4).
 #[test]
 fn a_cut_off_dispatcher_loses_nothing() {
     watched("a dispatcher behind a cut network", || {
@@ -41,7 +41,7 @@ fn a_cut_off_dispatcher_loses_nothing() {
         let mut seen = train(&mut reader, 100);
         proxy.set_cut(true);
         let cut_at = Instant::now();
-        // More than twice the limit of silence, and less than a worker's lease.
+        // The cut lasts longer than twice the liveness timeout, but not as long as a worker's lease.
         while cut_at.elapsed() < Duration::from_secs(7) && seen.len() < 800 {
             seen.extend(train(&mut reader, 1));
         }
@@ -59,8 +59,8 @@ fn a_cut_off_dispatcher_loses_nothing() {
     });
 }
 
-/// C5.1: after three seconds of training there is work for seconds at the workers, which no dispatcher is
-/// needed for.
+/// After three seconds of training, the workers hold work for several seconds, so the dispatcher is not
+/// needed (C5.1).
 #[test]
 fn readers_read_on_while_there_is_no_dispatcher() {
     watched("a dead dispatcher", || {
@@ -80,7 +80,7 @@ fn readers_read_on_while_there_is_no_dispatcher() {
         let mut seen = train(&mut reader, 200);
         dispatcher.signal("KILL");
         drop(dispatcher);
-        // Of the 800 that are left, workers hold half.
+        // The workers hold half of the 800 remaining splits.
         seen.extend(train(&mut reader, 300));
         let _dispatcher = start();
         seen.extend(drain(&mut reader));
@@ -89,7 +89,7 @@ fn readers_read_on_while_there_is_no_dispatcher() {
     });
 }
 
-/// C5.8: the last reports of a reader wait for a dispatcher that is away.
+/// The last reports of a reader wait for an unreachable dispatcher (C5.8).
 #[test]
 fn used_elements_of_leaving_readers_are_not_lost() {
     watched("a reader that leaves a cut-off dispatcher", || {
@@ -113,7 +113,7 @@ fn used_elements_of_leaving_readers_are_not_lost() {
     });
 }
 
-/// A service that is closed does not wait for a dispatcher that is away, whatever its readers have to report.
+/// Closing a service does not wait for an unreachable dispatcher, even if its readers have unsent reports.
 #[test]
 fn closing_waits_for_no_dispatcher() {
     watched("closing behind a cut network", || {
@@ -133,7 +133,7 @@ fn closing_waits_for_no_dispatcher() {
     });
 }
 
-/// A dispatcher behind a network that can be cut, and workers.
+/// Workers, and a dispatcher whose network can be cut.
 struct Away {
     key: LoadedKey,
     proxy: Proxy,
@@ -162,7 +162,7 @@ impl Away {
     }
 }
 
-/// The elements that a reader names as lost: each is a split.
+/// Returns the elements that a reader reports as lost; each element is a split of its own.
 fn lost_numbers(reader: &Reader) -> impl Iterator<Item = i64> {
     let ranges = reader.stats().lost_splits.into_iter();
     ranges.flat_map(|lost| lost.first as i64..(lost.first + lost.count) as i64)
@@ -180,7 +180,7 @@ fn read(service: &Service) -> Reader {
     service.read(job, 0, &config).unwrap()
 }
 
-/// Takes so many elements, and spends time with each.
+/// Takes up to `elements` elements, and spends time on each of them.
 fn train(reader: &mut Reader, elements: usize) -> Vec<i64> {
     let mut seen = Vec::new();
     for element in reader.take(elements) {

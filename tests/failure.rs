@@ -1,4 +1,4 @@
-//! Processes that die, stall or were never there; keys and addresses that do not fit.
+//! Tests of processes that die, hang or never start, and of wrong keys and addresses.
 
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
@@ -21,7 +21,7 @@ use crate::support::losses::next_or_lost;
 use crate::support::process::Process;
 use crate::support::{eventually, watched};
 
-/// Enough that a reading is in full swing when a worker dies.
+/// The number of elements, large enough that readers are still reading when a worker dies.
 const ELEMENTS: i64 = 60_000;
 
 #[test]
@@ -34,7 +34,7 @@ fn a_stopped_worker_is_given_up_in_time() {
     watched("SIGSTOP", || a_worker_ends_in_the_middle(Mechanism::Quic, "STOP"));
 }
 
-/// C7.4: the system of the worker and its reader say so, long before its silence ends.
+/// The worker's system and its reader report the death long before the worker's lease ends (C7.4).
 #[test]
 fn a_killed_worker_is_missed_without_its_silence() {
     watched("SIGKILL, seen by others", || {
@@ -57,7 +57,7 @@ fn a_killed_worker_is_missed_without_its_silence() {
     });
 }
 
-/// A reader must not take a worker's goodbye for the end of the data.
+/// A reader must not mistake a worker's goodbye for the end of the data.
 #[test]
 fn a_leaving_worker_neither_repeats_nor_ends_reading() {
     watched("SIGINT", || a_worker_ends_in_the_middle(Mechanism::Quic, "INT"));
@@ -181,9 +181,9 @@ fn shared_jobs_survive_a_killed_worker() {
         let rest: Vec<_> = rest.collect();
         let mut lost = Vec::new();
         for reader in rest {
-            let (numbers, splits) = reader.join().expect("the reading goes on");
+            let (numbers, splits) = reader.join().expect("the reader proceeds");
             seen.extend(numbers);
-            // Both are told of all of them.
+            // Both readers receive the whole list of lost splits.
             lost = splits;
         }
         each_came_once_or_is_reported_lost(&seen, &lost);
@@ -233,7 +233,7 @@ fn a_dropped_worker_leaves_no_computation() {
             let holder = held.clone();
             let pass = move |value| {
                 let _held = &holder;
-                // Longer than a worker takes to end otherwise.
+                // The computation takes longer than the end of a worker otherwise does.
                 std::thread::sleep(Duration::from_millis(100));
                 Ok(value)
             };
@@ -243,7 +243,7 @@ fn a_dropped_worker_leaves_no_computation() {
             take(&mut reader, 1);
             let worker = cluster.workers.pop().expect("there is one");
             if is_stopped {
-                worker.stop().expect("it ends well");
+                worker.stop().expect("a clean exit");
             } else {
                 drop(worker);
             }
@@ -275,14 +275,14 @@ fn a_worker_ends_without_its_dispatcher() {
     watched("deaf dispatcher", || {
         let (open, gate) = std::sync::mpsc::channel::<()>();
         let gate = Mutex::new(gate);
-        // Ends when the gate's other end is dropped.
+        // The call returns when the other end of the gate is dropped.
         let pass = move |value: Value| {
             if value.first().and_then(|tensor| tensor.as_i64()) == Some(9) {
                 let _ = gate.lock().recv();
             }
             Ok(value)
         };
-        // Nothing lapses within the test.
+        // The lease outlasts the test.
         let patient = |config: &mut WorkerConfig| config.lease = Duration::from_secs(3600);
         let functions = vec![passing(pass)];
         let mut cluster =
@@ -294,13 +294,13 @@ fn a_worker_ends_without_its_dispatcher() {
         drop(open);
         assert_eq!(take(&mut reader, 1).len(), 1);
         let worker = cluster.workers.pop().expect("there is one");
-        // It has told its clients, and so is telling its dispatcher.
+        // The task has told its clients about its end, so its report to the dispatcher has begun.
         eventually("a settled task", &true, || worker.server().is_settled(TaskId(1)));
-        worker.stop().expect("it ends well");
+        worker.stop().expect("a clean exit");
     });
 }
 
-/// `pass`: yields what `call` makes of what it gets.
+/// Registers the function `pass`, which returns the result of `call`.
 fn passing(call: impl Fn(Value) -> Result<Value, BoxError> + Send + Sync + 'static) -> Functions {
     let call: MapCall = Arc::new(call);
     Functions::new().with_map("pass", move |_, input| {
@@ -315,7 +315,7 @@ fn passing(call: impl Fn(Value) -> Result<Value, BoxError> + Send + Sync + 'stat
 fn without_a_dispatcher_everybody_gives_up_eventually() {
     watched("no dispatcher", || {
         let (key, _) = fresh_key();
-        // Bound, so that nobody else answers there.
+        // The port is bound, so that no other process answers there.
         let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         let address = silent.local_addr().expect("bound").to_string();
         let session = impatient();
@@ -390,7 +390,7 @@ fn a_read_key_may_not_register() {
     });
 }
 
-/// How long those who cannot wait do.
+/// The timeout of processes that must give up soon.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 fn impatient() -> SessionConfig {

@@ -1,4 +1,4 @@
-//! A cluster key is replaced by another while a trainer reads.
+//! Tests of the replacement of a cluster key while a trainer reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use crate::support::cluster::{numbers, prompt};
 use crate::support::mortal::lasting_address;
 use crate::support::watched;
 
-/// Elements that the trainer reads meanwhile.
+/// The number of elements that the trainer reads during the replacement.
 const ELEMENTS: i64 = 6000;
 
-/// Pauses of the trainer, so that it reads until the last worker was replaced.
+/// The number of elements between two pauses of the trainer. The pauses make the trainer read until the last
+/// worker was replaced.
 const EVERY: usize = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A service whose processes are replaced by others with other keys.
+/// A service whose processes are replaced by processes with other keys.
 struct Rotation {
     address: String,
     config: DispatcherConfig,
@@ -30,7 +31,7 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// Replaces the dispatcher, which remembers, then the workers, which leave in good order.
+    /// Replaces the dispatcher, which keeps its records, and then the workers, which shut down gracefully.
     fn use_keys(&mut self, keys: &LoadedKey) {
         if let Some(dispatcher) = self.dispatcher.take() {
             dispatcher.stop().expect("a graceful end");
@@ -61,7 +62,7 @@ impl Rotation {
     }
 }
 
-/// Reads a dataset once, and returns its elements in order.
+/// Reads a dataset slowly, and returns its elements in order.
 fn read_slowly(trainer: &Service) -> Vec<i64> {
     let dataset = trainer.register(Dataset::range(0, ELEMENTS, 1), None);
     let request = ReadRequest::new(dataset.expect("registered"), Policy::Dynamic);
@@ -69,7 +70,7 @@ fn read_slowly(trainer: &Service) -> Vec<i64> {
     let reader = trainer.read(job, 0, &ReaderConfig::default()).expect("a reader");
     let mut seen = Vec::new();
     for element in reader {
-        seen.extend(numbers(&element.expect("the reading goes on")));
+        seen.extend(numbers(&element.expect("the reader proceeds")));
         if seen.len().is_multiple_of(EVERY) {
             std::thread::sleep(PAUSE);
         }

@@ -1,4 +1,4 @@
-//! Workers that leave in good order, as processes and within one.
+//! Tests of workers that shut down gracefully, in separate processes and in this process.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -20,18 +20,18 @@ use crate::support::{eventually, watched};
 
 const ELEMENTS: i64 = 60_000;
 const WORKERS: usize = 3;
-/// Workers that leave in one reading.
+/// The number of workers that leave during one read.
 const LEAVES: usize = 5;
-/// Between what makes a leave due and its signal.
+/// The range of pauses before the signal to leave, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 0..100;
-/// A deadline that no test lives to see: a process that needs it hangs.
+/// A deadline far beyond the test's watchdog: a process that needs it makes the test hang.
 const NEVER: [&str; 2] = ["--drain-deadline-s", "3600"];
 
 proptest! {
-    // A failure prints the pauses, which are all there is to repeat it.
+    // A failing case prints its pauses, which suffice to repeat it, so shrinking is off.
     #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(2) })]
 
-    /// C10.2, end to end.
+    /// The loss-free graceful shutdown of several workers, end to end (C10.2).
     #[test]
     fn leaving_workers_lose_and_repeat_nothing(
         pauses in prop::collection::vec(PAUSE_MS.prop_map(Duration::from_millis), LEAVES),
@@ -57,7 +57,7 @@ fn every_number_comes_as_often_as_it_should(pauses: &[Duration], shape: usize) {
     );
     let mut leaver = Leaver::start(&cluster, pauses);
     let mut seen = Vec::new();
-    while let Some(batch) = reader.next_element().expect("the reading goes on") {
+    while let Some(batch) = reader.next_element().expect("the reader proceeds") {
         seen.extend(numbers(&batch));
         if seen.len() > leaver.begun * ELEMENTS as usize / (LEAVES + 2) {
             leaver.next_is_due();
@@ -77,11 +77,11 @@ fn every_number_comes_as_often_as_it_should(pauses: &[Duration], shape: usize) {
     assert!(reader.stats().lost_splits.is_empty());
 }
 
-/// Has workers leave one after the other, each replaced by another.
+/// A thread that makes workers leave one after the other, and replaces each of them.
 struct Leaver {
     due: Option<Sender<()>>,
     done: Receiver<()>,
-    /// Leaves that were asked for.
+    /// The number of leaves that were requested.
     begun: usize,
     is_at_work: bool,
     thread: thread::JoinHandle<()>,
@@ -104,7 +104,7 @@ impl Leaver {
         let pauses = pauses.to_vec();
         let thread = thread::spawn(move || {
             for (place, pause) in (0..WORKERS).cycle().zip(pauses) {
-                // Fails when the reading has ended.
+                // Receiving fails after the test has read all elements.
                 if is_due.recv().is_err() {
                     return;
                 }
@@ -124,7 +124,7 @@ impl Leaver {
         }
     }
 
-    /// The next leave is due, unless the one before is not over: it needs the reader.
+    /// Requests the next leave, unless the previous leave is still in progress and needs the reader.
     fn next_is_due(&mut self) {
         if self.is_at_work {
             match self.done.try_recv() {
@@ -134,7 +134,7 @@ impl Leaver {
             }
         }
         self.begun += 1;
-        // Fails when all have left.
+        // Sending fails after all workers have left.
         self.is_at_work = self.due.as_ref().is_some_and(|due| due.send(()).is_ok());
     }
 
@@ -159,13 +159,13 @@ fn an_only_workers_rest_goes_to_the_next() {
         });
         assert!(first.has_ended_well());
         let _second = worker(&cluster);
-        let (mut seen, lost) = reading.join().expect("the reading goes on");
+        let (mut seen, lost) = reading.join().expect("the reader proceeds");
         seen.sort_unstable();
         assert!(seen == (0..ELEMENTS).collect::<Vec<_>>() && lost.is_empty());
     });
 }
 
-/// C10.2: nobody else ends a pipeline that repeats for ever.
+/// Only a graceful shutdown of the worker can end a pipeline that repeats for ever (C10.2).
 #[test]
 fn a_worker_leaves_an_endless_dataset() {
     watched("no end", || {
@@ -177,7 +177,7 @@ fn a_worker_leaves_an_endless_dataset() {
         workers[0].signal("TERM");
         let reading = thread::spawn(move || {
             let mut ended = false;
-            // On, for as long as the worker needs its reader.
+            // The reader continues as long as the worker needs a reader.
             while !ended {
                 take(&mut reader, 100);
                 ended = workers[0].has_ended();
@@ -185,7 +185,7 @@ fn a_worker_leaves_an_endless_dataset() {
             take(&mut reader, 5000);
             reader.stats().lost_splits
         });
-        assert!(reading.join().expect("the reading goes on").is_empty());
+        assert!(reading.join().expect("the reader proceeds").is_empty());
     });
 }
 
@@ -241,7 +241,7 @@ fn a_leaving_worker_abandons_unread_tasks() {
         });
         let mut whole = read(&cluster, Dataset::range(0, 1 << 40, 1), Policy::Off);
         take(&mut whole, 100);
-        // Its readers wait for a first element of it.
+        // The readers wait for a first element from this worker.
         let untouched = read(&cluster, Dataset::range(0, 10, 1), Policy::Dynamic);
         leaving.signal("TERM");
         assert!(leaving.has_ended_well());
@@ -285,7 +285,7 @@ fn a_worker_may_be_stopped_repeatedly() {
     });
 }
 
-/// A service without workers, which waits for them for as long as a test may take.
+/// Starts a service without workers, whose readers wait for workers longer than a test may take.
 fn cluster() -> Cluster {
     let config = DispatcherConfig {
         workers_lost_grace: Duration::from_secs(3600),

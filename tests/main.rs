@@ -1,41 +1,41 @@
-//! The integration tests: a table of contents.
+//! The integration tests, by module:
 //!
-//! - `tidy`: the rules of the house, checked on the tree itself; `source` reads the tree for it
+//! - `tidy`: the rules of the source tree; `source` reads the tree for these rules
 //! - `commands`: the program, as a user runs it
-//! - `command_line`: its reference page, completions and manual pages
-//! - `service_reader`: a dataset that goes on in the trainer
-//! - `nested_services`: services that read services, and functions that do
-//! - `transport_conformance`: what every transport must do, run for each mechanism
+//! - `command_line`: the reference page, shell completions and manual pages
+//! - `service_reader`: datasets with further operations in the trainer
+//! - `nested_services`: services and functions that read other services
+//! - `transport_conformance`: the requirements on every transport
 //! - `static_sharding`: datasets divided among a fixed list of workers
-//! - `target_workers`: workers of this process and others, and who reads which
-//! - `metadata`: what is known of a dataset by its id, and what ids and names mean
-//! - `visitation`: every element as often as the policy promises, over random shapes of services
-//! - `several_sources`: zip, concatenate, sample, choose and interleave over splits
-//! - `conformance`: what the tf.data service's own tests demand, row by row
-//! - `shared_jobs`: readers that share a job, and what each gets of it
+//! - `target_workers`: the choice between workers in this process and other workers
+//! - `metadata`: the properties of a dataset by its id, and the meaning of ids and names
+//! - `visitation`: the number of visits that each policy promises for every element, for random services
+//! - `several_sources`: zip, concatenate, sample, choose and interleave with splits
+//! - `conformance`: the requirements of the tf.data service's own tests, row by row
+//! - `shared_jobs`: the parts that readers of a shared job get
 //! - `credits`: the bound on outstanding elements, counted at the workers
-//! - `coordinated_reads`: consumers that advance in step, whatever dies or comes late
-//! - `cross_trainer_cache`: trainers that share what the workers have computed
+//! - `coordinated_reads`: consumers that advance in step, even if processes die or start late
+//! - `cross_trainer_cache`: trainers that share computed elements
 //! - `cut_connections`: connections that break while all processes live
 //! - `dead_readers`: readers of a shared job that are killed
-//! - `dispatcher_away`: dispatchers that are cut off or dead for a while
-//! - `failure`: processes that die, stall or were never there; keys and addresses that do not fit
-//! - `waits`: what is waited for, said while it lasts and named when it ends
-//! - `remote_files`: files of stores
-//! - `persistence`: dispatchers that are killed and start again, with a work directory and without
-//! - `leaving`: workers that leave in good order
-//! - `status`: what a service says of itself, for people and programs
-//! - `shared_memory`: readers of the workers' host
-//! - `shared_memory_deaths`: readers and workers of one host that are killed or stopped at any instant
-//! - `shutdown`: the end of a whole service, and of the processes that wait for one
+//! - `dispatcher_away`: dispatchers that are unreachable or dead for a while
+//! - `failure`: processes that die, hang or never start; wrong keys and addresses
+//! - `waits`: the reports about waiting
+//! - `remote_files`: files in object stores
+//! - `persistence`: dispatchers that are killed and start again, with and without a work directory
+//! - `leaving`: workers that shut down gracefully
+//! - `status`: the status of a service, for people and programs
+//! - `shared_memory`: readers on the workers' host
+//! - `shared_memory_deaths`: readers and workers on one host that are killed or stopped at any instant
+//! - `shutdown`: the end of a whole service, and of processes that wait for a service
 //! - `compression`: a worker that compresses
-//! - `quotas`: peers that ask for more than their share
-//! - `key_rotation`, `revocation`: keys that are replaced or refused while a service runs
-//! - `allowed_paths`: files that a service may read
-//! - `secrets`: keys and credentials, looked for where they do not belong
-//! - `bad_input`: errors that name the thing, from a service that goes on
-//! - `hostile_peers`: peers that break the protocol, over real QUIC
-//! - `support`: elements to send, links to send them over, whole services, processes, a watchdog
+//! - `quotas`: peers that request more than their quota
+//! - `key_rotation`, `revocation`: keys that are replaced or revoked while a service runs
+//! - `allowed_paths`: the files that a service may read
+//! - `secrets`: searches for leaked keys and credentials
+//! - `bad_input`: errors that name the faulty input, while the service continues
+//! - `hostile_peers`: peers that break the protocol over real QUIC
+//! - `support`: elements, links, whole services, processes and a watchdog for tests
 
 mod allowed_paths;
 mod bad_input;

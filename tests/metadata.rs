@@ -1,4 +1,4 @@
-//! Tests of a dataset's metadata by its id, and of the meaning of ids and names.
+//! Tests of the metadata of a dataset by its id, and of the meaning of ids and names.
 
 use millstream::client::{MaxOutstanding, ReaderConfig};
 use millstream::control::{Cardinality, Code, DatasetId, DispatcherConfig, Policy};
@@ -108,7 +108,7 @@ fn an_id_means_one_structure() {
     });
 }
 
-/// C2.3: a name is one job of one dataset, unless it is said to be within the dataset.
+/// A job name belongs to one dataset, unless it is scoped to its dataset (C2.3).
 #[test]
 fn datasets_may_share_job_names() {
     watched("scoped names", || {

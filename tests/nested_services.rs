@@ -1,5 +1,5 @@
-//! Services that read services, and functions that do: what a service yields is a source like any other,
-//! except that it cannot be dealt out.
+//! Tests of services and functions that read other services. The elements of a service are a source like any
+//! other, but a source without splits.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use millstream::{
 use crate::support::cluster::{drain, fresh_key, number, prompt};
 use crate::support::watched;
 
-/// A service whose workers may read services of the same key. Ended by its owner, since one that is read
-/// outlives its reader.
+/// A service whose workers may read services with the same key. The test ends the service explicitly, because
+/// a service must outlive its readers.
 struct Level {
     service: Arc<Service>,
     workers: Vec<Worker>,
@@ -73,7 +73,7 @@ impl Level {
 
     fn end(self) {
         for worker in self.workers {
-            worker.stop().expect("it ends well");
+            worker.stop().expect("a clean exit");
         }
         drop(self.dispatcher);
     }
@@ -84,7 +84,8 @@ fn read(service: &Service, dataset: Dataset, policy: Policy) -> Result<Reader, S
     service.read(job, 0, &ReaderConfig::default())
 }
 
-/// `zero`: 0 for every element. `length`: the bytes of a string.
+/// Registers the functions `zero`, which returns 0 for every element, and `length`, which returns the length
+/// of a string in bytes.
 fn with_functions(key: &LoadedKey) -> Functions {
     let to_number = |call: fn(&Value) -> Option<i64>| {
         move |_: &Params, _: &ElementSpec| {
@@ -155,7 +156,7 @@ fn one_service_groups_anothers_elements() {
         );
         let mut reader = above.read(grouped, Policy::Off);
         let mut batches = Vec::new();
-        while let Some(element) = reader.next_element().expect("the reading goes on") {
+        while let Some(element) = reader.next_element().expect("the reader proceeds") {
             let batch = element.component(0).expect("one component");
             let strings = batch.strings().expect("strings");
             batches.push(strings.iter().map(<[u8]>::len).collect::<Vec<_>>());
@@ -188,14 +189,14 @@ fn an_interleave_reads_a_service_per_element() {
             let reader = LocalReader::open(dataset, functions.clone(), 1, 0).expect("it opens");
             let number = |value: Value| value.first().and_then(Tensor::as_i64).expect("a number");
             reader
-                .map(|value| number(value.expect("the reading goes on")))
+                .map(|value| number(value.expect("the reader proceeds")))
                 .collect::<Vec<_>>()
         };
         for threads in [1, 2] {
             let interleaved = Dataset::range(0, 2, 1)
                 .interleave(2, 1, |_| inner.clone())
                 .parallel(threads);
-            // Every pass reads a job of its own.
+            // Every pass of the inner dataset reads a new job.
             let found = numbers(interleaved.repeat(Some(2)), &functions);
             assert_eq!(found, [0, 0, 1, 1, 0, 0, 1, 1]);
         }

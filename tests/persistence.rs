@@ -1,6 +1,6 @@
-//! Dispatchers that are killed and start again, as processes: with a work directory nothing is lost, without
-//! one everybody is told.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+//! Tests of dispatcher processes that are killed and start again. With a work directory nothing is lost;
+//! without one, readers and workers get an error.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers fail by panicking")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,22 +23,23 @@ use crate::support::mortal::{Killer, Mortal, lasting_address};
 use crate::support::process::{Process, Running, millstream};
 use crate::support::{eventually, watched, watched_for};
 
-/// Each is a split.
+/// The number of files; each file is a split.
 const FILES: usize = 6_000;
 const WORKERS: usize = 4;
 const KILLS: usize = 8;
-/// Longer than the start of a process takes on a busy machine, so that nobody is missed who lives.
+/// The liveness timeout in seconds. The timeout is longer than the start of a process on a busy machine, so
+/// that no living process counts as dead.
 const LIVENESS_S: &str = "3";
-/// The whole of it, which `ci/full` runs.
+/// The number of splits of the full-size test, which `ci/full` runs.
 const SPLITS_WHOLE: usize = 100_000;
 const KILLS_WHOLE: usize = 20;
-/// Ten times what the whole takes on a busy machine.
+/// The watchdog of the full-size test, ten times its duration on a busy machine.
 const WATCHDOG_WHOLE: Duration = Duration::from_secs(1800);
-/// Between a kill and what made it due.
+/// The range of pauses before a kill, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 0..150;
 
 proptest! {
-    // A failure prints the pauses, which are all there is to repeat it.
+    // A failing case prints its pauses, which suffice to repeat it, so shrinking is off.
     #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..rounds(1) })]
 
     #[test]
@@ -81,8 +82,8 @@ fn every_number_comes_once(pauses: &[Duration]) {
     every_split_comes_once(numbers, SPLITS_WHOLE, pauses, numbers_of);
 }
 
-/// Reads a dataset of so many splits of one element while the dispatcher is killed after each of these
-/// pauses.
+/// Reads a dataset of `splits` splits with one element each, while the dispatcher is killed after each of
+/// these pauses.
 fn every_split_comes_once<T: Ord>(
     dataset: Dataset,
     splits: usize,
@@ -94,9 +95,10 @@ fn every_split_comes_once<T: Ord>(
     let mut reader = deployment.read(job, 0);
     let mut killer = Killer::start(&deployment.dispatcher, pauses);
     let mut seen = Vec::with_capacity(splits);
-    while let Some(element) = reader.next_element().expect("the reading goes on") {
+    while let Some(element) = reader.next_element().expect("the reader proceeds") {
         seen.extend(names(&element));
-        // Spread over the epoch: the next kill is due when the last dispatcher is there and so much was read.
+        // The kills are spread over the epoch: a kill becomes due after a part of the splits, once the
+        // dispatcher runs again.
         if seen.len() % (splits / (pauses.len() + 1)) == 0 {
             killer.next_is_due();
         }
@@ -140,7 +142,7 @@ fn no_client_stays(pauses: &[Duration]) {
             let mut reader = deployment.read(job, opened);
             opened += 1;
             for _ in 0..10 {
-                let next = reader.next_element().expect("the reading goes on");
+                let next = reader.next_element().expect("the reader proceeds");
                 next.expect("there is more");
             }
         }
@@ -150,14 +152,14 @@ fn no_client_stays(pauses: &[Duration]) {
         let counts = deployment.service.status().expect("a status").counts;
         (counts.clients, counts.iterations)
     };
-    // C3.6: nobody else knows of a job without a name.
+    // A job without a name is unknown to other processes, so the dispatcher deletes it (C3.6).
     eventually("clients and iterations", &(0, 0), left);
     let mut reader = deployment.read(job, opened);
     assert_eq!(drain(&mut reader).len(), 1000);
 }
 
-/// C1.6, C9.4, C9.5: consumers are in step across lives, also where a worker goes or comes while nobody
-/// decides.
+/// Consumers stay in step across restarts of the dispatcher, even if a worker leaves or joins while the
+/// dispatcher is dead (C1.6, C9.4, C9.5).
 #[test]
 fn dispatcher_deaths_keep_consumers_in_step() {
     watched("killed dispatchers", || {
@@ -233,7 +235,7 @@ fn forgotten_readers_and_workers_are_told() {
         assert!(
             worker
                 .stderr
-                .contains("the dispatcher restarted without its memory"),
+                .contains("the dispatcher restarted without its records"),
             "{worker:?}"
         );
     });
@@ -268,7 +270,7 @@ fn a_dispatcher_survives_a_full_disk() {
             "{refused}"
         );
         assert!(answered > 0);
-        // It tells of itself, and decides nothing.
+        // The dispatcher still answers status requests, but accepts no changes.
         assert_eq!(service.status().unwrap().counts.workers, 0);
         make_room(&dispatcher);
         let again = || service.register(large(answered), None).is_ok();
@@ -287,7 +289,7 @@ fn a_dispatcher_survives_a_full_disk() {
     });
 }
 
-/// Lifts the limit on the size of the files that a process writes.
+/// Removes the limit on the size of files that a process writes.
 fn make_room(process: &Running) {
     let pid = process.id().to_string();
     let lifted = Command::new("prlimit")
@@ -296,7 +298,8 @@ fn make_room(process: &Running) {
     assert!(lifted.unwrap().success());
 }
 
-/// D12: an operator who removes the store of a running dispatcher learns of it with the next record.
+/// If an operator removes the store of a running dispatcher, the dispatcher notices the removal at the next
+/// record (D12).
 #[test]
 fn a_store_that_is_removed_ends_its_dispatcher() {
     watched("a removed store", || {
@@ -333,7 +336,7 @@ fn a_store_that_is_removed_ends_its_dispatcher() {
             let finished = dispatcher.finish();
             assert_eq!(finished.status.code(), Some(1), "{finished:?}");
             assert!(
-                finished.stderr.contains("it was removed or replaced"),
+                finished.stderr.contains("was removed or replaced"),
                 "{finished:?}"
             );
             assert!(!registering.join().unwrap());
@@ -371,7 +374,7 @@ fn an_unusable_work_directory_is_refused() {
     ));
 }
 
-/// A dispatcher that is killed and comes back, its workers, and a trainer's side.
+/// A dispatcher that is killed and started again, with its workers and a trainer's connection.
 struct Deployment {
     service: Service,
     key: String,
@@ -385,7 +388,7 @@ impl Deployment {
         Self::configured(workers, &[])
     }
 
-    /// With more flags for the dispatcher.
+    /// Starts a deployment with additional flags for the dispatcher.
     fn configured(workers: usize, flags: &[&str]) -> Self {
         let (key, text) = fresh_key();
         let folder = tempfile::tempdir().unwrap();
@@ -418,7 +421,7 @@ impl Deployment {
     }
 }
 
-/// A job of its own, under DYNAMIC.
+/// Creates a private job under DYNAMIC.
 fn job_of(service: &Service, dataset: Dataset) -> JobId {
     let request = ReadRequest::new(service.register(dataset, None).unwrap(), Policy::Dynamic);
     service.job(&request).unwrap()
@@ -432,7 +435,7 @@ fn read(service: &Service, job: JobId, repetition: u64) -> Reader {
     service.read(job, repetition, &config).unwrap()
 }
 
-/// A dataset whose definition has 200 kB.
+/// Returns a dataset whose definition has 200 kB.
 fn large(number: u8) -> Dataset {
     const BYTES: usize = 200_000;
     let spec = TensorSpec::fixed(Dtype::U8, &[BYTES as u64]);
@@ -440,7 +443,8 @@ fn large(number: u8) -> Dataset {
     Dataset::tensor_slices(ElementSpec::single(spec).unwrap(), vec![tensor])
 }
 
-/// A command that may write files of a few MB, and is told when one would be larger instead of being ended.
+/// Returns a command that may write files of a few MB. Writing beyond the limit fails with an error instead
+/// of a signal.
 fn limited(key: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command

@@ -1,4 +1,4 @@
-//! A process that takes all it can get keeps nobody else out.
+//! Tests that one process with excessive requests does not block other processes.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ fn thousands_of_jobs_keep_nobody_out() {
     greedy_reader(5000);
 }
 
-/// A process of role `read` creates and opens so many jobs; then others come.
+/// Creates and opens `jobs` jobs in a process of role `read`, and then checks that other trainers are served.
 #[expect(
     clippy::print_stdout,
     reason = "`--nocapture` shows the figures of docs/security.md"
@@ -51,7 +51,7 @@ fn greedy_reader(jobs: usize) {
             match reader {
                 Ok(reader) => open.push(reader),
                 Err(error) => {
-                    assert!(error.to_string().contains("as many as one may"), "{error}");
+                    assert!(error.to_string().contains("the most for one process"), "{error}");
                     refused += 1;
                 }
             }
@@ -84,7 +84,7 @@ fn service(cluster: &Cluster, key: &ClusterKey, role: Role) -> Service {
     Service::connect(&key, &cluster.address, config).expect("a trainer's side")
 }
 
-/// The threads of this process, which has the workers too.
+/// Returns the number of threads of this process, which includes the workers' threads.
 fn threads() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Threads:"));

@@ -1,4 +1,4 @@
-//! Files that are not of the service's machines: workers read them from a store.
+//! Tests of workers that read files from an object store instead of the service's machines.
 
 use std::io::Write;
 
@@ -35,7 +35,7 @@ fn workers_cache_a_stores_files() {
             }
             writer.finish().unwrap().flush().unwrap();
         }
-        // One file of many lines: there are more workers than files.
+        // There is one file with many lines, so there are more workers than files.
         let lines: Vec<String> = (0..600_000)
             .map(|line| format!("line number {line:07}"))
             .collect();

@@ -1,4 +1,4 @@
-//! Keys and certificates that an operator refuses while the service runs.
+//! Tests of keys and certificates that an operator revokes while the service runs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use millstream::{ReadRequest, Service, ServiceConfig};
 use crate::support::process::Process;
 use crate::support::watched;
 
-/// How long a refused trainer may go on, a hundred times what it takes.
+/// The time limit for a revoked trainer to notice, a hundred times the usual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Guarded {
@@ -22,7 +22,7 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// A dispatcher and a worker that refuse whom `list` names, with an audit log at `audit`.
+    /// Starts a dispatcher and a worker with the revocation list `list` and an audit log at `audit`.
     fn start(list: &Path, audit: &Path) -> Guarded {
         let key = ClusterKey::generate().expect("randomness");
         let revoked = ["--revoked", list.to_str().expect("a path")];
@@ -48,14 +48,14 @@ impl Guarded {
     }
 }
 
-/// The key of a process of one role.
+/// Returns the loaded key of one role.
 fn held(key: &ClusterKey, role: Role) -> LoadedKey {
     KeySource::from_setting(&key.role_key(role).to_text())
         .load()
         .expect("a key")
 }
 
-/// Reads an endless dataset until that fails, and returns why.
+/// Reads an endless dataset until reading fails, and returns the error.
 fn read_until_refused(trainer: &Service, request: &ReadRequest, begun: impl FnOnce()) -> String {
     let job = trainer.job(request).expect("a job");
     let mut reader = trainer.read(job, 0, &ReaderConfig::default()).expect("a reader");
@@ -91,7 +91,7 @@ fn a_leaked_key_is_revoked_alone() {
         assert!(why.contains("revoked"), "{why}");
         let again = service.connect(Role::Read).expect_err("revoked");
         assert!(again.contains("revoked"), "{again}");
-        // The owner's certificate is named by the audit log, and can be refused by itself.
+        // The audit log names the owner's certificate, so the certificate alone can be revoked.
         let why = read_until_refused(&owner, &request, || {
             let digest = digest_of_submitter(&audit);
             std::fs::write(&list, format!("sha256:{digest}\n")).expect("the list");
@@ -103,7 +103,7 @@ fn a_leaked_key_is_revoked_alone() {
     });
 }
 
-/// The digest of the certificate of the process that registered the dataset.
+/// Returns the digest of the certificate of the process that registered the dataset.
 fn digest_of_submitter(audit: &Path) -> String {
     let log = std::fs::read_to_string(audit).expect("an audit log");
     let line = log

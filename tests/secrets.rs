@@ -1,4 +1,4 @@
-//! Keys and credentials stand in no log, argument, status, audit log or error.
+//! Tests that logs, arguments, status, audit logs and errors contain no keys and credentials.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use millstream::link::{ClusterKey, Role};
 use crate::support::process::{Process, finish, millstream};
 use crate::support::watched;
 
-/// Text in the form of a cloud credential.
+/// A text in the form of a cloud credential.
 const CREDENTIAL: &str = "planted+credential/of+a+cloud";
 
-/// Texts that tell a secret, with what they are.
+/// Returns texts that would reveal a secret, each with the name of the secret.
 fn secrets(key: &ClusterKey) -> Vec<(String, String)> {
-    // The first digits are enough to find it, and more than chance would write.
+    // The first digits identify the secret, and are too long for a random match.
     let digits = |text: &str, part: usize| text.split(':').nth(part).expect("digits")[..24].to_owned();
     let mut secrets = vec![
         ("the cluster key".to_owned(), digits(&key.to_text(), 1)),
@@ -25,7 +25,7 @@ fn secrets(key: &ClusterKey) -> Vec<(String, String)> {
     secrets
 }
 
-/// A server that says all it can, to a file.
+/// Starts a server with the most verbose logging, to a file.
 fn server(key: &str, log: &Path, arguments: &[&str]) -> Process {
     let log = log.display().to_string();
     let environment = [
@@ -35,7 +35,7 @@ fn server(key: &str, log: &Path, arguments: &[&str]) -> Process {
     Process::start_logging(&environment, key, arguments, &log)
 }
 
-/// Returns everything that a process shows to others on its machine.
+/// Returns everything that a process shows to other users of its machine.
 fn shown(process: &Process) -> String {
     let read = |name: &str| std::fs::read(format!("/proc/{}/{name}", process.id())).expect("it lives");
     String::from_utf8_lossy(&[read("cmdline"), read("status"), read("limits")].concat()).into_owned()

@@ -1,4 +1,5 @@
-//! A dataset that goes on in the trainer: workers yield elements, the trainer batches them.
+//! Tests of datasets with further operations in the trainer: the workers yield elements, and the trainer
+//! batches them.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::support::cluster::{Cluster, number};
 use crate::support::links::Mechanism;
 use crate::support::{eventually, watched};
 
-/// A shard of real pictures.
+/// A tar with real pictures.
 const SHARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/photos-0000.tar");
 
 fn key() -> LoadedKey {
@@ -132,7 +133,7 @@ fn a_cancelled_pipeline_waits_for_nothing() {
             let call = move |value: Value| {
                 let channels = channels.lock();
                 let _ = channels.0.send(());
-                // Until the test lets go of the other end.
+                // The call returns when the test drops the other end of the channel.
                 let _ = channels.1.recv();
                 Ok(value)
             };
@@ -215,10 +216,10 @@ fn outstanding(elements: u64) -> ReaderConfig {
     }
 }
 
-/// Whether there was an element, or who is to blame.
+/// `true` if a first element arrived, or the kind of the error.
 type Outcome = Result<bool, ErrorKind>;
 
-/// Asks for a first element on a thread of its own.
+/// Requests a first element on a separate thread.
 fn execute(cluster: &Cluster, dataset: Dataset) -> (Cancel, std::thread::JoinHandle<Outcome>) {
     let functions = Arc::new(functions::builtin(Some(&cluster.key)));
     let pool = Arc::new(Pool::new(1).expect("a thread"));

@@ -1,5 +1,5 @@
-//! Datasets of several sources under the policy `dynamic`: every source is dealt out on its own, in every
-//! pass.
+//! Tests of datasets with several sources under the policy `dynamic`: every source has its own splits, in
+//! every pass.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn range(start: i64, stop: i64) -> Dataset {
     Dataset::range(start, stop, 1)
 }
 
-/// `tens`: a number of which ten is a factor, or nothing.
+/// Registers the flat_map function `tens`, which yields a number if it is a multiple of ten.
 fn tens() -> Functions {
     struct Once(Option<Value>);
     impl Source for Once {
@@ -64,11 +64,11 @@ fn sorted(mut numbers: Vec<i64>) -> Vec<i64> {
     numbers
 }
 
-/// The first two components of every element.
+/// Returns the first two components of every element.
 fn pairs(reader: &mut Reader) -> Vec<(i64, i64)> {
     let mut pairs = Vec::new();
     for element in reader {
-        let element = element.expect("the reading goes on");
+        let element = element.expect("the reader proceeds");
         let number = |index| {
             let component = element.component(index).expect("two components");
             component.as_slice::<i64>().expect("a number")[0]
@@ -86,7 +86,7 @@ fn an_endless_source_is_dealt_out_endlessly() {
         let mut reader = cluster.read(counter, Policy::Dynamic, MaxOutstanding::Elements(16));
         let mut seen = BTreeSet::new();
         while seen.len() < 20_000 {
-            let element = reader.next_element().expect("the reading goes on");
+            let element = reader.next_element().expect("the reader proceeds");
             let number = numbers(&element.expect("it does not end"))[0];
             assert!(seen.insert(number), "{number} came twice");
         }

@@ -1,4 +1,4 @@
-//! Readers that share a job: each gets its part, from the first element on.
+//! Tests of readers that share a job: each reader gets its part, from the first element on.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::support::cluster::{Cluster, drain, number};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// Time that the slow function takes for an element.
+/// The time that the slow function takes for an element.
 const WORK: Duration = Duration::from_millis(2);
 
-/// D4.7: the workers are slower than their readers.
+/// The workers are slower than their readers (D4.7).
 #[test]
 fn slow_workers_are_shared_evenly_in_memory() {
     watched("slow, memory", || even_shares(Mechanism::Memory, 1));
@@ -39,7 +39,7 @@ fn slow_workers_are_shared_evenly_over_quic() {
     });
 }
 
-/// D4.8: what the first reader does not use is left to the second.
+/// The first reader leaves its unused elements to the second reader (D4.8).
 #[test]
 fn a_second_reader_gets_elements_at_once() {
     for mechanism in [Mechanism::Memory, Mechanism::Quic] {
@@ -61,7 +61,7 @@ fn a_second_reader_gets_elements_at_once() {
     }
 }
 
-/// D4.8, with operations in the trainer behind the service.
+/// A dataset with operations in the trainer leaves unused elements to other readers (D4.8).
 #[test]
 fn operations_behind_a_service_do_not_drain_it() {
     watched("operations behind a service", || {
@@ -99,7 +99,7 @@ fn operations_behind_a_service_do_not_drain_it() {
     });
 }
 
-/// The pass goes on while its readers have not taken everything, so that a further worker takes part in it.
+/// The pass continues until its readers have taken all elements, so a worker that registers later takes part.
 #[test]
 fn a_worker_that_comes_late_takes_part() {
     watched("a late worker", || {
@@ -113,7 +113,8 @@ fn a_worker_that_comes_late_takes_part() {
     });
 }
 
-/// Reads a job of slow workers by two readers at a time: neither has less than a third of its even share.
+/// Reads a job of slow workers with two readers at the same time. Each reader must get at least a third of
+/// its even share.
 fn even_shares(mechanism: Mechanism, workers: usize) {
     const ELEMENTS: usize = 300;
     let cluster = Cluster::start(mechanism, vec![at_work(); workers]);
@@ -138,7 +139,7 @@ fn even_shares(mechanism: Mechanism, workers: usize) {
     );
 }
 
-/// A worker's function that takes a while.
+/// Registers the function `work`, which is slow.
 fn at_work() -> Functions {
     Functions::new().with_map("work", |_, input| {
         let call = |value: Value| {

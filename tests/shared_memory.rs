@@ -1,5 +1,5 @@
-//! Readers of the workers' host: through shared memory with no configuration, without a copy, and over the
-//! network when that is not to be.
+//! Tests of readers on the workers' host: they use shared memory without configuration and without a copy,
+//! and the network if shared memory is off or impossible.
 
 use millstream::client::MaxOutstanding;
 use millstream::control::Policy;
@@ -48,16 +48,16 @@ fn a_reader_may_decline_shared_memory() {
         assert_eq!(link.transport, "quic");
         assert_eq!(
             link.not_better.as_deref(),
-            Some("this reader was told not to share memory")
+            Some("shared memory is switched off for this reader")
         );
     });
 }
 
-/// Numbers of one element that is larger than all memory that may be shared.
+/// The number of items in an element that is larger than all shared memory.
 const LARGE: i64 = 50_000;
 
-/// The last elements of the reading are too large to be shared: the link through shared memory breaks there,
-/// wherever the reader is, and the network carries on where it stopped.
+/// The last elements of the dataset are too large to be shared. The link through shared memory breaks at
+/// these elements, and the network continues at the same position.
 #[test]
 fn quic_continues_after_broken_shared_memory() {
     for small in [0, 1, 100, 5_000, 30_000] {
@@ -76,7 +76,7 @@ fn quic_continues_after_broken_shared_memory() {
             for link in reader.links().into_values() {
                 assert_eq!(link.transport, "quic");
                 let why = link.not_better.unwrap_or_default();
-                assert!(why.starts_with("shared memory was given up: "), "{why}");
+                assert!(why.starts_with("the link through shared memory broke: "), "{why}");
                 assert!(why.contains("--shm-bytes-per-task"), "{why}");
             }
         });

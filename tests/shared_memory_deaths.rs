@@ -1,5 +1,5 @@
-//! Readers and workers of one host that are killed or stopped at any instant: the others go on, nothing of
-//! what they shared is left, and no element is ever other than it was made.
+//! Tests of readers and workers on one host that are killed or stopped at any instant. The other processes
+//! continue, no shared memory leaks, and no element is ever corrupt.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::support::process::Process;
 use crate::support::witness::{self, Witness};
 use crate::support::{eventually, watched, watched_for};
 
-/// The test that is the readers' process.
+/// The name of the test that runs as the readers' process.
 const WITNESS: &str = "shared_memory_deaths::a_witness";
 
 #[test]
-#[ignore = "for a process of its own"]
+#[ignore = "runs only as the witness process"]
 fn a_witness() {
     witness::testify();
 }
@@ -34,7 +34,7 @@ fn a_thousand_killed_processes_leave_nothing_behind() {
     watched_for(Duration::from_secs(7200), "1000 kills", || rounds(1000));
 }
 
-/// A service of processes, and a reader that lives through everything.
+/// A service of separate processes, and a reader that survives all kills.
 struct Scene {
     key: String,
     dispatcher: Process,
@@ -46,7 +46,7 @@ struct Scene {
 impl Scene {
     fn start(sockets: &Path, seed: u64) -> Self {
         let (_, key) = fresh_key();
-        // What killed readers leave at the dispatcher goes soon.
+        // The short timeouts remove records of killed readers soon.
         let lifetimes = [
             "--client-timeout-s=5",
             "--job-gc-timeout-s=0.2",
@@ -60,7 +60,7 @@ impl Scene {
         let mut survivor = Witness::start(WITNESS, &key, &dispatcher.address, false);
         survivor.is_reading();
         eventually("links of the survivor", &2, || shm_links(&mut survivor));
-        // It maps an arena with the first element that lies in it.
+        // The survivor maps an arena with the first element in the arena.
         eventually("arenas of the survivor", &2, || {
             Held::by(survivor.id()).mapped("millstream-arena")
         });
@@ -73,14 +73,14 @@ impl Scene {
         }
     }
 
-    /// A reader is killed at any instant of its life.
+    /// Kills a reader at a random instant of its life.
     fn kill_a_reader(&mut self, baseline: &[Held]) {
         let victim = Witness::start(WITNESS, &self.key, &self.dispatcher.address, false);
         if self.random.below(3) > 0 {
             victim.is_reading();
             std::thread::sleep(Duration::from_micros(self.random.below(20_000)));
         } else {
-            // Anywhere between its start and its first elements.
+            // The delay ends between the reader's start and its first elements.
             std::thread::sleep(Duration::from_micros(self.random.below(150_000)));
         }
         victim.kill();
@@ -91,7 +91,7 @@ impl Scene {
         }
     }
 
-    /// A worker is killed, and another takes its place.
+    /// Kills a worker, and starts another worker in its place.
     fn kill_a_worker(&mut self, sockets: &Path, before: &Held) {
         let index = self.random.below(2) as usize;
         self.workers.remove(index).signal("KILL");
@@ -100,11 +100,11 @@ impl Scene {
         eventually("links of the workers", &[1, 1], || {
             [0, 1].map(|index| Held::by(self.workers[index].id()).mapped("millstream-link"))
         });
-        // It lets go of what the dead one shared, and has as much of the new one.
+        // The survivor releases the memory of the dead worker, and maps as much memory of the new worker.
         eventually("what the survivor holds", before, || Held::by(self.survivor.id()));
     }
 
-    /// The survivor reads on, from both workers through shared memory.
+    /// Checks that the survivor continues to read from both workers through shared memory.
     fn goes_on(&mut self, since: u64) -> u64 {
         let account = self.survivor.account();
         assert!(account.elements > since, "{account:?}");
@@ -121,19 +121,22 @@ fn worker(key: &str, dispatcher: &Process, index: usize, sockets: &Path) -> Proc
         &dispatcher.address,
         "--bind=127.0.0.1:0",
     ];
-    // One has a file as its socket, the other has none.
+    // The socket of worker 1 is a file; the socket of worker 0 has no file.
     if index == 1 {
         arguments.extend(["--shm-dir", sockets]);
     }
     Process::start(key, &arguments)
 }
 
-/// Workers that it reads through shared memory.
+/// Returns the number of workers that the witness reads through shared memory.
 fn shm_links(witness: &mut Witness) -> usize {
     witness.account().links.matches("shm").count()
 }
 
-#[expect(clippy::print_stdout, reason = "a failure needs the seed, and the round")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the output of a failure needs the seed and the round"
+)]
 fn rounds(count: u64) {
     let seed = std::env::var("MILLSTREAM_TEST_SEED")
         .ok()
@@ -156,8 +159,8 @@ fn rounds(count: u64) {
         }
         read = scene.goes_on(read);
     }
-    // Mappings of an arena last as long as anything in it is in use. The tasks of the dead go with their
-    // leases.
+    // A mapping of an arena exists as long as an element in the arena is used. The tasks of dead readers end
+    // with their leases.
     for worker in &scene.workers {
         eventually("arenas of a worker", &1, || {
             Held::by(worker.id()).mapped("millstream-arena")
@@ -183,12 +186,12 @@ fn named_in(directory: &Path) -> Vec<String> {
     names.filter(|name| name.contains("millstream")).collect()
 }
 
-/// Files that a process has open, and memory that it maps.
+/// The open files and the mapped memory of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Held {
-    /// Descriptors, by what they are for.
+    /// The number of open descriptors, by their kind.
     open: BTreeMap<String, usize>,
-    /// Mappings of shared memory.
+    /// The number of mappings of shared memory, by name.
     mapped: BTreeMap<String, usize>,
 }
 
@@ -201,7 +204,7 @@ impl Held {
             .filter_map(|entry| std::fs::read_link(entry.path()).ok())
         {
             let target = target.to_string_lossy().into_owned();
-            // Sockets and the like are told apart by numbers.
+            // The targets of sockets and similar descriptors differ only in a number.
             let kind = target.split([':', ' ']).next().unwrap_or_default();
             let kind = if kind == "/memfd" { &target } else { kind };
             *open.entry(kind.to_owned()).or_default() += 1;
@@ -218,14 +221,15 @@ impl Held {
         self.mapped.get(name).copied().unwrap_or_default()
     }
 
-    /// Counts the sockets of links, and the memory of their rings, which lives as long as a loan.
+    /// Returns the number of sockets, and of mappings of links' rings, which exist as long as an element is
+    /// borrowed.
     fn of_links(&self) -> (usize, usize) {
         let sockets = self.open.get("socket").copied().unwrap_or_default();
         (sockets, self.mapped("millstream-link"))
     }
 }
 
-/// Numbers from a seed.
+/// A generator of numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -237,7 +241,7 @@ impl Random {
     }
 }
 
-/// Some number that differs from run to run.
+/// Returns a number that differs from run to run.
 fn jiffy() -> u32 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.subsec_nanos())
@@ -247,7 +251,7 @@ fn jiffy() -> u32 {
 #[test]
 fn a_stopped_reader_delays_nobody_and_resumes() {
     watched("a stopped reader", || {
-        // Few elements, so that memory is soon used again.
+        // The task has little shared memory, so that memory is reused soon.
         let scarce = |config: &mut millstream::WorkerConfig| config.shm_bytes_per_task = Some(16 << 20);
         let functions = vec![Functions::new()];
         let cluster = Cluster::start_with(Mechanism::Shm, functions, &EndpointConfig::default(), scarce);
@@ -264,10 +268,13 @@ fn a_stopped_reader_delays_nobody_and_resumes() {
         eventually("links of the worker", &1, links);
         assert!(other.account().elements > before);
         stopped.signal("CONT");
-        // It looks once more at all it had, which nobody has written since, and the rest follows it.
+        // The resumed reader checks all elements that it held, which must be unchanged. The following
+        // elements come over the network.
         eventually("that it reads over the network", &true, || {
             let account = stopped.account();
-            account.links.contains("quic (shared memory was given up")
+            account
+                .links
+                .contains("quic (the link through shared memory broke")
         });
         let elements = stopped.account().elements;
         eventually("that memory was used again", &true, || {

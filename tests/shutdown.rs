@@ -1,5 +1,6 @@
-//! The end of a whole service, and of the processes that wait for one, as processes and within one.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+//! Tests of the end of a whole service, and of processes that wait for a service, in separate processes and
+//! in this process.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers fail by panicking")]
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -17,15 +18,15 @@ use crate::support::links::Mechanism;
 use crate::support::process::{Process, Running, finish, millstream};
 use crate::support::{eventually, watched};
 
-/// No silence is noticed within a test, so a process that ends was told to.
+/// Flags that keep a dispatcher from declaring a silent process dead during a test.
 const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
 
-/// C12.1 to C12.3, end to end.
+/// The shutdown of a service by a command, end to end (C12.1 to C12.3).
 #[test]
 fn a_command_ends_a_whole_service() {
     watched("shutdown", || {
         let (key, text) = fresh_key();
-        // A process that waited for the quiet period would hang.
+        // The quiet period is so long that a process which waits for its end would make the test hang.
         let mut dispatcher = dispatcher(&text, "3600");
         let address = dispatcher.address.clone();
         let mut workers = [worker(&text, &address), worker(&text, &address)];
@@ -78,7 +79,7 @@ fn a_service_ends_despite_hanging_processes() {
         hangs.signal("STOP");
         service.shutdown().unwrap();
         assert!(dispatcher.has_ended_well());
-        // Once it goes on, it finds what it was told.
+        // The stopped process finds the shutdown message when it continues.
         stopped.signal("CONT");
         assert!(stopped.has_ended_well());
     });
@@ -149,7 +150,7 @@ fn a_complete_reader_reaches_the_end() {
             MaxOutstanding::Elements(200),
         );
         reader.next_element().unwrap().unwrap();
-        // It has room for everything.
+        // The reader's buffer has room for all elements, so the iteration finishes.
         let phase = || cluster.service().status().unwrap().iterations[0].phase;
         eventually("an end of the iteration", &Phase::Finished, phase);
         cluster.service().shutdown().unwrap();
@@ -173,7 +174,7 @@ fn a_dispatcher_may_be_stopped_repeatedly() {
     });
 }
 
-/// Nobody retries for ever.
+/// A reader stops its retries at the timeout, if the dispatcher does not return.
 #[test]
 fn a_lost_dispatcher_is_given_up() {
     watched("a dispatcher that does not come back", || {
@@ -211,12 +212,12 @@ fn a_lost_dispatcher_is_given_up() {
     });
 }
 
-/// Each has a deadline that no test lives to see.
+/// The commands have deadlines beyond the test's watchdog.
 #[test]
 fn a_signal_ends_waiting_for_a_dispatcher() {
     for name in ["INT", "TERM"] {
         for command in ["worker", "read", "shutdown"] {
-            // Bound, so that nobody else answers there.
+            // The port is bound, so that no other process answers there.
             let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
             let address = silent.local_addr().unwrap().to_string();
             let mut arguments = vec![command, "--dispatcher", &address];
@@ -227,7 +228,7 @@ fn a_signal_ends_waiting_for_a_dispatcher() {
                 arguments.extend(["--wait-s", "3600"]);
             }
             let waiting = Running::start(millstream(&fresh_key().1, &arguments));
-            // Its first packet: it watches signals by then.
+            // The command watches signals before it sends its first packet.
             silent.recv_from(&mut [0; 2048]).unwrap();
             waiting.signal(name);
             let finished = waiting.finish();
@@ -236,7 +237,8 @@ fn a_signal_ends_waiting_for_a_dispatcher() {
     }
 }
 
-/// Neither waits for a dispatcher that is gone: each deadline is beyond what a test lives to see.
+/// A worker without a dispatcher ends at once on SIGINT and SIGTERM, although its deadlines are beyond the
+/// test's watchdog.
 #[test]
 fn a_lone_worker_ends_on_either_signal() {
     watched("a worker alone", || {

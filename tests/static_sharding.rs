@@ -1,5 +1,5 @@
-//! Datasets divided among a fixed list of workers: the union of the shares is the whole, and what cannot be
-//! divided is refused with the reason.
+//! Tests of datasets divided among a fixed list of workers: the shares together are the whole dataset, and an
+//! indivisible dataset is refused with a reason.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::support::{eventually, watched};
 
 const STATIC: [Policy; 4] = [Policy::File, Policy::Data, Policy::FileOrData, Policy::Hint];
 
-/// Few, because each starts a service, which is then read several times.
+/// The number of cases. The number is small, because each case starts a service and reads it several times.
 const CASES: u32 = 6;
 
-/// A dispatcher that expects these workers.
+/// Returns the settings of a dispatcher with this list of workers.
 fn listing(addresses: &[&str]) -> DispatcherConfig {
     DispatcherConfig {
         worker_addresses: WorkerAddresses::new(addresses.iter().copied()).expect("addresses"),
@@ -33,14 +33,13 @@ fn listing(addresses: &[&str]) -> DispatcherConfig {
     }
 }
 
-/// A service of so many workers, all of them in its list.
+/// Starts a service of `workers` workers, all of which are in the dispatcher's list.
 fn service(mechanism: Mechanism, workers: usize) -> Cluster {
     let list = vec!["127.0.0.1:%port%"; workers];
     Cluster::plain_with(mechanism, listing(&list), workers)
 }
 
-/// Files of one WebDataset sample each, in shards of three; sample `n` of shard `s` is the number `10 * s +
-/// n`.
+/// Creates shards of three WebDataset samples each; sample `n` of shard `s` contains the number `10 * s + n`.
 fn shards(count: usize) -> (TempDir, Dataset) {
     let directory = tempfile::tempdir().expect("a directory");
     for shard in 0..count {
@@ -52,7 +51,7 @@ fn shards(count: usize) -> (TempDir, Dataset) {
                 &(10 * shard + sample).to_string(),
             );
         }
-        // The end of an archive.
+        // Two zero blocks end an archive.
         bytes.extend([0; 1024]);
         std::fs::write(directory.path().join(format!("{shard:03}.tar")), bytes).expect("written");
     }
@@ -63,7 +62,7 @@ fn shards(count: usize) -> (TempDir, Dataset) {
     (directory, dataset)
 }
 
-/// A file in the tar format (ustar).
+/// Appends a file to an archive in the tar format (ustar).
 fn append(archive: &mut Vec<u8>, name: &str, content: &str) {
     let mut header = [0; 512];
     let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
@@ -109,7 +108,7 @@ fn failure(mut reader: Reader) -> ReadError {
 fn every_number_once(mechanism: Mechanism, workers: usize, elements: i64) {
     let cluster = service(mechanism, workers);
     let whole: Vec<i64> = (0..elements).collect();
-    // A shuffle without a seed stands below the shard: all workers draw alike.
+    // The input of the shard is shuffled without a seed, so all workers must use the same order.
     let dataset = || Dataset::range(0, elements, 1).shuffle(100, None);
     for policy in [Policy::Data, Policy::FileOrData] {
         assert_eq!(
@@ -124,7 +123,7 @@ fn every_number_once(mechanism: Mechanism, workers: usize, elements: i64) {
     assert_eq!(
         everything.len(),
         workers * whole.len(),
-        "without a hint nothing is divided"
+        "without a hint, every worker yields the whole dataset"
     );
     let (_directory, files) = shards(workers + 3);
     let expected: Vec<i64> = (0..workers as i64 + 3)
@@ -255,10 +254,10 @@ fn a_lost_share_names_its_worker() {
         let mut cluster = service(Mechanism::Quic, 2);
         let gone = cluster.workers.pop().expect("two workers");
         let address = gone.address().to_owned();
-        // Endless, so that neither share is ever read to its end.
+        // The dataset is endless, so that no share is read to its end.
         let mut reader = read(&cluster, Dataset::range(0, 1000, 1).repeat(None), Policy::Data);
         reader.next_element().expect("goes on").expect("an element");
-        gone.stop().expect("it ends well");
+        gone.stop().expect("a clean exit");
         let error = loop {
             match reader.next_element() {
                 Ok(element) => assert!(element.is_some(), "an endless dataset has no end"),
@@ -283,7 +282,7 @@ fn a_returning_worker_restarts_its_share() {
         let gone = cluster.workers.pop().expect("two workers");
         let mut reader = read(&cluster, Dataset::range(0, 2000, 1), Policy::Data);
         let first = numbers(&reader.next_element().expect("goes on").expect("an element"))[0];
-        gone.stop().expect("it ends well");
+        gone.stop().expect("a clean exit");
         let back = Worker::start(&cluster.key, WorkerConfig::new(&cluster.address)).expect("a worker");
         cluster.workers.push(back);
         let mut found = drain(&mut reader);
@@ -432,7 +431,7 @@ fn the_policy_decides_known_cardinality() {
     });
 }
 
-/// Runs two readers of one named job.
+/// Runs two `read` commands with the same job name.
 #[test]
 fn two_readers_of_one_job_share_the_shares() {
     watched("two readers", || {

@@ -1,5 +1,5 @@
-//! Tests of the service's reports: the speed of each process and the wanted number of workers, as tables,
-//! JSON and metrics.
+//! Tests of a service's status as tables, JSON and metrics: the speed of each process, and the wanted number
+//! of workers.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::support::links::Mechanism;
 use crate::support::process::{finish, millstream};
 use crate::support::{eventually, watched};
 
-/// Time that the workers' function takes for an element: far more than its reader, also on a busy machine.
+/// The time that the workers' function takes for an element. The time is much longer than the reader's time,
+/// even on a busy machine.
 const WORK: Duration = Duration::from_millis(20);
 
 fn at_work() -> Functions {
@@ -91,7 +92,8 @@ fn a_service_states_paces_and_wanted_workers() {
         let mut reader = cluster.read(endless_work(), Policy::Dynamic, MaxOutstanding::Elements(4));
         let canceller = reader.canceller();
         let reading = thread::spawn(move || reader.find_map(Result::err));
-        // The reader takes no time at all: one worker grows to four at a time.
+        // The reader takes no time between elements, so the wanted number of workers is four times the
+        // current number.
         eventually("workers wanted", &Some(4), || {
             cluster.service().status().expect("a status").workers_wanted
         });
@@ -136,7 +138,7 @@ fn a_service_states_paces_and_wanted_workers() {
         canceller.cancel();
         let ended = reading.join().expect("no panic");
         assert!(matches!(ended, Some(ReadError::Cancelled)), "{ended:?}");
-        // Nobody reads any more, so nobody wants a worker.
+        // Without readers, no workers are wanted.
         eventually("workers wanted", &None, || {
             cluster.service().status().expect("a status").workers_wanted
         });

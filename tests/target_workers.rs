@@ -1,5 +1,5 @@
-//! Tests of the workers that a reader chooses: workers in this process beside workers in processes of their
-//! own, for every target.
+//! Tests of a reader's choice of workers, with workers in this process and workers in other processes, for
+//! every target.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use crate::support::losses::next_or_lost;
 use crate::support::process::Process;
 use crate::support::{eventually, watched};
 
-/// Workers of this process and of others.
+/// A service with workers in this process and in other processes.
 struct Mixed {
-    /// The workers are those of this process.
+    /// The cluster, with the workers in this process.
     cluster: Cluster,
     _remote: Vec<Process>,
 }
 
 impl Mixed {
-    /// Starts workers of each kind, with these tags.
+    /// Starts workers of both kinds, with these tags.
     fn start(local: usize, local_tags: &[&str], remote: &[&[&str]]) -> Self {
         Self::with(prompt(), local, local_tags, remote)
     }
@@ -68,7 +68,7 @@ impl Mixed {
         self.service().read(job, pass, &config)
     }
 
-    /// All numbers of one pass over a range, in the order in which they came.
+    /// Returns all numbers of one pass over a range, in the order of arrival.
     fn read(&self, stop: i64, policy: Policy, target: TargetWorkers) -> Vec<i64> {
         let job = self.job(Dataset::range(0, stop, 1), policy, target);
         let mut reader = self.open(job.expect("a job"), 0).expect("a reader");
@@ -76,7 +76,7 @@ impl Mixed {
     }
 }
 
-/// A worker that readers of this process know as theirs.
+/// Starts a worker that readers of this process treat as local.
 fn worker_here(cluster: &Cluster, tags: &[&str]) -> Result<Worker, WorkerError> {
     let config = WorkerConfig {
         local: cluster.service().local_workers().clone(),
@@ -93,7 +93,7 @@ fn sorted(mut numbers: Vec<i64>) -> Vec<i64> {
     numbers
 }
 
-/// The numbers of a range, so many times each.
+/// Returns the numbers of a range, each `count` times.
 fn times(count: usize, stop: i64) -> Vec<i64> {
     (0..stop)
         .flat_map(|number| std::iter::repeat_n(number, count))
@@ -120,7 +120,7 @@ fn local_readers_read_local_workers_only() {
             assert_eq!(
                 sorted(all),
                 times(1, 1000),
-                "splits that others left aside are no one's"
+                "no split is reserved for skipped workers"
             );
             assert!(mixed.read(0, Policy::Off, TargetWorkers::Local).is_empty());
             let job = mixed.job(Dataset::range(0, 10, 1), Policy::Off, TargetWorkers::Local);
@@ -133,7 +133,7 @@ fn local_readers_read_local_workers_only() {
     });
 }
 
-/// C14.1: an element that is read in this process has crossed no network.
+/// An element of a local worker has crossed no network (C14.1).
 #[test]
 fn any_and_host_include_other_workers() {
     watched("any, host, auto", || {
@@ -172,7 +172,7 @@ fn colocated_workers_of_others_are_skipped() {
     });
 }
 
-/// C14.1, C14.2: who comes later is read if the target admits it.
+/// A worker that registers later is read if the target admits it (C14.1, C14.2).
 #[test]
 fn new_workers_are_read_unless_skipped() {
     watched("late workers", || {
@@ -199,7 +199,7 @@ fn new_workers_are_read_unless_skipped() {
     });
 }
 
-/// C14.3, C6.5: splits of a worker that went are read by those that are left, and by no others.
+/// Remaining local workers read the splits of a local worker that left; other workers do not (C14.3, C6.5).
 #[test]
 fn workers_share_the_rest_of_local_ones() {
     watched("local, a worker stops", || {
@@ -213,7 +213,7 @@ fn workers_share_the_rest_of_local_ones() {
         let first = reader.next_element().expect("it reads").expect("an element");
         let mut all = crate::support::cluster::numbers(&first);
         let gone = mixed.cluster.workers.remove(0);
-        gone.stop().expect("it ends well");
+        gone.stop().expect("a clean exit");
         while let Some(element) = next_or_lost(&mut reader) {
             all.extend(crate::support::cluster::numbers(&element));
         }
@@ -256,7 +256,7 @@ fn a_local_reader_needs_a_worker() {
     });
 }
 
-/// C14.4: each trainer has a worker, and reads its share.
+/// Each trainer reads the share of its own worker (C14.4).
 #[test]
 fn colocated_static_sharding_is_by_process() {
     watched("colocated", || {
@@ -296,8 +296,8 @@ fn a_local_pass_ends_with_its_reader() {
         assert!(error.message.contains("deleted"), "{error}");
         let whole = drain(&mut mixed.open(job, 1).expect("the next pass"));
         assert_eq!(whole, times(1, 10_000));
-        // Another worker of the process is as good.
-        mixed.cluster.workers.remove(0).stop().expect("it ends well");
+        // Another worker of the same process can take the place of the first.
+        mixed.cluster.workers.remove(0).stop().expect("a clean exit");
         let worker = worker_here(&mixed.cluster, &[]).expect("a worker");
         mixed.cluster.workers.push(worker);
         let whole = drain(&mut mixed.open(job, 2).expect("the pass after it"));
@@ -305,7 +305,7 @@ fn a_local_pass_ends_with_its_reader() {
     });
 }
 
-/// C14.1: a pipeline that goes on in the trainer names its target, too.
+/// A dataset with further operations in the trainer also has a target (C14.1).
 #[test]
 fn a_services_dataset_is_read_from_its_target() {
     watched("service reader", || {
@@ -337,7 +337,7 @@ fn an_empty_tag_is_refused_early() {
         let (key, _) = crate::support::cluster::fresh_key();
         let config = WorkerConfig {
             tags: vec!["gpu".to_owned(), String::new()],
-            // Nobody is there.
+            // No dispatcher listens at this address.
             ..WorkerConfig::new("127.0.0.1:9")
         };
         let error = Worker::start(&key, config).expect_err("an empty tag");
@@ -349,7 +349,8 @@ fn an_empty_tag_is_refused_early() {
     });
 }
 
-/// Others than those of this service see nothing of its workers, though they are in the same process.
+/// A connection with other local workers does not see this service's workers, although the workers run in the
+/// same process.
 #[test]
 fn separate_local_workers_are_like_separate_processes() {
     watched("two in one", || {

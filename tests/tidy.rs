@@ -1,8 +1,7 @@
-//! The rules of the house, with their tables: who may name whom, the shape of a file, where `unsafe` may
-//! stand, the words that stand nowhere. How sources are read is the business of `source`.
+//! The rules of the source tree, with their tables: the dependencies of crates, the shape of files, the files
+//! with `unsafe`, and forbidden words. The module `source` reads the source files.
 //!
-//! A rule that is broken is printed as `file:line: rule: what to do`. The tables hold in both directions:
-//! what they list must exist.
+//! A violation is printed as `file:line: rule: what to do`. Every entry of a table must exist in the tree.
 
 use crate::source::comments;
 use crate::source::corpora;
@@ -15,7 +14,7 @@ use crate::source::shape;
 use crate::source::tree::{self, File, Finding};
 use crate::source::words;
 
-/// The arrows between the crates: each depends on exactly these of the workspace.
+/// The dependencies between crates: each crate depends on exactly these crates of the workspace.
 const CRATES: &[CrateEdges<'_>] = &[
     ("millstream-element", &[]),
     ("millstream-link", &[]),
@@ -55,10 +54,11 @@ const CRATES: &[CrateEdges<'_>] = &[
     ("millstream-python", &["millstream"]),
 ];
 
-/// The crates that any crate may use in its tests, and none in its product.
+/// The crates that tests of any crate may use, and that no product code may use.
 const TEST_TOOLS: &[&str] = &["millstream-testkit"];
 
-/// Files that may name QUIC's implementation. The last is `raw-quic`, the yardstick that must not be ours.
+/// Files that may name the QUIC implementation. The last entry contains the benchmark `raw-quic`, which must
+/// not use this project's transport.
 const QUINN: &[&str] = &[
     "link",
     "dataplane/src/transport/quic",
@@ -137,7 +137,7 @@ const WALLS: &[Wall] = &[
     },
 ];
 
-/// The sources of each crate, in which no files import each other in a circle.
+/// The folders in which source files must not import each other in a circle.
 const SOURCES: &[&str] = &[
     "element/src",
     "link/src",
@@ -150,7 +150,8 @@ const SOURCES: &[&str] = &[
     "src",
 ];
 
-/// State machines and values: no clock, socket, task or randomness, held to it by the lints of `clippy.toml`.
+/// Pure state machines and values. The lints of `clippy.toml` deny these files clocks, sockets, tasks and
+/// randomness.
 const PURE: &[&str] = &[
     "dataplane/src/proto",
     "dataplane/src/transport/shm/address.rs",
@@ -177,28 +178,28 @@ const PURE: &[&str] = &[
     "client/src/reader_core",
 ];
 
-/// The files in which `unsafe` may stand, each because it cannot be written without.
+/// The files that may contain `unsafe`, each with the reason.
 const UNSAFE: &[&str] = &[
-    "python/src/array.rs",                       // arrays of Python over a slot
-    "python/src/dlpack.rs",                      // an interface of C
-    "python/src/fork.rs",                        // the system's hook of fork
-    "python/src/npy.rs",                         // numpy's table of functions
+    "python/src/array.rs",                       // Python arrays over the memory of a slot
+    "python/src/dlpack.rs",                      // a C interface
+    "python/src/fork.rs",                        // a fork handler
+    "python/src/npy.rs",                         // numpy's table of C functions
     "dataplane/src/transport/shm/arena.rs",      // slots in a mapping
     "dataplane/src/transport/shm/doorbell.rs",   // a futex in shared words
     "dataplane/src/transport/shm/map.rs",        // memory mapped from a descriptor
     "dataplane/src/transport/shm/view.rs",       // slots in another process's memory
-    "element/src/slot/append.rs",                // a committed prefix is read while the rest is written
+    "element/src/slot/append.rs",                // reads of a committed prefix during further writes
     "element/src/slot/region.rs",                // aligned allocation
     "element/src/slot/shared.rs",                // shared views of a region
-    "pipeline/src/exec/spread.rs",               // rows of a stack that several threads write
-    "pipeline/src/image/jpeg/wide.rs",           // instructions that not every processor has
-    "pyworker/src/region.rs",                    // memory that another process writes
-    "benches/transfer/gauge.rs",                 // counters that processes share
-    "benches/transfer/yardstick/iceoryx2.rs",    // slots that another library lends
+    "pipeline/src/exec/spread.rs",               // rows of a stack, written by several threads
+    "pipeline/src/image/jpeg/wide.rs",           // processor-specific instructions
+    "pyworker/src/region.rs",                    // memory written by another process
+    "benches/transfer/gauge.rs",                 // counters in shared memory
+    "benches/transfer/yardstick/iceoryx2.rs",    // loaned slots of iceoryx2
     "benches/transfer/yardstick/shared/area.rs", // a futex in shared words
 ];
 
-/// Pages that a reader is sent to.
+/// The documentation pages for readers.
 const PAGES: &[&str] = &[
     "README.md",
     "ARCHITECTURE.md",
@@ -224,7 +225,7 @@ const PAGES: &[&str] = &[
     "clippy.toml",
 ];
 
-/// Whether everything that the tables list has landed. While it has not, what is absent is passed over.
+/// `true` if everything in the tables exists. With `false`, missing entries are skipped.
 const ALL_LANDED: bool = true;
 
 #[test]
@@ -246,7 +247,7 @@ fn only_the_wheel_names_python() {
 #[test]
 fn modules_keep_out_what_the_table_says() {
     let files = tree::files();
-    // The client's simulation is a test of all parts together.
+    // The client's simulation is a test of all parts together, so the walls do not apply.
     let is_product = |file: &&File| !file.is_in("client/src/simulation");
     let breaches = |file| WALLS.iter().flat_map(move |wall| paths::breaches(file, wall));
     assert_clean(files.iter().filter(is_product).flat_map(breaches));
@@ -294,8 +295,8 @@ fn definitions_of_operations_know_no_execution() {
     assert_clean(files.iter().filter(is_definition).flat_map(breaches));
 }
 
-/// The product files that know `shuffle`. A new operation adds its room, a line in the table and a method in
-/// Python; the others are re-exports, and the rewrites that are about shuffles.
+/// The product files that name the operation `shuffle`. A new operation adds its room, a line in the table,
+/// and a Python method. The other files contain re-exports, and rewrites that concern shuffles.
 const KNOWS_SHUFFLE: &[&str] = &[
     "pipeline/src/exec/build.rs",
     "pipeline/src/graph/mod.rs",
@@ -330,7 +331,7 @@ fn shuffle_stands_where_it_should() {
     assert_eq!(found, KNOWS_SHUFFLE);
 }
 
-/// Methods of `Dispatcher`: it routes, and owns no table.
+/// The maximum number of methods of `Dispatcher`, which routes events and owns no tables.
 const ROUTES_MAX: usize = 40;
 
 #[test]
@@ -429,7 +430,7 @@ fn unsafe_stands_only_in_the_named_files() {
 #[test]
 fn pure_modules_are_denied_clocks_sockets_and_randomness() {
     let files = tree::files();
-    // A table of contents has no code to deny anything to.
+    // A `mod.rs` contains no code, so it needs no lint attribute.
     let is_code = |file: &&File| file.is_rust() && file.name() != "mod.rs";
     let is_pure = |file: &&File| PURE.iter().any(|place| file.is_in(place));
     let pure_code = files.iter().filter(is_code).filter(is_pure);
@@ -512,7 +513,7 @@ fn what_the_tables_list_exists() {
     );
 }
 
-/// An attribute in a parent's file holds for the modules below it.
+/// Returns whether the lint attribute is in this file or in the file of a parent module.
 fn is_denied_with_its_parents(file: &File, files: &[File]) -> bool {
     let folders = file
         .path
@@ -523,7 +524,7 @@ fn is_denied_with_its_parents(file: &File, files: &[File]) -> bool {
     files.iter().filter(is_above).any(shape::is_denied_the_world)
 }
 
-/// Nobody else names these crates.
+/// Checks that only files in these places name these crates.
 fn assert_named_only_in(places: &[&str], crates: &[&str]) {
     let outside = |file: &&File| file.is_rust() && !places.iter().any(|place| file.is_in(place));
     let stray = |file: &File| {

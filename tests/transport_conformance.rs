@@ -1,4 +1,4 @@
-//! The conformance suite of transports, run for each mechanism.
+//! The conformance suite of transports, which runs for each transport.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ for_each_mechanism!(
 /// D1.1, D2.1.
 async fn messages_arrive_in_order_both_ways(mechanism: Mechanism) {
     let mut ends = mechanism.connect(Arc::new(UpTo(0))).await;
-    // In rounds: the control stream holds a bounded number of messages that nobody has received.
+    // Messages are sent in rounds, because the control stream buffers a bounded number of unread messages.
     for round in 0..20 {
         for total in round * 25..(round + 1) * 25 {
             send_down(
@@ -62,7 +62,7 @@ async fn messages_arrive_in_order_both_ways(mechanism: Mechanism) {
             .await;
         }
         for total in round * 25..(round + 1) * 25 {
-            let received = receive(&mut ends).await.expect("the link stands");
+            let received = receive(&mut ends).await.expect("the link exists");
             let Downstream::Message(ToClient::Yielded(yielded)) = received else {
                 panic!("{received:?}")
             };
@@ -90,7 +90,7 @@ async fn packs_arrive_whole(mechanism: Mechanism) {
             first,
             elements,
             body,
-        }) = receive(&mut ends).await.expect("the link stands")
+        }) = receive(&mut ends).await.expect("the link exists")
         else {
             panic!("a message instead of a pack")
         };
@@ -120,7 +120,7 @@ async fn compressed_packs_arrive_whole(mechanism: Mechanism) {
             pack: sent.clone(),
         };
         send_down(&mut ends, Downstream::Pack(OutPack { elements, compressed })).await;
-        let Downstream::Pack(received) = receive(&mut ends).await.expect("the link stands") else {
+        let Downstream::Pack(received) = receive(&mut ends).await.expect("the link exists") else {
             panic!("a message instead of a pack")
         };
         let received = received.body.open(&HeapAlloc).expect("a whole pack");
@@ -141,7 +141,7 @@ async fn the_closer_of_a_link_says_why(mechanism: Mechanism) {
     ends.client.close(&blamed);
     assert_eq!(receive_up(&mut ends).await.expect_err("closed"), heard);
     assert!(receive(&mut ends).await.is_err());
-    // What is not the other's fault is not called that.
+    // The reason of a close is not reported as misbehaviour if the other end is not at fault.
     let mut ends = mechanism.connect(Arc::new(UpTo(0))).await;
     ends.worker.close(&LinkLost::Resource("no chalk".into()));
     let lost = receive(&mut ends).await.expect_err("closed");
@@ -185,14 +185,14 @@ async fn a_dropped_client_ends_the_workers_link(mechanism: Mechanism) {
     }
 }
 
-/// Rounds of the runtime after which a worker that finds no room will find none.
+/// The number of scheduler rounds after which a worker without room counts as blocked.
 const ROUNDS_AT_REST: usize = 1000;
 
 async fn a_reader_that_stops_stops_the_worker_and_loses_nothing(mechanism: Mechanism) {
     let mut ends = mechanism.connect(Arc::new(UpTo(u64::MAX))).await;
     let unit = pack(&[1 << 20], 3);
     let (mut sent, mut rounds) = (0, 0);
-    // More than any window: an unbounded transport would take it all.
+    // The total is larger than any window, so an unbounded transport would accept all packs.
     while sent < 2048 && rounds < ROUNDS_AT_REST {
         let ready = poll_fn(|cx| Poll::Ready(ends.worker.poll_ready(cx))).await;
         if ready.is_ready() {
@@ -204,7 +204,7 @@ async fn a_reader_that_stops_stops_the_worker_and_loses_nothing(mechanism: Mecha
     }
     assert!(sent < 2048, "the worker was never stopped");
     for _ in 0..sent {
-        let Downstream::Pack(pack) = receive(&mut ends).await.expect("the link stands") else {
+        let Downstream::Pack(pack) = receive(&mut ends).await.expect("the link exists") else {
             panic!("no pack")
         };
         let body = pack.body.open(&HeapAlloc).expect("a whole pack");
@@ -243,7 +243,7 @@ async fn receive(ends: &mut Ends) -> Result<Downstream<InPack>, LinkLost> {
     poll_fn(|cx| ends.client.poll_recv(cx)).await
 }
 
-/// The next message that is not the greeting that opened the link.
+/// Returns the next message after the opening greeting.
 async fn receive_up(ends: &mut Ends) -> Result<ToWorker, LinkLost> {
     loop {
         match poll_fn(|cx| ends.worker.poll_recv(cx)).await {

@@ -1,4 +1,4 @@
-//! Every element as often as the policy promises, for whatever shape of service and reader.
+//! Tests that every element is visited as often as the policy promises, for random services and readers.
 
 use std::sync::Arc;
 
@@ -16,17 +16,18 @@ use crate::support::cluster::{Cluster, numbers};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// Few, because each starts a service, which is then read in several shapes.
+/// The number of cases. The number is small, because each case starts a service and reads it in several
+/// shapes.
 const CASES: u32 = 8;
 
-/// Numbers of one reading at most, the repeated ones included.
+/// The maximum number of numbers in one read, including repeated numbers.
 const NUMBERS_MAX: u64 = 1_000_000;
 
-/// How a service's workers pack, and how it is read.
+/// The shape of a random service: its workers, their buffers, and the datasets to read.
 #[derive(Debug, Clone)]
 struct Service {
     workers: usize,
-    /// Limits of a task's buffer; a pack is never larger.
+    /// The limits of a task's buffer. A pack is never larger than the buffer.
     buffer: BufferLimits,
     shapes: Vec<Shape>,
 }
@@ -34,8 +35,8 @@ struct Service {
 #[derive(Debug, Clone)]
 struct Shape {
     elements: u64,
-    /// How often a number stands in its element: some fill a pack by themselves, of others it takes
-    /// thousands.
+    /// The number of copies of a number in its element. A wide element fills a pack; narrow elements fit into
+    /// a pack by the thousands.
     width: u64,
     max_outstanding: u64,
     batch: Option<u64>,
@@ -97,7 +98,7 @@ fn read_in_shape(cluster: &Cluster, shape: &Shape) {
             .collect();
         assert!(
             seen == promised,
-            "{policy}: {} numbers instead of {}",
+            "{policy}: read {} numbers, expected {}",
             seen.len(),
             promised.len()
         );
@@ -109,11 +110,11 @@ fn read_in_shape(cluster: &Cluster, shape: &Shape) {
     }
 }
 
-/// The numbers, each of which stands `width` times in its row.
+/// Returns the numbers; each number occurs `width` times in its row.
 fn rows(reader: &mut Reader, width: usize) -> Vec<i64> {
     let mut all = Vec::new();
     for element in reader {
-        let numbers = numbers(&element.expect("the reading goes on"));
+        let numbers = numbers(&element.expect("the reader proceeds"));
         for row in numbers.chunks(width) {
             assert!(row.iter().all(|number| *number == row[0]), "rows are mixed");
             all.push(row[0]);
@@ -122,7 +123,7 @@ fn rows(reader: &mut Reader, width: usize) -> Vec<i64> {
     all
 }
 
-/// `widen`: repeats a number as often as its parameter says.
+/// Registers the function `widen`, which repeats a number as often as its parameter says.
 fn widening() -> Functions {
     Functions::new().with_map("widen", |params, _| {
         let width: u64 = params.decode()?;

@@ -1,4 +1,5 @@
-//! Tests of waits: each is reported while it lasts, counted while others are read, and named when it ends.
+//! Tests of waiting: a wait is reported while it lasts, is counted in the statistics, and is named in the
+//! error when it ends.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,7 +20,7 @@ fn fresh_key() -> String {
     ClusterKey::generate().expect("randomness").to_text()
 }
 
-/// A reader of numbers without end that gives workers up after so long.
+/// Returns a reader of an endless range that gives up a worker after `worker_give_up`.
 fn endless(cluster: &Cluster, worker_give_up: Duration) -> Reader {
     let config = ReaderConfig {
         max_outstanding: MaxOutstanding::Elements(4),
@@ -58,7 +59,7 @@ fn readers_beyond_a_workers_quota_wait_for_room() {
     });
 }
 
-/// A command whose standard error goes to a file, to be read while it runs.
+/// Starts a command whose standard error goes to a file, so that the test can read it while the command runs.
 fn noting(key: &str, arguments: &[&str], notes: &Path) -> Running {
     let mut command = millstream(key, arguments);
     command.stderr(File::create(notes).expect("a file"));

@@ -1,15 +1,16 @@
-//! Measures what the dispatcher costs and how many peers it keeps up with, as processes of the real program
-//! over QUIC on loopback.
+//! Benchmarks of the dispatcher's cost, and of the number of peers that it can serve, with processes of the
+//! real program over QUIC on loopback.
 //!
-//! - [`splits`]: a dataset read under DYNAMIC, in splits of several sizes, with and without a work directory
-//! - [`peers`]: workers and readers that do nothing but live
-//! - [`store`]: the size of a work directory, and how long a start takes
-//! - [`processes`]: a dispatcher and workers that end with the bench, and the processor time that they take
-//! - [`table`]: what is printed
+//! - [`splits`]: reads a dataset under DYNAMIC, in splits of several sizes, with and without a work directory
+//! - [`peers`]: connects workers and readers that only send heartbeats
+//! - [`store`]: measures the size of a work directory and the time of a start
+//! - [`processes`]: starts a dispatcher and workers that end with the benchmark, and reads their processor
+//!   time
+//! - [`table`]: prints the figures
 //!
-//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part; `--elements=N` reads a dataset of
-//! another size, `--peers=N` measures only so many. Without `--bench`, as under `cargo test --benches`, each
-//! part runs once and small, to keep it working.
+//! `cargo bench -p millstream --bench dispatcher -- splits` runs one part. `--elements=N` sets the size of
+//! the dataset, and `--peers=N` measures only one number of peers. Without `--bench`, as under
+//! `cargo test --benches`, each part runs once with small sizes, as a test.
 
 mod peers;
 mod processes;
@@ -20,25 +21,25 @@ mod table;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// How much is measured.
+/// The scale of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Scale {
-    /// Whether the run is long enough for figures; a short run only shows that the benchmark works.
+    /// `true` if the run is long enough for figures. A short run only shows that the benchmark works.
     is_full: bool,
-    /// Elements of the dataset that is read, if they are to be others.
+    /// The number of elements in the dataset, instead of the default.
     elements: Option<u64>,
-    /// Workers, and as many readers, if only so many are to be measured.
+    /// The only number of workers and of readers to measure, instead of the default numbers.
     peers: Option<usize>,
 }
 
 impl Scale {
-    /// One of two amounts.
+    /// Returns `full` for a full run, and `small` for a short run.
     fn pick<T>(self, full: T, small: T) -> T {
         if self.is_full { full } else { small }
     }
 }
 
-/// A part of the bench by its name.
+/// A part of the benchmark, with its name.
 type Part = (&'static str, fn(Scale) -> Result<(), String>);
 
 const PARTS: [Part; 3] = [
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
             continue;
         }
         if let Err(error) = run(scale) {
-            // Nothing is left to be done if that cannot be said either.
+            // If standard error is closed too, the error cannot be reported.
             let _ = writeln!(std::io::stderr(), "{name}: {error}");
             return ExitCode::FAILURE;
         }

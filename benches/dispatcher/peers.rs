@@ -1,5 +1,4 @@
-//! Many peers: what workers and readers that do nothing but live cost the dispatcher, on connections of their
-//! own.
+//! Many peers: the cost of workers and readers that only send heartbeats, each on its own connection.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -15,19 +14,20 @@ use super::Scale;
 use super::processes::{Key, Server};
 use super::table;
 
-/// Workers, and as many readers.
+/// The numbers of workers, which are also the numbers of readers.
 const PEERS: &[usize] = &[100, 300, 1000];
 const PEERS_SMALL: &[usize] = &[2, 4];
-/// Time before the measurement, in which peers connect and join.
+/// The time before the measurement, in which the peers connect and join.
 const SETTLING: Duration = Duration::from_secs(10);
 const SETTLING_SMALL: Duration = Duration::from_millis(10);
-/// Time that is measured; the system's clock counts processor time in steps of 10 ms.
+/// The measured time. The system counts processor time in steps of 10 ms.
 const MEASURED: Duration = Duration::from_secs(30);
 const MEASURED_SMALL: Duration = Duration::from_millis(100);
-/// Connections of one socket and one certificate: the dispatcher takes 64 of one peer.
+/// The number of connections that share a socket and a certificate. The dispatcher accepts at most 64
+/// connections from one peer.
 const PER_ENDPOINT: usize = 32;
 
-/// Measures each number of peers on a dispatcher of its own.
+/// Measures each number of peers with a new dispatcher.
 pub(crate) fn run(scale: Scale) -> Result<(), String> {
     let seconds = scale.pick(MEASURED, MEASURED_SMALL).as_secs_f64();
     table::say(&format!(
@@ -61,7 +61,7 @@ pub(crate) fn run(scale: Scale) -> Result<(), String> {
     Ok(())
 }
 
-/// Processor seconds until all had joined, and processors used since.
+/// Returns the processor seconds until all peers had joined, and the number of processors used afterwards.
 async fn measure(peers: usize, scale: Scale) -> Result<(f64, f64), String> {
     let key = Key::generate()?;
     let dispatcher = Server::dispatcher(&key, &[])?;
@@ -77,7 +77,7 @@ async fn measure(peers: usize, scale: Scale) -> Result<(f64, f64), String> {
     let counts = living.map_err(|error| error.to_string())?.counts;
     if (counts.workers, counts.clients) != (peers as u64, peers as u64) {
         return Err(format!(
-            "{} workers and {} readers live instead of {peers}",
+            "expected {peers} living workers and readers, found {} workers and {} readers",
             counts.workers, counts.clients
         ));
     }
@@ -85,7 +85,7 @@ async fn measure(peers: usize, scale: Scale) -> Result<(f64, f64), String> {
     Ok((before, cores))
 }
 
-/// Workers that start their tasks and do nothing for them.
+/// Starts workers that accept their tasks but compute nothing.
 async fn start_workers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<Agent>, String> {
     let address = HostPort::from_str(dispatcher).map_err(|error| error.to_string())?;
     let mut workers = Vec::new();
@@ -98,7 +98,7 @@ async fn start_workers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<
             let config = AgentConfig::new(format!("worker-{number}:1"), ticket_key);
             starting.spawn(async move {
                 let (agent, mut events) = Agent::start(endpoint, address, config).await?;
-                // Ends with its agent.
+                // The loop ends with its agent.
                 tokio::spawn(async move { while events.next().await.is_some() {} });
                 Ok::<_, millstream::control::Error>(agent)
             });
@@ -110,7 +110,7 @@ async fn start_workers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<
     Ok(workers)
 }
 
-/// A process that reads.
+/// A simulated process that reads.
 struct ReadingProcess {
     client: Client,
     _listening: JoinSet<()>,
@@ -146,7 +146,7 @@ async fn start_readers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<
     Ok(readers)
 }
 
-/// Hears what it is told, until it is dropped.
+/// Receives the dispatcher's messages until the iteration is dropped.
 async fn listen(mut iteration: IterationHandle) {
     while iteration.next_push().await.is_ok() {}
 }

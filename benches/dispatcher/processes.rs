@@ -24,26 +24,26 @@ impl Key {
     }
 }
 
-/// A server. Killed when dropped.
+/// A server process. Dropping the server kills the process.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    /// Address that the dispatcher listens on.
+    /// The address on which the process listens.
     pub(crate) address: String,
 }
 
 impl Server {
-    /// A dispatcher on a free port, with more flags.
+    /// Starts a dispatcher on a free port, with additional flags.
     pub(crate) fn dispatcher(key: &Key, flags: &[&str]) -> Result<Server, String> {
         Server::start(key, &[&["dispatcher", "--bind", "127.0.0.1:0"], flags].concat())
     }
 
-    /// A worker of that dispatcher.
+    /// Starts a worker of this dispatcher.
     pub(crate) fn worker(key: &Key, dispatcher: &str) -> Result<Server, String> {
         Server::start(key, &["worker", "--dispatcher", dispatcher])
     }
 
-    /// Processor seconds that it used so far: all threads, user and system.
+    /// Returns the processor seconds that the process has used so far: all threads, user and system.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         cpu_seconds(&self.child.id().to_string())
     }
@@ -62,32 +62,34 @@ impl Server {
         BufReader::new(stdout)
             .read_line(&mut line)
             .map_err(|error| error.to_string())?;
-        // "dispatcher listening on ADDRESS", "worker serving on ADDRESS for dispatcher …"
+        // The line is "dispatcher listening on ADDRESS" or "worker serving on ADDRESS for dispatcher …".
         match line.split_whitespace().nth(3) {
             Some(address) => Ok(Server {
                 child,
                 address: address.to_owned(),
             }),
-            None => Err(format!("{arguments:?} is not ready: {line:?}")),
+            None => Err(format!(
+                "the process {arguments:?} did not print its address: {line:?}"
+            )),
         }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only when it has ended.
+        // `kill` and `wait` fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Processor seconds of this process.
+/// Returns the processor seconds of this process.
 pub(crate) fn own_cpu_seconds() -> f64 {
     cpu_seconds("self")
 }
 
 fn cpu_seconds(process: &str) -> f64 {
-    // Fields 14 and 15, in ticks of 10 ms on every Linux; the name before them may hold spaces.
+    // Fields 14 and 15 count ticks of 10 ms, on every Linux. The name before these fields may contain spaces.
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |split| split.1);
     let ticks = fields.split_whitespace().skip(11).take(2);

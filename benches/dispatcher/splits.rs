@@ -1,5 +1,5 @@
-//! Splits a second, end to end: a dispatcher, workers and a counting reader, each a process, over QUIC on
-//! loopback.
+//! The throughput of splits, end to end: a dispatcher, workers and a counting reader, each a process, over
+//! QUIC on loopback.
 
 use std::time::Instant;
 
@@ -12,15 +12,15 @@ use super::Scale;
 use super::processes::{Key, Server, own_cpu_seconds};
 use super::table;
 
-/// Elements of the dataset, `range(0, …)`.
+/// The number of elements in the dataset `range(0, …)`.
 const ELEMENTS: u64 = 10_000_000;
 const ELEMENTS_SMALL: u64 = 2_000;
-/// Elements of a split: what is asked for is a rate of splits of at most 1 000 elements, and of splits of
-/// one.
+/// The numbers of elements in a split. The targets are rates of splits of at most 1 000 elements, and of
+/// splits of one element.
 const SPLIT_SIZES: [u64; 4] = [1, 10, 100, 1000];
 const WORKERS: usize = 2;
 
-/// Reads the dataset for each size of a split, first without a work directory and then with one.
+/// Reads the dataset with each split size, first without a work directory and then with one.
 pub(crate) fn run(scale: Scale) -> Result<(), String> {
     let elements = scale.elements.unwrap_or(scale.pick(ELEMENTS, ELEMENTS_SMALL));
     table::say(&format!(
@@ -48,7 +48,10 @@ pub(crate) fn run(scale: Scale) -> Result<(), String> {
 fn measure(stored: bool, elements: u64, split_size: u64) -> Result<(), String> {
     let key = Key::generate()?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let work_dir = folder.path().to_str().ok_or("a folder that is no text")?;
+    let work_dir = folder
+        .path()
+        .to_str()
+        .ok_or("the path of the folder is not UTF-8")?;
     let flags: &[&str] = if stored { &["--work-dir", work_dir] } else { &[] };
     let dispatcher = Server::dispatcher(&key, flags)?;
     let workers: Vec<Server> = (0..WORKERS)
@@ -80,7 +83,8 @@ fn measure(stored: bool, elements: u64, split_size: u64) -> Result<(), String> {
     table::row(&cells)
 }
 
-/// Counts the elements, and sums them up: each came once.
+/// Reads all elements, and checks their count and their sum, so that a missing or repeated element is an
+/// error.
 fn read(service: &Service, elements: u64, split_size: u64) -> Result<(), String> {
     let stop = i64::try_from(elements).map_err(|error| error.to_string())?;
     let dataset = Dataset::range(0, stop, 1).split_size(split_size);
@@ -100,7 +104,7 @@ fn read(service: &Service, elements: u64, split_size: u64) -> Result<(), String>
     }
     if (count, sum) != (elements, stop * (stop - 1) / 2) {
         return Err(format!(
-            "{count} elements of sum {sum} came instead of {elements}"
+            "expected {elements} elements, found {count} with the sum {sum}"
         ));
     }
     Ok(())

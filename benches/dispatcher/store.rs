@@ -1,7 +1,7 @@
-//! The work directory: how large it is after many jobs came and went, and how long a dispatcher with many
-//! records takes to start.
+//! The work directory: its size after many jobs were created and deleted, and the start time of a dispatcher
+//! with many records.
 //!
-//! The machine and the store of the dispatcher, without its sockets.
+//! The benchmark runs the dispatcher's state machine and store, without sockets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,26 +18,26 @@ use super::Scale;
 use super::processes::own_cpu_seconds;
 use super::table;
 
-/// Jobs that come and go.
+/// The number of jobs that are created and deleted.
 const JOBS: usize = 10_000;
 const JOBS_SMALL: usize = 10;
-/// Records that are loaded, at least.
+/// The minimum number of records that are loaded.
 const RECORDS: usize = 100_000;
 const RECORDS_SMALL: usize = 100;
-/// Jobs that are stored together, as if they had been asked for at once.
+/// The number of jobs in one commit, as if they were requested at the same time.
 const GROUP: usize = 100;
-/// The time after which no lease, timeout or grace period of a silent process is left.
+/// The time after which all leases, timeouts and grace periods of a silent process have passed.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Bytes of a dataset's definition.
+/// The size of a dataset's definition in bytes.
 const DEFINITION_BYTES: usize = 500;
 
-/// Measures both.
+/// Measures the size of the work directory and the start time.
 pub(crate) fn run(scale: Scale) -> Result<(), String> {
     collected(scale.pick(JOBS, JOBS_SMALL))?;
     loaded(scale.pick(RECORDS, RECORDS_SMALL))
 }
 
-/// After a restart the file has at most 16 MiB, or twice what was stored at most.
+/// Checks the size of the file after a restart: at most 16 MiB, or twice the maximum of the stored bytes.
 fn collected(jobs: usize) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut deployment = Deployment::start(folder.path())?;
@@ -53,8 +53,8 @@ fn collected(jobs: usize) -> Result<(), String> {
     for client in clients {
         deployment.ask(Role::Submit, Request::Release { client })?;
     }
-    // Every process stays silent for longer than any of its leases. The steps are short, so that the
-    // dispatcher itself never counts as away.
+    // Every process stays silent for longer than all its leases. The steps are short, so that the dispatcher
+    // itself never counts as stopped.
     let end = deployment.now + SILENCE;
     while deployment.now < end {
         deployment.now += config().sweep_interval;
@@ -63,7 +63,9 @@ fn collected(jobs: usize) -> Result<(), String> {
     }
     let left = deployment.stored.len();
     if left > 1 {
-        return Err(format!("{left} records are left when nobody uses any"));
+        return Err(format!(
+            "expected no records after all processes have gone, found {left}"
+        ));
     }
     let before = file_bytes(folder.path())?;
     drop(deployment);
@@ -103,7 +105,10 @@ fn loaded(records: usize) -> Result<(), String> {
     let loaded = store.load().map_err(|error| error.to_string())?;
     let read = began.elapsed().as_secs_f64();
     if loaded.len() != records {
-        return Err(format!("{} records instead of {records}", loaded.len()));
+        return Err(format!(
+            "expected {records} records in the store, found {}",
+            loaded.len()
+        ));
     }
     let machine = Dispatcher::load(config(), loaded, BootId(2), Moment::ZERO);
     let all = began.elapsed().as_secs_f64();
@@ -132,21 +137,21 @@ fn config() -> DispatcherConfig {
     }
 }
 
-/// A machine and its store.
+/// The dispatcher's state machine with its store.
 struct Deployment {
     machine: Dispatcher,
     store: DiskStore,
     now: Moment,
     numbers: u64,
-    /// How long each record is that is stored.
+    /// The size in bytes of each stored record.
     stored: BTreeMap<Key, usize>,
     replies: Vec<Result<Reply, millstream::control::Error>>,
-    /// Changes that are decided and wait for the commit.
+    /// The decided changes that wait for the commit.
     changes: Vec<Change>,
 }
 
 impl Deployment {
-    /// With one worker.
+    /// Starts a deployment with one worker.
     fn start(folder: &Path) -> Result<Deployment, String> {
         let store = DiskStore::open(folder).map_err(|error| error.to_string())?;
         let mut deployment = Deployment {
@@ -170,7 +175,7 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// A dataset, its job and a reader, under DYNAMIC.
+    /// Creates a dataset, its job under DYNAMIC, and a reader.
     fn start_job(&mut self) -> Result<ClientId, String> {
         let register = Request::RegisterDataset {
             id: None,
@@ -214,7 +219,7 @@ impl Deployment {
         reply.map_err(|error| error.to_string())
     }
 
-    /// Something happens; what comes of it waits for the commit.
+    /// Handles an event, and commits the resulting changes.
     fn event(&mut self, event: Event) {
         self.machine.handle(event, self.now);
         while self.machine.has_batch() {

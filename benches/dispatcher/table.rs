@@ -5,7 +5,7 @@ use std::io::Write;
 /// Prints a line.
 ///
 /// # Errors
-/// Standard output is gone.
+/// Standard output is closed.
 pub(crate) fn say(line: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")
@@ -16,7 +16,7 @@ pub(crate) fn say(line: &str) -> Result<(), String> {
 /// Prints cells right-aligned in columns of 14.
 ///
 /// # Errors
-/// As [`say`].
+/// The errors of [`say`].
 pub(crate) fn row(cells: &[String]) -> Result<(), String> {
     let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>14}")).collect();
     say(&cells.join(" "))
@@ -25,7 +25,7 @@ pub(crate) fn row(cells: &[String]) -> Result<(), String> {
 /// Prints the names of columns.
 ///
 /// # Errors
-/// As [`say`].
+/// The errors of [`say`].
 pub(crate) fn header(names: &[&str]) -> Result<(), String> {
     row(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
 }

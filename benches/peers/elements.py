@@ -1,12 +1,13 @@
-"""Elements a second: Millstream beside the tf.data service, Arrow Flight, torch's DataLoader and Ray Data, in interleaved rounds.
+"""Elements per second: Millstream compared with the tf.data service, Arrow Flight, torch's DataLoader and Ray Data, in interleaved rounds.
 
     python3 benches/peers/elements.py [--peers LIST] [--bytes LIST] [--rounds 5] [--seconds 1] [--into FILE [--limit-s S]] [--report FILE ...]
 
-One command: makes a virtual environment of its own (target/peers), installs the peers, builds Millstream, and measures what one consumer
-gets of one producer in another process, of elements of random bytes of each size, and of a Python function that computes for 1 ms. What
-each peer does is in its function below. In the rows *written* the producer writes every byte of every element; in the others it
-hands over what it has. ``--into`` keeps the rounds in a file and measures only what that lacks, so that it can be run in parts: ``--limit-s``
-ends one when so many seconds have passed. ``--report`` prints what files have together.
+The command creates a virtual environment (target/peers), installs the peers and builds Millstream. The command then measures the rate at
+which one consumer receives elements from one producer in another process. The elements are random bytes of each size, and the results of a Python
+function that computes for 1 ms. The functions below show the pipeline of each peer. In the rows *written*, the producer writes every byte
+of every element; in the other rows the producer sends existing bytes. ``--into`` stores the rounds in a file and measures only the rounds that the
+file lacks, so that a measurement can run in parts. ``--limit-s`` ends a part after this many seconds. ``--report`` prints the combined
+rounds of several files.
 """
 
 import argparse
@@ -26,19 +27,19 @@ SIZES = {"1k": 1 << 10, "64k": 64 << 10, "1M": 1 << 20, "16M": 16 << 20}
 MAP = "map of 1 ms"
 MAP_S = 1e-3
 CONSTANT_BYTES_MAX = 8 << 20
-#: Elements that are taken before the clock runs, and at least while it does.
+#: The number of elements before the clock starts, and the minimum number of measured elements.
 WARM_UP, COUNT_MIN = 8, 4
 
 
 def payload(size: int):
-    """Bytes that no compression shortens."""
+    """Returns random bytes, which no compression shortens."""
     import numpy
 
     return numpy.random.default_rng(0).integers(0, 256, size, numpy.uint8)
 
 
 class Busy:
-    """A dataset by index whose items take a millisecond of a processor each."""
+    """A dataset by index. Each item takes a millisecond of processor time."""
 
     def __len__(self) -> int:
         return 1 << 20
@@ -53,7 +54,7 @@ class Busy:
 
 
 def millstream(protocol: str):
-    """One worker of ``ms.local``; elements are numpy arrays. Every byte is written: from a constant into the slot."""
+    """Starts one worker with ``ms.local``. Elements are numpy arrays; the worker writes every byte from a constant into the slot."""
     import cloudpickle
 
     import millstream as ms
@@ -64,7 +65,7 @@ def millstream(protocol: str):
     def opened(size):
         if size is None:
             return iter(ms.distribute(Busy(), service, num_parallel_calls=1, data_transfer_protocol=protocol))
-        # What a definition may carry is bounded: large elements are batches.
+        # The size of a definition is limited, so large elements are batches of smaller rows.
         rows = -(-size // CONSTANT_BYTES_MAX)
         dataset = ms.Dataset.from_tensors(payload(size // rows)).repeat()
         dataset = dataset.batch(rows) if rows > 1 else dataset
@@ -74,10 +75,10 @@ def millstream(protocol: str):
 
 
 def tf_service(target_workers: str, compression: str | None):
-    """Starts one worker, in a process of its own or (LOCAL) in the consumer's.
+    """Starts one worker of the tf.data service, in a separate process or (LOCAL) in the consumer's process.
 
-    Compression is AUTO by default, which random bytes only make slower. Graphs contain no Python functions, so only a worker in the
-    consumer's process has them.
+    The default compression is AUTO, which only slows down random bytes. Graphs contain no Python functions, so only a worker in the
+    consumer's process can call the Python function.
     """
     import tensorflow as tf
 
@@ -109,7 +110,7 @@ def tf_service(target_workers: str, compression: str | None):
 
 
 def millstream_tf(protocol: str):
-    """The same dataset of TensorFlow as its own service has, one worker of ``ms.local``, and tensors of TensorFlow."""
+    """Runs the TensorFlow dataset of the tf.data service on one worker of ``ms.local``. Elements are TensorFlow tensors."""
     import tensorflow as tf
 
     import millstream as ms
@@ -119,7 +120,7 @@ def millstream_tf(protocol: str):
     def opened(size):
         if size is None:
             return None
-        # What a definition may carry is bounded: large elements are batches.
+        # The size of a definition is limited, so large elements are batches of smaller rows.
         rows = -(-size // CONSTANT_BYTES_MAX)
         dataset = tf.data.Dataset.from_tensors(payload(size // rows)).repeat()
         dataset = dataset.batch(rows) if rows > 1 else dataset
@@ -129,7 +130,7 @@ def millstream_tf(protocol: str):
 
 
 def flight():
-    """A server in a process of its own streams batches of one row, a buffer of bytes."""
+    """Starts a server in a separate process, which streams batches of one row. A row is a buffer of bytes."""
     import pyarrow.flight
 
     server = subprocess.Popen([sys.executable, __file__, "--serve", "flight"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -144,7 +145,7 @@ def flight():
 
 
 def torch_loader(written: bool):
-    """A DataLoader with one worker process, elements as they are. Not written, it is one tensor in shared memory again and again."""
+    """Creates a DataLoader with one worker process and without batching. If not ``written``, the worker sends one shared tensor repeatedly."""
     import torch
 
     torch.set_num_threads(1)
@@ -167,7 +168,7 @@ def torch_loader(written: bool):
 
 
 def ray_data():
-    """A task that makes rows, one at a time, and batches of one row."""
+    """Creates a Ray dataset: a task makes one row at a time, and the consumer reads batches of one row."""
     import ray
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
@@ -176,7 +177,7 @@ def ray_data():
     def opened(size):
         if size is None:
             work = Busy()
-            # Blocks of 32 rows: of larger ones the first would be made before the clock starts, and last as long as it runs.
+            # Blocks have 32 rows. Ray would compute a larger first block before the clock starts, and it would last for the whole round.
             dataset = ray.data.range(1 << 13, override_num_blocks=1 << 8)
             one = ray.data.TaskPoolStrategy(size=1)
             dataset = dataset.map(lambda row: {"x": work[row["id"]]}, compute=one)
@@ -202,10 +203,10 @@ PEERS = {
     "torch DataLoader, written": lambda: torch_loader(written=True),
     "Ray Data": ray_data,
 }
-#: By the referee of the project: elements that its producer stamps, taken by the Rust reader.
+#: Rows measured by `bench-transfer`: its producer stamps elements, and the Rust reader reads them.
 STAMPED = {"millstream quic": "quic", "millstream shm": "shm"}
 
-#: What is compared: ours, the other, at which size, and how many times as much is asked for, if that is.
+#: The comparisons: the row of Millstream, the row of the peer, the size, and the target of the ratio, if there is one.
 RATIOS = [
     ("millstream quic, written", "tf.data service, remote", "1k", 250),
     ("millstream quic, written", "tf.data service, remote, none", "1k", 250),
@@ -223,7 +224,7 @@ RATIOS = [
 
 
 def serve(kind: str) -> None:
-    """A server of a peer, until the standard input ends."""
+    """Runs the server of a peer until standard input ends."""
     if kind == "tf":
         import tensorflow as tf
 
@@ -257,7 +258,7 @@ def serve(kind: str) -> None:
 
 
 def peer(name: str) -> None:
-    """Makes a round for each line: a size, and seconds."""
+    """Measures one round for each line of standard input. A line contains a size and the seconds."""
     opened = PEERS[name]()
     for line in sys.stdin:
         size, seconds = line.split()
@@ -268,7 +269,7 @@ def peer(name: str) -> None:
 
 
 def rate_of(elements, seconds: float) -> float:
-    """Returns the elements a second, after a warm-up."""
+    """Returns the number of elements per second, after a warm-up."""
     for _ in range(WARM_UP):
         next(elements)
     began, count = time.monotonic(), 0
@@ -279,7 +280,7 @@ def rate_of(elements, seconds: float) -> float:
 
 
 def built(again: bool) -> tuple:
-    """The package with an optimised extension, and the referee."""
+    """Returns the package with an optimised extension, and the path of `bench-transfer`. Builds both if ``again``."""
     for what in (["--package", "millstream-python", "--lib"], ["--bin", "bench-transfer"]) if again else ():
         subprocess.run(["cargo", "build", "--profile", "dist", "--locked", *what], cwd=ROOT, check=True)
     package = HOME / "package"
@@ -298,7 +299,7 @@ def stamped(program: pathlib.Path, transport: str, size: int, seconds: float) ->
 
 
 class Children:
-    """A process for each peer, which lives as long as there is something to ask it."""
+    """One process for each peer. Each process lives until ``end``."""
 
     def __init__(self, package: pathlib.Path, program: pathlib.Path) -> None:
         self.program = program
@@ -306,25 +307,25 @@ class Children:
         self.children = {}
 
     def rate(self, name: str, size: str, seconds: float) -> float | None:
-        """A round; none: it does not do that."""
+        """Measures a round. Returns nothing if the peer does not support the size."""
         if name in STAMPED:
             return None if size == MAP else stamped(self.program, STAMPED[name], SIZES[size], seconds)
         is_new = name not in self.children
         if is_new:
             self.children[name] = Child([sys.executable, __file__, "--peer", name], **self.environ)
-        # The first round loads libraries.
+        # The first round of a process loads libraries, so it is repeated.
         for of in (seconds / 4, seconds) if is_new else (seconds,):
             rate = self.children[name].asked(f"{SIZES.get(size, 'map')} {of}")["per_s"]
         return rate
 
     def end(self) -> None:
-        """Ends them."""
+        """Ends all processes."""
         for child in self.children.values():
             child.end()
 
 
 def measure(args: argparse.Namespace, names: list, sizes: list) -> dict:
-    """The rounds of each cell, by size and name: what the file lacks, until the time is over."""
+    """Measures the rounds that the file lacks, until the time is over. Returns all rounds by size and name."""
     began = time.monotonic()
     found = json.loads(args.into.read_text()) if args.into and args.into.exists() else {}
     children = Children(*built(not args.built))
@@ -334,9 +335,9 @@ def measure(args: argparse.Namespace, names: list, sizes: list) -> dict:
             if len(rounds) > number:
                 continue
             if args.limit_s and time.monotonic() - began > args.limit_s:
-                print(f"the time is over at {name}, {size}, round {number + 1}: run it again")
+                print(f"stopped at {name}, {size}, round {number + 1}, after the time limit: run the command again to continue")
                 break
-            # What a peer does not do is known as well.
+            # An unsupported size is recorded too.
             rounds.append(children.rate(name, size, args.seconds * (3 if size == MAP else 1)))
             if args.into:
                 args.into.write_text(json.dumps(found))
@@ -346,7 +347,7 @@ def measure(args: argparse.Namespace, names: list, sizes: list) -> dict:
 
 
 def report(found: dict) -> None:
-    """The table, and the ratios of rounds that were by turns."""
+    """Prints the table of rates, and the ratios of interleaved rounds."""
     rates = {
         size: {name: [rate for rate in rounds if rate is not None] for name, rounds in by_name.items()}
         for size, by_name in found.items()
@@ -360,19 +361,19 @@ def report(found: dict) -> None:
         pairs = list(zip(rates.get(size, {}).get(ours, []), rates.get(size, {}).get(other, []), strict=False))
         if pairs:
             ratios = [one / two for one, two in pairs]
-            print(f"{ours} / {other}, {size}: {spread(ratios)}" + (f", asked for: {asked}" if asked else ""))
+            print(f"{ours} / {other}, {size}: {spread(ratios)}" + (f", target: {asked}" if asked else ""))
 
 
 def main() -> None:
     """Measures the peers that the arguments name, and prints rates and ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", default=",".join(["millstream", "tf.data", "Arrow", "torch", "Ray"]), help="how they begin")
+    parser.add_argument("--peers", default=",".join(["millstream", "tf.data", "Arrow", "torch", "Ray"]), help="comma-separated prefixes of peers")
     parser.add_argument("--bytes", default="1k,64k,1M,16M,map")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--built", action="store_true", help="measures what was built before")
+    parser.add_argument("--built", action="store_true", help="measures the existing build instead of building again")
     parser.add_argument("--into", type=pathlib.Path)
-    parser.add_argument("--limit-s", type=float, help="begins no round after so many seconds")
+    parser.add_argument("--limit-s", type=float, help="starts no further round after this many seconds")
     parser.add_argument("--report", type=pathlib.Path, nargs="+")
     parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--serve", choices=["tf", "flight"], help=argparse.SUPPRESS)

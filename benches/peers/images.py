@@ -1,15 +1,15 @@
-"""Images a second: Millstream beside tf.data and torchvision, on the same files and cores, in interleaved rounds.
+"""Images per second: Millstream compared with tf.data and torchvision, on the same files and cores, in interleaved rounds.
 
     python3 benches/peers/images.py [--rounds 7] [--seconds 5] [--cores 2]
 
-One command: makes a virtual environment of its own (target/peers), installs the peers, writes JPEG files of 500 x 375 pixels
-and quality 90, builds the bench of the pipeline, and measures
+The command creates a virtual environment (target/peers), installs the peers, writes JPEG files of 500 x 375 pixels and quality 90, builds
+the benchmark of the pipeline, and measures this pipeline:
 
-    read file, decode JPEG, random resized crop to 224 x 224, flip left to right by chance, batch of 32, uint8
+    read file, decode JPEG, random resized crop to 224 x 224, random left-right flip, batch of 32, uint8
 
-What each peer does is in its function below. A round lasts some seconds for each, one after the other; batches that warm a
-round up are not counted. Printed are the medians of the rounds with their spread, images a second and milliseconds of processor
-an image, and the ratio to each peer of every round.
+The functions below show the pipeline of each peer. In a round, each peer runs for some seconds, one after the other; warm-up batches are
+not counted. The command prints the medians of the rounds with their spread: images per second, milliseconds of processor time per image,
+and the ratios of each round.
 """
 
 import argparse
@@ -30,7 +30,7 @@ WARM_UP = 2
 
 
 def write_files() -> None:
-    """Pictures with the spectrum of photographs, 1/f, so that their files are of the size of photographs'."""
+    """Writes pictures with the 1/f spectrum of photographs, so that their files are as large as photographs."""
     import numpy
     from PIL import Image
 
@@ -56,7 +56,7 @@ def write_files() -> None:
 
 
 def tf_data(cores: int):
-    """tf.data with the fused decode-and-crop; what its guide recommends: parallel map, deterministic off, prefetch."""
+    """Creates a tf.data pipeline with the fused decode-and-crop. As its guide recommends, the map is parallel and unordered, with a prefetch."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
 
@@ -89,7 +89,7 @@ def tf_data(cores: int):
 
 
 def torchvision(cores: int):
-    """A DataLoader with a worker process for each core, Pillow's decoder, torchvision's transforms."""
+    """Creates a DataLoader with a worker process for each core, Pillow's decoder and torchvision's transforms."""
     import torch
     from PIL import Image
     from torchvision import transforms
@@ -113,7 +113,7 @@ def torchvision(cores: int):
 
 
 def peer(name: str, cores: int) -> None:
-    """Makes a round for each line of the standard input."""
+    """Measures one round for each line of standard input. A line contains the seconds."""
     import resource
 
     opened = {"tf.data": tf_data, "torchvision": torchvision}[name](cores)
@@ -138,7 +138,7 @@ def peer(name: str, cores: int) -> None:
 
 
 def build() -> pathlib.Path:
-    """The bench of the pipeline, built without what only tests need."""
+    """Builds the benchmark of the pipeline without the dependencies of tests, and returns its path."""
     manifest = pathlib.Path(__file__).with_name("Cargo.toml")
     command = ["cargo", "build", "--release", "--locked", "--manifest-path", manifest, "--bin", "images"]
     subprocess.run([*command, "--target-dir", TARGET], check=True)
@@ -146,7 +146,7 @@ def build() -> pathlib.Path:
 
 
 def measure(rounds: int, seconds: float, cores: int) -> None:
-    """Measures all peers in turn, each in a process of its own."""
+    """Measures all peers in turn, each in a separate process."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     this = [sys.executable, __file__, "--cores", str(cores), "--peer"]
     commands = {
@@ -160,7 +160,7 @@ def measure(rounds: int, seconds: float, cores: int) -> None:
         for number in range(rounds + 1):
             for name, child in children.items():
                 answer = child.asked(str(seconds))
-                # The first round loads libraries and files.
+                # The first round loads libraries and files, so it does not count.
                 if number > 0:
                     found[name].append(answer)
     finally:
@@ -170,7 +170,7 @@ def measure(rounds: int, seconds: float, cores: int) -> None:
 
 
 def report(found: dict) -> None:
-    """Prints the medians of the rounds, and their ratios to ours."""
+    """Prints the medians of the rounds, and the ratios between Millstream and each peer."""
     ours = found["millstream"]
     print(f"{'':12} {'images/s':>26} {'processor ms/image':>26} {'ours / theirs':>22} {'of processor':>22}")
     for name, rounds in found.items():
@@ -182,7 +182,7 @@ def report(found: dict) -> None:
 
 
 def main() -> None:
-    """Measures as the arguments say."""
+    """Parses the arguments, and measures the peers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=5.0)

@@ -1,4 +1,4 @@
-"""What the comparisons here have in common: an environment with the peers, children that make a round when asked, and spreads."""
+"""Shared code of the comparisons: an environment with the peers, child processes that measure rounds, and spreads."""
 
 import json
 import os
@@ -13,7 +13,7 @@ HOME = TARGET / "peers"
 
 
 def environment(packages: list) -> pathlib.Path:
-    """The interpreter that has the peers: of ``MILLSTREAM_PEERS_PYTHON``, or of an environment that is made here once."""
+    """Returns the interpreter in ``MILLSTREAM_PEERS_PYTHON``, or the one of a new environment with the peers."""
     given = os.environ.get("MILLSTREAM_PEERS_PYTHON")
     if given:
         return pathlib.Path(given)
@@ -29,20 +29,20 @@ def environment(packages: list) -> pathlib.Path:
 
 
 def run_within(python: pathlib.Path, program: str) -> None:
-    """Goes on in that interpreter, unless it is this one."""
+    """Restarts the program in the given interpreter, unless it runs there already."""
     if pathlib.Path(sys.executable).absolute() != python.absolute():
         os.execv(python, [python, program, *sys.argv[1:]])
 
 
 class Child:
-    """A process that answers each line of its standard input with one object."""
+    """A child process that answers each line of its standard input with one JSON object."""
 
     def __init__(self, command: list, **environ: str) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
         self.process = subprocess.Popen(command, env={**os.environ, **environ}, **pipes)
 
     def asked(self, question: str) -> dict:
-        """Its answer."""
+        """Sends a line to the process, and returns its answer."""
         self.process.stdin.write(f"{question}\n")
         answer = self.process.stdout.readline()
         if not answer:
@@ -50,12 +50,12 @@ class Child:
         return json.loads(answer)
 
     def end(self) -> None:
-        """Has it end, and waits."""
+        """Ends the process, and waits for its end."""
         self.process.stdin.close()
         self.process.wait()
 
 
 def spread(numbers: list, digits: int = 2) -> str:
-    """The median, lowest to highest."""
+    """Returns the median with the lowest and the highest number, as text."""
     low, high = min(numbers), max(numbers)
     return f"{statistics.median(numbers):.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"

@@ -1,4 +1,4 @@
-//! The flags of `bench-transfer`, and the checked scenario that they come to.
+//! The flags of `bench-transfer`, with their help texts and checks.
 
 use std::net::SocketAddr;
 
@@ -7,18 +7,18 @@ use millstream::dataplane::transport::Compression;
 
 use crate::payload::Payload;
 
-/// Longest measurement, in seconds: an hour.
+/// The longest measurement in seconds: an hour.
 const SECONDS_MAX: f64 = 3600.0;
 
 const FIGURES: &str = "\
-Figures, each of the measured seconds alone:
-  elements/s, GB/s   handed over; 1 GB is 10^9 bytes of payload
-  p50 us, p99 us     from an element's production to its hand-over, in microseconds. Without --rate the buffers are
-                     full, and it is mostly the time that an element waits in them
-  cpu wrk, cpu cli   processor seconds per GB, user and system: all workers (or the sender), and the reader
-  mtu                UDP payload of a packet in force at the end, in bytes (JSON: also the other end's)
-  peak               elements that had left all task buffers and were not yet handed over, at most
-The medians of --rounds show each transport's ratio to the first one of --transport at the same size.
+Figures, without the warm-up:
+  elements/s, GB/s   elements and payload that the reader returned; 1 GB is 10^9 bytes
+  p50 us, p99 us     time from an element's production until the reader returns it, in microseconds. Without
+                     --rate the buffers are full, so elements mostly wait in buffers
+  cpu wrk, cpu cli   processor seconds per GB, user and system: of all workers (or the sender), and of the reader
+  mtu                UDP payload of a packet at the end of the run, in bytes (JSON: also of the other end)
+  peak               maximum number of elements that had left the task buffers and were not returned yet
+The medians of --rounds include each transport's ratio to the first transport of --transport at the same size.
 
 Examples:
   bench-transfer local
@@ -30,10 +30,10 @@ Examples:
   bench-transfer local --transport shm,futex --element-bytes 64 --rate 1000
   bench-transfer local --transport shm,touch-loop --touch";
 
-/// Measures how fast elements travel, beside yardsticks taken in the same run.
+/// Measures the throughput of elements, next to yardsticks in the same run.
 ///
-/// Figures mean something as ratios within one run on one machine. Transports are measured in turn, round
-/// after round; with --rounds above 1 the medians are shown.
+/// The figures are meaningful as ratios within one run on one machine. In each round, the program measures
+/// all transports in turn; with --rounds above 1, it also prints the medians.
 #[derive(Debug, Parser)]
 #[command(name = "bench-transfer", version)]
 pub(crate) struct Cli {
@@ -43,21 +43,21 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Both ends on this host: producer and reader in processes of their own.
+    /// Measures on this host, with producer and reader in separate processes.
     #[command(after_help = FIGURES)]
     Local(Scenario),
-    /// The producing end, for a reader on another host: a dispatcher and workers.
+    /// Runs the producing end (a dispatcher and workers), for a reader on another host.
     Serve(Serve),
-    /// The reading end, of a `serve` on another host.
+    /// Runs the reading end, for a `serve` on another host.
     Pull(Pull),
-    /// One producing process of `local`; not for people.
+    /// Runs one producing process of `local`. The program uses this command internally.
     #[command(hide = true)]
     Child(Child),
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Scenario {
-    /// Things to measure, comma-separated: the service over quic, shm or memory, or a yardstick.
+    /// The transports to measure, comma-separated: the service over quic, shm or memory, or a yardstick.
     #[arg(
         long,
         value_delimiter = ',',
@@ -67,60 +67,64 @@ pub(crate) struct Scenario {
     pub(crate) transport: Vec<Transport>,
     #[command(flatten)]
     pub(crate) load: Load,
-    /// Rounds; transports alternate within each.
+    /// The number of rounds. Each round measures all transports.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
-    /// One JSON object a line instead of a table.
+    /// Prints one JSON object per line instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// The elements of a run, and how they travel.
+/// The elements of a run, and the settings of their transfer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Load {
-    /// Sizes of one element's payload, in bytes, comma-separated; k, M and G stand for powers of 1024.
+    /// The payload sizes of one element in bytes, comma-separated; k, M and G stand for powers of 1024.
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "1M", value_parser = parse_bytes)]
     pub(crate) element_bytes: Vec<u64>,
-    /// Seconds to measure each, behind a short warm-up.
+    /// The seconds of each measurement, after a short warm-up.
     #[arg(long, value_name = "S", default_value = "3", value_parser = parse_seconds)]
     pub(crate) seconds: f64,
-    /// Elements outstanding per reader at most; 0 sizes it by element size.
+    /// The maximum number of outstanding elements for each reader; 0 derives the number from the element
+    /// size.
     #[arg(long, value_name = "M", default_value_t = 0)]
     pub(crate) max_outstanding: u64,
-    /// Compression on the network: none, lz4 or auto.
+    /// The compression on the network: none, lz4 or auto.
     #[arg(long, value_name = "CODEC", default_value = "none")]
     pub(crate) compression: Compression,
-    /// Content of an element between its stamps.
+    /// The content of an element between its stamps.
     #[arg(long, value_enum, default_value_t = Payload::Zeros)]
     pub(crate) payload: Payload,
-    /// Workers, each a process (memory: all in this one).
+    /// The number of workers. Each worker is a process; for the transport memory, all workers run in the
+    /// reader's process.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) workers: u32,
-    /// Workers among them whose function never returns.
+    /// The number of workers whose function never returns; --workers includes them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) stuck_workers: u32,
-    /// UDP payload of a packet, in bytes; found by probing when not given.
+    /// The UDP payload of a packet, in bytes. By default the program finds the payload by probing.
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
-    /// Elements per second to produce, in all; without it as many as go. For latency.
+    /// The number of elements to produce per second, over all workers; use this flag to measure latency.
+    /// Without the flag, workers produce at full speed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rate: Option<u64>,
-    /// Writes every byte when producing and reads every byte when reading.
+    /// Writes every byte of an element when producing it, and reads every byte when reading it.
     #[arg(long)]
     pub(crate) touch: bool,
-    /// Seconds behind its start at which the reader pauses for one second and then shows what is outstanding.
+    /// The seconds after the start at which the reader pauses for one second. The program then prints the
+    /// number of outstanding elements.
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     pub(crate) pause_at: Option<f64>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Serve {
-    /// Address that the dispatcher listens on; beyond loopback only with an explicit key (MILLSTREAM_KEY or
-    /// --key).
+    /// The address that the dispatcher listens on. An address beyond loopback needs an explicit key
+    /// (MILLSTREAM_KEY or --key).
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5060")]
     pub(crate) bind: SocketAddr,
-    /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key
-    /// itself.
+    /// The file with the cluster key. Without this flag, the variable MILLSTREAM_KEY names the file or
+    /// contains the key itself.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
     #[command(flatten)]
@@ -129,38 +133,40 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Pull {
-    /// The dispatcher that `serve` printed.
+    /// The dispatcher's address, as `serve` prints it.
     #[arg(value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// The file with the cluster key. Without it, the variable MILLSTREAM_KEY names the file or is the key
-    /// itself.
+    /// The file with the cluster key. Without this flag, the variable MILLSTREAM_KEY names the file or
+    /// contains the key itself.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
     #[command(flatten)]
     pub(crate) load: Load,
-    /// One JSON object a line instead of a table.
+    /// Prints one JSON object per line instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Child {
-    /// The part to play.
+    /// The role of the process.
     #[arg(long)]
     pub(crate) role: ChildRole,
-    /// The cluster key. From the environment, since everybody on the host can read a command line.
+    /// The cluster key. The environment passes the key, because every user on the host can read a command
+    /// line.
     #[arg(long, env = "MILLSTREAM_KEY", hide_env_values = true)]
     pub(crate) key: String,
-    /// The dispatcher, for a worker.
+    /// The address of the dispatcher, for a worker.
     #[arg(long)]
     pub(crate) dispatcher: Option<String>,
-    /// This worker's number.
+    /// The number of this worker.
     #[arg(long, default_value_t = 0)]
     pub(crate) index: u32,
-    /// A file of counters shared with the reader.
+    /// A file of counters that the process shares with the reader.
     #[arg(long)]
     pub(crate) gauge: Option<std::path::PathBuf>,
-    /// Meeting point of a yardstick's two processes: a socket, the reader's memory, or a name.
+    /// The meeting point of a yardstick's two processes: the path of a socket, the reader's memory, or a
+    /// name.
     #[arg(long)]
     pub(crate) meet: Option<String>,
     #[command(flatten)]
@@ -179,33 +185,36 @@ pub(crate) enum ChildRole {
     Iceoryx2,
 }
 
-/// Things that can be measured.
+/// The transports and yardsticks to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// The service over QUIC: dispatcher, workers, tickets, the public client.
+    /// The service over QUIC, with dispatcher, workers, tickets and the public client.
     Quic,
-    /// The service through memory that the processes share.
+    /// The service over shared memory between processes.
     Shm,
     /// The service within this process.
     Memory,
-    /// Bare quinn, same configuration, no elements, each chunk copied into a pooled contiguous buffer.
+    /// Bare quinn with the service's configuration and without elements. The reader copies each chunk into a
+    /// pooled contiguous buffer.
     RawQuic,
     /// Bare quinn without the reader's copy.
     RawQuicNocopy,
-    /// Plaintext TCP with large buffers and one read into memory of its own.
+    /// Plaintext TCP with large buffers. The reader reads each byte once into its own memory.
     RawTcp,
     /// A copy through a Unix stream socket with large buffers.
     UnixSocket,
-    /// Descriptors, one an element, through a bare ring in shared memory, futexes for who sleeps, stamps in
-    /// the slots.
+    /// A bare ring in shared memory with one descriptor per element. Sleeping processes wait at futexes, and
+    /// the slots contain the stamps.
     Ring,
-    /// Wake-ups of a sleeping process by a bare futex, 1000 a second without --rate; no bytes.
+    /// Wake-ups of a sleeping process with a bare futex, without payload. The default is 1000 wake-ups a
+    /// second; --rate changes the number.
     Futex,
-    /// Stamped slots passed by iceoryx2; needs a build with --features iceoryx2.
+    /// Stamped slots sent through iceoryx2. The program must be built with --features iceoryx2.
     Iceoryx2,
-    /// Every byte written and read in one process, two threads: the yardstick of --touch.
+    /// Writing and reading every byte in one process with two threads. The measurement is the yardstick of
+    /// --touch.
     TouchLoop,
-    /// A copy from memory to memory.
+    /// A copy within memory.
     Memcpy,
 }
 
@@ -229,7 +238,7 @@ impl Transport {
 }
 
 impl Load {
-    /// The flags that hand this load to a child process, for one element size.
+    /// Returns the flags that pass this load to a child process, for one element size.
     pub(crate) fn to_flags(&self, element_bytes: u64) -> Vec<String> {
         let mut flags = vec![
             format!("--element-bytes={element_bytes}"),
@@ -245,28 +254,31 @@ impl Load {
         flags
     }
 
-    /// Refuses what no single flag's range shows.
+    /// Checks combinations of flags that clap cannot check.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.stuck_workers >= self.workers {
             return Err(format!(
-                "--stuck-workers {} leaves none of --workers {} to measure; at least one must produce",
+                "--stuck-workers {} must be less than --workers {}, because at least one worker must produce elements",
                 self.stuck_workers, self.workers
             ));
         }
         if self.touch && self.payload != Payload::Zeros {
             return Err(format!(
-                "--touch writes every byte of each element, so that --payload {} would show nothing; leave one of them out",
+                "--touch overwrites every byte of each element, so --payload {} has no effect; omit one of the two flags",
                 self.payload.name()
             ));
         }
         Ok(())
     }
 
-    /// The only element size, for commands that measure one.
+    /// Returns the only element size, for commands that measure one size.
     pub(crate) fn one_size(&self) -> Result<u64, String> {
         match self.element_bytes[..] {
             [element_bytes] => Ok(element_bytes),
-            _ => Err("--element-bytes takes one size here; both ends must name the same".to_owned()),
+            _ => Err(
+                "--element-bytes takes only one size for this command; both ends must use the same size"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -274,7 +286,7 @@ impl Load {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok();
     let seconds = seconds.filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
-    seconds.ok_or_else(|| format!("`{text}` is not a time; write seconds above 0, {SECONDS_MAX} at most"))
+    seconds.ok_or_else(|| format!("invalid time `{text}`: expected seconds above 0, at most {SECONDS_MAX}"))
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -284,11 +296,15 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         "k" | "K" => 1 << 10,
         "m" | "M" => 1 << 20,
         "g" | "G" => 1 << 30,
-        _ => return Err(format!("`{text}` is not a size; write 64, 1k, 1M or 1G")),
+        _ => {
+            return Err(format!(
+                "invalid size `{text}`: expected a number such as 64, 1k, 1M or 1G"
+            ));
+        }
     };
     let count: u64 = digits
         .parse()
-        .map_err(|_| format!("`{text}` is not a size; write 64, 1k, 1M or 1G"))?;
+        .map_err(|_| format!("invalid size `{text}`: expected a number such as 64, 1k, 1M or 1G"))?;
     let bytes = count
         .checked_mul(scale)
         .filter(|bytes| (16..=1 << 31).contains(bytes));

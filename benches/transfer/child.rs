@@ -1,6 +1,7 @@
-//! The producing process of a measurement: says where it listens, sends until its reader is gone.
+//! The producing process of a measurement. The process prints the address that it listens at, and sends until
+//! its reader is gone.
 //!
-//! It ends when its input does, so it never outlives the process that started it.
+//! The process ends when its standard input closes, so it never outlives its parent.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,11 +12,11 @@ use crate::args::{Child, ChildRole};
 use crate::same_host;
 use crate::yardstick::{raw_quic, raw_tcp};
 
-/// Plays the part that the flags name.
+/// Runs the role that the flags name.
 pub(crate) fn run(child: &Child) -> Result<(), String> {
     end_with_input()?;
     let element_bytes = child.load.element_bytes.first().copied().unwrap_or(1 << 20);
-    let meet = || child.meet.as_deref().ok_or("this part needs --meet");
+    let meet = || child.meet.as_deref().ok_or("this role needs --meet");
     match child.role {
         ChildRole::RawTcp => {
             let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
@@ -54,7 +55,7 @@ pub(crate) fn run(child: &Child) -> Result<(), String> {
     }
 }
 
-/// Ends the process when nobody holds the other end of its input any more.
+/// Ends the process when its standard input closes.
 fn end_with_input() -> Result<(), String> {
     let watch = || {
         let mut nothing = [0; 1];
@@ -65,7 +66,7 @@ fn end_with_input() -> Result<(), String> {
     watching.map(drop).map_err(|error| error.to_string())
 }
 
-/// Tells the parent something, on a line.
+/// Prints a line for the parent process.
 pub(crate) fn announce(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")

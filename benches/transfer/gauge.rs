@@ -1,12 +1,9 @@
-//! Counters that the producing processes and the reader share: what left the task buffers, what was handed
-//! over.
+//! Counters that the producing processes and the reader share: elements that left the task buffers, and
+//! elements that the reader returned.
 //!
-//! One page of a file, mapped by all of them. The worker counts an element as it leaves its buffer and looks
-//! at once how many are outstanding then; the reader counts a hand-over before its credit is free.
-#![expect(
-    unsafe_code,
-    reason = "a mapped file is the only memory that processes share without a library for it"
-)]
+//! All processes map one page of a file. The worker counts an element when it leaves the worker's buffer, and
+//! then records the outstanding elements. The reader counts an element before its credit is free again.
+#![expect(unsafe_code, reason = "processes share memory through a mapped file")]
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -14,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapMut;
 
-/// Counters of 8 bytes, each on a cache line of its own.
+/// The distance between two counters in bytes: each counter has its own cache line.
 const LINE_BYTES: usize = 64;
 const LINES: usize = 8;
 
@@ -35,7 +32,7 @@ enum Counter {
 }
 
 impl Gauge {
-    /// Opens the file, which is made when it is not there.
+    /// Opens the file of the counters, and creates the file if it is missing.
     pub(crate) fn open(path: &Path) -> std::io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -44,13 +41,13 @@ impl Gauge {
             .truncate(false)
             .open(path)?;
         file.set_len((LINE_BYTES * LINES) as u64)?;
-        // SAFETY: the file is this benchmark's own, in a directory of its own; its processes map it whole,
-        // never truncate it below this size, and touch it through atomics only.
+        // SAFETY: the file belongs to this benchmark, in a directory of its own. The benchmark's processes
+        // map the whole file, never truncate it below this size, and access it through atomics only.
         let map = unsafe { MmapMut::map_mut(&file)? };
         Ok(Self { map })
     }
 
-    /// Elements left a task buffer.
+    /// Counts elements that left a task buffer.
     pub(crate) fn count_left(&self, elements: u64) {
         let left = self.counter(Counter::Left).fetch_add(elements, Ordering::SeqCst) + elements;
         let outstanding = left.saturating_sub(self.counter(Counter::Handed).load(Ordering::SeqCst));
@@ -58,12 +55,12 @@ impl Gauge {
             .fetch_max(outstanding, Ordering::Relaxed);
     }
 
-    /// An element was handed over; there is one reader.
+    /// Counts an element that the reader returned. There is only one reader.
     pub(crate) fn count_handed(&self) {
         self.counter(Counter::Handed).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Elements outstanding now.
+    /// Returns the number of outstanding elements.
     pub(crate) fn outstanding(&self) -> u64 {
         let handed = self.counter(Counter::Handed).load(Ordering::SeqCst);
         self.counter(Counter::Left)
@@ -71,41 +68,41 @@ impl Gauge {
             .saturating_sub(handed)
     }
 
-    /// The most that were outstanding.
+    /// Returns the maximum number of outstanding elements.
     pub(crate) fn peak(&self) -> u64 {
         self.counter(Counter::Peak).load(Ordering::Relaxed)
     }
 
-    /// Notes the MTU in force at a worker.
+    /// Records the current MTU of a worker.
     pub(crate) fn note_worker_mtu(&self, mtu: u16) {
         self.counter(Counter::WorkerMtu)
             .store(mtu.into(), Ordering::Relaxed);
     }
 
-    /// The MTU last noted.
+    /// Returns the MTU that was recorded last.
     pub(crate) fn worker_mtu(&self) -> Option<u16> {
         u16::try_from(self.counter(Counter::WorkerMtu).load(Ordering::Relaxed))
             .ok()
             .filter(|mtu| *mtu > 0)
     }
 
-    /// A worker copied so many payload bytes more since it last said so.
+    /// Adds payload bytes that a worker has copied since its previous record.
     pub(crate) fn note_copied(&self, bytes: u64) {
         self.counter(Counter::Copied).fetch_add(bytes, Ordering::Relaxed);
         self.counter(Counter::Notes).fetch_add(1, Ordering::Release);
     }
 
-    /// Returns how often workers said what they copied.
+    /// Returns the number of records of copied bytes.
     pub(crate) fn notes(&self) -> u64 {
         self.counter(Counter::Notes).load(Ordering::Acquire)
     }
 
-    /// Elements that left the task buffers so far.
+    /// Returns the number of elements that left the task buffers so far.
     pub(crate) fn left(&self) -> u64 {
         self.counter(Counter::Left).load(Ordering::SeqCst)
     }
 
-    /// Payload bytes that the workers have said they copied.
+    /// Returns the payload bytes that workers have recorded as copied.
     pub(crate) fn copied(&self) -> u64 {
         self.counter(Counter::Copied).load(Ordering::Relaxed)
     }
@@ -115,8 +112,8 @@ impl Gauge {
             .as_ptr()
             .cast::<u64>()
             .cast_mut();
-        // SAFETY: the place is within the map and aligned to a cache line. It lives as long as `self`, and
-        // all processes access it through atomics alone.
+        // SAFETY: the address is within the map and aligned to a cache line. The map lives as long as `self`,
+        // and all processes access it through atomics only.
         unsafe { AtomicU64::from_ptr(place) }
     }
 }

@@ -1,4 +1,4 @@
-//! Measurements on one host: starts the producing processes, reads from them, puts the record together.
+//! Measurements on one host: starts the producing processes, reads from them, and builds the record.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use crate::report::{Cpu, Printer, Record};
 use crate::same_host;
 use crate::yardstick::{Measured, Meter, memcpy, raw_quic, raw_tcp};
 
-/// How long a producing process may take to say where it listens.
+/// The time within which a producing process must print its address.
 const LINE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Lines of a producing process that wait to be read; it says two in all.
+/// The capacity of the channel of a producing process's lines. The process prints two lines in total.
 const LINES_MAX: usize = 4;
 
-/// Measures everything asked for, round after round.
+/// Runs all requested measurements, round by round.
 pub(crate) fn run(scenario: &Scenario) -> Result<(), String> {
     let mut printer = Printer::new(scenario.json);
     let mut records = Vec::new();
@@ -120,13 +120,13 @@ fn measure_quic(
     Ok(with_bytes(with_path(record, &path), measured))
 }
 
-/// Adds the rate of a measurement that counted bytes.
+/// Adds the throughput of a measurement that counted bytes.
 pub(crate) fn with_bytes(record: Record, measured: Measured) -> Record {
     let elements = measured.units / record.element_bytes;
     with_cpu(record.with_rate(elements, measured.seconds), measured)
 }
 
-/// Adds processor time per gigabyte.
+/// Adds the processor time per gigabyte.
 pub(crate) fn with_cpu(record: Record, measured: Measured) -> Record {
     let gigabytes = record.gigabytes();
     let cpu_s_per_gb = Cpu {
@@ -139,7 +139,7 @@ pub(crate) fn with_cpu(record: Record, measured: Measured) -> Record {
     }
 }
 
-/// Adds what the network path was like.
+/// Adds the properties of the network path.
 pub(crate) fn with_path(record: Record, path: &PathReport) -> Record {
     Record {
         mtu: Some(path.mtu),
@@ -152,7 +152,7 @@ pub(crate) fn with_path(record: Record, path: &PathReport) -> Record {
     }
 }
 
-/// A producing process, ended with its owner.
+/// A producing process, which ends with its owner.
 #[derive(Debug)]
 pub(crate) struct Producer {
     child: Child,
@@ -180,7 +180,7 @@ impl Producer {
             .map_err(|error| format!("cannot start a producing process: {error}"))?;
         let stdout = child.stdout.take().ok_or("the producing process has no output")?;
         let (line, lines) = mpsc::sync_channel(LINES_MAX);
-        // Ends with the process's output.
+        // The thread ends when the process closes its output.
         std::thread::spawn(move || {
             for text in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if line.send(text).is_err() {
@@ -191,13 +191,13 @@ impl Producer {
         Ok(Self { child, lines })
     }
 
-    /// The next line that it prints.
+    /// Returns the next line that the process prints.
     pub(crate) fn read_line(&mut self) -> Result<String, String> {
         self.lines
             .recv_timeout(LINE_DEADLINE)
             .map_err(|error| match error {
                 mpsc::RecvTimeoutError::Timeout => {
-                    format!("the producing process said nothing for {LINE_DEADLINE:?}")
+                    format!("the producing process printed nothing for {LINE_DEADLINE:?}")
                 }
                 mpsc::RecvTimeoutError::Disconnected => "the producing process ended early".to_owned(),
             })
@@ -210,7 +210,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Ended already, in the good case.
+        // A process that ended normally is gone already; a failed kill is harmless.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

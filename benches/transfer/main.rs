@@ -1,13 +1,13 @@
-//! `bench-transfer`: the referee of the project's speed.
+//! `bench-transfer`: measures the project's throughput and latency against yardsticks.
 //!
 //! - [`args`] — flags
 //! - [`local`], [`same_host`] — measurements on one host
 //! - [`child`] — the producing processes
-//! - [`service`], [`reading`] — the service itself under load, and the reading end of it
-//! - [`stamp`], [`payload`], [`gauge`] — elements that say when they were made, what is in them, and how many
-//!   are outstanding
-//! - [`yardstick`] — what it is compared with
-//! - [`tally`], [`report`] — elements counted; records, as table and JSON
+//! - [`service`], [`reading`] — the service under load, and its reader
+//! - [`stamp`], [`payload`], [`gauge`] — elements with the time of their production, their payload, and the
+//!   number of outstanding elements
+//! - [`yardstick`] — the yardsticks for comparison
+//! - [`tally`], [`report`] — the counts of elements, and the records as table and JSON
 
 mod args;
 mod child;
@@ -28,8 +28,8 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-// quinn takes and frees a buffer for every packet it receives. The system's allocator gives large ones back
-// to the kernel each time, which costs a tenth of the throughput.
+// quinn allocates and frees a buffer for every packet that it receives. The system's allocator returns large
+// buffers to the kernel each time, which costs a tenth of the throughput.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,36 +1,37 @@
-//! Contents of elements between their stamps, for measuring compression: nothing, noise, or words.
+//! The content of elements between their stamps, for measurements of compression: zeros, noise or words.
 //!
-//! It is written once a slot, not once an element, so that it costs the producer nothing: elements are of one
-//! size, so each finds what an earlier one left at its place, which two marks behind and before the stamps
-//! show.
+//! The payload is written once for each slot, not for each element, so that it costs the producer nothing.
+//! All elements have the same size, so each element finds the payload of an earlier element in its slot. Two
+//! marks, next to the stamps, show that the payload is present.
 
 use std::sync::Arc;
 
 use clap::ValueEnum;
 
-/// Bytes that payloads are cut from: more than LZ4 looks back, and more than a pack.
+/// The size in bytes of the block that payloads are cut from. The block is larger than LZ4's window and
+/// larger than a pack.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// Bytes between two elements' cuts, so that neighbours are unlike each other.
+/// The offset in bytes between the cuts of two consecutive elements, so that neighbours differ.
 const STEP: u64 = 1_000_003;
 
-/// Words of the text.
+/// The number of words in the vocabulary.
 const VOCABULARY: u64 = 512;
 
-/// Says that a payload is there.
+/// The mark which shows that a payload is present.
 const MARK: u64 = 0x6d69_6c6c_7374_7265;
 
-/// Bytes of a stamp, and of a mark.
+/// The size of a stamp, and of a mark, in bytes.
 const WORD: usize = 8;
 
-/// Content of an element between its stamps.
+/// The content of an element between its stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Payload {
-    /// Nothing is written: fresh memory, which is zeroes.
+    /// No payload: fresh memory, which contains zeros.
     Zeros,
-    /// Noise, which nothing makes shorter.
+    /// Noise, which no compression shortens.
     Random,
-    /// Words of a small vocabulary, some of them frequent, of which LZ4 makes about half.
+    /// Words of a small vocabulary. Some words are frequent. LZ4 halves their size.
     TextLike,
 }
 
@@ -43,7 +44,7 @@ impl Payload {
         }
     }
 
-    /// Returns the block that payloads are cut from; `None` if nothing is written.
+    /// Returns the block that payloads are cut from, or `None` for [`Payload::Zeros`].
     pub(crate) fn block(self) -> Option<Arc<[u8]>> {
         let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
         let mut block = Vec::with_capacity(BLOCK_BYTES + WORD);
@@ -57,7 +58,7 @@ impl Payload {
             Self::TextLike => {
                 let words: Vec<Vec<u8>> = (0..VOCABULARY).map(|_| noise.word()).collect();
                 while block.len() < BLOCK_BYTES {
-                    // The least of three is mostly among the first quarter of the words.
+                    // The minimum of three draws is mostly in the first quarter, so these words are frequent.
                     let word = (0..3)
                         .map(|_| noise.next() % VOCABULARY)
                         .min()
@@ -71,7 +72,7 @@ impl Payload {
     }
 }
 
-/// Fills what lies between the stamps of the `place`th element, unless it is filled already.
+/// Fills the bytes between the stamps of the `place`th element, unless they contain a payload already.
 pub(crate) fn fill(bytes: &mut [u8], block: &[u8], place: u64) {
     let Some(inner) = bytes
         .len()
@@ -92,7 +93,7 @@ pub(crate) fn fill(bytes: &mut [u8], block: &[u8], place: u64) {
     bytes[end..].copy_from_slice(&mark);
 }
 
-/// Xorshift: the same numbers in every run.
+/// A xorshift generator, which yields the same numbers in every run.
 struct Noise(u64);
 
 impl Noise {
@@ -103,7 +104,7 @@ impl Noise {
         self.0
     }
 
-    /// Three to ten letters and a space.
+    /// Returns a word of three to ten letters and a space.
     fn word(&mut self) -> Vec<u8> {
         let letters = 3 + self.next() % 8;
         let mut word: Vec<u8> = (0..letters).map(|_| b'a' + (self.next() % 26) as u8).collect();
@@ -129,7 +130,7 @@ mod tests {
         let before = one.clone();
         fill(&mut one, &block, 3);
         assert_eq!(one, before);
-        // A slot that served another size has its marks elsewhere.
+        // A slot that held elements of another size has its marks at other offsets.
         fill(&mut one[..512], &block, 3);
         assert_ne!(one[..512], before[..512]);
         assert_eq!(one[512..], before[512..]);

@@ -1,8 +1,7 @@
-//! The reading end of the service under load: the public client, by the transport that is to be measured and
-//! no other.
+//! The reading end of the service under load: the public client, restricted to the transport to measure.
 //!
-//! Owns what is counted at hand-over, and when both ends have come to rest. Refuses to know how workers are
-//! started.
+//! Counts elements when the reader returns them, and waits until worker and reader are idle. Does not know
+//! how workers are started.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,33 +21,33 @@ use crate::stamp::{self, Checker};
 use crate::tally::{Tallied, Tally};
 use crate::yardstick::Meter;
 
-/// How often a worker notes what it copied, and the MTU in force.
+/// The interval at which a worker records its copied bytes and its MTU.
 pub(crate) const NOTE_EVERY: Duration = Duration::from_millis(50);
 
-/// How long to wait for the workers to come to rest. With `--rate` they may take longer to use up the
-/// credits; then what left them in the last moments is not counted as copied.
+/// The time limit for workers to become idle. With `--rate`, workers may need longer to use up their credits;
+/// elements sent after the limit then do not count as copied.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
-/// How long `--pause-at` pauses: ample for every credit to be used up.
+/// The duration of a pause with `--pause-at`, long enough for workers to use up every credit.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The source of a run's elements.
+/// The producers of a run's elements.
 pub(crate) struct Producers<'a> {
     pub(crate) key: &'a LoadedKey,
     pub(crate) dispatcher: &'a str,
-    /// The one that is to be measured.
+    /// The transport to measure.
     pub(crate) transport: Transport,
     pub(crate) local: LocalWorkers,
     pub(crate) workers: Workers<'a>,
 }
 
-/// The workers, as the reader's side sees them.
+/// The workers, as the reader's process sees them.
 pub(crate) enum Workers<'a> {
-    /// They run in this process.
+    /// Workers in this process.
     Here(&'a [Worker]),
-    /// They run in processes of these numbers on this host.
+    /// Workers in processes on this host, with these process ids.
     Elsewhere(Vec<u32>),
-    /// They run on another host, and nothing is known of them.
+    /// Workers on another host, whose counters are unknown.
     Remote,
 }
 
@@ -60,7 +59,7 @@ impl Workers<'_> {
         }
     }
 
-    /// Payload bytes that they copied, as far as they are known to this host.
+    /// Returns the payload bytes that the workers copied, as far as this host knows.
     fn copied(&self, gauge: &Gauge) -> u64 {
         match self {
             Self::Here(workers) => workers.iter().map(copied_by).sum(),
@@ -69,9 +68,9 @@ impl Workers<'_> {
         }
     }
 
-    /// Elements that they sent; `None` where nobody says. Waits until they say that none leaves them any
-    /// more, so that what both ends copied is of the same elements: what the reader does not take uses up its
-    /// credits.
+    /// Waits until no more elements leave the workers, and returns the number of elements that they sent.
+    /// Returns `None` for workers on another host. The reader takes no elements meanwhile, so the workers use
+    /// up their credits. Both ends' counts then refer to the same elements.
     fn settle(&self, gauge: &Gauge) -> Option<u64> {
         let noted = match self {
             Self::Here(_) => 0,
@@ -82,7 +81,7 @@ impl Workers<'_> {
         loop {
             let (left, notes) = (gauge.left(), gauge.notes());
             std::thread::sleep(NOTE_EVERY);
-            // Each worker notes twice, since the first may have begun before.
+            // Each worker must record twice, because its first record may have begun before.
             while gauge.notes() < notes + 2 * noted && Instant::now() < deadline {
                 std::thread::sleep(NOTE_EVERY / 10);
             }
@@ -93,12 +92,12 @@ impl Workers<'_> {
     }
 }
 
-/// Payload bytes that a worker of this process copied.
+/// Returns the payload bytes that a worker of this process copied.
 pub(crate) fn copied_by(worker: &Worker) -> u64 {
     worker.server().counters().bytes_copied.load(Ordering::Relaxed)
 }
 
-/// Reads for as long as the load says.
+/// Reads for the duration in the load, and returns the record.
 pub(crate) fn read(
     record: Record,
     load: &Load,
@@ -164,12 +163,12 @@ pub(crate) fn read(
     Ok(taken.tallied.into_record(record))
 }
 
-/// The first link, if all are by the transport that is to be measured; else why not.
+/// Returns the first link if all links use the transport to measure. Otherwise returns the reason.
 fn check_links(links: &BTreeMap<String, LinkReport>, transport: Transport) -> Result<LinkReport, String> {
     if let Some((worker, link)) = links.iter().find(|(_, link)| link.transport != transport.name()) {
-        let why = link.not_better.as_deref().unwrap_or("no reason is known");
+        let why = link.not_better.as_deref().unwrap_or("the reason is unknown");
         return Err(format!(
-            "worker {worker} was read over {}, not {}: {why}",
+            "worker {worker} was read over {}, expected {}: {why}",
             link.transport,
             transport.name()
         ));
@@ -178,13 +177,13 @@ fn check_links(links: &BTreeMap<String, LinkReport>, transport: Transport) -> Re
     first.ok_or_else(|| "no worker has a link at the end".to_owned())
 }
 
-/// Counts and times of the elements that the reader received.
+/// The counts and times of the elements that the reader received.
 struct Taken {
     tallied: Tallied,
     paused_outstanding: Option<u64>,
 }
 
-/// Takes elements until the tally is done.
+/// Takes elements until the tally is complete.
 fn take(
     reader: &mut Reader,
     load: &Load,

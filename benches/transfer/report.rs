@@ -1,11 +1,11 @@
-//! The record of one measurement, shown as a table for people or as a line of JSON.
+//! The record of one measurement, printed as a table for people or as a line of JSON.
 
 use std::io::Write;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// One measurement.
+/// The record of one measurement.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) transport: String,
@@ -17,10 +17,10 @@ pub(crate) struct Record {
     pub(crate) latency_us: Option<Latency>,
     pub(crate) cpu_s_per_gb: Cpu,
     pub(crate) bytes_copied_per_element: f64,
-    /// `None` when the reader sizes it by itself.
+    /// The maximum number of outstanding elements. `None` if the reader chooses the number.
     pub(crate) max_outstanding: Option<u64>,
     pub(crate) peak_outstanding: Option<u64>,
-    /// Elements outstanding at the end of a pause of the reader.
+    /// The number of outstanding elements at the end of the reader's pause.
     pub(crate) paused_outstanding: Option<u64>,
     pub(crate) mtu: Option<u16>,
     pub(crate) peer_mtu: Option<u16>,
@@ -31,7 +31,7 @@ pub(crate) struct Record {
     pub(crate) lost_packets: Option<u64>,
 }
 
-/// From production to hand-over, in microseconds.
+/// The time from an element's production until the reader returns it, in microseconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Latency {
     pub(crate) p50: f64,
@@ -42,7 +42,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Summarises a histogram of nanoseconds; `None` if it is empty.
+    /// Summarises a histogram of nanoseconds. Returns `None` for an empty histogram.
     pub(crate) fn of(histogram: &Histogram<u64>) -> Option<Self> {
         let us = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
         (!histogram.is_empty()).then(|| Self {
@@ -55,16 +55,17 @@ impl Latency {
     }
 }
 
-/// Processor seconds, user and system, per 10^9 payload bytes.
+/// The processor seconds, user and system, per 10^9 payload bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Cpu {
-    /// `None` when the workers are in the reader's process or on another host.
+    /// The processor seconds of the workers. `None` if the workers run in the reader's process or on another
+    /// host.
     pub(crate) worker: Option<f64>,
     pub(crate) client: f64,
 }
 
 impl Record {
-    /// Fills what follows from the counts.
+    /// Adds the counts and the resulting rates.
     pub(crate) fn with_rate(mut self, elements: u64, seconds: f64) -> Self {
         self.elements = elements;
         self.seconds = seconds;
@@ -73,13 +74,13 @@ impl Record {
         self
     }
 
-    /// Billions of payload bytes, for figures per gigabyte.
+    /// Returns the payload in units of 10^9 bytes, as a divisor that is never 0.
     pub(crate) fn gigabytes(&self) -> f64 {
         (self.elements as f64 * self.element_bytes as f64 / 1e9).max(1e-9)
     }
 }
 
-/// Prints records as they come.
+/// A printer of records, which prints each record at once.
 #[derive(Debug)]
 pub(crate) struct Printer {
     is_json: bool,
@@ -181,7 +182,7 @@ impl Printer {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// Returns the median: the middle value, or the mean of the two middle values.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -189,10 +190,11 @@ fn median(values: &[f64]) -> f64 {
     low.midpoint(high)
 }
 
-/// Processor seconds that a process used so far, all threads, user and system; 0 when it is gone.
+/// Returns the processor seconds that a process has used so far: all threads, user and system. Returns 0 for
+/// a process that is gone.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
-    // Fields 14 and 15 of /proc/PID/stat, in ticks of 10 ms on every Linux; the name before them may hold
-    // spaces.
+    // Fields 14 and 15 of /proc/PID/stat count ticks of 10 ms, on every Linux. The name before these fields
+    // may contain spaces.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat
         .rsplit_once(')')

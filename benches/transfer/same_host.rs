@@ -1,5 +1,5 @@
-//! Measurements of the yardsticks of one host: starts the other process where there is one, puts the record
-//! together.
+//! Measurements of the yardsticks on one host: starts the producing process if there is one, and builds the
+//! record.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -12,21 +12,21 @@ use crate::local::{Producer, with_bytes};
 use crate::report::Record;
 use crate::yardstick::{Meter, touch_loop, unix_socket};
 
-/// Name of the socket within its folder.
+/// The name of the socket within its folder.
 const SOCKET: &str = "socket";
 
 #[cfg(not(all(target_os = "linux", feature = "iceoryx2")))]
 const WITHOUT_ICEORYX2: &str =
-    "this program was built without it; build it with --features iceoryx2, on Linux";
+    "this program was built without iceoryx2; build it with --features iceoryx2, on Linux";
 
-/// Every byte written and read in this process.
+/// Measures writing and reading every byte in this process.
 pub(crate) fn measure_touch_loop(record: Record, load: &Load, element_bytes: u64) -> Result<Record, String> {
     let meter = Meter::new(load.seconds, Vec::new());
     let tallied = touch_loop::measure(load, element_bytes, meter)?;
     Ok(tallied.into_record(record))
 }
 
-/// A copy through a Unix socket.
+/// Measures a copy through a Unix socket.
 pub(crate) fn measure_unix_socket(record: Record, load: &Load, element_bytes: u64) -> Result<Record, String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = directory.path().join(SOCKET);
@@ -46,7 +46,7 @@ pub(crate) fn measure_unix_socket(record: Record, load: &Load, element_bytes: u6
     Ok(with_bytes(record, measured))
 }
 
-/// Descriptors through a bare ring, or wake-ups alone.
+/// Measures a bare ring of descriptors, or bare wake-ups.
 #[cfg(target_os = "linux")]
 pub(crate) fn measure_shared(
     record: Record,
@@ -72,16 +72,17 @@ pub(crate) fn measure_shared(
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn measure_shared(_: Record, _: &Load, _: u64, _: Transport) -> Result<Record, String> {
-    Err("memory is shared on Linux only".to_owned())
+    Err("shared memory is supported on Linux only".to_owned())
 }
 
-/// Loaned slots by iceoryx2, where it was built in.
+/// Measures loaned slots of iceoryx2, if the program was built with iceoryx2.
 #[cfg(all(target_os = "linux", feature = "iceoryx2"))]
 pub(crate) fn measure_iceoryx2(record: Record, load: &Load, element_bytes: u64) -> Result<Record, String> {
     use crate::yardstick::iceoryx2::Exchange;
     use crate::yardstick::shared::area::Area;
 
-    // The memory has the bell, and the exchange has the memory's name, which no other process has.
+    // The memory contains the bell. The exchange is named after the memory, and no other process has that
+    // name.
     let (area, fd) = Area::create(1)?;
     let name = Area::path(&fd);
     let tallied = Exchange::open(&name)?.receive(area.bell(0), || {
@@ -141,10 +142,10 @@ pub(crate) fn send_shared(
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn send_shared(_: ChildRole, _: &str, _: u64, _: Option<u64>) -> Result<(), String> {
-    Err("memory is shared on Linux only".to_owned())
+    Err("shared memory is supported on Linux only".to_owned())
 }
 
-/// Publishes by iceoryx2.
+/// Publishes elements through iceoryx2.
 #[cfg(all(target_os = "linux", feature = "iceoryx2"))]
 pub(crate) fn send_iceoryx2(name: &str, element_bytes: u64, rate: Option<u64>) -> Result<(), String> {
     use crate::yardstick::iceoryx2::Exchange;

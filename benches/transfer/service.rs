@@ -16,9 +16,9 @@ use crate::reading::{NOTE_EVERY, Producers, Workers, copied_by, read};
 use crate::report::{Printer, Record};
 use crate::stamp::{self, Stamper};
 
-const NO_PART: &str = "not a part of the service";
+const NO_PART: &str = "this role does not belong to the service";
 
-/// Plays a dispatcher or a worker until the parent kills it.
+/// Runs a dispatcher or a worker until the parent kills the process.
 pub(crate) fn run_child(child: &Child) -> Result<(), String> {
     let key = load_from(&KeySource::from_setting(&child.key))?;
     match child.role {
@@ -131,7 +131,7 @@ pub(crate) fn measure(
     }
 }
 
-/// Runs the producing end for a reader on another host, until it is interrupted.
+/// Runs the producing end for a reader on another host, until the command is interrupted.
 pub(crate) fn serve(serve: &Serve) -> Result<(), String> {
     let key = load_key(serve.key.as_deref())?;
     let functions = Arc::new(millstream::functions::builtin(None));
@@ -160,7 +160,7 @@ pub(crate) fn serve(serve: &Serve) -> Result<(), String> {
     dispatcher.stop().map_err(|error| error.to_string())
 }
 
-/// Reads from a `serve`.
+/// Reads from a `serve` on another host.
 pub(crate) fn pull(pull: &Pull) -> Result<(), String> {
     let key = load_key(pull.key.as_deref())?;
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -181,7 +181,7 @@ pub(crate) fn pull(pull: &Pull) -> Result<(), String> {
         workers: Workers::Remote,
     };
     let record = read(record, &pull.load, element_bytes, producers, &gauge)?;
-    // What the workers counted is on the other host.
+    // The workers' counters are on the other host, so the peak is unknown.
     printer
         .print(&Record {
             peak_outstanding: None,
@@ -190,7 +190,7 @@ pub(crate) fn pull(pull: &Pull) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Loads the key that an argument names, or else the environment.
+/// Loads the key that an argument names, or else the key from the environment.
 fn load_key(argument: Option<&str>) -> Result<LoadedKey, String> {
     let source = match argument {
         Some(argument) => KeySource::from_argument(argument),
@@ -233,8 +233,8 @@ fn worker_config(
     Ok(config)
 }
 
-/// The dispatcher and the workers as processes of their own; the dispatcher's address; the workers' process
-/// numbers.
+/// Starts the dispatcher and the workers as separate processes. Returns the processes, the dispatcher's
+/// address, and the process ids of the workers.
 fn start_processes(
     key: &ClusterKey,
     load: &Load,

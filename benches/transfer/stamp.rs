@@ -1,7 +1,9 @@
-//! Elements that say who made them and when: the first and the last 8 bytes of each.
+//! Elements with stamps, which name their worker and the time of their production. The stamps are the first
+//! and the last 8 bytes of each element.
 //!
-//! The first word is the worker's number and the element's place in its sequence; the last is the time of its
-//! production, mixed with the first, so that the two ends of an element must belong together.
+//! The first word contains the worker's number and the element's position in its sequence. The last word is
+//! the time of production combined with the first word, so that the reader can check that both ends belong
+//! together.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,21 +24,21 @@ const WORKER_SHIFT: u32 = 48;
 /// The producer of one worker's elements.
 #[derive(Debug, Clone)]
 pub(crate) struct Stamper {
-    /// The number.
+    /// The number of the worker.
     pub(crate) worker: u32,
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub(crate) element_bytes: u64,
-    /// Whether every byte is written.
+    /// `true` if every byte of an element is written.
     pub(crate) touch: bool,
-    /// Block that payloads are cut from, if payloads are written.
+    /// The block that payloads are cut from, if payloads are written.
     pub(crate) block: Option<Arc<[u8]>>,
-    /// Whether it never makes anything.
+    /// `true` if the producer never produces an element.
     pub(crate) is_stuck: bool,
-    /// Elements a second; without it as many as go.
+    /// The number of elements per second. `None` produces at full speed.
     pub(crate) rate: Option<u64>,
 }
 
-/// The dataset of stamped elements, which never ends.
+/// Returns the endless dataset of stamped elements.
 pub(crate) fn dataset(element_bytes: u64) -> Result<Dataset, String> {
     let spec = SpecField(spec(element_bytes)?);
     let declared = SourceDeclaration {
@@ -48,12 +50,12 @@ pub(crate) fn dataset(element_bytes: u64) -> Result<Dataset, String> {
     Ok(Dataset::declared_source(NAME, Params::none(), declared))
 }
 
-/// The functions of a worker that makes stamped elements.
+/// Returns the functions of a worker that produces stamped elements.
 pub(crate) fn functions(stamper: Stamper) -> Functions {
     Functions::new().with_source(NAME, stamper)
 }
 
-/// Nanoseconds since 1970.
+/// Returns the nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -87,7 +89,7 @@ impl SourceFactory for Stamper {
     }
 }
 
-/// When each element is due.
+/// The schedule of elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     rate: Option<u64>,
@@ -103,7 +105,8 @@ impl Pace {
         }
     }
 
-    /// Sleeps until the `place`th element is due. False if elements are due at once.
+    /// Sleeps until the `place`th element is due. Returns `false` without a rate, when all elements are due
+    /// at once.
     pub(crate) fn wait(&self, place: u64) -> bool {
         let Some(rate) = self.rate else {
             return false;
@@ -115,12 +118,12 @@ impl Pace {
     }
 }
 
-/// The last word of an element: when it was produced, mixed with its first word.
+/// Returns the last word of an element: the time of its production combined with its first word.
 pub(crate) fn last_word(first: u64, produced_ns: u64) -> u64 {
     produced_ns ^ first.rotate_left(32)
 }
 
-/// Stamps the bytes of the `place`th element of a worker, and writes all others too if it is told to.
+/// Writes the stamps of the `place`th element of a worker, and with `touch` also all other bytes.
 pub(crate) fn write(bytes: &mut [u8], worker: u32, place: u64, produced_ns: u64, touch: bool) {
     if touch {
         bytes.fill(place as u8);
@@ -139,7 +142,7 @@ struct Stamping {
 }
 
 impl Stamping {
-    /// Waits until the next element is due; returns how many may be made at once.
+    /// Waits until the next element is due. Returns the number of elements that may be produced at once.
     fn wait(&self, limit: usize) -> usize {
         if self.stamper.is_stuck {
             loop {
@@ -155,7 +158,7 @@ impl Source for Stamping {
         Err(ExecError::new(
             ErrorKind::Internal,
             NAME,
-            "stamped elements are written in bulk only",
+            "stamped elements can only be written in bulk",
         ))
     }
 
@@ -201,7 +204,7 @@ impl Source for Stamping {
     }
 }
 
-/// Checks what arrives: each worker's elements, whole, in order, none missing.
+/// A check of the received elements: each worker's elements must be intact and in order, with none missing.
 #[derive(Debug)]
 pub(crate) struct Checker {
     next: Vec<u64>,
@@ -216,27 +219,29 @@ impl Checker {
         }
     }
 
-    /// Checks one element and returns when it was produced, in nanoseconds since 1970.
+    /// Checks one element and returns the time of its production, in nanoseconds since 1970.
     pub(crate) fn check(&mut self, element: &Element) -> Result<u64, String> {
-        let view = element.component(0).ok_or("an element without a component")?;
+        let view = element.component(0).ok_or("an element lacks a component")?;
         self.check_bytes(view.bytes())
     }
 
-    /// Checks an element by its bytes.
+    /// Checks an element, given its bytes.
     pub(crate) fn check_bytes(&mut self, bytes: &[u8]) -> Result<u64, String> {
         let word = |range: &[u8]| range.try_into().map(u64::from_le_bytes).unwrap_or_default();
         let (first, last) = (word(&bytes[..8]), word(&bytes[bytes.len() - 8..]));
         let produced_ns = self.check_words(first, last)?;
         let fill = first as u8;
-        // Without an early end, which would keep the processor from reading many bytes at a time.
+        // The loop has no early exit, which would keep the processor from reading many bytes at a time.
         let is_foreign = |bytes: &[u8]| bytes.iter().fold(0, |seen, byte| seen | (byte ^ fill)) != 0;
         if self.touch && is_foreign(&bytes[8..bytes.len() - 8]) {
-            return Err(format!("the element of first word {first:#x} has foreign bytes"));
+            return Err(format!(
+                "the element with the first word {first:#x} has corrupt bytes"
+            ));
         }
         Ok(produced_ns)
     }
 
-    /// Checks an element by its two stamps alone.
+    /// Checks an element, given its two stamps.
     pub(crate) fn check_words(&mut self, first: u64, last: u64) -> Result<u64, String> {
         let (worker, place) = (
             (first >> WORKER_SHIFT) as usize,
@@ -245,7 +250,7 @@ impl Checker {
         let expected = self
             .next
             .get_mut(worker)
-            .ok_or_else(|| format!("an element of worker {worker}"))?;
+            .ok_or_else(|| format!("an element names the unknown worker {worker}"))?;
         if place != *expected {
             return Err(format!(
                 "element {place} of worker {worker} instead of {expected}"

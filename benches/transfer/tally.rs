@@ -1,4 +1,4 @@
-//! Counts elements that are handed over, and how long ago each was produced.
+//! Counts of the elements that the reader returned, with the time since their production.
 
 use hdrhistogram::Histogram;
 
@@ -8,16 +8,16 @@ use crate::report::{Latency, Record};
 use crate::stamp;
 use crate::yardstick::{Measured, Meter};
 
-/// Longest latency told apart: a minute.
+/// The largest latency in the histogram, a minute in nanoseconds.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// Elements between two looks at the clock when they are small and many.
+/// The number of small elements between two clock readings.
 const LOOK_EVERY: u64 = 64;
 
-/// Elements of this size and larger are few enough for a look at the clock each.
+/// The size in bytes from which on the clock is read for each element, because large elements are few.
 const LARGE_BYTES: u64 = 4096;
 
-/// Returns how often both ends look at the clock: once in so many elements.
+/// Returns the number of elements between two clock readings, which both ends use.
 pub(crate) fn look_every(element_bytes: u64, rate: Option<u64>) -> u64 {
     if element_bytes >= LARGE_BYTES || rate.is_some() {
         1
@@ -26,7 +26,7 @@ pub(crate) fn look_every(element_bytes: u64, rate: Option<u64>) -> u64 {
     }
 }
 
-/// A count under way.
+/// A running count.
 #[derive(Debug)]
 pub(crate) struct Tally {
     meter: Meter,
@@ -46,7 +46,7 @@ impl Tally {
         })
     }
 
-    /// Counts an element; `Some` when the time is over.
+    /// Counts an element. Returns the finished count when the time is over.
     pub(crate) fn count(&mut self, produced_ns: u64) -> Option<Tallied> {
         self.unseen += 1;
         if self.unseen < self.look_every {
@@ -70,7 +70,7 @@ pub(crate) struct Tallied {
 }
 
 impl Tallied {
-    /// Adds what was counted.
+    /// Adds the counts to the record.
     pub(crate) fn into_record(self, record: Record) -> Record {
         let record = Record {
             latency_us: self.latency,

@@ -1,7 +1,8 @@
-//! The two yardsticks of every figure: a copy of as many bytes, and bare quinn that carries them between two
-//! threads.
+//! The two yardsticks of every figure: a copy of the same number of bytes, and bare quinn that carries these
+//! bytes between two threads.
 //!
-//! Refuses to know elements. `bench-transfer` has the same yardsticks between processes and at full length.
+//! Does not know elements. `bench-transfer` has the same yardsticks between processes, and measures them for
+//! longer.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -13,19 +14,21 @@ use criterion::{BenchmarkGroup, BenchmarkId};
 use millstream::link::{ClusterKey, Endpoint, EndpointConfig, Lane, Role};
 use tokio::sync::mpsc;
 
-// As in the project's commands: quinn takes and frees a buffer for every packet that it receives.
+// The project's commands use mimalloc as well: quinn allocates and frees a buffer for every packet that it
+// receives.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ALPN: &str = "millstream-bench-raw/1";
 
-/// Transfers asked for and not begun; criterion asks for one at a time.
+/// The capacity of the channel of transfers. criterion requests one transfer at a time.
 const TRANSFERS_MAX: usize = 1;
 
-/// Units that a reader's memory and a sender's memory are made of.
+/// The number of unit buffers at the reader, and at the sender.
 const BUFFERS: usize = 8;
 
-/// Bare quinn between two lanes of this process, with the endpoint, TLS and socket of the service.
+/// A connection of bare quinn between two lanes of this process, with the endpoint, TLS and socket of the
+/// service.
 pub(crate) struct RawQuic {
     orders: mpsc::Sender<Transfer>,
     results: std::sync::mpsc::Receiver<Duration>,
@@ -71,14 +74,14 @@ impl RawQuic {
         }
     }
 
-    /// Carries `units` of `unit_bytes` each into contiguous buffers, and says how long that took.
+    /// Transfers `units` units of `unit_bytes` bytes into contiguous buffers, and returns the duration.
     fn carry(&self, unit_bytes: usize, units: u64) -> Duration {
         let transfer = Transfer { unit_bytes, units };
         self.orders.blocking_send(transfer).expect("a sender");
         self.results.recv().expect("a reader")
     }
 
-    /// Adds to `group` what a copy and bare quinn take for `bytes` bytes.
+    /// Adds the times of a copy and of bare quinn for `bytes` bytes to `group`.
     pub(crate) fn stand_beside(&self, group: &mut BenchmarkGroup<'_, WallTime>, name: &str, bytes: usize) {
         let (source, mut target) = (vec![7_u8; bytes], vec![0_u8; bytes]);
         group.bench_function(BenchmarkId::new("memcpy", name), |b| {

@@ -1,10 +1,10 @@
-"""Cut the photographs listed in SOURCES.md into the labelled WebDataset shards beside this file.
+"""Cut the photographs listed in SOURCES.md into the labelled WebDataset shards in the folder of this file.
 
 Usage: make.py PICTURES
 
-PICTURES is a folder holding the source files under the names of SOURCES.md. The crops depend on nothing but the
-tables below, and the tar headers carry no time, user or mode of the machine; the JPEG bytes also depend on the
-version of Pillow (and of the libjpeg inside it), which SOURCES.md names.
+PICTURES is a folder with the source files, named as in SOURCES.md. The crops depend only on the tables below, and the tar
+headers contain no time, user or mode of the machine. The JPEG bytes also depend on the version of Pillow (and of its
+libjpeg), which SOURCES.md names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JPEG_QUALITY = 88
 
 @dataclass(frozen=True)
 class Photograph:
-    """One source file; its place in the table is its label."""
+    """One source file. The index of the photograph in the table is its label."""
 
     subject: str
     file: str
@@ -61,14 +61,14 @@ class Sample:
 
 
 def main() -> None:
-    """Write the shards and the list of labels beside this file."""
+    """Write the shards and the list of labels to the folder of this file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pictures", type=Path, help="folder of the source files")
+    parser.add_argument("pictures", type=Path, help="folder with the source files")
     pictures: Path = parser.parse_args().pictures
     here = Path(__file__).resolve().parent
 
     samples = [sample for label, photo in enumerate(PHOTOGRAPHS) for sample in cut(photo, label, pictures)]
-    # Interleave the subjects, so that no shard holds a single one.
+    # Interleave the subjects, so that every shard contains several subjects.
     random.Random("order").shuffle(samples)
     for shard in range(SHARDS):
         write_shard(here / f"photos-{shard:04}.tar", samples[shard::SHARDS])
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def cut(photo: Photograph, label: int, pictures: Path) -> list[Sample]:
-    """Take distinct crops of one photograph at its own resolution, overlapping where it is small."""
+    """Take distinct crops of one photograph at its own resolution. The crops of a small photograph overlap."""
     image = Image.open(pictures / photo.file).convert("RGB")
     draw = random.Random(photo.subject)
     boxes: set[tuple[int, int, int, int]] = set()

@@ -1,10 +1,11 @@
-//! Tensors as numpy arrays: views of a slot that the array keeps alive, or copies of what is small.
+//! Tensors as numpy arrays. An array is a view of a slot, which the array keeps alive, or a copy of a small
+//! tensor.
 //!
-//! Every view has as its base a capsule that holds the slot, one for each element. Refuses to know
+//! The base of every view is a capsule that holds the slot; each element has one capsule. Does not know
 //! structures.
 #![expect(
     unsafe_code,
-    reason = "arrays over memory that is not theirs, and capsules that hold it"
+    reason = "arrays over borrowed memory, and capsules that own the memory"
 )]
 
 use std::ffi::CStr;
@@ -16,26 +17,26 @@ use pyo3::prelude::*;
 use crate::fork::Here;
 use crate::npy;
 
-/// The name of the capsules, by which they are told from those of others.
+/// The name of the capsules. The name distinguishes these capsules from capsules of other libraries.
 const CAPSULE: &CStr = c"millstream.slot";
 
-/// An object that keeps a slot alive. In a forked child it leaves the slot alone.
+/// Creates an object that keeps a slot alive. In a forked child, the object does not release the slot.
 pub(crate) fn keeper(py: Python<'_>, slot: Slot) -> PyResult<Bound<'_, PyAny>> {
     let held = Box::into_raw(Box::new(Here::new(slot)));
-    // SAFETY: the pointer is not null, the name is static, and the destructor takes what the pointer is.
+    // SAFETY: the pointer is not null, the name is static, and the destructor expects a pointer of this type.
     let capsule = unsafe { ffi::PyCapsule_New(held.cast(), CAPSULE.as_ptr(), Some(release)) };
-    // SAFETY: a new reference, or null with an exception set.
+    // SAFETY: the pointer is a new reference, or null with an exception set.
     let made = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
     if made.is_err() {
-        // SAFETY: no capsule has it.
+        // SAFETY: no capsule owns the pointer.
         drop(unsafe { Box::from_raw(held) });
     }
     made
 }
 
-/// Ends a capsule of [`keeper`].
+/// Releases the slot of a capsule that [`keeper`] created.
 unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls this once, with a capsule that was made with this name.
+    // SAFETY: Python calls the destructor once, with a capsule that was created with this name.
     let held = unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE.as_ptr()) };
     if !held.is_null() {
         // SAFETY: the pointer comes from `Box::into_raw` in `keeper`.
@@ -43,8 +44,8 @@ unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// A view of `bytes`, which lie in `slot`, kept alive by `keeper`. `dims` and `descr` describe exactly these
-/// bytes.
+/// Creates a view of `bytes`, which are a part of `slot`. `keeper` keeps the slot alive. `dims` and `descr`
+/// describe exactly these bytes.
 #[inline]
 pub(crate) fn view<'py>(
     descr: &Bound<'py, PyAny>,
@@ -54,15 +55,16 @@ pub(crate) fn view<'py>(
     is_writable: bool,
     keeper: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // From the slot's own pointer, not the slice's: that one may only be read through.
+    // The address derives from the slot's own pointer. A pointer derived from the slice would permit only
+    // reads.
     let offset = bytes.as_ptr().addr() - slot.start().as_ptr().addr();
     let flags = if is_writable {
         npy::WRITABLE
     } else {
         npy::READ_ONLY
     };
-    // SAFETY: `bytes` is a part of the slot, so the offset is within it; components are aligned to 64 bytes;
-    // the keeper, which the array gets as its base, has the slot.
+    // SAFETY: `bytes` is a part of the slot, so the offset is within the slot. Components are aligned to 64
+    // bytes. The array gets the keeper, which holds the slot, as its base.
     let array = unsafe {
         let start = slot.start().add(offset);
         npy::array(descr, dims, start.as_ptr().cast(), flags)?
@@ -71,15 +73,15 @@ pub(crate) fn view<'py>(
     Ok(array)
 }
 
-/// An array of its own with these bytes, which `dims` and `descr` describe exactly.
+/// Creates an array with its own copy of these bytes, which `dims` and `descr` describe exactly.
 #[inline]
 pub(crate) fn copy<'py>(
     descr: &Bound<'py, PyAny>,
     dims: &[u64],
     bytes: &[u8],
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: without data it is numpy's own; the copy goes to a new contiguous array of as many bytes, of
-    // which nobody else knows.
+    // SAFETY: without data, numpy allocates the memory. The copy goes to a new contiguous array of the same
+    // number of bytes, which no other code can access yet.
     unsafe {
         let array = npy::array(descr, dims, std::ptr::null_mut(), 0)?;
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), npy::data(&array).cast(), bytes.len());

@@ -1,8 +1,8 @@
-//! Elements as Python objects: containers as the spec nests them, and in their leaves numpy arrays, scalars,
-//! text, or what a framework makes of DLPack.
+//! Elements as Python objects. Containers are nested as in the spec; leaves are numpy arrays, scalars, text,
+//! or the tensors that a framework creates from DLPack.
 //!
-//! Made once for a spec, so that an element costs its objects and nothing else. Refuses to know where
-//! elements come from.
+//! An assembly is built once for a spec, so that an element costs only its objects. Does not know the source
+//! of elements.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,36 +16,37 @@ use crate::dlpack::{Exchange, Exported};
 use crate::failure::raise;
 use crate::{array, npy};
 
-/// Components of at most so many bytes are copied: that costs no more than a view, and frees the memory at
-/// once.
+/// The size in bytes up to which a component is copied. A small copy costs no more than a view, and lets the
+/// slot be freed at once.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// The objects that leaves become.
+/// The kind of object that each leaf becomes.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Arrays and scalars of numpy.
+    /// Numpy arrays and scalars.
     Numpy,
-    /// The tensors that a framework makes through DLPack; strings stay Python's.
+    /// Tensors that a framework creates through DLPack; strings stay Python objects.
     Dlpack(Taker),
 }
 
-/// The functions that make a framework's tensors.
+/// The functions that create a framework's tensors.
 #[derive(Debug)]
 pub(crate) struct Taker {
     /// The function that takes a capsule.
     take: Py<PyAny>,
-    /// The functions that take the tensor itself.
+    /// The C functions that take the tensor without a capsule.
     exchange: Option<Exchange>,
     is_versioned: bool,
-    /// Whether vectors of text are lists, and no arrays of objects.
+    /// `true` if vectors of text become lists instead of arrays of objects.
     lists_text: bool,
 }
 
 impl Output {
-    /// Returns an output that passes DLPack capsules to `take`, or numpy arrays without it.
+    /// Returns an output that passes DLPack capsules to `take`, or numpy arrays if `take` is `None`.
     ///
-    /// Attributes of `take` choose more: `exchange` holds the framework's C functions; `is_versioned`, if
-    /// false, asks for unversioned capsules; `lists_text`, if true, turns vectors of text into lists.
+    /// Attributes of `take` select options: `exchange` holds the framework's C functions.
+    /// `is_versioned = False` asks for unversioned capsules. `lists_text = True` turns vectors of text into
+    /// lists.
     pub(crate) fn new(py: Python<'_>, take: Option<Py<PyAny>>) -> PyResult<Output> {
         let Some(take) = take else {
             return Ok(Output::Numpy);
@@ -65,10 +66,10 @@ impl Output {
     }
 }
 
-/// The way in which elements of one spec are put together.
+/// The plan by which elements of one spec become Python objects.
 #[derive(Debug)]
 pub(crate) struct Assembly {
-    /// The layout of the spec, which elements of one task share.
+    /// The layout of the spec, which all elements of one task share.
     layout: Arc<Layout>,
     root: Node,
 }
@@ -78,7 +79,7 @@ enum Node {
     Tensor {
         index: usize,
         descr: Py<PyAny>,
-        /// Whether a framework has taken one like it.
+        /// `true` once a framework has accepted a tensor of this leaf.
         is_taken: Cell<bool>,
     },
     Text {
@@ -87,7 +88,7 @@ enum Node {
     Tuple(Vec<Node>),
     List(Vec<Node>),
     Dict(Vec<(Py<PyString>, Node)>),
-    /// Parts that a class of the package takes.
+    /// Parts from which a class of the package is created.
     Composite {
         class: Py<PyAny>,
         parts: Vec<Node>,
@@ -95,18 +96,18 @@ enum Node {
     None,
 }
 
-/// An element being put together.
+/// The state of building one element.
 struct Building<'a, 'py> {
     py: Python<'py>,
     element: &'a Element,
     output: &'a Output,
     is_writable: bool,
-    /// Made when the first view needs it.
+    /// The keeper of the slot, created for the first view.
     keeper: Option<Bound<'py, PyAny>>,
 }
 
 impl Assembly {
-    /// For elements of this layout.
+    /// Creates an assembly for elements of this layout.
     pub(crate) fn new(py: Python<'_>, layout: &Arc<Layout>) -> PyResult<Assembly> {
         let mut next = 0;
         let root = Node::new(py, layout.spec().structure(), layout.spec(), &mut next)?;
@@ -116,13 +117,15 @@ impl Assembly {
         })
     }
 
-    /// Returns whether it is for this element. Tasks have layouts of their own, of one spec.
+    /// Returns whether the assembly fits this element. Tasks have layouts of their own, so the spec is
+    /// compared as well.
     #[inline]
     pub(crate) fn suits(&self, element: &Element) -> bool {
         Arc::ptr_eq(&self.layout, element.layout()) || self.layout.spec() == element.spec()
     }
 
-    /// The element as a Python object. What is `exclusive` nobody else sees: it may be written.
+    /// Returns the element as a Python object. An `exclusive` element is visible to no other reader, so its
+    /// arrays are writable.
     #[inline]
     pub(crate) fn build<'py>(
         &self,
@@ -251,7 +254,7 @@ impl<'py> Building<'_, 'py> {
         array::view(descr, dims, element.slot(), bytes, self.is_writable, keeper)
     }
 
-    /// Frameworks do not all heed that memory may not be written: what others see is copied for them.
+    /// Returns a framework's tensor. Some frameworks ignore read-only memory, so shared elements are copied.
     #[inline]
     fn taken(&self, index: usize, taker: &Taker, is_taken: &Cell<bool>) -> PyResult<Bound<'py, PyAny>> {
         let view = self.component(index)?;
@@ -261,7 +264,8 @@ impl<'py> Building<'_, 'py> {
         } else {
             Exported::copy(dtype, dims, bytes)?
         };
-        // The first goes by the way that loses nothing if the framework refuses it.
+        // The first tensor of a leaf goes through a capsule, which frees the tensor if the framework rejects
+        // it. The C function would leak a rejected tensor.
         match taker.exchange {
             Some(exchange) if is_taken.get() => exported.into_object(self.py, exchange),
             Some(_) | None => {
@@ -304,7 +308,7 @@ impl<'py> Building<'_, 'py> {
     }
 }
 
-/// An array of Python objects.
+/// Creates an array of Python objects.
 pub(crate) fn objects<'py>(
     py: Python<'py>,
     items: Vec<Bound<'py, PyAny>>,

@@ -1,9 +1,9 @@
-//! Python's own code in a pipeline: functions that a map or a flat_map calls, and iterables that are a
-//! source. Known by one name, with the code and what it yields as parameters.
+//! Users' Python code in a pipeline: functions for a map or a flat_map, and iterables as a source. All Python
+//! code has one registered name; the parameters contain the code and the spec of its output.
 //!
-//! On workers processes of the user's interpreter run it (the library's `python`); here it is run in this
-//! process: in the trainer, and for debugging. What code means, and how it got there, the package's module
-//! `worker` knows.
+//! On workers, processes of the user's interpreter run the code (`millstream::python`). This module runs the
+//! code in the current process: in the trainer, and for debugging. The package's module `_worker` unpacks the
+//! code.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use pyo3::types::{PyBytes, PyList, PyString};
 use crate::assembly::objects;
 use crate::{array, npy, spec};
 
-/// The functions, and Python's, run in this process.
+/// Adds the Python functions, run in the current process, to `functions`.
 pub(crate) fn within(functions: Functions) -> Functions {
     functions
         .with_map(NAME, prepared)
@@ -29,8 +29,8 @@ pub(crate) fn within(functions: Functions) -> Functions {
         .with_source(NAME, Iterables)
 }
 
-/// The functions, and Python's, run by processes of `program`, else of what the environment names, else of
-/// this interpreter.
+/// Adds the Python functions to `functions`, run by processes of the interpreter `program`. Without
+/// `program`, uses the interpreter that the environment names, or else the current interpreter.
 #[cfg(target_os = "linux")]
 pub(crate) fn beside(functions: Functions, program: Option<&str>) -> PyResult<Functions> {
     use millstream::python::{Interpreter, registered};
@@ -58,13 +58,13 @@ pub(crate) fn beside(functions: Functions, program: Option<&str>) -> PyResult<Fu
     Ok(registered(functions, interpreter))
 }
 
-/// Elsewhere the library supervises no processes.
+/// Adds the Python functions, run in the current process: only Linux supports supervised processes.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn beside(functions: Functions, _: Option<&str>) -> PyResult<Functions> {
     Ok(within(functions))
 }
 
-/// Parameters with what code yields and the code.
+/// Returns parameters that contain the code and the spec of its output.
 pub(crate) fn params(output: &ElementSpec, code: &[u8]) -> Params {
     let (output, code) = (output.clone(), code.to_vec());
     PythonParams { output, code }.to_params()
@@ -112,7 +112,7 @@ fn prepared_flat(params: &Params, input: &ElementSpec) -> Result<PreparedFlatMap
     Ok(PreparedFlatMap { output, call })
 }
 
-/// The elements of iterables, as a source that is read whole.
+/// The factory of sources that iterate over a Python iterable. A source of an iterable has no splits.
 #[derive(Debug)]
 struct Iterables;
 
@@ -156,7 +156,7 @@ impl Source for Iterating {
     }
 }
 
-/// A tensor as Python sees it in a function: a copy.
+/// Returns a tensor as an argument for a Python function. The data is copied.
 fn object<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     let settled = tensor
         .settled()
@@ -190,7 +190,8 @@ fn text<'py>(py: Python<'py>, dtype: Dtype, bytes: &[u8]) -> Bound<'py, PyAny> {
     }
 }
 
-/// The tensors of what `worker` makes of an element: dtypes, shapes and data, in order.
+/// Returns the tensors of an element that the package's module `_worker` has converted: the dtype, the shape
+/// and the data of each leaf, in order.
 fn leaves(made: &Bound<'_, PyAny>) -> PyResult<Value> {
     let mut value = Value::new();
     for leaf in made.try_iter()? {
@@ -207,7 +208,7 @@ fn leaves(made: &Bound<'_, PyAny>) -> PyResult<Value> {
     Ok(value)
 }
 
-/// The value, if it is what was declared.
+/// Returns the value if it fits the declared spec.
 fn fitting(value: Value, output: &ElementSpec) -> Result<Value, ExecError> {
     let specs = output.components();
     let fits = value.len() == specs.len() && value.iter().zip(specs).all(|(tensor, spec)| tensor.fits(spec));
@@ -219,13 +220,13 @@ fn fitting(value: Value, output: &ElementSpec) -> Result<Value, ExecError> {
         .map(|tensor| format!("{}{:?}", tensor.dtype(), tensor.dims()))
         .collect();
     let message = format!(
-        "yields {}, which is not what was declared or found at first: {output}. State what varies by element_spec",
+        "expected an element of {output} (as declared, or as the first element), found {}. Declare varying shapes with element_spec",
         found.join(", ")
     );
     Err(ExecError::new(ErrorKind::UserFunction, NAME, message))
 }
 
-/// An exception as the failure of a user's function.
+/// Converts a Python exception to the failure of a user's function.
 fn failure(error: &PyErr) -> ExecError {
     let told = Python::attach(|py| {
         let told = py

@@ -1,9 +1,10 @@
-//! Tensors of DLPack, the way by which torch and others take memory over without a copy: in capsules, which
-//! every framework takes, or handed to a function of C of those that have one, which costs a third.
+//! DLPack tensors, by which torch and other frameworks take over memory without a copy. Every framework takes
+//! a tensor in a capsule. Some frameworks also have a C function for the tensor itself, which costs a third
+//! of the time.
 //!
-//! Versioned (1.0); all may be written. The structures are those of `dlpack.h`. Refuses to know which
-//! framework it is.
-#![expect(unsafe_code, reason = "DLPack is an interface of C")]
+//! Tensors are versioned (1.0) and writable. The structures are those of `dlpack.h`. Does not know the
+//! framework.
+#![expect(unsafe_code, reason = "DLPack is a C interface")]
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -18,12 +19,12 @@ use crate::fork::Here;
 use crate::npy::RANK_MAX;
 
 const CAPSULE: &CStr = c"dltensor_versioned";
-/// Before versions there were none, as JAX still wants it.
+/// The name of capsules without a version, from the time before DLPack had versions. JAX still needs them.
 const UNVERSIONED: &CStr = c"dltensor";
 const CPU: i32 = 1;
 
-/// The name of the capsules in which frameworks hand out their functions, and the version of them that is
-/// known here.
+/// The name of the capsules in which frameworks export their C functions, and the supported major version of
+/// these functions.
 const EXCHANGE: &CStr = c"dlpack_exchange_api";
 const EXCHANGE_MAJOR: u32 = 1;
 
@@ -66,7 +67,7 @@ struct Managed {
     tensor: Tensor,
 }
 
-/// The tensor of the time before there were versions.
+/// The unversioned tensor, from the time before DLPack had versions.
 #[repr(C)]
 struct Unversioned {
     tensor: Tensor,
@@ -74,7 +75,7 @@ struct Unversioned {
     deleter: Option<unsafe extern "C" fn(*mut Unversioned)>,
 }
 
-/// The beginning of a framework's functions, which is the same in every version.
+/// The head of a framework's function table, which is equal in all versions.
 #[repr(C)]
 struct TableHead {
     version: Version,
@@ -82,7 +83,7 @@ struct TableHead {
     older: *const TableHead,
 }
 
-/// The fields that follow in version 1, up to the one that is needed.
+/// The fields after the head in version 1, up to the function that this module needs.
 #[repr(C)]
 struct Table {
     head: TableHead,
@@ -91,18 +92,18 @@ struct Table {
     to_object: Option<ToObject>,
 }
 
-/// Takes the tensor over and makes an object of it. Keeps the tensor for ever if it fails.
+/// Takes over the tensor and creates an object from it. Leaks the tensor on failure.
 type ToObject = unsafe extern "C" fn(*mut Managed, *mut *mut c_void) -> c_int;
 
-/// A framework's function of C that makes its tensors.
+/// The C function with which a framework creates its tensors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exchange {
     to_object: ToObject,
 }
 
 impl Exchange {
-    /// The function in a capsule of a framework's functions; `None` if they are of a version that is not
-    /// known here. They are the framework's own for as long as the program runs.
+    /// Returns the function from a capsule of a framework's functions, or `None` if their version is not
+    /// supported. The framework keeps the functions until the program ends.
     pub(crate) fn of(capsule: &Bound<'_, PyCapsule>) -> Option<Exchange> {
         let mut head: *const TableHead = capsule
             .pointer_checked(Some(EXCHANGE))
@@ -111,10 +112,11 @@ impl Exchange {
             .cast_const()
             .cast();
         while !head.is_null() {
-            // SAFETY: capsules of this name hold such a table, and tables point at older ones or nowhere.
+            // SAFETY: a capsule of this name holds a function table. A table points to the table of an older
+            // version, or to null.
             let here = unsafe { &*head };
             if here.version.major == EXCHANGE_MAJOR {
-                // SAFETY: in this version the table goes on so.
+                // SAFETY: in this version, the fields of `Table` follow the head.
                 let to_object = unsafe { (*head.cast::<Table>()).to_object }?;
                 return Some(Exchange { to_object });
             }
@@ -124,18 +126,18 @@ impl Exchange {
     }
 }
 
-/// The alignment of memory, which is that of elements.
+/// The alignment of the memory in bytes, which is the alignment of components.
 const ALIGN: usize = 64;
 
-/// The memory of a tensor's items.
-#[expect(dead_code, reason = "held, not read")]
+/// The owner of a tensor's memory.
+#[expect(dead_code, reason = "the field only keeps the memory alive")]
 enum Memory {
-    /// In a forked child it is left alone.
+    /// A slot of an element. In a forked child, the slot is not released.
     Slot(Here<Slot>),
     Own(Vec<u8>),
 }
 
-/// A tensor and what it points at. The first field is what others see.
+/// A tensor together with the data that it points to. The framework sees only the first field.
 #[repr(C)]
 struct Owned {
     managed: Managed,
@@ -144,36 +146,36 @@ struct Owned {
     _memory: Memory,
 }
 
-/// A tensor that nobody has taken over yet.
+/// A tensor that no framework has taken over yet.
 pub(crate) struct Exported(Box<Owned>);
 
 impl Exported {
-    /// The tensor whose `bytes` lie in `slot`, which it keeps alive.
+    /// Returns the tensor over `bytes`, which are a part of `slot`. The tensor keeps the slot alive.
     ///
     /// # Errors
-    /// `TypeError` for strings, which DLPack does not know.
+    /// `TypeError` for strings, which DLPack does not support.
     pub(crate) fn view(dtype: Dtype, dims: &[u64], slot: &Slot, bytes: &[u8]) -> PyResult<Exported> {
         let offset = bytes.as_ptr().addr() - slot.start().as_ptr().addr();
-        // SAFETY: `bytes` is a part of the slot, so the offset is within it.
+        // SAFETY: `bytes` is a part of the slot, so the offset is within the slot.
         let data = unsafe { slot.start().add(offset) };
         let memory = Memory::Slot(Here::new(slot.clone()));
         Exported::new(dtype, dims, data.as_ptr().cast(), memory)
     }
 
-    /// A tensor of its own with these bytes.
+    /// Returns a tensor with its own copy of these bytes.
     ///
     /// # Errors
-    /// `TypeError` for strings; `ResourceExhaustedError` if there is no memory for it.
+    /// `TypeError` for strings, or `ResourceExhaustedError` if there is not enough memory.
     pub(crate) fn copy(dtype: Dtype, dims: &[u64], bytes: &[u8]) -> PyResult<Exported> {
-        // Aligned by hand: to ask for aligned memory costs more than all the rest.
+        // The memory is aligned by hand: an aligned allocation would cost more than the rest of the function.
         let mut memory: Vec<u8> = Vec::new();
         memory
             .try_reserve_exact(bytes.len() + ALIGN - 1)
             .map_err(|error| raise("ResourceExhaustedError", error))?;
         let start = memory.as_mut_ptr();
         let offset = start.align_offset(ALIGN).min(ALIGN - 1);
-        // SAFETY: there is room for so many bytes behind the first aligned one, in memory that nobody else
-        // knows.
+        // SAFETY: the memory has room for `bytes.len()` bytes after the first aligned address, and no other
+        // code can access it yet.
         let data = unsafe {
             let data = start.add(offset);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
@@ -185,7 +187,7 @@ impl Exported {
     fn new(dtype: Dtype, dims: &[u64], data: *mut c_void, memory: Memory) -> PyResult<Exported> {
         let dtype = data_type(dtype)?;
         let (mut sizes, mut strides) = ([0; RANK_MAX], [1; RANK_MAX]);
-        // Elements were validated: there are at most so many dimensions, and none exceeds an i64.
+        // The element was validated, so it has at most `RANK_MAX` dimensions, and each dimension fits an i64.
         for (size, dim) in sizes.iter_mut().zip(dims) {
             *size = *dim as i64;
         }
@@ -215,10 +217,11 @@ impl Exported {
         })))
     }
 
-    /// For [`delete`], from which nothing moves any more what the tensor points at.
+    /// Converts the tensor to a pointer for [`delete`]. From now on the data does not move, so the tensor may
+    /// point to it.
     fn into_raw(self) -> *mut Owned {
         let owned = Box::into_raw(self.0);
-        // SAFETY: just taken out of its box, and known to nobody else.
+        // SAFETY: the pointer was just taken from its box, and no other code has it.
         unsafe {
             (*owned).managed.tensor.shape = (&raw mut (*owned).sizes).cast();
             (*owned).managed.tensor.strides = (&raw mut (*owned).strides).cast();
@@ -226,31 +229,33 @@ impl Exported {
         owned
     }
 
-    /// A capsule of it, for who takes such.
+    /// Converts the tensor to a versioned capsule.
     pub(crate) fn into_capsule(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let owned = self.into_raw();
-        // SAFETY: the pointer is not null, the name is static, and the destructor takes what the pointer is.
+        // SAFETY: the pointer is not null, the name is static, and the destructor expects a pointer of this
+        // type.
         let capsule = unsafe { ffi::PyCapsule_New(owned.cast(), CAPSULE.as_ptr(), Some(release)) };
-        // SAFETY: a new reference, or null with an exception set.
+        // SAFETY: the pointer is a new reference, or null with an exception set.
         let made = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
         if made.is_err() {
-            // SAFETY: no capsule has it.
+            // SAFETY: no capsule owns the pointer.
             drop(unsafe { Box::from_raw(owned) });
         }
         made
     }
 
-    /// A capsule without a version of it, for who takes no others.
+    /// Converts the tensor to an unversioned capsule, for frameworks that take no other kind.
     pub(crate) fn into_unversioned_capsule(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let owned = self.into_raw();
-        // SAFETY: what `into_raw` gave away; its tensor points at what lives until `delete`.
+        // SAFETY: the pointer comes from `into_raw`, and the data of its tensor lives until `delete`.
         let tensor = unsafe { std::ptr::read(&raw const (*owned).managed.tensor) };
         let unversioned = Box::into_raw(Box::new(Unversioned {
             tensor,
             context: owned.cast(),
             deleter: Some(delete_unversioned),
         }));
-        // SAFETY: the pointer is not null, the name is static, and the destructor takes what the pointer is.
+        // SAFETY: the pointer is not null, the name is static, and the destructor expects a pointer of this
+        // type.
         let capsule = unsafe {
             ffi::PyCapsule_New(
                 unversioned.cast(),
@@ -258,43 +263,46 @@ impl Exported {
                 Some(release_unversioned),
             )
         };
-        // SAFETY: a new reference, or null with an exception set.
+        // SAFETY: the pointer is a new reference, or null with an exception set.
         let made = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
         if made.is_err() {
-            // SAFETY: no capsule has it.
+            // SAFETY: no capsule owns the pointer.
             unsafe { delete_unversioned(unversioned) };
         }
         made
     }
 
-    /// Converts the tensor by the framework's own function. Callers use it only after the framework accepted
-    /// such a tensor, because the function leaks a tensor that it rejects.
+    /// Converts the tensor with the framework's own function. The function leaks a tensor that it rejects, so
+    /// callers use it only after the framework has accepted such a tensor.
     pub(crate) fn into_object(self, py: Python<'_>, exchange: Exchange) -> PyResult<Bound<'_, PyAny>> {
         let owned = self.into_raw();
         let mut object = std::ptr::null_mut();
-        // SAFETY: the function takes over what begins as its structure says, and whose deleter it calls once;
-        // the lock of the interpreter is held.
+        // SAFETY: the function takes over a structure that begins with `Managed`, and calls its deleter once.
+        // The caller holds the interpreter's lock.
         let failed = unsafe { (exchange.to_object)(owned.cast(), &raw mut object) };
         if failed != 0 {
             return Err(PyErr::fetch(py));
         }
-        // SAFETY: a new reference.
+        // SAFETY: the pointer is a new reference.
         unsafe { Bound::from_owned_ptr_or_err(py, object.cast()) }
     }
 }
 
-/// The framework that took the tensor over calls it, perhaps without the interpreter's lock.
+/// Frees a tensor. The framework that took the tensor over calls this function, possibly without the
+/// interpreter's lock.
 unsafe extern "C" fn delete(managed: *mut Managed) {
     if !managed.is_null() {
-        // SAFETY: the first field of an `Owned` that was given away, once.
+        // SAFETY: `managed` is the first field of an `Owned` that `into_raw` returned. The framework calls
+        // the deleter once.
         drop(unsafe { Box::from_raw(managed.cast::<Owned>()) });
     }
 }
 
-/// Deletes a tensor without a version, whose context is the `Owned`.
+/// Frees an unversioned tensor, whose context is the `Owned`.
 unsafe extern "C" fn delete_unversioned(unversioned: *mut Unversioned) {
     if !unversioned.is_null() {
-        // SAFETY: both were given away in `into_unversioned_capsule`, once.
+        // SAFETY: `into_unversioned_capsule` passed on both pointers, and the framework calls the deleter
+        // once.
         unsafe {
             let unversioned = Box::from_raw(unversioned);
             delete(unversioned.context.cast());
@@ -302,9 +310,10 @@ unsafe extern "C" fn delete_unversioned(unversioned: *mut Unversioned) {
     }
 }
 
-/// Releases a capsule as [`release`] does, for a tensor without a version.
+/// Frees the unversioned tensor of a capsule, unless a framework has taken the tensor over.
 unsafe extern "C" fn release_unversioned(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls this with the capsule; the name tells whether the tensor is still its own.
+    // SAFETY: Python calls the destructor with the capsule. A framework that takes the tensor over renames
+    // the capsule.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, UNVERSIONED.as_ptr()) == 1 {
             delete_unversioned(ffi::PyCapsule_GetPointer(capsule, UNVERSIONED.as_ptr()).cast());
@@ -312,9 +321,10 @@ unsafe extern "C" fn release_unversioned(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Ends a capsule: one that was taken over has another name by then.
+/// Frees the tensor of a capsule, unless a framework has taken the tensor over and renamed the capsule.
 unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls this with the capsule; the name tells whether the tensor is still its own.
+    // SAFETY: Python calls the destructor with the capsule. A framework that takes the tensor over renames
+    // the capsule.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, CAPSULE.as_ptr()) == 1 {
             delete(ffi::PyCapsule_GetPointer(capsule, CAPSULE.as_ptr()).cast());
@@ -322,7 +332,7 @@ unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Codes of `dlpack.h`.
+/// Returns the type code of `dlpack.h` for a dtype.
 fn data_type(dtype: Dtype) -> PyResult<DataType> {
     let (code, bits) = match dtype {
         Dtype::I8 => (0, 8),
@@ -343,7 +353,7 @@ fn data_type(dtype: Dtype) -> PyResult<DataType> {
         Dtype::F8E4M3 => (10, 8),
         Dtype::F8E5M2 => (12, 8),
         Dtype::String | Dtype::Bytes => {
-            return Err(PyTypeError::new_err("strings are no tensors of DLPack"));
+            return Err(PyTypeError::new_err("DLPack does not support tensors of strings"));
         }
     };
     Ok(DataType { code, bits, lanes: 1 })

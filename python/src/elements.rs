@@ -1,7 +1,9 @@
-//! The iterator: elements of a service's job or of a dataset in this process, one Python object each.
+//! The iterator over the elements of a service's job, or of a dataset in this process. Each element becomes
+//! one Python object.
 //!
-//! What is at hand is handed over under the interpreter's lock; only to wait it is released, in steps short
-//! enough to hear Ctrl-C. Refuses to know what objects elements become.
+//! The iterator returns elements that have arrived without releasing the interpreter's lock. The iterator
+//! releases the lock only to wait, in steps short enough to react to Ctrl-C. Does not know the objects that
+//! elements become.
 
 use std::collections::BTreeMap;
 use std::task::Poll;
@@ -23,7 +25,7 @@ use crate::fork::Here;
 use crate::notices;
 use crate::wait::LOOK_EVERY;
 
-/// Elements that are left out between two looks for signals.
+/// The number of skipped elements between two checks for signals.
 const SKIPPED_UNHEARD: u64 = 4096;
 
 /// The source of elements.
@@ -31,9 +33,9 @@ const SKIPPED_UNHEARD: u64 = 4096;
 pub(crate) enum Supply {
     /// The workers of a service.
     Service(Box<Reader>),
-    /// A dataset that is executed here.
+    /// A dataset that is executed in this process.
     Local(LocalElements),
-    /// Nothing before the first element is asked for: then what this makes.
+    /// A function that opens the source when the first element is requested.
     Later(Py<PyAny>),
 }
 
@@ -41,36 +43,38 @@ pub(crate) enum Supply {
 enum Stopper {
     Service(Canceller),
     Local(Cancel),
-    /// Nothing is open yet.
+    /// The source is not open yet.
     Unopened,
-    /// The iterator was closed before anything was open.
+    /// The iterator was closed before its source was opened.
     Closed,
 }
 
-/// Why there are no more elements.
+/// The reason why no more elements follow.
 enum Failed {
     Read(ReadError),
     Exec(ExecError),
 }
 
-/// Yields one pass of elements. One thread at a time gets the next one; another waits its turn.
+/// The iterator over the elements of one pass. Only one thread at a time requests an element; other threads
+/// wait for their turn.
 #[derive(Debug)]
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Elements {
     state: Here<Mutex<State>>,
-    /// Apart, so that one thread can end it while another waits.
+    /// The handle that ends the iterator. The handle has its own lock, so that one thread can close the
+    /// iterator while another thread waits for an element.
     stopper: Here<Mutex<Stopper>>,
 }
 
 #[derive(Debug)]
 struct State {
     supply: Supply,
-    /// The object that opened this reader; it owns the connection, and is dropped after the reader.
+    /// The object that opened this reader. The object owns the connection, so it is dropped after the reader.
     _opener: Option<Py<PyAny>>,
-    /// The dataset of which it is a pass, if there is one.
+    /// The dataset whose pass the iterator yields, if there is one.
     dataset: Option<Py<PyAny>>,
     output: Output,
-    /// Whether nobody else has its elements.
+    /// `true` if no other reader has the elements.
     exclusive: bool,
     assembly: Option<Assembly>,
     delivered: u64,
@@ -109,7 +113,8 @@ impl Supply {
 }
 
 impl Elements {
-    /// An iterator over what `supply` yields. `exclusive` elements nobody else has: they may be written.
+    /// Creates an iterator over the elements of `supply`. `exclusive` elements are visible to no other
+    /// reader, so their arrays are writable.
     pub(crate) fn new(supply: Supply, output: Output, exclusive: bool) -> Elements {
         Elements {
             stopper: Here::new(Mutex::new(supply.stopper())),
@@ -128,7 +133,7 @@ impl Elements {
 }
 
 impl State {
-    /// The element that came; `None` at the end.
+    /// Returns the element that arrived, or `None` at the end.
     #[inline]
     fn taken(&mut self, came: Result<Option<Element>, Failed>) -> PyResult<Option<Element>> {
         match came {
@@ -145,7 +150,7 @@ impl State {
         }
     }
 
-    /// The element as an object.
+    /// Returns the element as a Python object.
     #[inline]
     fn build<'py>(&mut self, py: Python<'py>, element: &Element) -> PyResult<Bound<'py, PyAny>> {
         let assembly = match &self.assembly {
@@ -173,7 +178,7 @@ impl State {
 }
 
 impl Elements {
-    /// The next element, waited for with the interpreter's lock released; `None` at the end.
+    /// Returns the next element, or `None` at the end. Waits with the interpreter's lock released.
     #[inline]
     fn next_element(&self, py: Python<'_>, state: &mut State) -> PyResult<Option<Element>> {
         loop {
@@ -183,7 +188,7 @@ impl Elements {
         }
     }
 
-    /// The next element as `next_element` yields it, or `Pending` if none comes before the deadline.
+    /// Returns the next element as `next_element` does, or `Pending` if none arrives before the deadline.
     #[inline]
     fn element_by(
         &self,
@@ -201,7 +206,7 @@ impl Elements {
         loop {
             let supply = &mut state.supply;
             let came = py.detach(|| supply.wait_element());
-            // What was said before the end is said before it here.
+            // Notices from before the element or the end are emitted first.
             notices::say(py)?;
             if let Poll::Ready(came) = came {
                 return state.taken(came).map(Poll::Ready);
@@ -213,7 +218,7 @@ impl Elements {
         }
     }
 
-    /// Opens what is not open yet.
+    /// Opens the source if it is not open yet.
     fn open(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
         let Supply::Later(opener) = &state.supply else {
             return Ok(());
@@ -221,7 +226,8 @@ impl Elements {
         let opened = opener.bind(py).call0()?.cast_into::<Elements>()?;
         let taken = {
             let mut of_opened = lock(py, opened.get().state.get("iterator")?)?;
-            // What was opened is nobody else's: it is an empty shell from here on.
+            // No other code has the opened iterator. The parts of the opened iterator move into this
+            // iterator, and the opened iterator stays behind empty.
             let output = std::mem::replace(&mut of_opened.output, Output::Numpy);
             let supply = std::mem::replace(&mut of_opened.supply, Supply::Later(py.None()));
             (supply, output, of_opened.exclusive)
@@ -244,8 +250,8 @@ impl Elements {
 
 #[pymethods]
 impl Elements {
-    /// An iterator that calls `opener` for another one when its first element is asked for: a pass of
-    /// `dataset`.
+    /// Returns an iterator over a pass of `dataset`. The iterator calls `opener` for the actual iterator when
+    /// the first element is requested.
     #[staticmethod]
     fn lazy(py: Python<'_>, opener: Py<PyAny>, dataset: Py<PyAny>) -> PyResult<Elements> {
         let elements = Elements::new(Supply::Later(opener), Output::Numpy, false);
@@ -253,7 +259,7 @@ impl Elements {
         Ok(elements)
     }
 
-    /// Returns the specs of elements, nested as elements.
+    /// Returns the specs of the elements, nested in the same way as the elements.
     #[getter]
     fn element_spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &lock(py, self.state.get("iterator")?)?.dataset {
@@ -262,13 +268,13 @@ impl Elements {
         }
     }
 
-    /// The next element. Raises `OutOfRangeError` at the end.
+    /// Returns the next element. Raises `OutOfRangeError` at the end.
     fn get_next<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.__next__(py)?
-            .ok_or_else(|| failure::raise("OutOfRangeError", "the iterator is at its end"))
+            .ok_or_else(|| failure::raise("OutOfRangeError", "the iterator has no more elements"))
     }
 
-    /// The next element, or that there is none, as an `Optional`.
+    /// Returns the next element as an `Optional`, which is empty at the end.
     fn get_next_as_optional<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let optional = py.import("millstream._optional")?.getattr("Optional")?;
         match self.__next__(py)? {
@@ -290,7 +296,8 @@ impl Elements {
         }
     }
 
-    /// The next element if it is at hand, else `otherwise`. Never waits; the end, too, is `otherwise`.
+    /// Returns the next element if it has arrived, else `otherwise`. Never blocks. Returns `otherwise` also
+    /// at the end.
     fn ready<'py>(&self, py: Python<'py>, otherwise: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let mut state = lock(py, self.state.get("iterator")?)?;
         let Some(element) = state.supply.try_element() else {
@@ -302,8 +309,8 @@ impl Elements {
         }
     }
 
-    /// The next element if it comes within `timeout_s` seconds, rounded up to how often signals are looked
-    /// for, else `otherwise`. Raises `StopIteration` at the end.
+    /// Returns the next element if it arrives within `timeout_s` seconds, else `otherwise`. The time is
+    /// rounded up to the interval of checks for signals. Raises `StopIteration` at the end.
     fn within<'py>(
         &self,
         py: Python<'py>,
@@ -322,9 +329,9 @@ impl Elements {
         }
     }
 
-    /// The next element, or `otherwise` once nothing is at hand and more splits than `lost` are known to be
-    /// lost: then the element that the user waits for may be one of theirs. Raises `StopIteration` at the
-    /// end.
+    /// Returns the next element. Returns `otherwise` if no element has arrived and more than `lost` splits
+    /// are known to be lost: the awaited element may then belong to a lost split. Raises `StopIteration` at
+    /// the end.
     fn next_unless_lost<'py>(
         &self,
         py: Python<'py>,
@@ -353,7 +360,7 @@ impl Elements {
         }
     }
 
-    /// The splits that are known to be lost: of which source and pass, the first index and how many.
+    /// Returns the ranges of splits that are known to be lost: source, pass, first index and count.
     fn lost(&self, py: Python<'_>) -> PyResult<Vec<(u32, u64, u64, u64)>> {
         let state = lock(py, self.state.get("iterator")?)?;
         let lost = state.lost_splits().into_iter();
@@ -362,7 +369,8 @@ impl Elements {
             .collect())
     }
 
-    /// Leaves out so many elements, of which no objects are made. Returns how many there were.
+    /// Skips `count` elements without creating objects. Returns the number of skipped elements, which is
+    /// lower at the end.
     fn skip(&self, py: Python<'_>, count: u64) -> PyResult<u64> {
         let mut guard = lock(py, self.state.get("iterator")?)?;
         for passed in 0..count {
@@ -376,8 +384,9 @@ impl Elements {
         Ok(count)
     }
 
-    /// Has the element that was handed over last count as outstanding still, since the user keeps it until
-    /// others come: workers that are ahead wait. Returns what to say to `let_go`.
+    /// Makes the last returned element count as outstanding until the user releases it with `let_go`. The
+    /// worker that sent the element thus sends fewer further elements. Returns the argument for `let_go`, or
+    /// `None` for a local dataset.
     fn keep(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let state = lock(py, self.state.get("iterator")?)?;
         let Supply::Service(reader) = &state.supply else {
@@ -386,7 +395,7 @@ impl Elements {
         Ok(reader.keep().map(|task| task.0))
     }
 
-    /// The user has used an element that it kept.
+    /// Releases an element that the user has kept with `keep`.
     fn let_go(&self, py: Python<'_>, task: u64) -> PyResult<()> {
         let state = lock(py, self.state.get("iterator")?)?;
         if let Supply::Service(reader) = &state.supply {
@@ -395,7 +404,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Ends it: a caller that waits for an element gets `CancelledError`.
+    /// Closes the iterator: a thread that waits for an element gets `CancelledError`.
     fn close(&self) {
         let Ok(stopper) = self.stopper.get("iterator") else {
             return;
@@ -413,14 +422,14 @@ impl Elements {
         lock(py, self.state.get("iterator")?)?.stats(py)
     }
 
-    /// Elements handed over.
+    /// Returns the number of elements that the iterator has returned.
     #[getter]
     fn delivered(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(lock(py, self.state.get("iterator")?)?.delivered)
     }
 }
 
-/// The state, once no other thread has it: waited for as an element is.
+/// Locks the state. Waits for other threads with the interpreter's lock released, and checks for signals.
 #[inline]
 fn lock<'a>(py: Python<'_>, state: &'a Mutex<State>) -> PyResult<MutexGuard<'a, State>> {
     if let Some(state) = state.try_lock() {

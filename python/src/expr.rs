@@ -1,5 +1,5 @@
-//! Expressions: computations over the components of an element. The package writes them as Python's operators
-//! and functions.
+//! Expressions: computations over the components of an element. The package offers expressions as Python
+//! operators and functions.
 
 use millstream::pipeline::graph::{ConstantTensor, Expr as Formula, Span, TextUnit, col, concat, stack};
 use pyo3::exceptions::PyValueError;
@@ -8,23 +8,24 @@ use pyo3::types::{PyBytes, PySlice};
 
 use crate::spec::dtype;
 
-/// A computation over the components of one element that yields one tensor.
+/// A computation over the components of one element. The result of an expression is one tensor.
 #[derive(Debug, Clone)]
 #[pyclass(frozen, from_py_object, module = "millstream._millstream")]
 pub(crate) struct Expr(pub(crate) Formula);
 
 #[pymethods]
 impl Expr {
-    /// The component at a path, such as `image` or `a.0`; the empty path is the only component.
+    /// Returns the component at a path, such as `image` or `a.0`. The empty path is the element's only
+    /// component.
     #[staticmethod]
     fn column(path: String) -> Expr {
         Expr(col(path))
     }
 
-    /// A plain number, truth or text, which takes the dtype of what it meets.
+    /// Returns a plain number, truth value or text. The literal takes the dtype of the other operand.
     #[staticmethod]
     fn literal(value: &Bound<'_, PyAny>) -> PyResult<Expr> {
-        // A bool is an int to Python, so it comes first.
+        // A Python bool is also an int, so bool is checked first.
         if let Ok(value) = value.extract::<bool>() {
             return Ok(Expr(value.into()));
         }
@@ -37,19 +38,19 @@ impl Expr {
         Ok(Expr(value.extract::<String>()?.into()))
     }
 
-    /// A constant tensor: little-endian items, or byte strings.
+    /// Returns a constant tensor, given as little-endian items or as byte strings.
     #[staticmethod]
     fn tensor(dtype_name: &str, dims: Vec<u64>, data: &Bound<'_, PyAny>) -> PyResult<Expr> {
         Ok(Expr(Formula::tensor(dtype(dtype_name)?, &dims, constant(data)?)))
     }
 
-    /// Tensors one behind the other along an axis.
+    /// Concatenates tensors along an axis.
     #[staticmethod]
     fn concat(exprs: Vec<Expr>, axis: i64) -> Expr {
         Expr(concat(exprs.into_iter().map(|expr| expr.0), axis))
     }
 
-    /// Tensors side by side along a new axis.
+    /// Stacks tensors along a new axis.
     #[staticmethod]
     fn stack(exprs: Vec<Expr>, axis: i64) -> Expr {
         Expr(stack(exprs.into_iter().map(|expr| expr.0), axis))
@@ -146,7 +147,7 @@ impl Expr {
         Expr(self.0.clone().clip(low.0.clone(), high.0.clone()))
     }
 
-    /// Applies `x[…]` with integers and slices, one an axis.
+    /// Indexes the tensor as `x[…]` does, with one integer or slice for each axis.
     fn index(&self, places: Vec<Bound<'_, PyAny>>) -> PyResult<Expr> {
         let spans: PyResult<Vec<Span>> = places.iter().map(span).collect();
         Ok(Expr(self.0.clone().slice(spans?)))
@@ -228,7 +229,7 @@ impl Expr {
     }
 }
 
-/// The data of a constant tensor: bytes of its items, or a list of byte strings.
+/// Returns the data of a constant tensor, given as the bytes of its items or as a list of byte strings.
 pub(crate) fn constant(data: &Bound<'_, PyAny>) -> PyResult<ConstantTensor> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok(ConstantTensor::fixed(bytes.as_bytes()));
@@ -253,11 +254,11 @@ fn text_unit(name: &str) -> PyResult<TextUnit> {
         "BYTE" => Ok(TextUnit::Bytes),
         "UTF8_CHAR" => Ok(TextUnit::Chars),
         other => Err(PyValueError::new_err(format!(
-            "unit {other:?}: use BYTE or UTF8_CHAR"
+            "invalid unit {other:?}: expected BYTE or UTF8_CHAR"
         ))),
     }
 }
 
 fn unknown(name: &str) -> PyErr {
-    PyValueError::new_err(format!("{name:?} is no operation of expressions"))
+    PyValueError::new_err(format!("unknown operation of an expression: {name:?}"))
 }

@@ -1,4 +1,5 @@
-//! Errors of the library as exceptions of the package's module `errors`, named as TensorFlow names its own.
+//! Conversion of the library's errors to exceptions of the package's module `errors`, which have TensorFlow's
+//! names.
 
 use millstream::client::{DataLoss, ReadError};
 use millstream::control::{Code, Error};
@@ -9,12 +10,12 @@ use millstream::{DispatcherError, ServiceError, WorkerError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The exception `name` of the package, with a message.
+/// Returns the exception `name` of the package with a message.
 pub(crate) fn raise(name: &str, message: impl ToString) -> PyErr {
     raise_with(name, &message.to_string(), &[])
 }
 
-/// Raises an exception with attributes.
+/// Returns the exception `name` of the package with a message and attributes.
 fn raise_with(name: &str, message: &str, attributes: &[(&str, &str)]) -> PyErr {
     Python::attach(|py| {
         let made = || -> PyResult<Bound<'_, PyAny>> {
@@ -29,7 +30,7 @@ fn raise_with(name: &str, message: &str, attributes: &[(&str, &str)]) -> PyErr {
     })
 }
 
-/// A refusal of the control plane.
+/// Converts a refusal of the control plane.
 pub(crate) fn refused(error: &Error) -> PyErr {
     raise(class_of(error.code), &error.message)
 }
@@ -49,7 +50,8 @@ fn class_of(code: Code) -> &'static str {
     }
 }
 
-/// Returns the class of an error of lanes. Where there are no threads, the system is to blame.
+/// Returns the exception class for an error of a lane. A failure to start a thread means that resources are
+/// exhausted.
 fn class_of_lane(error: &LaneError) -> &'static str {
     match error {
         LaneError::Start { .. } => "ResourceExhaustedError",
@@ -75,7 +77,7 @@ fn service_of(error: &ServiceError) -> PyErr {
     }
 }
 
-/// Why a dispatcher does not start.
+/// Converts an error of a dispatcher's start or end.
 pub(crate) fn dispatcher(error: DispatcherError) -> PyErr {
     let class = match &error {
         DispatcherError::Key(_) => "PermissionDeniedError",
@@ -87,7 +89,7 @@ pub(crate) fn dispatcher(error: DispatcherError) -> PyErr {
     raise(class, error)
 }
 
-/// Why a worker does not start.
+/// Converts an error of a worker's start or end.
 pub(crate) fn worker(error: WorkerError) -> PyErr {
     match error {
         WorkerError::Dispatcher(error) => refused(&error),
@@ -99,20 +101,21 @@ pub(crate) fn worker(error: WorkerError) -> PyErr {
     }
 }
 
-/// A mistake in a chain of operations.
+/// Converts a mistake in a chain of operations.
 pub(crate) fn dataset(error: GraphError) -> PyErr {
     raise("InvalidArgumentError", error)
 }
 
-/// Operations that do not fit each other.
+/// Converts an error of operations that do not fit together.
 pub(crate) fn analysis(error: AnalysisError) -> PyErr {
     raise("InvalidArgumentError", error)
 }
 
-/// Why a pipeline in this process stopped.
+/// Converts the failure of a pipeline in this process.
 pub(crate) fn execution(error: &ExecError) -> PyErr {
     let failure = error.failure();
-    // What a service that is read said is raised as if it were read directly.
+    // An error from a service that the pipeline reads is raised as if the service were read without the
+    // pipeline.
     if let Some(cause) = &failure.cause {
         if let Some(error) = cause.downcast_ref::<ReadError>() {
             return read(error);
@@ -134,7 +137,7 @@ pub(crate) fn execution(error: &ExecError) -> PyErr {
     raise_failure(class, &error.to_string(), "", "", failure.traceback.as_deref())
 }
 
-/// Why a reader has no further elements.
+/// Converts the error that ended a reader.
 pub(crate) fn read(error: &ReadError) -> PyErr {
     match error {
         ReadError::Task { worker, failure } => {
@@ -172,7 +175,7 @@ pub(crate) fn read(error: &ReadError) -> PyErr {
         }
         ReadError::Element { .. } => raise("DataLossError", error),
         ReadError::Cancelled => raise("CancelledError", error),
-        // What is added later is nobody else's fault until it is named here.
+        // A variant that is added later counts as an internal error until this match lists the variant.
         ReadError::WorkerMisbehaved { .. }
         | ReadError::ReaderMisbehaved { .. }
         | ReadError::Internal { .. }
@@ -180,7 +183,7 @@ pub(crate) fn read(error: &ReadError) -> PyErr {
     }
 }
 
-/// Splits that were lost, as an exception that lists them.
+/// Returns the exception for lost splits, which lists the splits.
 fn data_lost(message: &str, loss: &DataLoss) -> PyErr {
     Python::attach(|py| {
         let made = || -> PyResult<Bound<'_, PyAny>> {

@@ -1,8 +1,9 @@
-//! Guards for a forked child, whose threads, sockets and locks stayed with its parent.
+//! Guards for a forked child, which lacks the threads of its parent and must not use the parent's sockets and
+//! locks.
 //!
-//! A child handler of `fork` does nothing but count, and so runs for every fork, also those that Python does
-//! not make.
-#![expect(unsafe_code, reason = "the system's hook of fork takes a function of C")]
+//! The fork handler runs in the child and only increments a counter. The handler runs for every fork, also
+//! for forks outside of Python.
+#![expect(unsafe_code, reason = "a fork handler is a C function")]
 
 use std::mem::ManuallyDrop;
 use std::sync::Once;
@@ -11,19 +12,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// Forks between the first process and this one.
+/// The number of forks between the first process and this process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns how many forks lie between the process that loaded this module and this one.
+/// Returns the number of forks between the process that loaded this module and this process.
 #[pyfunction]
 pub(crate) fn generation() -> u32 {
     static HOOK: Once = Once::new();
-    // A `Once` that is done is a load; a program that forks while it runs has made nothing yet that could be
-    // inherited.
+    // A completed `Once` costs one load. A process that forks during the call has created no value yet that a
+    // child could inherit.
     HOOK.call_once(|| {
         // SAFETY: the handler touches one atomic, which is allowed in the child of a process with threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -31,8 +32,8 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// A value of the process that made it. In a forked child it is neither used nor dropped: its threads are not
-/// there, and its locks may be held for ever.
+/// A value that belongs to the process that created it. A forked child neither uses nor drops the value,
+/// because the value's threads do not exist there and its locks may be held for ever.
 #[derive(Debug)]
 pub(crate) struct Here<T> {
     value: ManuallyDrop<T>,
@@ -40,7 +41,7 @@ pub(crate) struct Here<T> {
 }
 
 impl<T> Here<T> {
-    /// Makes a value of this process.
+    /// Creates a value of this process.
     pub(crate) fn new(value: T) -> Here<T> {
         Here {
             value: ManuallyDrop::new(value),
@@ -48,13 +49,13 @@ impl<T> Here<T> {
         }
     }
 
-    /// Returns whether it was made by this process.
+    /// Returns whether this process created the value.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         self.born == GENERATION.load(Ordering::Relaxed)
     }
 
-    /// The value, in the process that made it.
+    /// Returns the value, if this process created it.
     ///
     /// # Errors
     /// `RuntimeError` in a forked child.
@@ -64,7 +65,7 @@ impl<T> Here<T> {
             return Ok(&self.value);
         }
         Err(PyRuntimeError::new_err(format!(
-            "this {what} was made before the process was forked, and its connections stayed with the parent: make it again in \
+            "this {what} was made before the process was forked, and its connections stayed with the parent: create it again in \
              the child, or start processes by spawn or forkserver"
         )))
     }
@@ -73,15 +74,15 @@ impl<T> Here<T> {
 impl<T> Drop for Here<T> {
     fn drop(&mut self) {
         if self.is_here() {
-            // SAFETY: dropped once, here, and not used afterwards.
+            // SAFETY: the value is dropped once, in this place, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
 }
 
-/// A leaked value, if it is of this generation.
+/// Returns a leaked value of this generation, or `None` for a value of another generation.
 pub(crate) fn of_generation<T>(leaked: *const (u32, T), generation: u32) -> Option<&'static T> {
-    // SAFETY: a pointer that is not null comes from a box that was leaked, and nobody writes to it.
+    // SAFETY: a pointer that is not null comes from a leaked box, and nothing writes to the value.
     let leaked = unsafe { leaked.as_ref() }?;
     (leaked.0 == generation).then_some(&leaked.1)
 }

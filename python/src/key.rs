@@ -1,5 +1,4 @@
-//! The key by which this process proves who it is: from the environment, else the user's own file. And the
-//! version.
+//! The key that identifies this process, from the environment or from the user's own file; and the version.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +17,11 @@ fn source() -> PyResult<KeySource> {
         .map_err(|error| raise("PermissionDeniedError", error))
 }
 
-/// Names a file of revoked certificates and keys.
+/// The variable that names a file of revoked certificates and keys.
 const REVOKED_VARIABLE: &str = "MILLSTREAM_REVOKED";
 
-/// Returns the key, which is made on first use where none was given, and the list of those whom this process
-/// refuses.
+/// Returns the key and the list of revoked certificates and keys. Creates the user's own key if no other key
+/// is set and the file is missing.
 pub(crate) fn load() -> PyResult<LoadedKey> {
     let loaded = source()?
         .load()
@@ -35,7 +34,8 @@ pub(crate) fn load() -> PyResult<LoadedKey> {
         .map_err(|error| raise("PermissionDeniedError", format!("{REVOKED_VARIABLE}: {error}")))
 }
 
-/// The file that this process takes its key from; `None` where the environment has the key itself.
+/// Returns the path of the file with this process's key, or `None` if the environment contains the key
+/// itself.
 #[pyfunction]
 pub(crate) fn key_path() -> PyResult<Option<String>> {
     Ok(match source()? {
@@ -44,21 +44,21 @@ pub(crate) fn key_path() -> PyResult<Option<String>> {
     })
 }
 
-/// The version of Millstream.
+/// Returns the version of Millstream.
 #[pyfunction]
 pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The functions that datasets may name where they are run in this process: the reader of services among
-/// them, and Python's.
+/// Returns the functions that datasets in this process may name, including the service reader and users'
+/// Python code.
 pub(crate) fn functions() -> PyResult<Arc<Functions>> {
     let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), notices::hooks()?);
     Ok(Arc::new(code::within(builtin)))
 }
 
-/// The functions that datasets may name on a server: as [`functions`], but Python's are run by processes of
-/// `python`; `inline`, in this one.
+/// Returns the functions that datasets on a server may name. Processes of the interpreter `python` run users'
+/// Python code; with `inline`, the current process runs it.
 pub(crate) fn functions_of_server(python: Option<&str>) -> PyResult<Arc<Functions>> {
     if python == Some("inline") {
         return functions();
@@ -67,12 +67,12 @@ pub(crate) fn functions_of_server(python: Option<&str>) -> PyResult<Arc<Function
     Ok(Arc::new(code::beside(builtin, python)?))
 }
 
-/// The workers of this process, whom its readers reach without a network. A forked child has its own; the
-/// parent's are left alone, since their lock may be held for ever.
+/// Returns the workers of this process, which its readers reach without a network. A forked child has its own
+/// set and does not touch the parent's set, whose lock may be held for ever.
 pub(crate) fn local_workers() -> LocalWorkers {
     static LOCAL: AtomicPtr<(u32, LocalWorkers)> = AtomicPtr::new(std::ptr::null_mut());
     let generation = fork::generation();
-    // Leaked: one for each generation of a process, of which there are few.
+    // The value is leaked: once for each generation of a process, of which there are few.
     let leak = || Box::leak(Box::new((generation, LocalWorkers::default())));
     let mut known = LOCAL.load(Ordering::Acquire);
     loop {

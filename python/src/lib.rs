@@ -1,11 +1,12 @@
-//! The extension module of the `millstream` wheel: translation of the root library's types, and nothing else.
+//! The extension module of the `millstream` wheel, which translates the root library's types for Python.
 //!
-//! - `graph`, `expr`, `spec`: datasets and what is known of them
-//! - `code`: functions and iterables of Python in pipelines
-//! - `servers`, `service`, `key`: a dispatcher, workers, and what a trainer holds
-//! - `elements`, `assembly`, `array`, `npy`, `dlpack`: elements become Python objects that share their memory
-//! - `failure`: errors become exceptions; `wait`: what blocks hears Ctrl-C; `notices`: what is said
-//!   meanwhile; `fork`: what a forked child must not touch
+//! - `graph`, `expr`, `spec`: datasets, expressions and specs
+//! - `code`: users' Python functions and iterables in pipelines
+//! - `servers`, `service`, `key`: dispatchers, workers, and a trainer's connection
+//! - `elements`, `assembly`, `array`, `npy`, `dlpack`: conversion of elements to Python objects that share
+//!   the memory
+//! - `failure`: conversion of errors to exceptions; `wait`: blocking calls that react to Ctrl-C; `notices`:
+//!   notices for the user; `fork`: guards for forked children
 
 mod array;
 mod assembly;
@@ -24,7 +25,7 @@ mod service;
 mod spec;
 mod wait;
 
-/// The module as Python imports it; the package around it is what users see.
+/// The module as Python imports it. Users see the package `millstream` around this module.
 #[pyo3::pymodule(gil_used = false)]
 mod _millstream {
     #[pymodule_export]

@@ -1,7 +1,7 @@
-//! Notices for users who wait: native threads queue them, and Python emits them on the user's own thread.
+//! Notices for users who wait. Native threads queue notices, and Python emits them on the user's own thread.
 //!
-//! Native threads leave notices here; a thread that waits under the interpreter's lock says them. So no
-//! native thread ever waits for that lock. Refuses to know what notices are about.
+//! A thread that waits and holds the interpreter's lock emits the queued notices, so native threads never
+//! wait for that lock. Does not know the subject of notices.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use pyo3::prelude::*;
 
 use crate::failure::raise;
 
-/// Notices that wait to be said; beyond them the oldest goes. Nobody reads more at once.
+/// The maximum number of queued notices. A further notice replaces the oldest one.
 const WAITING_MAX: usize = 256;
 
-/// The environment's word for how long a dispatcher may be out of reach.
+/// The variable that sets the time for which a dispatcher may be unreachable.
 const TIMEOUT: &str = "MILLSTREAM_DISPATCHER_TIMEOUT_S";
 
-/// How long the lock is waited for: in a forked child it may be held for ever.
+/// The maximum wait for the lock of the queue. In a forked child, the lock may be held for ever.
 const LOCK_WITHIN: Duration = Duration::from_millis(10);
 
-/// Notices and the functions of the package that say them.
+/// The queued notices, each with the name of the package's function that emits it.
 static WAITING: Mutex<VecDeque<(&'static str, String)>> = Mutex::new(VecDeque::new());
 
-/// Whether there are any: a load for a thread that looks.
+/// `true` if notices are queued, so that checking costs one load.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Leaves a line for the log.
+/// Queues a line for the log.
 pub(crate) fn log(text: &str) {
     leave("log", text.to_owned());
 }
 
-/// Takes the notices of readers.
+/// Returns the receiver of readers' notices.
 pub(crate) fn of_readers() -> OnNotice {
     Arc::new(|notice: &Notice| {
         if let Notice::DataLost(loss) = notice {
@@ -47,10 +47,10 @@ pub(crate) fn of_readers() -> OnNotice {
     })
 }
 
-/// Returns the hooks by which pipelines of this process report on the services that they read.
+/// Returns the hooks by which pipelines of this process report notices of the services that they read.
 ///
 /// # Errors
-/// As [`session`].
+/// The errors of [`session`].
 pub(crate) fn hooks() -> PyResult<Hooks> {
     Ok(Hooks {
         on_notice: Some(of_readers()),
@@ -58,11 +58,11 @@ pub(crate) fn hooks() -> PyResult<Hooks> {
     })
 }
 
-/// How patient this process is with dispatchers: `dispatcher_timeout_s`, else what the environment says, else
-/// the default. Waits are told by the log.
+/// Returns the session settings of this process. The timeout is `dispatcher_timeout_s`, else the
+/// environment's value, else the default. Messages about waiting go to the log.
 ///
 /// # Errors
-/// One of them is no time.
+/// The timeout, or the environment's value, is not a valid time.
 pub(crate) fn session(dispatcher_timeout_s: Option<f64>) -> PyResult<SessionConfig> {
     let defaults = SessionConfig::default();
     let give_up = match (dispatcher_timeout_s, std::env::var(TIMEOUT).ok()) {
@@ -81,7 +81,7 @@ fn time(name: &str, given_s: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(given_s).map_err(|_| {
         raise(
             "InvalidArgumentError",
-            format!("{name} {given_s}: give seconds, 0 or more"),
+            format!("invalid {name} {given_s}: expected a number of seconds, 0 or more"),
         )
     })
 }
@@ -97,10 +97,10 @@ fn leave(sayer: &'static str, text: String) {
     ANY.store(true, Ordering::Release);
 }
 
-/// Says what waits.
+/// Emits the queued notices.
 ///
 /// # Errors
-/// The user has made warnings errors.
+/// The user's warning filter turns warnings into errors.
 #[inline]
 pub(crate) fn say(py: Python<'_>) -> PyResult<()> {
     if ANY.load(Ordering::Acquire) {

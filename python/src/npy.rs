@@ -1,8 +1,8 @@
-//! The functions of numpy's interface of C that are needed, from the table that numpy itself hands out, of
-//! any version.
+//! Functions of numpy's C interface, from the function table that numpy exports. The same code works with
+//! every version of numpy.
 //!
-//! By hand, because the library for it brings types of arrays that nothing here uses.
-#![expect(unsafe_code, reason = "numpy hands out a table of functions of C")]
+//! The crate `numpy` is not used, because it adds array types that this module does not need.
+#![expect(unsafe_code, reason = "numpy exports a table of C functions")]
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyCapsule;
 
-/// Flags of arrays: contiguous, aligned; and what makes them writable.
+/// The flags of a read-only array (contiguous and aligned), and of a writable array.
 pub(crate) const READ_ONLY: c_int = 0x0001 | 0x0100;
 pub(crate) const WRITABLE: c_int = READ_ONLY | 0x0400;
 
-/// Dimensions that an array may have here: the library's own limit, which is below numpy's.
+/// The maximum number of dimensions. The library's own limit is lower than numpy's limit.
 pub(crate) const RANK_MAX: usize = 16;
 
 type NewFromDescr = unsafe extern "C" fn(
@@ -37,7 +37,7 @@ const SCALAR: usize = 60;
 const NEW_FROM_DESCR: usize = 94;
 const SET_BASE_OBJECT: usize = 282;
 
-/// The functions.
+/// The functions from numpy's table.
 #[derive(Debug, Clone, Copy)]
 struct Table {
     array_type: *mut PyTypeObject,
@@ -46,12 +46,12 @@ struct Table {
     scalar: Scalar,
 }
 
-// SAFETY: addresses of functions and of a static type, which any thread may use.
+// SAFETY: the table contains addresses of functions and of a static type, which any thread may use.
 unsafe impl Send for Table {}
-// SAFETY: as above.
+// SAFETY: the table contains addresses of functions and of a static type, which any thread may use.
 unsafe impl Sync for Table {}
 
-/// The beginning of an array, which has been the same since there is numpy.
+/// The head of an array object, which is equal in all versions of numpy.
 #[repr(C)]
 struct ArrayHead {
     base: PyObject,
@@ -62,7 +62,7 @@ struct ArrayHead {
 fn table(py: Python<'_>) -> PyResult<&'static Table> {
     static TABLE: PyOnceLock<Table> = PyOnceLock::new();
     TABLE.get_or_try_init(py, || {
-        // Renamed in numpy 2.
+        // numpy 2 renamed the module.
         let module = py
             .import("numpy._core._multiarray_umath")
             .or_else(|_| py.import("numpy.core._multiarray_umath"))?;
@@ -70,7 +70,8 @@ fn table(py: Python<'_>) -> PyResult<&'static Table> {
         let entries: *const *mut c_void = capsule.pointer_checked(None)?.as_ptr().cast_const().cast();
         // The table lives as long as numpy, which is never unloaded.
         std::mem::forget(capsule);
-        // SAFETY: the table has these functions and this type at these places, in every version of numpy.
+        // SAFETY: the table contains these functions and this type at these offsets in every version of
+        // numpy.
         unsafe {
             Ok(Table {
                 array_type: (*entries.add(ARRAY_TYPE)).cast(),
@@ -86,10 +87,11 @@ fn table(py: Python<'_>) -> PyResult<&'static Table> {
     })
 }
 
-/// An array over `data`, or, if that is null, over memory of numpy's own.
+/// Creates an array over `data`. If `data` is null, numpy allocates the memory.
 ///
 /// # Safety
-/// `data`, unless null, is aligned for as many items of `descr` as `dims` say, and outlives the array.
+/// `data` is null, or it is aligned for the items of `descr`, has the number of items that `dims` describes,
+/// and outlives the array.
 #[inline]
 pub(crate) unsafe fn array<'py>(
     descr: &Bound<'py, PyAny>,
@@ -100,14 +102,15 @@ pub(crate) unsafe fn array<'py>(
     let py = descr.py();
     let table = table(py)?;
     let mut sizes = [0; RANK_MAX];
-    // Elements were validated: there are at most so many dimensions, and what they describe is in memory.
+    // The element was validated, so it has at most `RANK_MAX` dimensions, and the described items are in
+    // memory.
     for (size, dim) in sizes.iter_mut().zip(dims) {
         *size = *dim as isize;
     }
     let rank = dims.len().min(RANK_MAX) as c_int;
-    // SAFETY: the function takes a reference to the type of the items, reads the given number of sizes and
-    // computes the strides of contiguous items. It returns a new reference, or null with an exception set;
-    // the caller answers for `data`.
+    // SAFETY: the function takes a reference to the item type, reads `rank` sizes and computes the strides of
+    // contiguous items. The function returns a new reference, or null with an exception set. The caller
+    // guarantees that `data` is valid.
     unsafe {
         let descr = descr.clone().into_ptr();
         let made = (table.new_from_descr)(
@@ -124,12 +127,11 @@ pub(crate) unsafe fn array<'py>(
     }
 }
 
-/// Makes `base` live as long as a new array.
+/// Makes a new array keep `base` alive.
 #[inline]
 pub(crate) fn keep(array: &Bound<'_, PyAny>, base: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = array.py();
-    // SAFETY: `array` is one without a base, and the reference to `base` is given away, as the function wants
-    // it.
+    // SAFETY: `array` has no base yet. The function takes over the reference to `base`.
     let failed = unsafe { (table(py)?.set_base_object)(array.as_ptr(), base.clone().into_ptr()) };
     if failed == 0 {
         Ok(())
@@ -142,17 +144,17 @@ pub(crate) fn keep(array: &Bound<'_, PyAny>, base: &Bound<'_, PyAny>) -> PyResul
 #[inline]
 pub(crate) fn data(array: &Bound<'_, PyAny>) -> *mut c_char {
     let head: *mut ArrayHead = array.as_ptr().cast();
-    // SAFETY: an array begins so.
+    // SAFETY: every array object begins with `ArrayHead`.
     unsafe { (*head).data }
 }
 
-/// The scalar that one item is.
+/// Creates a scalar from the bytes of one item.
 #[inline]
 pub(crate) fn scalar<'py>(descr: &Bound<'py, PyAny>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let py = descr.py();
     let data = bytes.as_ptr().cast::<c_void>().cast_mut();
-    // SAFETY: `bytes` has one item of the type, which the function copies; it keeps no reference that it was
-    // not given.
+    // SAFETY: `bytes` contains one item of the type, which the function copies. The function keeps no
+    // borrowed reference.
     unsafe {
         let made = (table(py)?.scalar)(data, descr.as_ptr(), std::ptr::null_mut());
         Bound::from_owned_ptr_or_err(py, made)

@@ -1,4 +1,4 @@
-//! A dispatcher and workers in this process. Refuses to know what they serve.
+//! A dispatcher and workers in this process. The servers' data is unknown to this module.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use crate::fork::Here;
 use crate::wait::{LOOK_EVERY, interruptible};
 use crate::{failure, key, notices};
 
-/// Heartbeats that a silence may swallow before it counts as death.
+/// The minimum number of heartbeat intervals within the liveness timeout.
 const HEARTBEATS: u32 = 5;
 
-/// A dispatcher that serves.
+/// A running dispatcher.
 #[derive(Debug)]
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Dispatcher {
@@ -25,7 +25,7 @@ pub(crate) struct Dispatcher {
     address: SocketAddr,
 }
 
-/// A worker that serves.
+/// A running worker.
 #[derive(Debug)]
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Worker {
@@ -35,7 +35,7 @@ pub(crate) struct Worker {
 }
 
 fn take<T>(running: &Here<Mutex<Option<T>>>) -> Option<T> {
-    // In a forked child there is nothing to end.
+    // A forked child has no server to end.
     let running = running.get("server").ok()?;
     running.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -48,7 +48,7 @@ fn look<T>(running: &Here<Mutex<Option<T>>>, has_ended: impl Fn(&T) -> bool) -> 
     Ok(running.as_ref().is_none_or(has_ended))
 }
 
-/// Waits until `has_ended`, in steps that hear signals.
+/// Waits until `has_ended` returns `true`, in steps that check for signals.
 fn wait_until(py: Python<'_>, has_ended: impl Fn() -> PyResult<bool>) -> PyResult<()> {
     while !has_ended()? {
         py.detach(|| std::thread::sleep(LOOK_EVERY));
@@ -59,13 +59,15 @@ fn wait_until(py: Python<'_>, has_ended: impl Fn() -> PyResult<bool>) -> PyResul
 }
 
 fn bind(host: &str, port: u16) -> PyResult<SocketAddr> {
-    let host: IpAddr = host
-        .parse()
-        .map_err(|_| PyValueError::new_err(format!("host {host:?}: give the IP address to listen on")))?;
+    let host: IpAddr = host.parse().map_err(|_| {
+        PyValueError::new_err(format!(
+            "invalid host {host:?}: expected the IP address to listen on"
+        ))
+    })?;
     Ok(SocketAddr::new(host, port))
 }
 
-/// `None`: the default; below 0: never.
+/// Returns a lifetime: the default for `None`, and no limit for a negative number.
 fn lifetime(ms: Option<i64>, default: Option<Duration>) -> Option<Duration> {
     match ms {
         None => default,
@@ -75,12 +77,12 @@ fn lifetime(ms: Option<i64>, default: Option<Duration>) -> Option<Duration> {
 
 #[pymethods]
 impl Dispatcher {
-    /// Binds and serves.
+    /// Binds and serves. Returns the running dispatcher.
     #[staticmethod]
     #[pyo3(signature = (*, host, port, work_dir=None, worker_addresses=Vec::new(), job_gc_check_interval_ms=None,
         job_gc_timeout_ms=None, worker_timeout_ms=None, client_timeout_ms=None, gc_dynamic_sharding_jobs=false,
         liveness_ms=None, deployment_mode=None))]
-    #[expect(clippy::too_many_arguments, reason = "each is a setting with a name")]
+    #[expect(clippy::too_many_arguments, reason = "each argument is a named setting")]
     fn start(
         py: Python<'_>,
         host: &str,
@@ -134,18 +136,18 @@ impl Dispatcher {
         self.address.to_string()
     }
 
-    /// Returns whether it has ended.
+    /// Returns whether the dispatcher has ended.
     fn has_ended(&self) -> PyResult<bool> {
         look(&self.running, millstream::Dispatcher::has_ended)
     }
 
-    /// Waits until it has ended.
+    /// Waits until the dispatcher has ended.
     fn join(&self, py: Python<'_>) -> PyResult<()> {
         wait_until(py, || self.has_ended())?;
         self.stop(py)
     }
 
-    /// Says goodbye and ends; nothing if it has.
+    /// Says goodbye and ends the dispatcher. Has no effect on a dispatcher that has ended.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         match take(&self.running) {
             Some(dispatcher) => py.detach(|| dispatcher.stop()).map_err(failure::dispatcher),
@@ -156,12 +158,12 @@ impl Dispatcher {
 
 #[pymethods]
 impl Worker {
-    /// Binds, registers and serves. Waits until the dispatcher has accepted it.
+    /// Binds, registers and serves. Waits until the dispatcher has accepted the worker.
     #[staticmethod]
     #[pyo3(signature = (*, dispatcher, host, port, advertise=None, tags=Vec::new(), threads=None, memory_bytes=None,
         cross_trainer_cache_bytes=None, shm_bytes=None, compression=None, connect_timeout_ms=None,
         dispatcher_timeout_ms=None, python=None))]
-    #[expect(clippy::too_many_arguments, reason = "each is a setting with a name")]
+    #[expect(clippy::too_many_arguments, reason = "each argument is a named setting")]
     fn start(
         py: Python<'_>,
         dispatcher: String,
@@ -188,8 +190,11 @@ impl Worker {
         (config.cross_trainer_cache_bytes, config.shm_bytes) = (cross_trainer_cache_bytes, shm_bytes);
         if let Some(compression) = compression {
             let parsed: Result<Compression, _> = compression.parse();
-            config.server.compression =
-                parsed.map_err(|_| PyValueError::new_err(format!("{compression:?} is no compression")))?;
+            config.server.compression = parsed.map_err(|_| {
+                PyValueError::new_err(format!(
+                    "invalid compression {compression:?}: expected none, lz4 or auto"
+                ))
+            })?;
         }
         config.session.on_waiting = Some(Arc::new(notices::log));
         if let Some(timeout_ms) = connect_timeout_ms {
@@ -213,30 +218,31 @@ impl Worker {
         })
     }
 
-    /// The address that readers are told.
+    /// Returns the address that readers receive.
     #[getter]
     fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns whether it has ended.
+    /// Returns whether the worker has ended.
     fn has_ended(&self) -> PyResult<bool> {
         look(&self.running, millstream::Worker::has_ended)
     }
 
-    /// Waits until it has ended.
+    /// Waits until the worker has ended.
     fn join(&self, py: Python<'_>) -> PyResult<()> {
         wait_until(py, || self.has_ended())?;
         self.stop(py)
     }
 
-    /// Has it leave in good order: what it has begun is brought to its readers. Returns at once.
+    /// Requests a graceful shutdown: the worker delivers the elements that it has begun, and ends. Returns at
+    /// once.
     fn drain(&self) -> PyResult<()> {
         self.stopper.get("server")?.drain();
         Ok(())
     }
 
-    /// Says goodbye and ends; nothing if it has.
+    /// Says goodbye and ends the worker. Has no effect on a worker that has ended.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         match take(&self.running) {
             Some(worker) => py.detach(|| worker.stop()).map_err(failure::worker),

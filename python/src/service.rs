@@ -1,4 +1,4 @@
-//! A trainer's handle of a service: it registers datasets, creates jobs and reads them.
+//! A trainer's connection to a service. The connection registers datasets, creates jobs and opens readers.
 
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,17 +19,17 @@ use crate::graph::Graph;
 use crate::wait::interruptible;
 use crate::{key, notices, spec};
 
-/// A connection with a service. Its readers may outlive it.
+/// A connection to a service. The readers of a connection may outlive the connection.
 #[derive(Debug)]
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Service {
-    /// Absent once it was closed.
+    /// The connection; `None` after a close.
     service: Here<Mutex<Option<Arc<millstream::Service>>>>,
     give_up: Here<GiveUp>,
     dispatcher: String,
 }
 
-/// Arguments of a read: see [`ReadRequest`].
+/// The arguments of a job: see [`ReadRequest`].
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 struct Request {
@@ -39,13 +39,13 @@ struct Request {
     target_workers: String,
     num_consumers: Option<u32>,
     cross_trainer_cache: bool,
-    /// Whether a pass that all readers have left waits for others no longer than the lifetime of jobs.
+    /// `true` if a pass that all readers have left ends after the lifetime of jobs.
     expires: bool,
-    /// Whether elements are taken in the order of their splits.
+    /// `true` if the reader takes elements in the order of their splits.
     in_order: bool,
 }
 
-/// How to read it: see [`ReaderConfig`].
+/// The arguments of a reader: see [`ReaderConfig`].
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 struct Reading {
@@ -53,7 +53,7 @@ struct Reading {
     max_outstanding_bytes: Option<u64>,
     consumer: Option<u32>,
     trainer_id: Option<String>,
-    /// Whether a split is one element at most.
+    /// `true` if every split contains at most one element.
     whole_splits: bool,
     on_lost: String,
 }
@@ -97,7 +97,7 @@ impl Reading {
 }
 
 impl Service {
-    /// Asks the service something that may take long.
+    /// Runs a request to the service that may take long. A signal cancels it.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
@@ -107,7 +107,7 @@ impl Service {
         let give_up = self.give_up.get("connection")?;
         let answer = interruptible(py, || give_up.give_up(), || question(&service));
         if answer.is_err() {
-            // A caller that gave up once gets no answer any more.
+            // A cancelled connection answers no further request, so it is dropped.
             self.taken();
         }
         answer?.map_err(failure::service)
@@ -132,7 +132,7 @@ impl Service {
 
 #[pymethods]
 impl Service {
-    /// Connects to the dispatcher at `host:port`, waiting for one that is not there yet.
+    /// Connects to the dispatcher at `host:port`, and waits for a dispatcher that has not started yet.
     #[staticmethod]
     fn connect(
         py: Python<'_>,
@@ -163,18 +163,18 @@ impl Service {
         })
     }
 
-    /// The dispatcher, as it was given.
+    /// Returns the dispatcher's address, as the caller wrote it.
     #[getter]
     fn dispatcher(&self) -> &str {
         &self.dispatcher
     }
 
-    /// Returns whether this process made it, and has not closed it.
+    /// Returns whether this process made the connection and has not closed it.
     fn is_usable(&self) -> bool {
         self.service.is_here() && self.connected().is_ok()
     }
 
-    /// Registers a dataset, under this id or one that the dispatcher chooses. Returns the id.
+    /// Registers a dataset, under the given id or under an id that the dispatcher chooses. Returns the id.
     fn register(&self, py: Python<'_>, graph: &Graph, dataset_id: Option<&str>) -> PyResult<String> {
         let id = dataset_id
             .map(DatasetId::new)
@@ -211,20 +211,22 @@ impl Service {
         Ok(known)
     }
 
-    /// The dataset of what a job yields, to which operations can be added that run here.
+    /// Returns the dataset of the elements that a job yields. Operations added to this dataset run in the
+    /// current process.
     fn distributed(&self, py: Python<'_>, request: Request, reading: Reading) -> PyResult<Graph> {
         let (request, config) = (request.parsed()?, reading.config()?);
         let dataset = self.ask(py, |service| service_reader::dataset(service, &request, &config))?;
         Graph::new(dataset)
     }
 
-    /// The number of the job that a request is for.
+    /// Returns the number of the job for a request.
     fn job(&self, py: Python<'_>, request: Request) -> PyResult<u64> {
         let request = request.parsed()?;
         Ok(self.ask(py, |service| service.job(&request))?.0)
     }
 
-    /// One pass of a job, numbered from 0. `take` makes what leaves become of capsules of DLPack.
+    /// Reads one pass of a job, numbered from 0. `take` is the function that converts DLPack capsules to
+    /// leaves.
     #[pyo3(signature = (job, repetition, reading, take=None))]
     fn read(
         &self,
@@ -235,7 +237,7 @@ impl Service {
         take: Option<Py<PyAny>>,
     ) -> PyResult<Elements> {
         let config = reading.config()?;
-        // What workers of this process keep for several trainers all of them see.
+        // Elements that workers in this process keep for several trainers are shared by these trainers.
         let exclusive = config.trainer_id.is_none() || key::local_workers().is_empty();
         let reader = self.ask(py, |service| service.read(JobId(job), repetition, &config))?;
         let output = Output::new(py, take)?;
@@ -246,7 +248,7 @@ impl Service {
         ))
     }
 
-    /// The workers that live: dicts of address, tags, tasks.
+    /// Returns the living workers, as dicts of address, tags and tasks.
     fn workers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let status = self.ask(py, millstream::Service::status)?;
         let alive = status.workers.iter().filter(|worker| worker.dead.is_none());
@@ -267,7 +269,7 @@ impl Service {
         self.ask(py, millstream::Service::shutdown)
     }
 
-    /// Says goodbye; readers that live on are waited for no longer than a second.
+    /// Says goodbye. Waits at most one second for readers that are still open.
     fn close(&self, py: Python<'_>) {
         if let Some(service) = self.taken().and_then(Arc::into_inner) {
             py.detach(|| service.close());

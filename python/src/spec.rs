@@ -1,8 +1,9 @@
 //! Element specs in Python: plain tuples, which the package wraps in its own classes.
 //!
-//! A tensor is `("tensor", dtype, dims)`, where `dims` is `None` or has `None` for what varies; containers
-//! are `("tuple", items)`, `("list", items)` and `("dict", [(name, item), …])`; composites `("ragged",
-//! parts)` and `("sparse", parts)`; nothing is `("none",)`.
+//! A tensor is `("tensor", dtype, dims)`. `dims` is `None` for an unknown rank, and contains `None` for each
+//! dimension of varying size. Containers are `("tuple", items)`, `("list", items)` and
+//! `("dict", [(name, item), …])`. Composites are `("ragged", parts)` and `("sparse", parts)`. The empty
+//! structure is `("none",)`.
 
 use millstream::element::{Dtype, ElementSpec, Structure, TensorSpec};
 use pyo3::IntoPyObjectExt;
@@ -12,7 +13,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::failure::raise;
 
-/// A spec as plain tuples.
+/// Converts a spec to plain tuples.
 pub(crate) fn to_python<'py>(py: Python<'py>, spec: &ElementSpec) -> PyResult<Bound<'py, PyAny>> {
     node(py, spec.structure(), &mut spec.components().iter())
 }
@@ -54,10 +55,10 @@ fn node<'py>(
     }
 }
 
-/// The spec that plain tuples describe.
+/// Converts plain tuples to a spec.
 ///
 /// # Errors
-/// `InvalidArgumentError` for what no element can be.
+/// `InvalidArgumentError` if no element can have this spec.
 pub(crate) fn from_python(described: &Bound<'_, PyAny>) -> PyResult<ElementSpec> {
     let mut specs = Vec::new();
     let structure = structure(described, &mut specs)?;
@@ -95,7 +96,7 @@ fn structure(described: &Bound<'_, PyAny>, specs: &mut Vec<TensorSpec>) -> PyRes
             Structure::Sparse
         }
         "none" => Structure::None,
-        other => return Err(PyValueError::new_err(format!("{other:?} is no kind of spec"))),
+        other => return Err(PyValueError::new_err(format!("unknown kind of spec: {other:?}"))),
     })
 }
 
@@ -108,10 +109,10 @@ fn tensor(described: &Bound<'_, PyAny>) -> PyResult<TensorSpec> {
     })
 }
 
-/// The dtype of this name.
+/// Returns the dtype of this name.
 ///
 /// # Errors
-/// `InvalidArgumentError` for a name that is none.
+/// `InvalidArgumentError` for an unknown name.
 pub(crate) fn dtype(name: &str) -> PyResult<Dtype> {
     name.parse()
         .map_err(|error: millstream::element::DtypeError| raise("InvalidArgumentError", error))

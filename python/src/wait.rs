@@ -1,4 +1,4 @@
-//! Long waits that react to Ctrl-C and let other threads of Python run.
+//! Long waits that react to Ctrl-C and let other Python threads run.
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 
 use crate::{failure, notices};
 
-/// How often a blocked thread looks for signals: how late Ctrl-C may be heard.
+/// The interval at which a blocked thread checks for signals, and thus the maximum delay of Ctrl-C.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs `work` on a thread of its own and waits for it. A signal calls `give_up`, which must make `work` end
-/// soon, and raises what Python's handler raises.
+/// Runs `work` on its own thread and waits for the result. On a signal, calls `give_up`, which must make
+/// `work` end soon, and raises the exception of Python's signal handler.
 ///
 /// # Errors
-/// What a signal's handler raises; the system gives no thread.
+/// The exception of the signal handler, or `ResourceExhaustedError` if the system refuses to start a thread.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     give_up: impl Fn(),
@@ -28,7 +28,7 @@ pub(crate) fn interruptible<T: Send>(
             .map_err(|error| {
                 failure::raise(
                     "ResourceExhaustedError",
-                    format!("the system gives no thread: {error}"),
+                    format!("cannot start a thread: {error}"),
                 )
             })?;
         loop {
@@ -39,15 +39,14 @@ pub(crate) fn interruptible<T: Send>(
                 Err(RecvTimeoutError::Timeout) => {
                     if let Err(interrupt) = py.check_signals().and_then(|()| notices::say(py)) {
                         give_up();
-                        // The scope waits for the thread; the lock of the interpreter must not be held
-                        // meanwhile.
+                        // The scope waits for the thread, and must not hold the interpreter's lock meanwhile.
                         py.detach(move || drop(told.recv()));
                         return Err(interrupt);
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(PyRuntimeError::new_err(
-                        "a defect of Millstream: a thread panicked; its message stands above",
+                        "a bug in Millstream: a thread panicked; the panic's message is printed above",
                     ));
                 }
             }

@@ -1,19 +1,20 @@
-//! The address that a worker tells readers, where it is not told one.
+//! The address that a worker advertises to readers if its settings name none.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use millstream_link::HostPort;
 
-/// The time that the resolver may take for the dispatcher's name.
+/// The time within which the resolver must resolve the dispatcher's name.
 const RESOLVE_DEADLINE: Duration = Duration::from_secs(5);
-/// An address for documentation (RFC 5737), which no machine has: the way to it is the default route.
+/// An address for documentation (RFC 5737), which no machine has. The route to this address is the default
+/// route.
 const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
 
-/// Returns `wanted` with the bound port for `%port%`; without it, the bound address.
+/// Returns `wanted` with the bound port in place of `%port%`, or the bound address if `wanted` is `None`.
 ///
-/// Nobody can reach an unspecified address such as 0.0.0.0. A worker bound to one tells the address that this
-/// machine has on the way to the dispatcher.
+/// An unspecified address such as 0.0.0.0 cannot be reached. For a worker that binds an unspecified address,
+/// returns the address from which this machine reaches the dispatcher.
 pub(super) async fn advertised(wanted: Option<String>, bound: SocketAddr, dispatcher: HostPort) -> String {
     if let Some(address) = wanted {
         return address.replace("%port%", &bound.port().to_string());
@@ -28,7 +29,8 @@ pub(super) async fn advertised(wanted: Option<String>, bound: SocketAddr, dispat
     SocketAddr::new(own, bound.port()).to_string()
 }
 
-/// Returns the address that this machine would send from; `None` if it has no way to `target`. Sends nothing.
+/// Returns the address from which this machine would send to `target`, or `None` without a route to `target`.
+/// Sends nothing.
 fn address_towards(target: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match target {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

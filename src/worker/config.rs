@@ -17,68 +17,73 @@ use crate::local::LocalWorkers;
 /// The settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The dispatcher, as `host:port`.
+    /// The address of the dispatcher, as `host:port`.
     pub dispatcher: String,
-    /// The address to serve elements at; by default 127.0.0.1 and any free port.
+    /// The address to serve elements at; the default is 127.0.0.1 with any free port.
     pub bind: Option<SocketAddr>,
-    /// The address that readers are told, in which `%port%` stands for the bound port. By default it is the
-    /// bound address. Where an unspecified one such as 0.0.0.0 is bound, it is this machine's address on the
-    /// way to the dispatcher.
+    /// The address that readers receive; `%port%` stands for the bound port. The default is the bound
+    /// address. If the bound address is unspecified, such as 0.0.0.0, the default is the address from which
+    /// this machine reaches the dispatcher.
     pub advertise: Option<String>,
-    /// Labels, none of them empty. One is known: readers elsewhere leave a worker that is tagged `COLOCATED`,
-    /// in any case, to those of its process, unless they ask for all.
+    /// The labels of the worker, none of them empty. A worker with the tag `COLOCATED`, in upper or lower
+    /// case, serves only the readers in its own process. Readers in other processes read from a `COLOCATED`
+    /// worker only if they ask for all workers.
     pub tags: Vec<String>,
-    /// Threads that compute, shared by all tasks; by default one a processor.
+    /// The number of threads that compute elements, shared by all tasks. The default is the number of
+    /// processors.
     pub threads: Option<usize>,
-    /// Functions and sources that datasets may name.
+    /// The functions and sources that datasets may name.
     pub functions: Arc<Functions>,
-    /// The storage of files, with its cache; by default there is no cache.
+    /// The storage of files, with its cache. The default has no cache.
     pub storage: Storage,
-    /// The data plane's limits and habits.
+    /// The limits and settings of the data plane.
     pub server: ServerConfig,
-    /// The network's.
+    /// The limits and timeouts of the network.
     pub endpoint: EndpointConfig,
-    /// Patience with the dispatcher.
+    /// The timeouts of the session with the dispatcher.
     pub session: SessionConfig,
-    /// Silence towards the dispatcher after which the worker stops its tasks; default 30 s.
+    /// The time without contact to the dispatcher after which the worker stops its tasks; default 30 s.
     pub lease: Duration,
-    /// How long a worker that is being drained waits for readers to take what it has begun; what they have
-    /// not taken by then is given up as if it had been killed. Default 25 s: most who start programs kill
-    /// them 30 s after they told them to end.
+    /// The time for which a draining worker waits for readers to take the elements that it has begun. After
+    /// this time, the worker ends like a killed worker. Default 25 s: most supervisors kill a process 30 s
+    /// after they asked it to end.
     pub drain_deadline: Duration,
-    /// How long a worker whose service was shut down goes on serving what it has produced, until its readers
-    /// have gone. Default 1 s: they are told when it is, and one that hangs is not waited for.
+    /// The time for which a worker serves its buffered elements after its service was shut down. The worker
+    /// ends earlier if all its readers have disconnected. Default 1 s: readers learn of the shutdown at the
+    /// same time, and the worker does not wait longer for a reader that hangs.
     pub shutdown_quiet_period: Duration,
-    /// Bytes of elements that wait, are on their way or are kept for trainers, over all tasks; default 1 GiB.
+    /// The maximum bytes of elements that are buffered, in flight, or kept for trainers, over all tasks;
+    /// default 1 GiB.
     pub pool_bytes: usize,
-    /// Bytes that the buffers of all tasks' pipelines may hold; default twice `pool_bytes`. Each task has an
+    /// The maximum bytes in the buffers of all tasks' pipelines; default twice `pool_bytes`. Each task has an
     /// even share, and 256 MiB at most.
     pub buffers_bytes: Option<usize>,
-    /// Bytes of elements that a task with the cross-trainer cache keeps of those, half of `pool_bytes` at
-    /// most; default a quarter. All such tasks share that half: with three of them each has a sixth. More
-    /// keeps slow trainers longer from missing elements. Takes the place of [`ServerConfig::cache`].
+    /// The bytes of `pool_bytes` that a task with the cross-trainer cache keeps, at most half of
+    /// `pool_bytes`; default a quarter of `pool_bytes`. All such tasks share that half: with three tasks,
+    /// each task has a sixth. With more bytes, slow trainers miss elements later. Replaces
+    /// [`ServerConfig::cache`].
     pub cross_trainer_cache_bytes: Option<u64>,
-    /// Bytes of `pool_bytes` that tasks may share with readers of this host, which then need no copy; default
-    /// three quarters. 0: nothing, and those readers are served as all others. Takes the place of
-    /// [`ServerConfig::arenas`], with the two below.
+    /// The bytes of `pool_bytes` that tasks may share with readers on this host, which then read without a
+    /// copy; default three quarters. With 0, readers on this host use the network. Replaces
+    /// [`ServerConfig::arenas`], together with `shm_bytes_per_task` and `huge_pages`.
     pub shm_bytes: Option<usize>,
-    /// Bytes of these that one task may share; default half of `pool_bytes`, or all of `shm_bytes` if that is
-    /// less.
+    /// The bytes of `shm_bytes` that one task may share; default half of `pool_bytes`, or all of `shm_bytes`
+    /// if that is less.
     pub shm_bytes_per_task: Option<usize>,
-    /// Whether that memory is of huge pages where the system has some set aside, taken by each task as a
-    /// whole; default no.
+    /// `true` if shared memory uses huge pages when the system has reserved some; default `false`. Each task
+    /// then reserves its whole share at once.
     pub huge_pages: bool,
-    /// Directory of the socket for readers of this host, for containers that share this directory but no
-    /// network namespace. By default the socket has a name without a file. The directory has mode 0700 and is
-    /// created if it is missing.
+    /// The directory of the socket for readers on this host. Containers that share a directory but no network
+    /// namespace need this setting. By default the socket has a name without a file. The worker creates a
+    /// missing directory, with mode 0700.
     pub shm_dir: Option<PathBuf>,
-    /// The workers among which readers in this process look. Workers and readers with the same value are in
+    /// The workers that readers in this process can find. Workers and readers with the same value count as in
     /// one process.
     pub local: LocalWorkers,
 }
 
 impl WorkerConfig {
-    /// The defaults, for this dispatcher.
+    /// Returns the default settings for a worker of this dispatcher.
     pub fn new(dispatcher: impl Into<String>) -> Self {
         Self {
             dispatcher: dispatcher.into(),
@@ -108,23 +113,23 @@ impl WorkerConfig {
         }
     }
 
-    /// Returns the memory that the buffers of all tasks' pipelines may hold.
+    /// Returns the maximum bytes in the buffers of all tasks' pipelines.
     pub(super) fn buffers_bytes(&self) -> usize {
         self.buffers_bytes.unwrap_or(self.pool_bytes.saturating_mul(2))
     }
 
-    /// Returns the limits on the memory that tasks keep for the trainers of a cross-trainer cache.
+    /// Returns the memory limits of the cross-trainer cache.
     ///
     /// # Errors
-    /// More than the worker can give, in words for the caller.
+    /// The settings ask for more bytes than the worker has; the text is for the caller.
     pub(super) fn cache(&self) -> Result<CacheLimits, String> {
         let pool_bytes = self.pool_bytes as u64;
         let all_bytes = pool_bytes / 2;
         let task_bytes = self.cross_trainer_cache_bytes.unwrap_or(pool_bytes / 4);
         if task_bytes > all_bytes {
             return Err(format!(
-                "cross_trainer_cache_bytes is {task_bytes}, more than {all_bytes}: caches get half of the {pool_bytes} \
-                 bytes that the worker has for elements (pool_bytes), which can be raised"
+                "cross_trainer_cache_bytes is {task_bytes}, more than {all_bytes}: caches may use half of the {pool_bytes} \
+                 bytes that the worker has for elements; raise pool_bytes"
             ));
         }
         Ok(CacheLimits {
@@ -133,18 +138,18 @@ impl WorkerConfig {
         })
     }
 
-    /// Returns the limits on the memory that tasks share with readers of the host, which is part of the
+    /// Returns the limits on the memory that tasks share with readers on the host. The memory is part of the
     /// budget of `pool`.
     ///
     /// # Errors
-    /// More than the worker can give, in words for the caller.
+    /// The settings ask for more bytes than the worker has; the text is for the caller.
     pub(super) fn arenas(&self, pool: &Pool) -> Result<ArenaConfig, String> {
         let pool_bytes = self.pool_bytes;
         let all_bytes = self.shm_bytes.unwrap_or(pool_bytes / 4 * 3);
         if all_bytes > pool_bytes {
             return Err(format!(
-                "shm_bytes is {all_bytes}, more than the {pool_bytes} bytes that the worker has for elements (pool_bytes), which \
-                 can be raised"
+                "shm_bytes is {all_bytes}, more than the {pool_bytes} bytes that the worker has for elements; raise \
+                 pool_bytes"
             ));
         }
         let task_bytes = self
@@ -152,7 +157,7 @@ impl WorkerConfig {
             .unwrap_or_else(|| all_bytes.min(pool_bytes / 2));
         if task_bytes > all_bytes || task_bytes == 0 && all_bytes > 0 {
             return Err(format!(
-                "shm_bytes_per_task is {task_bytes}; it can be 1 to {all_bytes}, which all tasks have together (shm_bytes)"
+                "shm_bytes_per_task is {task_bytes}; expected 1 to {all_bytes}, the bytes of all tasks together (shm_bytes)"
             ));
         }
         Ok(ArenaConfig {
@@ -187,7 +192,7 @@ mod tests {
         assert_eq!(arenas(Some(0), None), Ok((0, 0)));
         for (shm_bytes, per_task, said) in [
             (Some(1001), None, "shm_bytes is 1001, more than the 1000"),
-            (None, Some(751), "shm_bytes_per_task is 751; it can be 1 to 750"),
+            (None, Some(751), "shm_bytes_per_task is 751; expected 1 to 750"),
             (None, Some(0), "shm_bytes_per_task is 0"),
         ] {
             let error = arenas(shm_bytes, per_task).unwrap_err();

@@ -1,6 +1,7 @@
-//! The graceful shutdown of a worker: it announces it, waits for its tasks, and gives up at a deadline.
+//! The graceful shutdown of a worker: the worker announces the shutdown, waits for its tasks, and gives up at
+//! a deadline.
 //!
-//! This file does not know the tasks: the code that follows the dispatcher says when they are over.
+//! This file does not know the tasks; the code that follows the dispatcher reports their end.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -11,21 +12,22 @@ use millstream_control::Error;
 use millstream_control::agent::Agent;
 use tokio::time::Instant;
 
-/// The next step of a worker that drains.
+/// The next event of a worker in graceful shutdown.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The dispatcher knows: nothing further comes, and the feeds have ended.
+    /// The dispatcher has confirmed the shutdown: no further tasks or splits arrive, and the split feeds have
+    /// ended.
     Announced,
-    /// The dispatcher was not told.
+    /// The dispatcher did not receive the announcement.
     Unheard(Error),
-    /// The deadline has passed.
+    /// The deadline of the shutdown has passed.
     Late,
 }
 
-/// Telling the dispatcher, which takes as long as it takes to answer.
+/// The future of the announcement, which completes with the dispatcher's answer.
 type Announcing = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
-/// A worker's draining, once it has begun.
+/// The state of a worker's graceful shutdown.
 #[derive(Default)]
 pub(super) struct Drain {
     begun: Option<Begun>,
@@ -33,7 +35,7 @@ pub(super) struct Drain {
 
 struct Begun {
     until: Instant,
-    /// Until it has ended.
+    /// The pending announcement; `None` once it has completed.
     announcing: Option<Announcing>,
 }
 
@@ -49,13 +51,13 @@ impl Drain {
         self.begun.is_some()
     }
 
-    /// Returns whether the dispatcher knows.
+    /// Returns whether the dispatcher has confirmed the shutdown.
     pub(super) fn is_announced(&self) -> bool {
         let begun = self.begun.as_ref();
         begun.is_some_and(|begun| begun.announcing.is_none())
     }
 
-    /// Returns the next step; waits for ever before draining has begun. Cancel-safe.
+    /// Returns the next event. Before the shutdown has begun, waits for ever. Cancel-safe.
     pub(super) async fn step(&mut self) -> Step {
         let Some(begun) = &mut self.begun else {
             return pending().await;

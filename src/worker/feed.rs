@@ -1,9 +1,9 @@
-//! Splits from the dispatcher, as the pipeline reads them. Translates; owns no state.
+//! The splits from the dispatcher, as the pipeline's type. Translates; owns no state.
 
 use millstream_control::agent::{FeedError, SplitFeed};
 use millstream_pipeline::exec::{Split, SplitError, SplitSource};
 
-/// The splits of one task.
+/// The feed of the splits of one task.
 #[derive(Debug)]
 pub(super) struct TaskFeed(pub(super) SplitFeed);
 

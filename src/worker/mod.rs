@@ -1,17 +1,17 @@
 //! A worker: a control agent, the pipeline and the data plane in one process.
 //!
-//! - [`config`]: what a worker is told
-//! - `advertised`: the address that readers are told
+//! - [`config`]: the settings of a worker
+//! - `advertised`: the address that readers receive
 //! - [`error`]: the error of a worker as a whole
-//! - [`running`]: starting, following the dispatcher, stopping
-//! - [`stopper`]: what is wanted of it
-//! - `drain`: how it leaves in good order
-//! - `task`: one task, on a thread of its own
-//! - `sharding`: which share of its dataset it reads
-//! - `tasks`: those under way; dropping them stops them
-//! - `threads`: what they run on, joined with the worker
-//! - `reports`: what the dispatcher is told of those that ended
-//! - `feed`: splits from the dispatcher, as the pipeline reads them
+//! - [`running`]: starts the worker, follows the dispatcher, and stops
+//! - [`stopper`]: the requests to drain or stop the worker
+//! - `drain`: the graceful shutdown
+//! - `task`: one task, on its own thread
+//! - `sharding`: the share of the dataset that a task reads
+//! - `tasks`: the running tasks, which stop when the value is dropped
+//! - `threads`: the threads of the tasks, joined with the worker
+//! - `reports`: the reports about ended tasks to the dispatcher
+//! - `feed`: the splits from the dispatcher, as the pipeline's type
 
 mod advertised;
 pub mod config;

@@ -1,4 +1,5 @@
-//! The pace and the bottleneck of a task: noted by its thread, and read once a second to tell the dispatcher.
+//! The pace and the bottleneck of a task. The task's thread records both, and the worker reads the records
+//! once a second for the dispatcher.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,26 +9,26 @@ use millstream_dataplane::transport::LinkReport;
 use millstream_pipeline::exec::Stats;
 use parking_lot::Mutex;
 
-/// The time between two notes of a task's bottleneck.
+/// The time between two records of a task's bottleneck.
 const BOTTLENECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The work of a task's thread so far. One thread writes.
+/// The counters of a task's thread. Only the task's thread writes the counters.
 #[derive(Debug, Default)]
 pub(super) struct TaskMeter {
     elements: AtomicU64,
     busy_ns: AtomicU64,
-    /// The bottleneck, from the latest note.
+    /// The latest recorded bottleneck.
     bottleneck: Mutex<Option<String>>,
 }
 
-/// When a task's thread says next what holds it up.
+/// The clock that says when a task's thread records its bottleneck again.
 #[derive(Debug, Default)]
 pub(super) struct BottleneckClock {
     said: Option<Instant>,
 }
 
 impl BottleneckClock {
-    /// Returns whether it is time to, `now`: then it counts as said.
+    /// Returns whether a record is due at `now`, and if so restarts the interval.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let due = self
             .said
@@ -40,20 +41,20 @@ impl BottleneckClock {
 }
 
 impl TaskMeter {
-    /// Notes the cost of its stages by now, and so its bottleneck.
+    /// Records the bottleneck from the stages' costs.
     pub(super) fn note_stats(&self, stats: Option<&Stats>) {
         if let Some(stats) = stats {
             *self.bottleneck.lock() = Some(stats.bottleneck_name().to_owned());
         }
     }
 
-    /// Returns the bottleneck, from the latest note.
+    /// Returns the latest recorded bottleneck.
     pub(super) fn bottleneck(&self) -> Option<String> {
         self.bottleneck.lock().clone()
     }
 
-    /// Notes further elements, and the time that they took to compute, without the time that the task waited
-    /// for its readers.
+    /// Adds computed elements and their computing time, without the time that the task waited for its
+    /// readers.
     pub(super) fn note(&self, elements: usize, busy: Duration) {
         let add = |sum: &AtomicU64, more: u64| {
             sum.store(
@@ -66,7 +67,7 @@ impl TaskMeter {
     }
 }
 
-/// Makes a pace of what a meter shows from time to time.
+/// The converter of a meter's counters to a pace, read at intervals.
 #[derive(Debug, Default)]
 pub(super) struct TaskGauge {
     elements: u64,
@@ -75,7 +76,7 @@ pub(super) struct TaskGauge {
 }
 
 impl TaskGauge {
-    /// The pace since there last was a new element; `None` before the first.
+    /// Returns the pace since the last reading with new elements, or `None` before the first element.
     pub(super) fn pace(&mut self, meter: &TaskMeter) -> Option<Pace> {
         let elements = meter.elements.load(Ordering::Relaxed);
         let busy_ns = meter.busy_ns.load(Ordering::Relaxed);
@@ -89,7 +90,7 @@ impl TaskGauge {
     }
 }
 
-/// Counts the links by the way that they go.
+/// Counts the links by their transport.
 pub(super) fn link_counts(links: &[LinkReport]) -> LinkCounts {
     let mut counts = LinkCounts::default();
     for link in links {
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(gauge.pace(&meter), None);
         meter.note(10, Duration::from_micros(10));
         assert_eq!(gauge.pace(&meter), pace(10, 1_000));
-        // Work on an element that is not there yet counts with it.
+        // Work on an unfinished element counts with that element.
         meter.note(0, Duration::from_micros(7));
         assert_eq!(gauge.pace(&meter), pace(10, 1_000));
         meter.note(1, Duration::from_micros(2));

@@ -1,5 +1,5 @@
-//! The reports to the dispatcher of tasks that ended, each in a future of its own: a dispatcher that does not
-//! answer keeps nothing else of the worker waiting, and hears of every end once it does.
+//! The reports about ended tasks to the dispatcher. Each report is a future of its own, so that an
+//! unresponsive dispatcher delays no other work. The dispatcher receives every report once it responds.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,24 +12,25 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::task::Outcome;
 
-/// The time between two looks of an ended task whether its elements have left.
+/// The time between two checks whether an ended task's elements have been sent.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
-/// The pause before what was not heard is said again, which doubles from the first to the second.
+/// The shortest and the longest pause before a report is retried. The pause doubles after each failure.
 const PAUSE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
-/// The reports under way, at most one a task of this registration. They end with it, as its tasks do.
+/// The reports in flight, at most one for each task of this registration. Reports end with the registration,
+/// like the tasks.
 pub(super) struct Reports {
     agent: Rc<Agent>,
     server: Server,
     under_way: JoinSet<TaskId>,
     aborts: BTreeMap<TaskId, AbortHandle>,
-    /// The reports of clients' splits.
+    /// The reports about clients' splits.
     missed: JoinSet<()>,
 }
 
 impl Reports {
-    /// None yet. Must be used on a lane.
+    /// Creates an empty set of reports. Must be called on a lane.
     pub(super) fn new(agent: Rc<Agent>, server: Server) -> Self {
         Self {
             agent,
@@ -40,7 +41,8 @@ impl Reports {
         }
     }
 
-    /// Reports how a task ended and, if it came to its end, when its last elements have left.
+    /// Reports the outcome of a task. For an exhausted task, also reports when its last elements have been
+    /// sent.
     pub(super) fn begin(&mut self, task: TaskId, outcome: Outcome) {
         let (agent, server) = (self.agent.clone(), self.server.clone());
         let abort = self.under_way.spawn_local(async move {
@@ -63,8 +65,8 @@ impl Reports {
         }
     }
 
-    /// Says what clients took with them that are gone, and which splits clients share, as far as nothing was
-    /// said of it.
+    /// Reports the splits that departed clients took with them, and the splits that clients share, unless
+    /// reported before.
     pub(super) fn tell_missed(&mut self) {
         for missed in self.server.take_missed() {
             self.say_missed(missed, false);
@@ -74,7 +76,7 @@ impl Reports {
         }
     }
 
-    /// Serves a client no more, and says what it took with it (C6.7).
+    /// Stops serving a client, and reports the splits that it took with it (C6.7).
     pub(super) fn release(&mut self, client: ClientId, tasks: &[TaskId]) {
         for task in tasks {
             let missed = self
@@ -106,30 +108,30 @@ impl Reports {
         });
     }
 
-    /// Returns whether nothing is left to be said.
+    /// Returns whether the dispatcher has received all reports.
     pub(super) fn are_heard(&self) -> bool {
         self.aborts.is_empty() && self.missed.is_empty()
     }
 
-    /// Says nothing more of a task: the dispatcher has taken it away.
+    /// Aborts the report about a task that the dispatcher has stopped.
     pub(super) fn abandon(&mut self, task: TaskId) {
         if let Some(report) = self.aborts.remove(&task) {
             report.abort();
         }
     }
 
-    /// Says nothing more of any task.
+    /// Aborts all reports.
     pub(super) fn abandon_all(&mut self) {
         self.under_way.abort_all();
         self.missed.abort_all();
         self.aborts.clear();
     }
 
-    /// Waits until one has ended; for ever when there is none. Cancel-safe.
+    /// Waits until a report has ended. Without reports, waits for ever. Cancel-safe.
     pub(super) async fn reap(&mut self) {
         tokio::select! {
             Some(ended) = self.under_way.join_next() => {
-                // One that was abandoned has no task.
+                // An aborted report returns no task.
                 if let Ok(task) = ended {
                     self.aborts.remove(&task);
                 }
@@ -139,24 +141,25 @@ impl Reports {
         }
     }
 
-    /// Ends them all.
+    /// Ends all reports.
     pub(super) async fn stop(mut self) {
         self.under_way.shutdown().await;
         self.missed.shutdown().await;
     }
 }
 
-/// Says something until it was heard: true. False when it is not wanted, since the task was given away.
+/// Sends a report until the dispatcher receives it, and then returns `true`. Returns `false` if the
+/// dispatcher refuses the report because the task was given to another worker.
 async fn until_heard<F: Future<Output = Result<(), Error>>>(task: TaskId, say: impl Fn() -> F) -> bool {
     let [mut pause, longest] = PAUSE;
     loop {
         match say().await {
             Ok(()) => return true,
             Err(error) if matches!(error.code, Code::Unavailable | Code::DeadlineExceeded) => {
-                tracing::debug!(%task, %error, "the end of a task was not heard; it is said again");
+                tracing::debug!(%task, %error, "the dispatcher did not receive the report of a task's end; the report is sent again");
             }
             Err(error) => {
-                tracing::info!(%task, %error, "the end of a task was not wanted");
+                tracing::info!(%task, %error, "the dispatcher refused the report of a task's end");
                 return false;
             }
         }

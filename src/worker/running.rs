@@ -1,8 +1,8 @@
-//! A running worker: starts, follows the dispatcher, stops.
+//! A running worker: starts, follows the dispatcher, and stops.
 //!
-//! Owns a lane for readers and one for the dispatcher, the pool of its computations and a thread for each
-//! task, and joins them all. A worker whose readers keep it busy is not silent: the dispatcher's lane has a
-//! thread and a socket of its own.
+//! The worker owns a lane for readers, a lane for the dispatcher, a pool for computations and a thread for
+//! each task. The worker's end joins all threads. The dispatcher's lane has its own thread and socket, so
+//! that busy readers do not delay heartbeats.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -41,21 +41,21 @@ use crate::serve::serve;
 use crate::serve_shared;
 use crate::worker::error::WorkerError;
 
-/// The time for which the end of the tasks, and then of the lane, is waited for; a user's function may be
-/// stuck for ever.
+/// The time for which the worker waits for the end of its tasks, and then of its lanes. A user's function may
+/// be stuck for ever.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// The time between two reports of the tasks' pace: that of heartbeats at their default.
+/// The time between two reports of the tasks' pace: two heartbeats at their default interval.
 const PACE_EVERY: Duration = Duration::from_secs(1);
-/// The time between two looks of a worker whose service was shut down whether its readers have gone.
+/// The time between two checks whether all readers have disconnected after a shutdown of the service.
 const QUIET_LOOK: Duration = Duration::from_millis(20);
 
-/// Ends of tasks that wait until the worker looks.
+/// The capacity of the channel for outcomes of tasks.
 const ENDS_MAX: usize = 1024;
 
-/// A worker that serves. Dropping it ends it without a goodbye; [`Worker::stop`] says goodbye, and
-/// [`Worker::drain`] loses nothing. Each waits for its tasks, and after two seconds leaves behind what is
-/// stuck in a user's function.
+/// A running worker. Dropping the value ends the worker without a goodbye message; [`Worker::stop`] sends a
+/// goodbye message, and [`Worker::drain`] also loses no elements. Each of these waits for the worker's tasks,
+/// for two seconds at most. After two seconds, a thread that is stuck in a user's function is abandoned.
 #[derive(Debug)]
 pub struct Worker {
     address: String,
@@ -64,20 +64,20 @@ pub struct Worker {
     local: Option<LocalEntry>,
     threads: Threads,
     stopper: WorkerStopper,
-    /// Disconnected once it has ended.
+    /// The channel that disconnects when the worker has ended.
     alive: mpsc::Sender<Infallible>,
     ended: Option<millstream_link::LaneTask<Result<(), WorkerError>>>,
     lanes: Option<Lanes>,
 }
 
-/// The threads of a worker's sockets.
+/// The threads of the worker's sockets.
 #[derive(Debug)]
 struct Lanes {
     control: Lane,
     data: Lane,
 }
 
-/// The part of a worker that follows the dispatcher.
+/// The part of the worker that follows the dispatcher.
 struct Follower {
     agent: Rc<Agent>,
     events: AgentEvents,
@@ -91,17 +91,17 @@ struct Follower {
     threads: Threads,
     reports: Reports,
     ends: mpsc::Sender<(TaskId, Outcome)>,
-    /// Threads that have not said how their task ended.
+    /// The number of task threads that have not reported the outcome of their task.
     at_work: usize,
     drain: Drain,
     leaving: Leaving,
 }
 
-/// The limits of leaving.
+/// The settings and the state of the worker's end.
 struct Leaving {
     drain_deadline: Duration,
     quiet_period: Duration,
-    /// The service was shut down.
+    /// `true` once the service was shut down.
     is_over: bool,
 }
 
@@ -113,7 +113,7 @@ impl Lanes {
         })
     }
 
-    /// Returns the address that readers are told of a worker bound to `bound`.
+    /// Returns the address that readers receive for a worker bound to `bound`.
     fn advertise(
         &self,
         wanted: Option<String>,
@@ -129,15 +129,15 @@ impl Worker {
     /// Binds, registers and serves. Blocks until the dispatcher has accepted the worker.
     ///
     /// # Errors
-    /// [`WorkerError`] names what is wrong and where.
+    /// [`WorkerError`] names the fault and its place.
     pub fn start(key: &LoadedKey, config: WorkerConfig) -> Result<Self, WorkerError> {
         Self::start_stoppable(key, config, WorkerStopper::new())
     }
 
-    /// Starts a worker that `stopper` also ends while it still waits for its dispatcher.
+    /// Starts a worker. `stopper` can end the worker even while it waits for its dispatcher.
     ///
     /// # Errors
-    /// As there, and [`WorkerError::GivenUp`].
+    /// The errors of [`Worker::start`], and [`WorkerError::GivenUp`].
     pub fn start_stoppable(
         key: &LoadedKey,
         config: WorkerConfig,
@@ -160,7 +160,7 @@ impl Worker {
         let local_socket =
             serve_shared::listen(&lanes.data, config.shm_dir, config.shm_bytes, server.clone())?;
         let address = lanes.advertise(config.advertise, local_addr, &dispatcher)?;
-        // Taken back on every way out: a worker that did not start serves nobody.
+        // An early return drops the entry, so that readers cannot find a worker that did not start.
         let local = config.local.add(&address, server.clone());
         let mut agent_config = AgentConfig::new(&address, ticket_key);
         let registration = &mut agent_config.registration;
@@ -209,7 +209,7 @@ impl Worker {
         })
     }
 
-    /// The address that readers are told.
+    /// Returns the address that readers receive.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -219,51 +219,55 @@ impl Worker {
         self.local_addr
     }
 
-    /// The data plane.
+    /// Returns the server of the data plane.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Ends it from elsewhere.
+    /// Returns a handle that ends the worker from another thread.
     pub fn stopper(&self) -> WorkerStopper {
         self.stopper.clone()
     }
 
-    /// Returns whether it has ended: it was told to, or the dispatcher refused it. What is left of it ends
-    /// with [`Worker::join`].
+    /// Returns whether the worker has ended, after a stop or because the dispatcher refused it.
+    /// [`Worker::join`] ends the remaining threads.
     pub fn has_ended(&self) -> bool {
         self.alive.is_closed()
     }
 
-    /// Says goodbye to the dispatcher and ends, within seconds. What it had begun is read from others, or
-    /// reported lost where a part of it was delivered.
+    /// Says goodbye to the dispatcher, and ends the worker within seconds. Other workers read the splits that
+    /// this worker had begun; splits that were partly delivered are reported as lost.
     ///
     /// # Errors
-    /// What had ended it before.
+    /// The error that ended the worker before.
     pub fn stop(self) -> Result<(), WorkerError> {
         self.stopper.stop();
         self.join()
     }
 
-    /// Leaves in good order: takes no more tasks and splits, gives back those not started, delivers what it
-    /// has begun under its readers' credits, says goodbye and ends. Under `dynamic` nothing is lost and
-    /// nothing read twice. Under the other policies nobody could go on where it stops, so its tasks end at
-    /// once: a share starts over with the next worker of its number.
+    /// Shuts down gracefully: accepts no more tasks and splits, gives back the splits not started, and
+    /// delivers the begun elements under the readers' credits. After the delivery, the worker says goodbye
+    /// and ends.
     ///
-    /// Gives up what readers have not taken at [`WorkerConfig::drain_deadline`], and everything at once if
-    /// the dispatcher cannot be reached or [`WorkerStopper::stop`] is called.
+    /// Under `dynamic` no split is lost and none is read twice. Under the other policies no worker can
+    /// continue in the middle of a share, so the tasks end at once. The next worker with the same number
+    /// starts the share from the beginning.
+    ///
+    /// Drops the elements that readers have not taken at [`WorkerConfig::drain_deadline`]. Drops all elements
+    /// at once if the dispatcher is unreachable or [`WorkerStopper::stop`] is called.
     ///
     /// # Errors
-    /// What had ended it before.
+    /// The error that ended the worker before.
     pub fn drain(self) -> Result<(), WorkerError> {
         self.stopper.drain();
         self.join()
     }
 
-    /// Waits until it has ended: it was told to by its [`WorkerStopper`], or the dispatcher refused it.
+    /// Waits until the worker has ended: after a request by its [`WorkerStopper`], or because the dispatcher
+    /// refused it.
     ///
     /// # Errors
-    /// What has ended it, if it was not told to.
+    /// The error that ended the worker, unless a request ended it.
     pub fn join(mut self) -> Result<(), WorkerError> {
         let outcome = self
             .ended
@@ -283,7 +287,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.local = None;
-        // Its end stops the tasks.
+        // Dropping the lanes stops the tasks.
         if let Some(lanes) = self.lanes.take() {
             drop(lanes);
             self.threads.join(STOP_GRACE);
@@ -291,13 +295,14 @@ impl Drop for Worker {
     }
 }
 
-/// The threads that compute: so many, or one a processor.
+/// Returns the pool of computing threads. The default number of threads is the number of processors.
 fn pool(threads: Option<usize>) -> Result<Pool, WorkerError> {
     let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     Pool::new(threads.unwrap_or(1)).map_err(|error| WorkerError::Resource(error.to_string()))
 }
 
-/// Registers, unless the worker is told to end before: there is nothing to leave in good order then.
+/// Registers the worker. Returns [`WorkerError::GivenUp`] if the worker is asked to end first, because it
+/// holds no elements yet.
 async fn register(
     endpoint: Endpoint,
     dispatcher: HostPort,
@@ -317,7 +322,7 @@ async fn until_unread(server: &Server) {
     }
 }
 
-/// The data plane, which keeps as much for trainers as the worker's memory allows.
+/// Returns the server of the data plane, with memory limits from the worker's settings.
 fn serving(
     config: &WorkerConfig,
     ticket_key: &TicketKey,
@@ -332,7 +337,7 @@ fn serving(
     Server::new(server, ticket_key.clone(), &alloc).map_err(|error| WorkerError::Resource(error.to_string()))
 }
 
-/// Binds, and serves on the lane from then on.
+/// Binds an endpoint on the lane, and starts to serve there.
 fn bind(
     lane: &Lane,
     credentials: Credentials,
@@ -354,7 +359,7 @@ fn bind(
     binding.wait()?
 }
 
-/// An endpoint for the dispatcher, on the interface that readers use.
+/// Creates an endpoint for the dispatcher, on the network interface that readers use.
 fn to_dispatcher(
     lane: &Lane,
     credentials: Credentials,
@@ -382,7 +387,8 @@ impl Leaving {
 }
 
 impl Follower {
-    /// Until the worker is told to end, or has to. `_alive` says that it has not.
+    /// Follows the dispatcher until the worker is asked to end or must end. Returning drops `_alive`, which
+    /// reports the end.
     async fn follow(
         mut self,
         mut ended: mpsc::Receiver<(TaskId, Outcome)>,
@@ -431,17 +437,17 @@ impl Follower {
                 () = wishes.reach(Wish::Stop) => {}
             }
         }
-        // It holds the agent.
+        // The drain holds a clone of the agent, which must be the last one below.
         self.drain = Drain::default();
         self.tasks.stop_all();
         self.reports.stop().await;
         if let Some(agent) = Rc::into_inner(self.agent)
             && let Err(error) = agent.leave().await
         {
-            tracing::debug!(%error, "the dispatcher was not told; it will notice the silence");
+            tracing::debug!(%error, "the dispatcher did not receive the goodbye; it will notice the missing heartbeats");
         }
         if self.leaving.is_over {
-            // What is under way still arrives; nothing else comes of a worker without tasks.
+            // Elements in flight still arrive. The worker has no tasks any more, so no new elements follow.
             let _ = tokio::time::timeout(self.leaving.quiet_period, until_unread(&self.server)).await;
         }
         outcome
@@ -463,15 +469,15 @@ impl Follower {
                 }
             }
             Some(AgentEvent::ReleaseClient { client, tasks }) => {
-                tracing::info!(%client, "a reader is gone");
+                tracing::info!(%client, "the dispatcher released a reader");
                 self.reports.release(client, &tasks);
             }
             Some(AgentEvent::LeaseLapsed) => {
-                self.start_over("the dispatcher gave this worker's tasks away");
+                self.start_over("the dispatcher gave this worker's tasks to other workers");
             }
             Some(AgentEvent::DispatcherRestarted) => self.start_over(
-                "the dispatcher restarted without its memory, so this worker's tasks are gone (a dispatcher that is given \
-                 a work directory, --work-dir, remembers)",
+                "the dispatcher restarted without its records, so this worker's tasks are gone (a dispatcher with \
+                 --work-dir keeps its records)",
             ),
             Some(AgentEvent::ShutDown { by }) => {
                 tracing::warn!(by, "the service was shut down");
@@ -500,17 +506,18 @@ impl Follower {
                 return ControlFlow::Continue(());
             }
             Step::Unheard(error) => {
-                tracing::warn!(%error, "the dispatcher cannot be told that this worker leaves: it ends at once");
+                tracing::warn!(%error, "the dispatcher did not receive the announcement of the graceful shutdown: the worker ends at once");
             }
             Step::Late => tracing::warn!(
                 deadline_s = self.leaving.drain_deadline.as_secs_f64(),
-                "the deadline for leaving has passed: what readers have not taken is given up"
+                "the deadline of the graceful shutdown has passed: the worker drops the elements that readers have not taken"
             ),
         }
         ControlFlow::Break(Ok(()))
     }
 
-    /// Returns whether it is being drained and nothing is left that somebody waits for (C10.5).
+    /// Returns whether the worker is draining and has nothing left that a reader or the dispatcher waits for
+    /// (C10.5).
     fn is_drained(&self) -> bool {
         let is_quiet = self.at_work == 0 && self.reports.are_heard();
         self.drain.is_announced() && is_quiet && self.tasks.are_over()
@@ -518,9 +525,9 @@ impl Follower {
 
     fn start_over(&mut self, why: &'static str) {
         let next = if self.drain.has_begun() {
-            "it ends"
+            "this worker ends"
         } else {
-            "it registers again"
+            "this worker registers again"
         };
         tracing::warn!("{why}; {next}");
         self.reports.abandon_all();
@@ -563,7 +570,7 @@ impl Follower {
         let ends = self.ends.clone();
         self.threads.start(&format!("task-{task}"), move || {
             let outcome = run(run_with);
-            // Nobody listens any more when the worker stops.
+            // Sending fails only while the worker stops.
             let _ = ends.blocking_send((task, outcome));
         })?;
         self.at_work += 1;

@@ -1,8 +1,8 @@
-//! The part of a dataset that a task reads under static sharding: the control plane's policy as the
-//! pipeline's type.
+//! The part of a dataset that a task reads under static sharding. Translates the control plane's policy to
+//! the pipeline's type.
 //!
-//! Owns no state. Which share it is was decided by the dispatcher, and where the dataset is divided is the
-//! pipeline's.
+//! Owns no state. The dispatcher chose the share, and the pipeline decides the place where the dataset is
+//! divided.
 
 use millstream_control::{Policy, TaskDef};
 use millstream_pipeline::graph::{Graph, ShardBy, ShardingError, Share};
@@ -10,10 +10,10 @@ use millstream_pipeline::plan::SplitPlan;
 
 use crate::planner::to_pipeline;
 
-/// The dataset that this task computes.
+/// Returns the dataset that this task computes.
 ///
 /// # Errors
-/// It cannot be divided.
+/// The dataset cannot be divided under this policy.
 pub(super) fn share(graph: Graph, definition: &TaskDef) -> Result<Graph, ShardingError> {
     let by = match definition.policy {
         Policy::Off | Policy::Dynamic => return Ok(graph),
@@ -25,19 +25,19 @@ pub(super) fn share(graph: Graph, definition: &TaskDef) -> Result<Graph, Shardin
     let share = Share {
         count: definition.worker_count,
         index: definition.worker_index,
-        // All tasks of an iteration know it, and no other iteration has it.
+        // The seed is the same for all tasks of an iteration, and differs between iterations.
         seed: definition.iteration.0,
     };
     graph.sharded(by, share)
 }
 
-/// The files that this task reads, unless they come with its splits.
+/// Returns the split plan with the files that this task reads, or `None` if the dispatcher leases its splits.
 pub(super) fn plan(definition: &TaskDef) -> Option<SplitPlan> {
     let plan = || to_pipeline(&definition.plan);
     match definition.policy {
         Policy::Dynamic => None,
         Policy::Off => Some(plan().whole()),
-        // A file is some worker's by its number.
+        // The number of a file decides which worker reads the file.
         Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => Some(plan().whole().in_order()),
     }
 }

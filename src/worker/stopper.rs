@@ -1,32 +1,33 @@
-//! The wishes for a worker: to serve, to shut down gracefully, or to end.
+//! The requests to a worker: to serve, to shut down gracefully, or to stop.
 //!
-//! Wishes only grow, so they may be repeated and come from anywhere.
+//! A request can only be raised, so the order and the number of calls do not matter.
 
 use tokio::sync::watch;
 
-/// A wish for a worker. Each is more than the one before.
+/// The state that a worker should reach. Each variant overrides the variants before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wish {
-    /// The worker is to serve.
+    /// The worker should serve.
     #[default]
     Serve,
-    /// The worker is to bring what it has begun to its end, and leave.
+    /// The worker should shut down gracefully.
     Drain,
-    /// The worker is to say goodbye and end.
+    /// The worker should say goodbye and end at once.
     Stop,
 }
 
-/// Ends a worker, from any thread and as often as one likes. Clones are the same one.
+/// A handle that ends a worker from any thread. A handle may be used several times, and clones affect the
+/// same worker.
 #[derive(Debug, Clone)]
 pub struct WorkerStopper {
     wish: watch::Sender<Wish>,
 }
 
-/// The worker's end of it.
+/// The worker's end of the channel of requests.
 #[derive(Debug)]
 pub(super) struct Wishes {
     wish: watch::Receiver<Wish>,
-    /// Keeps the channel open: nobody's going away is a wish.
+    /// A sender that keeps the channel open, because dropping all handles is not a request.
     _stopper: WorkerStopper,
 }
 
@@ -37,20 +38,21 @@ impl Default for WorkerStopper {
 }
 
 impl WorkerStopper {
-    /// For a worker that is yet to start: see [`Worker::start_stoppable`](super::Worker::start_stoppable).
+    /// Creates a handle for a worker that has not started yet: see
+    /// [`Worker::start_stoppable`](super::Worker::start_stoppable).
     pub fn new() -> Self {
         let (wish, _) = watch::channel(Wish::default());
         Self { wish }
     }
 
-    /// Has the worker leave in good order: it takes no more work, brings what it has begun to its readers,
-    /// and ends. See [`Worker::drain`](super::Worker::drain). Returns at once; has no effect on a worker that
-    /// ends already.
+    /// Requests a graceful shutdown: the worker accepts no more work, delivers the elements that it has
+    /// begun, and ends. See [`Worker::drain`](super::Worker::drain). Returns at once. Has no effect on a
+    /// worker that is ending already.
     pub fn drain(&self) {
         self.raise(Wish::Drain);
     }
 
-    /// Has the worker end now. Returns at once.
+    /// Requests the end of the worker. Returns at once.
     pub fn stop(&self) {
         self.raise(Wish::Stop);
     }
@@ -72,9 +74,9 @@ impl WorkerStopper {
 }
 
 impl Wishes {
-    /// Waits until this much is wanted. Cancel-safe.
+    /// Waits until this request, or a higher one, was made. Cancel-safe.
     pub(super) async fn reach(&self, wish: Wish) {
-        // Fails when the sender is gone, which this holds.
+        // Waiting fails only without a sender, and this value holds a sender.
         let _ = self.wish.clone().wait_for(|wanted| *wanted >= wish).await;
     }
 }

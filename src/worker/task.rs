@@ -1,5 +1,5 @@
-//! One task, on a thread of its own: computes elements and writes them to the task's buffer until a client
-//! stops wanting them, they end, or the task is stopped.
+//! One task, on its own thread. The task computes elements and writes them to its buffer, until no client
+//! wants more, the dataset ends, or the task is stopped.
 
 use std::any::Any;
 use std::num::NonZeroU32;
@@ -25,14 +25,15 @@ use super::feed::TaskFeed;
 use super::pace::{BottleneckClock, TaskMeter};
 use super::sharding;
 
-/// Elements written at most before the thread looks whether there is room for more and whether a client is
-/// hungry.
+/// The maximum number of elements that the thread writes before it checks the room in the buffer and the
+/// demand of clients.
 const RUN_ELEMENTS_MAX: usize = 64;
 
-/// A run that took longer than this is followed by a run of one element: slow elements leave one by one.
+/// The time of one run after which the next run has a single element, so that slow elements are sent one by
+/// one.
 const RUN_TIME_MAX: Duration = Duration::from_micros(200);
 
-/// The parts that a task runs with.
+/// The parts that a task needs to run.
 pub(super) struct TaskRun {
     pub(super) definition: TaskDef,
     pub(super) server: Server,
@@ -40,27 +41,27 @@ pub(super) struct TaskRun {
     pub(super) functions: Arc<Functions>,
     pub(super) storage: Storage,
     pub(super) pool: Arc<Pool>,
-    /// The memory that the buffers of all tasks may hold.
+    /// The memory budget for the buffers of all tasks.
     pub(super) budget: SharedBudget,
     pub(super) feed: Option<TaskFeed>,
-    /// The books of produced splits, where no reader is waited for (D8.5).
+    /// The record of produced splits, for a task that waits for no reader (D8.5).
     pub(super) produced: Option<ProducedSplits>,
     pub(super) cancel: Cancel,
     pub(super) meter: Arc<TaskMeter>,
 }
 
-/// The end of a task.
+/// The outcome of a task.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The last element is written.
+    /// The task has written its last element.
     Exhausted,
-    /// The task cannot continue; the text is for its user.
+    /// The task cannot continue; the text is for the user.
     Failed(String),
     /// The task was stopped.
     Stopped,
 }
 
-/// Runs a task to its end, whatever the user's code in it does. Blocks the thread.
+/// Runs a task to its end, and catches panics of the user's code. Blocks the thread.
 pub(super) fn run(task: TaskRun) -> Outcome {
     let id = task.definition.task;
     let outcome = catch_unwind(AssertUnwindSafe(|| serve(task)));
@@ -73,8 +74,8 @@ fn serve(task: TaskRun) -> Outcome {
         Err(message) => return Outcome::Failed(message),
     };
     let (server, served) = (task.server.clone(), served_as(&task.definition));
-    // Removed, it does not end: the caller that stops a task raises the flag first, and its producer may
-    // notice that before the task is removed.
+    // Removing the task does not report its end to clients. The caller that stops a task raises the flag
+    // first, so the producer may notice the flag before the task is removed.
     let stop = || {
         server.remove_task(served);
         Outcome::Stopped
@@ -82,12 +83,12 @@ fn serve(task: TaskRun) -> Outcome {
     if task.cancel.is_cancelled() {
         return stop();
     }
-    // One that is given no splits any more ends at once. A caller that drains a worker sets the feed's flag
-    // first, and then has the tasks that are served begin: one of the two finds this one.
+    // A task without further splits ends at once. A caller that drains the worker first sets the feed's
+    // flag, and then begins all served tasks. The flag or the call thus reaches this task.
     if task.feed.as_ref().is_some_and(|feed| feed.0.is_draining()) {
         server.begin_task(served);
     }
-    // Nothing is opened, leased or computed before a client wants an element (D4.5).
+    // The task opens, leases and computes nothing before a client wants an element (D4.5).
     if producer.wait_started().is_err() {
         return Outcome::Stopped;
     }
@@ -96,7 +97,7 @@ fn serve(task: TaskRun) -> Outcome {
         Ok(Ok(())) => Ending::Exhausted,
         Ok(Err(ProduceError::Stopped(_))) => return Outcome::Stopped,
         Ok(Err(_)) if cancel.is_cancelled() => return stop(),
-        // Its splits ended, which the agent sees to before anybody else hears that the task does.
+        // The task's splits ended. The agent handles this end before other parts learn of it.
         Ok(Err(ProduceError::Compute(error))) if error.kind() == ErrorKind::Cancelled => return stop(),
         Ok(Err(error)) => Ending::Failed(explain(error)),
         Err(panic) => {
@@ -110,7 +111,8 @@ fn serve(task: TaskRun) -> Outcome {
     }
 }
 
-/// Analyses the dataset, which asks users' functions what they yield, and begins to serve the task.
+/// Analyses the dataset (which calls users' functions to learn the spec of their output), and begins to serve
+/// the task.
 fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
     let graph = Graph::from_bytes(&task.definition.dataset.definition).map_err(|error| error.to_string())?;
     let graph = sharding::share(graph, &task.definition).map_err(|error| error.to_string())?;
@@ -134,13 +136,13 @@ fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
     Ok((graph, producer))
 }
 
-/// The task, as the data plane names it.
+/// Returns the data plane's id of the task.
 fn served_as(definition: &TaskDef) -> millstream_dataplane::TaskId {
     millstream_dataplane::TaskId(definition.task.0)
 }
 
-/// Returns the way in which its elements are divided among clients. The dispatcher admits no job with both,
-/// nor without a consumer.
+/// Returns the way in which clients divide the task's elements. The dispatcher refuses a job with consumers
+/// and a cross-trainer cache, and a job with zero consumers.
 fn mode_of(definition: &TaskDef) -> TaskMode {
     match definition.num_consumers.and_then(NonZeroU32::new) {
         Some(consumers) => TaskMode::Coordinated { consumers },
@@ -219,17 +221,17 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
     }
 }
 
-/// Logs what held the task up, and what it left out.
+/// Logs the costs of a task and the number of skipped elements.
 fn tell_costs(task: TaskId, executor: &Executor) {
     let skipped = executor.skipped();
     if let Some(stats) = executor.stats() {
         let (elapsed, pulled) = (stats.elapsed.as_secs_f64(), stats.pulled.as_secs_f64());
         tracing::info!(%task, elapsed, pulled, bottleneck = stats.bottleneck_name(), skipped, "task computed");
-        tracing::debug!(%task, "its stages:\n{}", executor.explain());
+        tracing::debug!(%task, "the stages of the task:\n{}", executor.explain());
     }
 }
 
-/// Why a dataset cannot be opened, by who is to blame.
+/// Converts an error of opening a dataset to a failure, whose kind names the party to blame.
 fn opening(error: OpenError) -> ExecError {
     let kind = match error {
         OpenError::Exec(error) => return error,
@@ -262,7 +264,7 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
                     origin.key()
                 )
             });
-            // The record has a place of its own beside the message.
+            // The failure has a separate field for the record's origin, so the message omits the origin.
             let message = match failure.origin {
                 Some(_) => format!("{}: {}", failure.op, failure.message),
                 None => error.to_string(),
@@ -280,7 +282,7 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
         }
         ProduceError::Full { needed_bytes } => Failure::new(
             "internal",
-            &format!("a new pack did not take {needed_bytes} bytes"),
+            &format!("a new pack had no room for {needed_bytes} bytes"),
             "",
             "",
         ),
@@ -288,7 +290,7 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
     }
 }
 
-/// Returns the party to blame, in the data plane's words.
+/// Returns the code of the party to blame in the data plane.
 fn blame(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Caller => "caller",

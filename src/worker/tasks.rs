@@ -1,4 +1,5 @@
-//! The tasks under way in a worker. Dropping them stops them, so that no worker leaves computations behind.
+//! The running tasks of a worker. Dropping the tasks stops the tasks, so that no computation outlives the
+//! worker.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,13 +10,13 @@ use millstream_pipeline::exec::Cancel;
 
 use super::pace::{TaskGauge, TaskMeter};
 
-/// The tasks under way, or ended and still served.
+/// The tasks that run, or have ended and are still served.
 pub(super) struct Tasks {
     server: Server,
     running: BTreeMap<TaskId, Running>,
-    /// The failed tasks among them, which have nothing left to wait for.
+    /// The tasks that have failed, which the worker's end need not wait for.
     failed: BTreeSet<TaskId>,
-    /// Tasks that wait until others are stopped, in the order in which they came.
+    /// The tasks that wait until other tasks are stopped, in the order of their arrival.
     waiting: VecDeque<TaskDef>,
     running_max: usize,
 }
@@ -27,7 +28,8 @@ struct Running {
 }
 
 impl Tasks {
-    /// None yet; their elements are served by `server`, and as many may run as it serves.
+    /// Creates an empty set of tasks, whose elements `server` serves. The server's limit on tasks limits the
+    /// running tasks.
     pub(super) fn new(server: Server) -> Self {
         Self {
             running_max: server.tasks_max(),
@@ -38,8 +40,8 @@ impl Tasks {
         }
     }
 
-    /// Returns a task that may start now. Keeps it for later where as many run as may: one reader's many jobs
-    /// fail nobody's.
+    /// Returns the task if it may start now. Otherwise queues the task, so that one reader's many jobs let no
+    /// other job fail.
     pub(super) fn admit(&mut self, task: TaskDef) -> Option<TaskDef> {
         if self.waiting.is_empty() && self.running.len() < self.running_max {
             return Some(task);
@@ -47,14 +49,14 @@ impl Tasks {
         if self.waiting.is_empty() {
             tracing::warn!(
                 running = self.running.len(),
-                "tasks wait until others end: there are as many as may be (tasks_max)"
+                "the worker runs its maximum number of tasks (tasks_max); further tasks wait until running tasks end"
             );
         }
         self.waiting.push_back(task);
         None
     }
 
-    /// Returns the task that has waited longest, if there is room for one.
+    /// Removes and returns the task that has waited longest, if another task may run.
     pub(super) fn next_waiting(&mut self) -> Option<TaskDef> {
         if self.running.len() < self.running_max {
             self.waiting.pop_front()
@@ -63,46 +65,46 @@ impl Tasks {
         }
     }
 
-    /// Notes a task that was started.
+    /// Adds a task that was started.
     pub(super) fn add(&mut self, task: TaskId, cancel: Cancel, meter: Arc<TaskMeter>) {
         let gauge = TaskGauge::default();
         let running = Running { cancel, meter, gauge };
         self.running.insert(task, running);
     }
 
-    /// Returns how fast each goes that has begun.
+    /// Returns the pace of each task that has computed an element.
     pub(super) fn paces(&mut self) -> impl Iterator<Item = (TaskId, Pace)> + '_ {
         let all = self.running.iter_mut();
         all.filter_map(|(task, running)| Some((*task, running.gauge.pace(&running.meter)?)))
     }
 
-    /// Returns the bottleneck of each task that has said it.
+    /// Returns the bottleneck of each task that has recorded one.
     pub(super) fn bottlenecks(&self) -> impl Iterator<Item = (TaskId, String)> + '_ {
         let all = self.running.iter();
         all.filter_map(|(task, running)| Some((*task, running.meter.bottleneck()?)))
     }
 
-    /// Notes that a task failed; its readers may still be told.
+    /// Records that a task failed. The readers of a failed task may still have to receive the failure.
     pub(super) fn note_failed(&mut self, task: TaskId) {
         self.failed.insert(task);
     }
 
-    /// Returns whether none is left that somebody waits for.
+    /// Returns whether all remaining tasks have failed, so that no reader waits for elements.
     pub(super) fn are_over(&self) -> bool {
         self.running.keys().all(|task| self.failed.contains(task))
     }
 
-    /// Lets those begin that no client has asked for an element.
+    /// Starts the tasks from which no client has requested an element yet.
     pub(super) fn begin_all(&self) {
         for task in self.running.keys() {
             self.server.begin_task(millstream_dataplane::TaskId(task.0));
         }
     }
 
-    /// Stops a task; its clients hear of it from the dispatcher.
+    /// Stops a task. The dispatcher informs the task's clients.
     pub(super) fn stop(&mut self, task: TaskId) {
-        // First the flag: a task that is about to be served looks at it afterwards, and so is removed by one
-        // of the two.
+        // The flag is raised first: a task that is about to be served checks the flag afterwards. Either that
+        // check or this function removes the task.
         if let Some(running) = self.running.remove(&task) {
             running.cancel.cancel();
         }
@@ -111,7 +113,7 @@ impl Tasks {
         self.server.remove_task(millstream_dataplane::TaskId(task.0));
     }
 
-    /// Stops all of them.
+    /// Stops all tasks.
     pub(super) fn stop_all(&mut self) {
         self.waiting.clear();
         for task in self.running.keys().copied().collect::<Vec<_>>() {

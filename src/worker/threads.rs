@@ -1,7 +1,7 @@
-//! The threads of a worker's tasks. Each is joined: one that has ended when the next starts, the rest with
-//! the worker.
+//! The threads of a worker's tasks. A thread that has ended is joined when the next thread starts; the
+//! remaining threads are joined with the worker.
 //!
-//! Refuses to know what they run.
+//! Does not know the work of the threads.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The threads. Clones are the same ones: the worker's owner joins what its lane has started.
+/// The set of threads. Clones share the set: the worker's owner joins threads that its lane started.
 #[derive(Debug, Clone)]
 pub(super) struct Threads {
     inner: Arc<Mutex<Inner>>,
@@ -19,14 +19,14 @@ pub(super) struct Threads {
 #[derive(Debug)]
 struct Inner {
     running: Vec<JoinHandle<()>>,
-    /// Each thread has a clone and sends nothing; without it no further one starts.
+    /// The sender that each thread clones and holds until its end. `None` forbids further threads.
     alive: Option<Sender<()>>,
-    /// Disconnects when the last thread has ended.
+    /// The receiver that disconnects when the last thread has ended.
     ended: Receiver<()>,
 }
 
 impl Threads {
-    /// None yet.
+    /// Creates an empty set of threads.
     pub(super) fn new() -> Self {
         let (alive, ended) = channel();
         let inner = Inner {
@@ -39,14 +39,14 @@ impl Threads {
         }
     }
 
-    /// Starts a thread, and joins those that have ended.
+    /// Starts a thread, and joins threads that have ended.
     pub(super) fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), String> {
         let mut inner = self.inner.lock();
         let Some(alive) = inner.alive.clone() else {
-            return Err(format!("no thread for {name}: the worker ends"));
+            return Err(format!("cannot start the thread {name}: the worker ends"));
         };
         for thread in inner.running.extract_if(.., |thread| thread.is_finished()) {
-            // What it panicked with has been printed.
+            // The panic hook has printed the message of a panic.
             let _ = thread.join();
         }
         let thread = std::thread::Builder::new()
@@ -55,13 +55,14 @@ impl Threads {
                 body();
                 drop(alive);
             })
-            .map_err(|error| format!("no thread for {name}: {error}"))?;
+            .map_err(|error| format!("cannot start the thread {name}: {error}"))?;
         inner.running.push(thread);
         Ok(())
     }
 
-    /// Waits until all have ended, at most this long; nothing starts afterwards. Those that are stuck in a
-    /// user's function are left behind, with a warning: nothing can take them back.
+    /// Waits until all threads have ended, for `grace` at most. No thread can start afterwards. Logs a
+    /// warning for threads that are stuck in a user's function, and abandons them, because a thread cannot be
+    /// killed.
     pub(super) fn join(&self, grace: Duration) {
         let mut inner = self.inner.lock();
         inner.alive = None;
@@ -78,10 +79,7 @@ impl Threads {
             }
         }
         if stuck > 0 {
-            tracing::warn!(
-                stuck,
-                "threads are still inside user functions and are left behind"
-            );
+            tracing::warn!(stuck, "threads are stuck in user functions and are abandoned");
         }
     }
 }
@@ -102,10 +100,10 @@ mod tests {
         };
         threads.start("stuck", body).unwrap();
         threads.join(Duration::from_millis(1));
-        assert_eq!(Arc::strong_count(&held), 2, "it is still there");
+        assert_eq!(Arc::strong_count(&held), 2, "the thread still holds its clone");
         assert!(
             threads.start("late", || {}).is_err(),
-            "nothing starts behind the end"
+            "no thread starts after join"
         );
         drop(release);
 

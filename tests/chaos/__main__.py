@@ -1,4 +1,4 @@
-"""Runs the cases and prints their table."""
+"""Runs the cases, and prints a table of the results."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from .table import table
 
 
 def main() -> int:
-    """Returns 0 if every round was good, 1 if one was not, 2 for wrong arguments."""
+    """Runs the rounds. Returns 0 if all rounds passed, 1 if a round failed, and 2 for wrong arguments."""
     parser = argparse.ArgumentParser(prog="python -m chaos", description=sys.modules[__package__ or "chaos"].__doc__)
     parser.add_argument(
-        "cases", nargs="*", default=[], metavar="CASE", help=f"one of {', '.join(CASES)}; all by default"
+        "cases", nargs="*", default=[], metavar="CASE", help=f"one of {', '.join(CASES)}; the default is all cases"
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="rounds of each case; they take the kinds of reading in turn"
+        "--rounds", type=int, default=3, help="number of rounds of each case; successive rounds use the kinds of reader in turn"
     )
-    parser.add_argument("--kind", choices=ELEMENTS, help="the kind of reading of all rounds")
-    parser.add_argument("--parallel", type=int, default=1, help="rounds that run at the same time; figures need 1")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed of all draws")
-    parser.add_argument("--keep", type=Path, help="a directory that keeps the logs and ledgers of rounds that failed")
+    parser.add_argument("--kind", choices=ELEMENTS, help="the kind of reader in all rounds")
+    parser.add_argument("--parallel", type=int, default=1, help="number of rounds that run at the same time; meaningful figures need 1")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed of all random draws")
+    parser.add_argument("--keep", type=Path, help="a directory for the logs and ledgers of failed rounds")
     arguments = parser.parse_args()
     unknown = set(arguments.cases) - set(CASES)
     if unknown:
-        parser.error(f"there is no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+        parser.error(f"unknown cases {', '.join(sorted(unknown))}: expected {', '.join(CASES)}")
     command = os.environ.get("MILLSTREAM_COMMAND") or shutil.which("millstream")
     if command is None:
         parser.error("the command millstream was not found: set MILLSTREAM_COMMAND, or install the wheel")
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _round(command: str, case: str, kind: str, seed: int, keep: Path | None) -> Round | None:
-    """Runs one round and says how it went; returns nothing if it could not be finished."""
+    """Runs one round and prints its result. Returns nothing if the round could not finish."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{case}-"))
     done, failure = None, ""
     try:

@@ -1,4 +1,4 @@
-"""The faults: each breaks one round and says when, and what its readers logged."""
+"""The cases: each injects a fault into one round, and returns the time of the fault and the result of the readers."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from .ledger import Ledger, Verdict, judge
 from .processes import Cluster, Process, wait_for_batches, wait_for_end
 from .proxy import Proxy
 
-#: Elements of a round: some 12 seconds of work for two workers.
+#: The number of elements in a round: about 12 seconds of work for two workers.
 ELEMENTS = {"map": 12_288, "numbers": 1 << 19, "loader": 12_288, "large-loader": 1_000_000}
-#: The same of a round in which the dispatcher is away. Workers hold half of what is left to read, so the outage must not come
-#: towards the end.
+#: The number of elements in a round with an outage of the dispatcher. Workers hold half of the remaining elements, so the outage must
+#: not begin near the end.
 ELEMENTS_OF_OUTAGES = {"map": 40_960, "numbers": 1 << 22, "loader": 40_960, "large-loader": 3_000_000}
-#: Seconds of reading before an outage, at least and at most. Workers measure their pace in the first of them.
+#: The minimum and maximum seconds of reading before an outage. Workers measure their pace in the first seconds.
 BEFORE_OUTAGE_S = (3.0, 6.0)
-#: Kinds of reading, which rounds take in turn.
+#: The kinds of reader, which successive rounds use in turn.
 KINDS = ("map", "numbers", "loader")
-#: Seconds between two looks at the status of the service.
+#: Seconds between two requests for the status of the service.
 LOOK_S = 0.1
-#: Seconds until a killed worker must be shown as dead; reaching it fails the round.
+#: The seconds within which the status must show a killed worker as dead.
 NOTICED_MAX_S = 60.0
 #: Seconds for which the dispatcher is cut off.
 CUT_S = 7.0
-#: The longest time in seconds for which the dispatcher stays away after it was killed.
+#: The maximum seconds between a kill of the dispatcher and its restart.
 AWAY_MAX_S = 8.0
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round of a case."""
+    """The result of one round of a case."""
 
     kind: str
     verdict: Verdict
-    #: Seconds of the longest wait of a surviving reader that ended after the fault.
+    #: The longest wait of a surviving reader in seconds, among the waits that ended after the fault.
     wait_s: float
-    #: Seconds from the fault until the status showed it, if the case measures them.
+    #: The seconds from the fault until the status showed it, if the case measures them.
     noticed_s: float | None
     outcomes: tuple[str | None, ...]
     messages: tuple[str, ...]
 
     @property
     def is_good(self) -> bool:
-        """Returns whether the survivors ended as they should: with everything, or by naming what was lost."""
+        """Returns whether every surviving reader either read all elements or reported the lost elements."""
         ends = [outcome for outcome in self.outcomes if outcome is not None]
         return self.verdict.is_honest and bool(ends) and all(outcome in ("ok", "lost") for outcome in ends)
 
@@ -61,12 +61,12 @@ def worker_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
 
 
 def worker_replaced(cluster: Cluster, kind: str, chance: random.Random) -> Round:
-    """Kills one of two workers and starts another at once."""
+    """Kills one of two workers, and starts another worker at once."""
     return _worker_dies(cluster, kind, chance, replaced=True)
 
 
 def dispatcher_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
-    """Kills the dispatcher, which comes back on its records after up to 8 seconds."""
+    """Kills the dispatcher, and restarts it with its records after up to 8 seconds."""
     dispatcher, _ = _two_workers(cluster)
     elements = ELEMENTS_OF_OUTAGES[kind]
     reader, ledger = cluster.reader(kind, elements)
@@ -79,7 +79,7 @@ def dispatcher_killed(cluster: Cluster, kind: str, chance: random.Random) -> Rou
 
 
 def dispatcher_cut_off(cluster: Cluster, kind: str, chance: random.Random) -> Round:
-    """Cuts the dispatcher off everybody for 7 seconds."""
+    """Cuts the network between the dispatcher and all other processes for 7 seconds."""
     cluster.dispatcher()
     with Proxy(cluster.address) as proxy:
         for _ in range(2):
@@ -92,14 +92,14 @@ def dispatcher_cut_off(cluster: Cluster, kind: str, chance: random.Random) -> Ro
         time.sleep(CUT_S)
         proxy.heal()
         assert proxy.dropped > 0, (
-            "nobody said anything to the dispatcher while it was cut off: the fault did not happen"
+            "no packet was sent to the dispatcher while it was cut off: the fault did not happen"
         )
         return _finished(kind, [(reader, ledger)], fault_s, elements=elements)
 
 
 def reader_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
     """Kills one of two readers of a job."""
-    # A loader's job is its own: it has no second reader.
+    # A loader has a private job, which no second reader can share.
     kind = "map" if kind.endswith("loader") else kind
     _two_workers(cluster)
     readers = [cluster.reader(kind, ELEMENTS[kind], job="shared") for _ in range(2)]
@@ -112,7 +112,7 @@ def reader_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
 
 
 def dispatcher_and_worker_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
-    """Kills the dispatcher and one of two workers together; the dispatcher comes back within two seconds."""
+    """Kills the dispatcher and one of two workers at the same time, and restarts the dispatcher within two seconds."""
     dispatcher, workers = _two_workers(cluster)
     reader, ledger = cluster.reader(kind, ELEMENTS[kind])
     wait_for_batches(reader, ledger, chance.randrange(20, 200))
@@ -146,7 +146,7 @@ def _two_workers(cluster: Cluster) -> tuple[Process, list[tuple[Process, str]]]:
 
 
 def _read_for(seconds: float, reader: Process, ledger: Path) -> None:
-    """Blocks until a reader has read for some seconds since its first batch."""
+    """Blocks until a reader has read for ``seconds`` seconds since its first batch."""
     wait_for_batches(reader, ledger, 1)
     time.sleep(seconds)
 
@@ -165,13 +165,13 @@ def _worker_dies(cluster: Cluster, kind: str, chance: random.Random, *, replaced
 
 
 def _noticed(cluster: Cluster, address: str, fault_s: float) -> float:
-    """Blocks until the status shows the worker as dead; returns the seconds since the fault."""
+    """Blocks until the status shows the worker as dead. Returns the seconds since the fault."""
     while (passed_s := time.monotonic() - fault_s) < NOTICED_MAX_S:
         status = cluster.status()
         if status is not None and _is_dead(status, address):
             return passed_s
         time.sleep(LOOK_S)
-    raise AssertionError(f"worker {address} is not shown as dead {NOTICED_MAX_S:.0f} s after it was killed")
+    raise AssertionError(f"the status does not show worker {address} as dead {NOTICED_MAX_S:.0f} s after its kill")
 
 
 def _is_dead(status: dict[str, Any], address: str) -> bool:

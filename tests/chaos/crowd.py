@@ -1,7 +1,7 @@
-"""A crowd: many workers and readers on few processors. Overload is not death.
+"""A test of many workers and readers on few processors: an overloaded process must not count as dead.
 
-Usage: ``python -m chaos.crowd --workers 200 --readers 50``. Ends with 1 if a worker was declared dead, or if a reader did
-not get the whole dataset together with the others of its job.
+Usage: ``python -m chaos.crowd --workers 200 --readers 50``. Exits with 1 if a worker was declared dead, or if a reader did
+not get its whole dataset.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from .ledger import Ledger, judge
 from .processes import Cluster, Process, wait_for_end
 
-#: Elements of the job of each reader.
+#: The number of elements in the job of each reader.
 ELEMENTS = 1 << 17
 
 
 def main() -> int:
-    """Returns 0 if nobody was declared dead and nothing is missing, 1 otherwise."""
+    """Runs the test. Returns 0 if no worker was declared dead and no element is missing, and 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m chaos.crowd", description=sys.modules[__name__].__doc__)
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--readers", type=int, default=50)
@@ -54,7 +54,7 @@ def _crowd(cluster: Cluster, workers: int, readers: int) -> int:
     whole = sum(ledger.outcome == "ok" and judge([ledger], ELEMENTS).missing == 0 for ledger in ledgers)
     dead = _dead(cluster)
     print(
-        f"{whole} of {readers} readers got everything in {time.monotonic() - began_s:.1f} s, {dead} workers declared dead"
+        f"{whole} of {readers} readers got all elements in {time.monotonic() - began_s:.1f} s, {dead} workers declared dead"
     )
     for message in sorted({ledger.message for ledger in ledgers if ledger.message}):
         print(f"  {message}")

@@ -1,4 +1,4 @@
-"""The ledger of a reading: every element that a reader handed over, when, and how the reading ended."""
+"""The ledger of a reader: every element that the reader returned, with its time, and the reader's outcome."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: Splits that a source of positions is cut into, and positions that one split has at most. Both are contracts of
-#: ``Units::of`` in the pipeline.
+#: The number of splits of a source of positions, and the maximum number of positions in one split. ``Units::of`` in the pipeline
+#: guarantees both numbers.
 SPLITS_WANTED = 1024
 SPLIT_POSITIONS_MAX = 4096
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Elements that were handed over together."""
+    """Elements that the reader returned together."""
 
-    #: Seconds of the machine's monotonic clock, which all processes share.
+    #: The time in seconds on the machine's monotonic clock, which all processes share.
     at_s: float
     numbers: Sequence[int]
 
@@ -30,16 +30,16 @@ class Ledger:
     """The log of one reader."""
 
     batches: list[Batch] = field(default_factory=list)
-    #: "ok", "lost", "error", or nothing if the reader was killed.
+    #: The outcome of the reader: "ok", "lost", "error", or nothing if the reader was killed.
     outcome: str | None = None
     message: str = ""
     ended_at_s: float | None = None
-    #: Splits that the reader was told are lost: the first and the number of splits of each run.
+    #: The splits that were reported lost to the reader: the first split and the number of splits of each run.
     lost_splits: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        """Returns the ledger in a file. A last line that a killed reader left unfinished is skipped."""
+        """Returns the ledger in a file. Skips an unfinished last line, which a killed reader may leave."""
         ledger = cls()
         for line in path.read_text().splitlines():
             try:
@@ -55,7 +55,7 @@ class Ledger:
         return ledger
 
     def longest_wait_s(self, since_s: float) -> float:
-        """Returns the longest time between two events of this reader that ended after ``since_s``."""
+        """Returns the longest time between two consecutive events of this reader, if the second one is after ``since_s``."""
         moments = [batch.at_s for batch in self.batches]
         if self.ended_at_s is not None:
             moments.append(self.ended_at_s)
@@ -65,25 +65,25 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The comparison of what readers logged with what the dataset has."""
+    """The comparison of the readers' ledgers with the dataset."""
 
     missing: int
-    #: Elements that are missing although no reader was told that their split is lost.
+    #: The number of missing elements whose split was not reported lost to any reader.
     unreported: int
-    #: Elements of splits that a reader was told are lost.
+    #: The number of elements in splits that were reported lost to a reader.
     reported: int
     twice: int
-    #: Numbers that the dataset does not have.
+    #: The number of read numbers that are not in the dataset.
     alien: int
 
     @property
     def is_honest(self) -> bool:
-        """Returns whether all that is missing was reported, and nothing came twice."""
+        """Returns whether all missing elements were reported lost, and no element was read twice."""
         return self.unreported == self.twice == self.alien == 0
 
 
 def positions_of(splits: Iterable[tuple[int, int]], elements: int) -> set[int]:
-    """Returns the positions of runs of splits of a source with ``elements`` positions."""
+    """Returns the positions in runs of splits, for a source with ``elements`` positions."""
     unit = min(max(-(-elements // SPLITS_WANTED), 1), SPLIT_POSITIONS_MAX)
     return {
         position for first, count in splits for position in range(first * unit, min((first + count) * unit, elements))
@@ -91,7 +91,7 @@ def positions_of(splits: Iterable[tuple[int, int]], elements: int) -> set[int]:
 
 
 def judge(ledgers: Sequence[Ledger], elements: int) -> Verdict:
-    """Compares what all readers together logged with the numbers from 0 up to ``elements``."""
+    """Compares the ledgers of all readers with the numbers from 0 to ``elements`` (exclusive)."""
     seen = Counter(number for ledger in ledgers for batch in ledger.batches for number in batch.numbers)
     missing = set(range(elements)).difference(seen)
     reported = positions_of((run for ledger in ledgers for run in ledger.lost_splits), elements)

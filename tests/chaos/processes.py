@@ -1,4 +1,4 @@
-"""Dispatchers, workers and readers as processes, all of one directory and one key."""
+"""Dispatchers, workers and readers as processes, which share a directory and a key."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import millstream as ms
 
-#: Seconds that a process may take until it serves.
+#: The seconds within which a process must serve.
 READY_S = 60.0
-#: Seconds that a reading may take in all: ten times what the slowest takes.
+#: The seconds within which a reader must end: ten times the duration of the slowest reader.
 READING_S = 300.0
 
 _PACKAGE = str(Path(ms.__file__).parents[1])
@@ -26,11 +26,11 @@ _CHAOS = str(Path(__file__).parents[1])
 
 
 class Hang(AssertionError):
-    """A process that did not do in time what it must do."""
+    """The error for a process that exceeded a time limit or ended too early."""
 
 
 class Process:
-    """A child process with a log file; it ends with the harness."""
+    """A child process with a log file. The process ends with the harness."""
 
     def __init__(self, name: str, log: Path, arguments: list[str], environment: dict[str, str]) -> None:
         self.name, self.log = name, log
@@ -40,7 +40,7 @@ class Process:
             )
 
     def address(self) -> str:
-        """Blocks until the process says where it serves; returns the address."""
+        """Blocks until the process prints its address, and returns the address."""
         stdout = self.child.stdout
         assert stdout is not None
         deadline = time.monotonic() + READY_S
@@ -56,7 +56,7 @@ class Process:
         return said.decode().split(" on ")[1].split()[0].rstrip(",;")
 
     def kill(self) -> None:
-        """Ends the process by SIGKILL and reaps it. The process must be alive."""
+        """Kills the process with SIGKILL, and reaps it. The process must be alive."""
         assert self.child.poll() is None, f"{self.name} ended before the fault: {self.log.read_text()[-2000:]}"
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
@@ -72,7 +72,7 @@ class Process:
 
 
 class Cluster:
-    """A service of processes below one directory."""
+    """A service of processes with their files in one directory."""
 
     def __init__(self, directory: Path, command: str) -> None:
         self.directory, self.command = directory, command
@@ -95,30 +95,30 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """The dispatcher's address, the same after each restart."""
+        """The dispatcher's address, which stays the same after each restart."""
         return f"127.0.0.1:{self.port}"
 
     def dispatcher(self, *settings: str) -> Process:
-        """Starts the dispatcher on the records of the one before, and waits until it serves."""
+        """Starts the dispatcher with the records of the previous dispatcher, and waits until it serves."""
         work = str(self.directory / "records")
         started = self._serve("dispatcher", "--bind", self.address, "--work-dir", work, *settings)
         started.address()
         return started
 
     def worker(self, dispatcher: str | None = None) -> tuple[Process, str]:
-        """Starts a worker of one thread and waits until it serves; returns it and its address."""
+        """Starts a worker with one thread, and waits until it serves. Returns the worker and its address."""
         started = self.begin_worker(dispatcher)
         return started, started.address()
 
     def begin_worker(self, dispatcher: str | None = None) -> Process:
-        """Starts a worker of one thread."""
+        """Starts a worker with one thread, without waiting."""
         at = dispatcher or self.address
         return self._serve("worker", "--dispatcher", at, "--threads", "1", "--python", sys.executable)
 
     def reader(
         self, kind: str, elements: int, job: str | None = None, service: str | None = None
     ) -> tuple[Process, Path]:
-        """Starts a reader; returns it and the path of its ledger."""
+        """Starts a reader. Returns the reader and the path of its ledger."""
         ledger = self.directory / f"ledger-{len(self.processes)}"
         ledger.touch()
         arguments = [kind, f"millstream://{service or self.address}", str(elements), str(ledger)]
@@ -126,7 +126,7 @@ class Cluster:
         return self._started("reader", [sys.executable, "-m", "chaos.reader", *arguments]), ledger
 
     def status(self) -> dict[str, Any] | None:
-        """Returns what the dispatcher says of the service; nothing while it does not answer."""
+        """Returns the status of the service, or nothing if the dispatcher does not answer."""
         asked = subprocess.run(
             [self.command, "status", "--json", "--dispatcher", self.address],
             check=False,
@@ -150,7 +150,7 @@ class Cluster:
 
 
 def free_port() -> int:
-    """Returns a UDP port of loopback that nothing is bound to."""
+    """Returns a free UDP port of the loopback interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
         bound.bind(("127.0.0.1", 0))
         port: int = bound.getsockname()[1]
@@ -158,7 +158,7 @@ def free_port() -> int:
 
 
 def lines(ledger: Path) -> int:
-    """Returns how many batches a reader has logged so far."""
+    """Returns the number of batches that a reader has logged so far."""
     with ledger.open("rb") as log:
         return sum(1 for _ in log)
 

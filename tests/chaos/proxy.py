@@ -1,4 +1,4 @@
-"""A relay of datagrams to one address, which can be cut."""
+"""A proxy that forwards datagrams to one address, and that can drop them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import threading
 from types import TracebackType
 from typing import Self
 
-#: Clients that the relay keeps a socket for. A round has fewer than ten.
+#: The maximum number of clients, each of which has a socket. A round has fewer than ten clients.
 CLIENTS_MAX = 256
-#: Bytes of the largest datagram.
+#: The size of the largest datagram in bytes.
 DATAGRAM_MAX = 65_536
 
 
 class Proxy:
-    """Relays datagrams between its own port and ``target``, each client by a socket of its own."""
+    """A proxy that forwards datagrams between its own port and ``target``. Each client has its own socket."""
 
     def __init__(self, target: str) -> None:
         host, port = target.rsplit(":", 1)
@@ -27,7 +27,7 @@ class Proxy:
         self._backs: dict[tuple[str, int], socket.socket] = {}
         self._clients: dict[socket.socket, tuple[str, int]] = {}
         self._cut, self._stop = threading.Event(), threading.Event()
-        #: Datagrams that were dropped while the relay was cut: a fault that drops none did not happen.
+        #: The number of datagrams that were dropped during a cut. A fault without dropped datagrams did not happen.
         self.dropped = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -37,7 +37,7 @@ class Proxy:
         self._cut.set()
 
     def heal(self) -> None:
-        """Relays datagrams again."""
+        """Forwards datagrams again."""
         self._cut.clear()
 
     def __enter__(self) -> Self:
@@ -58,7 +58,7 @@ class Proxy:
                 try:
                     self._relay(bound)
                 except OSError:
-                    # The other end is gone, which its peers notice by its silence.
+                    # The other end is gone. Its peers notice this by missing packets, as on a real network.
                     continue
 
     def _relay(self, bound: socket.socket) -> None:
@@ -73,7 +73,7 @@ class Proxy:
     def _back(self, client: tuple[str, int]) -> socket.socket:
         back = self._backs.get(client)
         if back is None:
-            assert len(self._backs) < CLIENTS_MAX, f"more than {CLIENTS_MAX} clients of one relay"
+            assert len(self._backs) < CLIENTS_MAX, f"more than {CLIENTS_MAX} clients of one proxy"
             back = self._backs[client] = _bound()
             self._clients[back] = client
             self._selector.register(back, selectors.EVENT_READ)

@@ -1,7 +1,7 @@
-"""A soak: readers come, leave and are killed for a long time; the memory of the servers must come back.
+"""A soak test: readers start, leave and are killed for a long time, and the servers must release all memory.
 
-Usage: ``python -m chaos.soak --minutes 20``. Prints the private memory of each server while it runs, and after everything
-that nobody uses was collected.
+Usage: ``python -m chaos.soak --minutes 20``. Prints the private memory of each server during the run, and after all
+unused records were deleted.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 
 from .processes import Cluster, Process, wait_for_batches
 
-#: Elements of an epoch of a reader, of the kind that takes no time on a worker.
+#: The number of elements in a reader's epoch. They take no time on a worker.
 ELEMENTS = 1 << 17
-#: Readers that run at the same time.
+#: The number of readers that run at the same time.
 READERS = 3
-#: Seconds after which the dispatcher collects jobs that nobody reads and readers that are silent.
+#: The seconds after which the dispatcher deletes unused jobs and silent readers.
 COLLECT_AFTER_S = 10
-#: Seconds to wait at the end, until everything was collected and allocators gave memory back.
+#: The seconds to wait at the end, until unused records were deleted and allocators returned memory.
 SETTLE_S = 90
-#: Mebibytes that a server may have more at the end than at the start.
+#: The maximum growth of a server's memory between start and end, in MiB.
 GROWTH_MAX_MIB = 10.0
 
 
 def main() -> int:
-    """Returns 0 if each server's memory came back, 1 otherwise."""
+    """Runs the test. Returns 0 if each server has released its memory, and 1 otherwise."""
     parser = argparse.ArgumentParser(prog="python -m chaos.soak", description=sys.modules[__name__].__doc__)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
@@ -51,7 +51,7 @@ def _soak(cluster: Cluster, duration_s: float, chance: random.Random) -> int:
     lifetimes = [f"--{name}-s={COLLECT_AFTER_S}" for name in ("job-gc-timeout", "client-timeout")]
     servers = {"dispatcher": cluster.dispatcher("--gc-dynamic-sharding-jobs", *lifetimes)}
     servers |= {f"worker {number}": cluster.worker()[0] for number in range(2)}
-    # The first readers bring what every server takes once.
+    # The first readers make each server allocate its permanent memory.
     for _ in range(READERS):
         _read(cluster, chance, "finished")
     time.sleep(SETTLE_S)
@@ -73,7 +73,7 @@ def _soak(cluster: Cluster, duration_s: float, chance: random.Random) -> int:
 
 
 def _read(cluster: Cluster, chance: random.Random, ending: str) -> None:
-    """Runs some readers of one job: all finish, one leaves in the middle, or one is killed in the middle."""
+    """Runs some readers of one job. All readers finish, leave after a batch, or are killed after a batch."""
     job = f"soak-{chance.randrange(1 << 40)}"
     kind = "left" if ending == "left" else "numbers"
     readers = [cluster.reader(kind, ELEMENTS, job) for _ in range(READERS)]
@@ -90,7 +90,7 @@ def _read(cluster: Cluster, chance: random.Random, ending: str) -> None:
 
 
 def _report(moment: str, servers: dict[str, Process]) -> dict[str, float]:
-    """Prints and returns the private memory of the servers in MiB."""
+    """Prints and returns the private memory of each server in MiB."""
     private = {name: _private_mib(server.child.pid) for name, server in servers.items()}
     print(f"{moment}: " + ", ".join(f"{name} {mib:.1f} MiB" for name, mib in private.items()), flush=True)
     return private
@@ -100,7 +100,7 @@ def _private_mib(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024
-    raise AssertionError(f"process {pid} does not say how much memory it has")
+    raise AssertionError(f"/proc/{pid}/status does not contain RssAnon")
 
 
 if __name__ == "__main__":

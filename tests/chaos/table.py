@@ -1,4 +1,4 @@
-"""The table of a run: a row for each case and kind of reading."""
+"""The table of a run, with a row for each case and kind of reader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADER = (
 
 
 def table(rounds: Sequence[tuple[str, Round]]) -> str:
-    """Returns the rounds as a Markdown table. Times are in seconds."""
+    """Returns the results of the rounds as a Markdown table. Times are in seconds."""
     groups: dict[tuple[str, str], list[Round]] = {}
     for case, done in rounds:
         groups.setdefault((case, done.kind), []).append(done)
@@ -34,7 +34,7 @@ def table(rounds: Sequence[tuple[str, Round]]) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Returns the smallest value that at least ``share`` of ``values`` do not exceed."""
+    """Returns the smallest of ``values`` that is not exceeded by a share of at least ``share`` of them."""
     ordered = sorted(values)
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 

@@ -1,5 +1,5 @@
-//! Rows of auto_shard_test: datasets divided among a fixed list of workers, of which one is in the trainer's
-//! process and is read.
+//! Rows of auto_shard_test: datasets divided among a fixed list of workers. The trainer reads only the worker
+//! in its own process.
 
 use millstream::client::{ReadError, Reader};
 use millstream::control::{
@@ -14,14 +14,14 @@ use crate::support::cluster::{Cluster, drain, prompt};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// An entry of the list for any worker on the host, as upstream's `localhost`: the workers of these tests
-/// have this address.
+/// The list entry for any worker on the host, like `localhost` in the upstream tests. The workers of these
+/// tests have this address.
 const HOST: &str = "127.0.0.1";
 
-/// Files that the rows of records read.
+/// The number of record files that the rows read.
 const FILES: usize = 10;
 
-/// A dispatcher of this list, with workers in the processes of the trainers.
+/// Returns the settings of a dispatcher with this list, whose workers run in the trainers' processes.
 fn colocated(list: &[&str]) -> DispatcherConfig {
     DispatcherConfig {
         worker_addresses: WorkerAddresses::new(list.iter().copied()).expect("addresses"),
@@ -30,8 +30,8 @@ fn colocated(list: &[&str]) -> DispatcherConfig {
     }
 }
 
-/// A service of so many workers, who come one after the other. That at `local` is in the trainer's process,
-/// each of the others as if in one of its own.
+/// Starts a service of `workers` workers, one after the other. Worker `local` is in the trainer's process;
+/// the other workers behave as in processes of their own.
 fn started(config: DispatcherConfig, workers: usize, local: usize) -> Result<Cluster, WorkerError> {
     let mut cluster = Cluster::plain_with(Mechanism::Memory, config, 0);
     for place in 0..workers {
@@ -51,7 +51,7 @@ fn started(config: DispatcherConfig, workers: usize, local: usize) -> Result<Clu
     Ok(cluster)
 }
 
-/// A row with a service of so many workers, all of them in its list.
+/// Runs a row with a service of `workers` workers, all of them in the dispatcher's list.
 fn row(what: &str, workers: usize, local: usize, test: impl FnOnce(Cluster) + Send + 'static) {
     watched(what, move || {
         let config = colocated(&vec![HOST; workers]);
@@ -59,7 +59,7 @@ fn row(what: &str, workers: usize, local: usize, test: impl FnOnce(Cluster) + Se
     });
 }
 
-/// A row about files, of which the trainer's worker, the fourth of five, reads 3 and 8.
+/// Runs a row about files. The trainer's worker is the fourth of five, and reads the files 3 and 8.
 fn files_row(what: &str, files: usize, test: impl FnOnce(Cluster, RecordFiles) + Send + 'static) {
     row(what, 5, 3, move |cluster| {
         test(cluster, RecordFiles::write(files))
@@ -77,7 +77,7 @@ fn refused(cluster: &Cluster, dataset: Dataset, policy: Policy) -> Error {
     refusal(distribute(cluster.service(), dataset, policy).iterate())
 }
 
-/// How the dispatcher refuses the first of so many workers that it refuses.
+/// Returns the error with which the dispatcher refuses a worker, when `workers` workers start.
 fn worker_refused(list: &[&str], workers: usize) -> Error {
     match started(colocated(list), workers, 0) {
         Err(WorkerError::Dispatcher(error)) => error,
@@ -86,7 +86,7 @@ fn worker_refused(list: &[&str], workers: usize) -> Error {
     }
 }
 
-/// `AUTO` is the worker of the process where workers are colocated.
+/// For colocated workers, `AUTO` stands for the worker of the reader's process.
 #[test]
 fn auto_shard_test__range_dataset_auto_shard() {
     row("auto shard", 5, 1, |cluster| {
@@ -99,7 +99,7 @@ fn auto_shard_test__range_dataset_auto_shard() {
     });
 }
 
-/// A hint has no number of its own that could be ignored.
+/// Unlike the upstream hint, Millstream's hint has no shard number that could be ignored.
 #[test]
 fn auto_shard_test__range_dataset_shard_hint() {
     row("hint", 5, 1, |cluster| {
@@ -108,7 +108,7 @@ fn auto_shard_test__range_dataset_shard_hint() {
     });
 }
 
-/// Refused when the job is made; there when it is read.
+/// The service refuses the dataset when the job is created; upstream refuses it when it is read.
 #[test]
 fn auto_shard_test__range_dataset_shard_hint_used_in_wrong_sharding_policy() {
     row("hint under another policy", 5, 1, |cluster| {
@@ -228,7 +228,7 @@ fn auto_shard_test__zip_dataset() {
     files_row("zip", FILES, |cluster, files| {
         let zip = Dataset::zip([interleaved(&files), interleaved(&files)]).prefetch(FILES as u64);
         let pairs = read(&cluster, zip, Policy::FileOrData).map(|element| {
-            let element = element.expect("the reading goes on");
+            let element = element.expect("the reader proceeds");
             (text(&element, 0), text(&element, 1))
         });
         let expected = by_turns(&[3, 8]).into_iter().map(|text| (text.clone(), text));
@@ -246,7 +246,8 @@ fn auto_shard_test__named_ports() {
     });
 }
 
-/// An address that only one worker can have stands in the list once; there it may stand in it five times.
+/// The upstream list may contain an address five times. This list contains an address with a port once,
+/// because only one worker can have it.
 #[test]
 fn auto_shard_test__invalid_ports() {
     watched("invalid ports", || {
@@ -262,7 +263,7 @@ fn auto_shard_test__invalid_ports() {
     });
 }
 
-/// Refused when the job is made; there when it is read.
+/// The service refuses the dataset when the job is created; upstream refuses it when it is read.
 #[test]
 fn auto_shard_test__empty_worker_list() {
     watched("empty list", || {
@@ -292,18 +293,18 @@ fn auto_shard_test__more_workers_than_configured() {
     watched("more workers", || {
         let error = worker_refused(&[HOST], 5);
         assert_eq!(error.code, Code::FailedPrecondition, "{error}");
-        assert!(error.message.contains("held by workers that live"), "{error}");
+        assert!(error.message.contains("taken by living workers"), "{error}");
     });
 }
 
-/// Records 3 and 8 of so many files.
+/// Returns records 3 and 8 of each of `files` files.
 fn third_and_eighth(files: usize) -> Vec<String> {
     (0..files)
         .flat_map(|file| [3, 8].map(|number| record(file, number)))
         .collect()
 }
 
-/// The records of the files, all of them by turns, each read ahead.
+/// Returns the records of the files in turn, one record of each file, with the files prefetched.
 fn interleaved(files: &RecordFiles) -> Dataset {
     files
         .files()

@@ -1,5 +1,5 @@
-//! Every row of upstream's tests is tested here, or left out with a reason; the tests said to stand for their
-//! unit tests exist.
+//! Tests that every row of the upstream tests is tested in this folder, or is left out with a reason. Also
+//! tests that the replacements of upstream's unit tests exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ fn rows() -> BTreeSet<String> {
     rows.lines().map(str::to_owned).collect()
 }
 
-/// The tests of this folder.
+/// Returns the names of all tests in this folder.
 fn tested() -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
     for entry in fs::read_dir(folder()).expect("this folder") {
@@ -28,7 +28,7 @@ fn tested() -> BTreeSet<String> {
     tests
 }
 
-/// The first cells of the table of rows left out, whose second cells give the reasons.
+/// Returns the first cells of the table of rows that are left out. The second cells contain the reasons.
 fn left_out() -> BTreeSet<String> {
     let page = fs::read_to_string(folder().join("README.md")).expect("the table");
     let cells = page.lines().filter_map(|line| {
@@ -61,7 +61,7 @@ fn every_row_is_tested_or_excused() {
     assert!(invented.is_empty(), "no rows of upstream's: {invented:#?}");
 }
 
-/// The second cells of the table of unit tests.
+/// Returns the second cells of the table of unit tests.
 fn unit_rows() -> Vec<String> {
     let page = fs::read_to_string(folder().join("README.md")).expect("the table");
     let (_, section) = page
@@ -82,7 +82,7 @@ fn named_unit_tests_are_where_stated() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut found, mut missing) = (0, Vec::new());
     for cell in unit_rows() {
-        assert!(cell.len() > 20, "neither a test nor a reason: {cell:?}");
+        assert!(cell.len() > 20, "expected a test or a reason, found {cell:?}");
         let mut code = String::new();
         for name in cell.split('`').skip(1).step_by(2) {
             if name.ends_with(".rs") {

@@ -34,7 +34,7 @@ fn coordinated_read_test__basic() {
     }
 }
 
-/// The bucket of a batch of lengths, known to the workers.
+/// Registers the function `bucket`, which maps a batch to the bucket of its lengths.
 fn with_bucket() -> Functions {
     let call = |value: Value| {
         let length = value.first().and_then(|batch| batch.row(0)?.as_i64());
@@ -50,10 +50,10 @@ fn with_bucket() -> Functions {
     })
 }
 
-/// Lengths in a bucket.
+/// The number of lengths in a bucket.
 const BUCKET: i64 = 30;
 
-/// In a step each consumer has a batch of the same bucket.
+/// In each step, all consumers get a batch of the same bucket.
 #[test]
 fn coordinated_read_test__bucketizing() {
     const CONSUMERS: u32 = 15;
@@ -97,11 +97,11 @@ fn coordinated_read_test__consumer_restart() {
         let mut readers: Vec<Reader> = (0..3).map(|consumer| open(consumer).expect("a reader")).collect();
         read_apart(&mut readers, 20);
         for again in 0..3 {
-            // When it is opened, not at its first element as there.
+            // The service refuses the read when the reader is opened; upstream refuses its first element.
             let error = refusal(open(again));
             assert_eq!(error.code, Code::FailedPrecondition, "{error}");
             let who = format!("consumer {again}");
-            let parts = [&who, "current round has already reached", "new repetition"];
+            let parts = [&who, "current round is past its first", "new repetition"];
             assert!(parts.iter().all(|part| error.message.contains(*part)), "{error}");
         }
         drop(readers.remove(0));
@@ -110,7 +110,7 @@ fn coordinated_read_test__consumer_restart() {
     });
 }
 
-/// D7.5: nobody knows before that this ends.
+/// The end of this dataset is unknown before the worker reaches it (D7.5).
 #[test]
 fn coordinated_read_test__finite_v1() {
     watched("the end of the data", || {
@@ -180,7 +180,7 @@ fn coordinated_read_test__cardinality() {
     });
 }
 
-/// The worker is killed without a goodbye.
+/// The worker is killed, so it sends no goodbye.
 #[test]
 fn coordinated_read_ft_test__restart_worker() {
     watched("SIGKILL", || {
@@ -196,7 +196,8 @@ fn coordinated_read_ft_test__restart_worker() {
     });
 }
 
-/// Up to the removal of a worker its consumers read on with the others.
+/// Waits until `workers` workers count as dead. Before the removal of a worker, its consumers continue with
+/// the other workers.
 fn written_off(cluster: &Cluster, workers: usize) {
     let dead = || {
         let status = cluster.service().status().expect("a status");

@@ -1,5 +1,5 @@
-//! The rows of cross_trainer_cache_test and cross_trainer_cache_ft_test: trainers that share what the workers
-//! have computed.
+//! The rows of cross_trainer_cache_test and cross_trainer_cache_ft_test: trainers that share the elements
+//! that workers have computed.
 
 use std::collections::BTreeSet;
 
@@ -26,17 +26,17 @@ fn cached<'a>(distributed: Distributed<'a>, trainer: Option<&str>) -> Distribute
     let mut cached = distributed.named("job");
     cached.request.cross_trainer_cache = true;
     cached.config.trainer_id = trainer.map(str::to_owned);
-    // So that a trainer takes little more than it reads.
+    // With few outstanding elements, a trainer takes little more than it reads.
     cached.config.max_outstanding = MaxOutstanding::Elements(4);
     cached
 }
 
-/// A dataset as each trainer of a job defines and registers it (C2.3).
+/// Registers and distributes a dataset, as each trainer of a job does (C2.3).
 fn shared(service: &Service, dataset: Dataset, policy: Policy) -> Distributed<'_> {
     distribute(service, dataset, policy)
 }
 
-/// A trainer's reader of an endless range.
+/// Returns a trainer's reader of an endless range.
 fn trainer(service: &Service, id: &str) -> Reader {
     cached(shared(service, endless(), Policy::Off), Some(id)).reader()
 }
@@ -162,7 +162,7 @@ fn cross_trainer_cache_test__dynamic_sharding() {
     });
 }
 
-/// The range in batches, which travel like this.
+/// Returns the range in batches, with this compression.
 fn travelling(travel: Travel) -> Dataset {
     endless().batch(100, false).with_options(Options {
         compression: Some(travel),
@@ -185,8 +185,8 @@ fn cross_trainer_cache_test__no_compression() {
     });
 }
 
-/// There the second trainer finds out when it cannot read what it gets; here neither an id nor a job's name
-/// means two datasets.
+/// Upstream's second trainer fails when it cannot decode an element. This service refuses the trainer
+/// earlier, because neither an id nor a job name can have two datasets.
 #[test]
 fn cross_trainer_cache_test__compression_mismatch() {
     watched("compressed and not", || {
@@ -247,7 +247,7 @@ fn cross_trainer_cache_test__multiple_iterations_for_one_dataset_eager_mode() {
     });
 }
 
-/// Each reading of a graph begins as a dataset object that is made again does.
+/// Each read of a graph starts from the beginning, like a dataset object that is created again.
 #[test]
 fn cross_trainer_cache_test__multiple_iterations_for_one_dataset_graph_mode() {
     watched("three readings", || {
@@ -299,6 +299,6 @@ fn cross_trainer_cache_ft_test__dispatcher_restart() {
         assert_eq!(take(&mut reader, 100), (100..200).collect::<Vec<_>>());
         drop(reader);
         service.close();
-        worker.stop().expect("it ends well");
+        worker.stop().expect("a clean exit");
     });
 }

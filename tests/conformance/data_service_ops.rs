@@ -1,7 +1,7 @@
-//! data_service_ops_test: how a distributed dataset is read.
+//! data_service_ops_test: reading of distributed datasets.
 //!
-//! What is registered, under which id, and which elements survive the journey: `data_service_ops_datasets`;
-//! what goes when nobody reads it: `data_service_ops_unused`.
+//! `data_service_ops_datasets` tests registration, ids, and the elements that datasets yield.
+//! `data_service_ops_unused` tests the removal of unused records.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -31,14 +31,14 @@ fn cluster(workers: usize) -> Cluster {
     Cluster::plain(Mechanism::Memory, workers)
 }
 
-/// 0 to `count`, in order.
+/// Returns the numbers from 0 to `count` (exclusive), in order.
 fn once(count: i64) -> Vec<i64> {
     (0..count).collect()
 }
 
-/// The next number of a reader.
+/// Returns the next number of a reader.
 fn next(reader: &mut Reader) -> Option<i64> {
-    let element = reader.next_element().expect("the reading goes on");
+    let element = reader.next_element().expect("the reader proceeds");
     element.map(|element| numbers(&element)[0])
 }
 
@@ -46,7 +46,7 @@ fn next(reader: &mut Reader) -> Option<i64> {
 fn data_service_ops_test__distribute_basic() {
     watched("basic", || {
         let folder = tempfile::tempdir().expect("a directory");
-        // What survives a restart depends on the directory alone.
+        // Only the directory decides which records survive a restart.
         for work_dir in [Some(folder.path().to_owned()), None] {
             let config = DispatcherConfig { work_dir, ..prompt() };
             let cluster = Cluster::plain_with(Mechanism::Memory, config, 1);
@@ -56,7 +56,7 @@ fn data_service_ops_test__distribute_basic() {
     });
 }
 
-/// Workers compress, not datasets: the setting is theirs.
+/// The compression is a setting of a worker, so the worker refuses an invalid one.
 #[test]
 fn data_service_ops_test__distribute_invalid_compression() {
     let worker = ["worker", "--dispatcher", "127.0.0.1:9", "--compression", "foo"];
@@ -110,12 +110,12 @@ fn data_service_ops_test__repeated_dataset() {
     });
 }
 
-/// The numbers that a dataset yields in this process.
+/// Returns the numbers that a dataset yields in this process.
 fn in_the_trainer(dataset: Dataset, functions: Functions) -> Vec<i64> {
     let reader = LocalReader::open(dataset, Arc::new(functions), 1, 0).expect("it opens");
     let number = |value: Value| value.first().and_then(Tensor::as_i64).expect("a number");
     reader
-        .map(|value| number(value.expect("the reading goes on")))
+        .map(|value| number(value.expect("the reader proceeds")))
         .collect()
 }
 
@@ -184,7 +184,7 @@ fn data_service_ops_test__different_job_names() {
     });
 }
 
-/// A name means one dataset, so the second object reads the one that the first registered.
+/// A name belongs to one dataset, so the second object reads the dataset that the first object registered.
 #[test]
 fn data_service_ops_test__shared_job_name_multi_iteration() {
     watched("shared passes", || {
@@ -246,7 +246,9 @@ fn data_service_ops_test__distribute_empty_address() {
 fn data_service_ops_test__distribute_invalid_processing_mode() {
     let error: UnknownPolicy = "invalid".parse::<Policy>().expect_err("no policy");
     assert!(
-        error.to_string().starts_with("`invalid` is no sharding policy"),
+        error
+            .to_string()
+            .starts_with("`invalid` is not a sharding policy"),
         "{error}"
     );
 }
@@ -267,7 +269,7 @@ fn data_service_ops_test__zip_different_processing_modes_datasets_shared_job_nam
     });
 }
 
-/// A source of one element, which waits before it yields.
+/// A source of one element, which waits before it yields the element.
 struct Delayed<W> {
     element: Option<Value>,
     wait: W,
@@ -295,7 +297,7 @@ fn data_service_ops_test__apply_determinism_option() {
                 let gate = is_first.then(|| gate.clone());
                 let wait = move || {
                     if let Some(gate) = &gate {
-                        // Fails when the test lets go of the other end.
+                        // Receiving fails when the test drops the other end.
                         let _ = gate.lock().recv();
                     }
                 };
@@ -350,7 +352,7 @@ fn data_service_ops_test__distribute_from_interleave() {
     });
 }
 
-/// A worker that may read services of this key, and knows the length of a string.
+/// Adds a worker that may read services with this key, and that has a function for the length of a string.
 fn add_reading_worker(cluster: &mut Cluster, key: &LoadedKey) {
     let functions = functions::builtin(Some(key)).with_map("length", |_, _| {
         let call = |value: Value| {
@@ -411,7 +413,7 @@ fn data_service_ops_test__two_level_distribute() {
         let batches: Vec<Vec<usize>> = distribute(above.service(), grouped, Policy::Off)
             .reader()
             .map(|batch| {
-                let batch = batch.expect("the reading goes on");
+                let batch = batch.expect("the reader proceeds");
                 let strings = batch.component(0).expect("one component").strings();
                 strings.expect("strings").iter().map(<[u8]>::len).collect()
             })

@@ -1,4 +1,4 @@
-//! data_service_ops_test: which elements survive the journey, and what is registered under which id.
+//! data_service_ops_test: the elements that datasets yield through a service, and registration under ids.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::support::cluster::{Cluster, number};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// One worker, over a network: elements are packed, sent and opened again.
+/// Starts a service with one worker over a network, so that elements are packed, sent and unpacked.
 fn cluster() -> Cluster {
     Cluster::plain(Mechanism::Quic, 1)
 }
@@ -34,22 +34,22 @@ fn id(text: &str) -> DatasetId {
     DatasetId::new(text).expect("an id")
 }
 
-/// 0 to `count`, in order.
+/// Returns the numbers from 0 to `count` (exclusive), in order.
 fn once(count: i64) -> Vec<i64> {
     (0..count).collect()
 }
 
-/// Tensors of these items.
+/// Returns a constant tensor of these items.
 fn constant(items: &[i64]) -> ConstantTensor {
     let bytes: Vec<u8> = items.iter().flat_map(|item| item.to_le_bytes()).collect();
     ConstantTensor::fixed(bytes)
 }
 
-/// All elements of a dataset, read from the service.
+/// Returns all elements of a dataset, read from the service.
 fn elements(cluster: &Cluster, dataset: Dataset) -> Vec<Element> {
     let reader = distribute(cluster.service(), dataset, Policy::Off).reader();
     reader
-        .map(|element| element.expect("the reading goes on"))
+        .map(|element| element.expect("the reader proceeds"))
         .collect()
 }
 
@@ -115,7 +115,7 @@ fn vector() -> ElementSpec {
     ElementSpec::single(TensorSpec::with_dims(Dtype::I64, &[None])).expect("a vector")
 }
 
-/// The rows of a ragged tensor, filled up with zeros to the longest.
+/// Returns the rows of a ragged tensor, padded with zeros to the longest row.
 fn padded(ragged: &Element) -> Vec<Vec<i64>> {
     let (values, ends) = (items(ragged, "values"), items(ragged, "row_splits.0"));
     let rows = ends
@@ -127,7 +127,7 @@ fn padded(ragged: &Element) -> Vec<Vec<i64>> {
     rows
 }
 
-/// A table that travels with the dataset: the parameters of the function that looks up in it.
+/// A lookup table that is a part of the dataset: the parameters of the function that looks up values.
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 #[cbor(map)]
 struct Table {
@@ -152,7 +152,7 @@ impl Table {
     }
 }
 
-/// `look_up`: what the table of its parameters has for a number.
+/// Registers the function `look_up`, which returns the value of a number in the table of its parameters.
 fn looking_up() -> Functions {
     Functions::new().with_map("look_up", |params, _| {
         let table: Table = params.decode()?;
@@ -197,7 +197,7 @@ fn data_service_ops_test__distribute_lookup_table() {
             value[0].as_i64().expect("a number")
         });
         let origins: [Vec<i64>; 3] = [lines.collect(), vec![10, 11], of_dataset.collect()];
-        // Nothing that the table was made of is left when it is used.
+        // The file is gone when the worker uses the table.
         drop(file);
         let cluster = knowing(looking_up());
         for values in origins {
@@ -210,7 +210,7 @@ fn data_service_ops_test__distribute_lookup_table() {
     });
 }
 
-/// A table is as it was when the dataset was made of it.
+/// A dataset contains the table's content at the time when the dataset was created.
 #[test]
 fn data_service_ops_test__distribute_mutable_hash_table() {
     watched("a filled table", || {
@@ -253,7 +253,7 @@ fn data_service_ops_test__variables() {
     });
 }
 
-/// A source that counts in a variable of this process.
+/// A source that counts its elements in a variable of this process.
 #[derive(Clone)]
 struct Generator {
     yielded: Arc<AtomicI64>,
@@ -316,7 +316,7 @@ fn data_service_ops_test__distribute_large_graph() {
 
 const LARGE: [u64; 3] = [2, 1000, 1000];
 
-/// 8 MB.
+/// Returns the spec and the data of a tensor of 8 MB.
 pub(super) fn large() -> (ElementSpec, ConstantTensor) {
     let spec = ElementSpec::single(TensorSpec::fixed(Dtype::F32, &LARGE)).expect("a tensor");
     let ones = 1_f32.to_le_bytes().repeat(LARGE.iter().product::<u64>() as usize);
@@ -337,7 +337,7 @@ fn data_service_ops_test__from_dataset_id() {
     });
 }
 
-/// No reader ever says what it expects: the service knows.
+/// Readers never declare a spec, because the service knows the spec.
 #[test]
 fn data_service_ops_test__py_string_dataset_id() {
     watched("by an id in letters", || {
@@ -369,10 +369,10 @@ fn data_service_ops_test__from_dataset_id_shared_jobs() {
         }
         let mut readers: Vec<_> = objects.iter().map(|object| object.reader()).collect();
         let mut found = Vec::new();
-        // By turns, so that each consumer has its part.
+        // The consumers read in turn, so that each consumer gets a part.
         while !readers.is_empty() {
             readers.retain_mut(|reader| {
-                let element = reader.next_element().expect("the reading goes on");
+                let element = reader.next_element().expect("the reader proceeds");
                 found.extend(element.iter().flat_map(|element| items(element, "")));
                 element.is_some()
             });
@@ -428,7 +428,7 @@ fn data_service_ops_test__from_dataset_id_wrong_element_spec() {
         let functions = Arc::new(functions::builtin(Some(&cluster.key)));
         let mut reader = LocalReader::open(wrong, functions, 1, 0).expect("it opens");
         let error = reader.next().expect("not the end").expect_err("another thing");
-        let said = "yielded i64[] as component 0, its spec is";
+        let said = "found i64[] as component 0";
         assert!(error.to_string().contains(said), "{error}");
     });
 }

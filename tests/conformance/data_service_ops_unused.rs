@@ -1,4 +1,4 @@
-//! data_service_ops_test: what goes when nobody reads it, and what stays.
+//! data_service_ops_test: the removal of unused jobs and tasks.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::support::cluster::{Cluster, drain, prompt};
 use crate::support::links::Mechanism;
 use crate::support::{eventually, watched};
 
-/// More than a reader of [`distributed`] takes ahead.
+/// The number of elements, larger than the prefetch of a reader of [`distributed`].
 const ELEMENTS: i64 = 1000;
 
-/// A service that soon collects what nobody reads. Not after 20 ms, as upstream: here a job that was created
-/// and is not read yet is unread as well.
+/// Starts a service that deletes unused records after 500 ms. Upstream uses 20 ms, but here a new job counts
+/// as unused until its first reader.
 fn collecting(workers: usize, gc_dynamic_sharding_jobs: bool) -> Cluster {
     let config = DispatcherConfig {
         job_gc_check_interval: Duration::from_millis(50),
@@ -26,14 +26,14 @@ fn collecting(workers: usize, gc_dynamic_sharding_jobs: bool) -> Cluster {
     Cluster::plain_with(Mechanism::Memory, config, workers)
 }
 
-/// A dataset of which a reader takes only a little ahead, so that its tasks do not end by themselves.
+/// Distributes a dataset whose reader prefetches few elements, so that its tasks do not end by themselves.
 fn distributed(cluster: &Cluster, policy: Policy) -> Distributed<'_> {
     let mut distributed = distribute(cluster.service(), range(ELEMENTS), policy);
     distributed.config.max_outstanding = MaxOutstanding::Elements(5);
     distributed
 }
 
-/// Tasks of all workers.
+/// Returns the number of tasks on all workers.
 fn tasks(cluster: &Cluster) -> u64 {
     let status = cluster.service().status().expect("a status");
     status.workers.iter().map(|worker| worker.tasks).sum()
@@ -62,7 +62,7 @@ fn data_service_ops_test__gc_unused_job() {
 fn data_service_ops_test__dont_gc_jobs_with_visitation_guarantees() {
     watched("a job that stays", || {
         let cluster = collecting(1, false);
-        // Of jobs that have names: without one nobody could go on, and here the task goes at once (C3.6).
+        // The jobs have names, because the tasks of a job without a name end with its reader (C3.6).
         let dynamic = distributed(&cluster, Policy::Dynamic).named("dynamic");
         let off = distributed(&cluster, Policy::Off).named("off");
         let mut readers = [dynamic.reader(), off.reader()];
@@ -70,7 +70,8 @@ fn data_service_ops_test__dont_gc_jobs_with_visitation_guarantees() {
             assert_eq!(take(reader, 1), [0]);
         }
         assert_eq!(tasks(&cluster), 2);
-        // In this order, so that the one that stays was unread for longer than the one that goes.
+        // The readers are dropped in this order, so that the job that stays was unused for longer than the
+        // deleted job.
         drop(readers);
         eventually("tasks", &1, || tasks(&cluster));
         let status = cluster.service().status().expect("a status");
@@ -118,7 +119,7 @@ fn data_service_ops_test__gc_and_recreate() {
             assert_eq!(take(&mut reader, 50).len(), 50);
             drop(reader);
             eventually("tasks", &0, || tasks(&cluster));
-            // A name means one dataset while there is a job of this name.
+            // A name belongs to one dataset as long as a job has this name.
             let jobs = || cluster.service().status().expect("a status").counts.jobs;
             eventually("jobs", &0, jobs);
         }
@@ -127,7 +128,7 @@ fn data_service_ops_test__gc_and_recreate() {
 
 #[test]
 fn data_service_ops_test__keep_client_alive_before_reading() {
-    // Twice upstream's: on a busy machine nobody who lives is silent for so long.
+    // The timeout is twice upstream's, because a living client on a busy machine may be silent for that long.
     const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
     watched("a late first read", || {
         let config = DispatcherConfig {
@@ -138,7 +139,7 @@ fn data_service_ops_test__keep_client_alive_before_reading() {
         };
         let cluster = Cluster::plain_with(Mechanism::Memory, config, 1);
         let mut reader = distributed(&cluster, Policy::Off).reader();
-        // What it is about: a client that is silent for so long is given up.
+        // The pause is longer than the timeout after which a silent client is released.
         std::thread::sleep(2 * CLIENT_TIMEOUT);
         assert_eq!(drain(&mut reader), (0..ELEMENTS).collect::<Vec<_>>());
     });

@@ -1,5 +1,4 @@
-//! Rows of dynamic_sharding_test: splits that are dealt out as workers ask for them, whatever the dataset is
-//! made of.
+//! Rows of dynamic_sharding_test: splits that workers lease one batch at a time, for all kinds of datasets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +16,11 @@ use crate::support::cluster::{Cluster, number, numbers};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// The job that the rows read, unless they say otherwise.
+/// The name of the job that most rows read.
 const JOB: &str = "job_name";
 
-/// `zero`: 0 for every element. `tens`: the numbers that ten divides.
+/// Registers the functions `zero`, which returns 0 for every element, and `tens`, which yields the multiples
+/// of ten.
 fn functions() -> Functions {
     let zero = PreparedMap {
         output: number(),
@@ -35,7 +35,7 @@ fn functions() -> Functions {
         .with_filter("tens", move |_, _| Ok(Arc::new(tens)))
 }
 
-/// A row with a service of so many workers.
+/// Runs a row with a service of `workers` workers.
 fn row(what: &str, workers: usize, test: impl FnOnce(Cluster) + Send + 'static) {
     watched(what, move || {
         test(Cluster::start(Mechanism::Quic, vec![functions(); workers]));
@@ -46,14 +46,14 @@ fn dynamic(cluster: &Cluster, dataset: Dataset) -> Distributed<'_> {
     distribute(cluster.service(), dataset, Policy::Dynamic).named(JOB)
 }
 
-/// A row of two workers in which a dataset yields these numbers in any order.
+/// Runs a row with two workers, in which a dataset yields these numbers in any order.
 fn yields(what: &str, dataset: Dataset, expected: Vec<i64>) {
     row(what, 2, move |cluster| {
         assert_eq!(dynamic(&cluster, dataset).sorted(), sorted(expected));
     });
 }
 
-/// A row of one worker in which the pairs of a dataset are those of equal numbers up to `count`, in order.
+/// Runs a row with one worker, in which a dataset yields pairs of equal numbers up to `count`, in order.
 fn pairs_up(what: &str, dataset: Dataset, count: i64) {
     row(what, 1, move |cluster| {
         let expected: Vec<(i64, i64)> = (0..count).map(|number| (number, number)).collect();
@@ -63,7 +63,7 @@ fn pairs_up(what: &str, dataset: Dataset, count: i64) {
 
 fn pairs(reader: &mut Reader) -> Vec<(i64, i64)> {
     let pair = reader.map(|element| {
-        let element = element.expect("the reading goes on");
+        let element = element.expect("the reader proceeds");
         let number = |index| {
             let component = element.component(index).expect("two components");
             component.as_slice::<i64>().expect("a number")[0]
@@ -73,13 +73,13 @@ fn pairs(reader: &mut Reader) -> Vec<(i64, i64)> {
     pair.collect()
 }
 
-/// The next number of what does not end.
+/// Returns the next number of an endless reader.
 fn next(reader: &mut Reader) -> i64 {
-    let element = reader.next_element().expect("the reading goes on");
+    let element = reader.next_element().expect("the reader proceeds");
     numbers(&element.expect("it does not end"))[0]
 }
 
-/// The slices of a vector of numbers.
+/// Returns the slices of a vector of numbers.
 fn slices(items: &[i64]) -> Dataset {
     let spec = TensorSpec::fixed(Dtype::I64, &[items.len() as u64]);
     let bytes: Vec<u8> = items.iter().flat_map(|item| item.to_le_bytes()).collect();
@@ -89,7 +89,7 @@ fn slices(items: &[i64]) -> Dataset {
     )
 }
 
-/// A number, again and again.
+/// Returns a dataset that repeats a number without end.
 fn always(item: i64) -> Dataset {
     Dataset::tensors(number(), vec![ConstantTensor::fixed(item.to_le_bytes())]).repeat(None)
 }
@@ -116,7 +116,7 @@ fn dynamic_sharding_test__parallel_interleave() {
     yields("parallel interleave", dataset.parallel(AUTO), vec![1, 5, 0]);
 }
 
-/// Upstream asks only that it does not fail. No split is lost either.
+/// Upstream only requires that reading does not fail. This test also requires that no split is lost.
 #[test]
 fn dynamic_sharding_test__group_by_window() {
     let dataset = slices(&[1, 5, 0]).group_by_window(
@@ -152,19 +152,19 @@ fn dynamic_sharding_test__forever_repeat() {
     });
 }
 
-/// Some workers get nothing of the first pass.
+/// Some workers get no split in the first pass.
 #[test]
 fn dynamic_sharding_test__forever_repeat_few_elements() {
     row("forever, few elements", 5, |mut cluster| {
         let mut repeated = dynamic(&cluster, range(1).repeat(None));
-        // So that the elements read after the workers have gone are not those that lay ready before.
+        // With few outstanding elements, the elements read after the workers left were not buffered before.
         repeated.config.max_outstanding = MaxOutstanding::Elements(8);
         let mut reader = repeated.reader();
         for _ in 0..20 {
             assert_eq!(next(&mut reader), 0);
         }
         for worker in cluster.workers.drain(..4) {
-            worker.stop().expect("it ends well");
+            worker.stop().expect("a clean exit");
         }
         for _ in 0..20 {
             assert_eq!(next(&mut reader), 0);
@@ -212,7 +212,7 @@ fn dynamic_sharding_test__sample_from_datasets() {
     });
 }
 
-/// Refused when the job is made; there when it is read.
+/// The service refuses the dataset when the job is created; upstream refuses it when it is read.
 #[test]
 fn dynamic_sharding_test__distributed_dataset() {
     row("distributed twice", 1, |cluster| {
@@ -239,8 +239,8 @@ fn dynamic_sharding_test__flat_map_with_repeat() {
     });
 }
 
-/// By the listing, which the dispatcher draws once for all workers, and by a shuffle of its paths, which each
-/// draws for itself.
+/// The dispatcher shuffles the list of files once for all workers; in the second dataset, each worker
+/// shuffles the paths itself.
 #[test]
 fn dynamic_sharding_test__shuffle_files() {
     row("shuffled files", 3, |cluster| {

@@ -1,4 +1,4 @@
-//! fault_tolerance_test: dispatchers that stop or start again, workers that come late or go.
+//! fault_tolerance_test: dispatchers that stop or restart, and workers that register late or leave.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -21,22 +21,23 @@ use crate::support::cluster::{drain, fresh_key, prompt};
 use crate::support::mortal::lasting_address;
 use crate::support::{eventually, watched};
 
-/// Longer than anybody who lives is silent on a busy machine.
+/// The liveness timeout, longer than any living process is silent on a busy machine.
 const LIVENESS: Duration = Duration::from_secs(5);
 
-/// Elements that a reader prefetches: fewer than remain when something happens.
+/// The number of elements that a reader prefetches. The prefetch is smaller than the number of remaining
+/// elements at each fault.
 const AHEAD: MaxOutstanding = MaxOutstanding::Elements(5);
 
-/// 0 to `count`, in order.
+/// Returns the numbers from 0 to `count` (exclusive), in order.
 fn once(count: i64) -> Vec<i64> {
     (0..count).collect()
 }
 
-/// A dispatcher's address and records, which survive restarts.
+/// The address and the records of a dispatcher, which survive restarts.
 struct Place {
     key: LoadedKey,
     address: String,
-    /// Folder of the dispatcher's records, if it keeps any.
+    /// The folder of the dispatcher's records, or `None` for a dispatcher without a work directory.
     folder: Option<TempDir>,
 }
 
@@ -66,7 +67,7 @@ impl Place {
         })
     }
 
-    /// A worker at any free address, or at this one.
+    /// Starts a worker at this address, or at any free address.
     fn worker(&self, bind: Option<SocketAddr>) -> Worker {
         begun("the worker starts", || {
             let config = WorkerConfig {
@@ -92,8 +93,8 @@ fn begun<T, E: Display>(what: &str, start: impl Fn() -> Result<T, E>) -> T {
     server.expect("it has started")
 }
 
-/// A service in this process whose servers start again. Ends when it is dropped: the trainer, the workers,
-/// the dispatcher.
+/// A service in this process whose servers can be restarted. Dropping the deployment ends the trainer, the
+/// workers and the dispatcher, in this order.
 struct Deployment {
     service: Option<Service>,
     workers: RefCell<Vec<Worker>>,
@@ -102,7 +103,7 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// With a work directory.
+    /// Starts a service whose dispatcher has a work directory.
     fn start(workers: usize) -> Self {
         Self::start_at(Place::new(true), workers)
     }
@@ -122,7 +123,7 @@ impl Deployment {
         self.service.as_ref().expect("there until the end")
     }
 
-    /// A dataset of which a reader takes only a little ahead.
+    /// Distributes a dataset whose reader prefetches few elements.
     fn distribute(&self, dataset: Dataset, policy: Policy) -> Distributed<'_> {
         let mut distributed = distribute(self.service(), dataset, policy);
         distributed.config.max_outstanding = AHEAD;
@@ -143,15 +144,15 @@ impl Deployment {
         self.dispatcher.replace(Some(self.place.dispatcher()));
     }
 
-    /// Has the first worker stop, and start where it was.
+    /// Stops the first worker, and starts it at the same address.
     fn restart_worker(&self) {
         let worker = self.workers.borrow_mut().remove(0);
         let address = worker.local_addr();
-        worker.stop().expect("it ends well");
+        worker.stop().expect("a clean exit");
         self.workers.borrow_mut().push(self.place.worker(Some(address)));
     }
 
-    /// Reads everything, restarting the dispatcher whenever so many elements have come.
+    /// Reads all elements, and restarts the dispatcher after each of these numbers of elements.
     fn read_with_restarts(&self, dataset: Dataset, policy: Policy, breakpoints: &[usize]) -> Vec<i64> {
         let mut reader = self.distribute(dataset, policy).reader();
         let mut found = Vec::new();
@@ -171,7 +172,7 @@ impl Drop for Deployment {
     fn drop(&mut self) {
         self.service = None;
         for worker in self.workers.take() {
-            // One that has no dispatcher to say goodbye to ends as well.
+            // A worker without a dispatcher for its goodbye ends as well.
             let _ = worker.stop();
         }
         self.stop_dispatcher();
@@ -246,7 +247,7 @@ fn fault_tolerance_test__dispatcher_many_restarts() {
     every_dataset_outlives_restarts(&[10, 11, 12, 13, 14]);
 }
 
-/// Registers a dataset of each size, restarting the dispatcher after each, and reads them all.
+/// Registers a dataset of each size, restarts the dispatcher after each, and then reads all datasets.
 fn every_dataset_outlives_restarts(sizes: &'static [i64]) {
     watched("restarted for each dataset", move || {
         let deployment = Deployment::start(1);
@@ -291,7 +292,7 @@ fn fault_tolerance_test__start_servers_late() {
         let _dispatcher = place.dispatcher();
         let worker = place.worker(None);
         assert_eq!(trainer.join().expect("the trainer reads"), once(10));
-        worker.stop().expect("it ends well");
+        worker.stop().expect("a clean exit");
     });
 }
 
@@ -324,7 +325,7 @@ fn fault_tolerance_test__remove_more_workers_than_max_outstanding_requests() {
             zeros += usize::from(take(&mut reader, 1) == [0]);
         }
         for worker in deployment.workers.borrow_mut().drain(1..) {
-            worker.stop().expect("it ends well");
+            worker.stop().expect("a clean exit");
         }
         assert_eq!(take(&mut reader, 10).len(), 10);
     });
@@ -339,11 +340,11 @@ fn fault_tolerance_test__distribute_large_graph_then_register_worker() {
             let dataset = Dataset::tensors(spec, vec![ones.clone()]);
             let mut reader = deployment.distribute(dataset, Policy::Off).reader();
             deployment.add_worker();
-            let element = reader.next_element().expect("the reading goes on");
+            let element = reader.next_element().expect("the reader proceeds");
             let element = element.expect("there is one");
             let tensor = element.component(0).expect("one component");
             assert!(tensor.bytes() == ones.fixed, "8 MB of ones");
-            assert!(reader.next_element().expect("the reading goes on").is_none());
+            assert!(reader.next_element().expect("the reader proceeds").is_none());
         }
     });
 }

@@ -1,5 +1,4 @@
-//! A dataset that is read as upstream's dataset objects are: each iterator over one object is a further pass
-//! of its job.
+//! A dataset that behaves like upstream's dataset objects: each new iterator reads the next pass of the job.
 
 use std::cell::Cell;
 
@@ -10,13 +9,13 @@ use millstream::{ReadRequest, Service, ServiceError};
 
 use crate::support::cluster::{drain, numbers};
 
-/// A distributed dataset, as upstream's `distribute` and `from_dataset_id` return it, with the number of its
-/// reads.
+/// A distributed dataset, like the result of upstream's `distribute` and `from_dataset_id`. It counts its
+/// iterators.
 pub(super) struct Distributed<'a> {
     service: &'a Service,
     pub(super) request: ReadRequest,
     pub(super) config: ReaderConfig,
-    /// The pass that the next iterator reads. An object that is created again begins with the first one.
+    /// The pass that the next iterator reads. A new object starts with the first pass.
     pass: Cell<u64>,
 }
 
@@ -49,7 +48,7 @@ impl Distributed<'_> {
         self
     }
 
-    /// An iterator over it: the next pass.
+    /// Returns an iterator over the next pass.
     pub(super) fn iterate(&self) -> Result<Reader, ServiceError> {
         let job = self.service.job(&self.request)?;
         let reader = self.service.read(job, self.pass.get(), &self.config)?;
@@ -57,22 +56,23 @@ impl Distributed<'_> {
         Ok(reader)
     }
 
-    /// An iterator, where nothing stands in its way.
+    /// Returns an iterator over the next pass. Panics on an error.
     pub(super) fn reader(&self) -> Reader {
         self.iterate().expect("a reader")
     }
 
-    /// The numbers of one pass, in the order in which they came.
+    /// Returns the numbers of one pass, in the order of arrival.
     pub(super) fn numbers(&self) -> Vec<i64> {
         drain(&mut self.reader())
     }
 
-    /// The numbers of one pass, sorted.
+    /// Returns the numbers of one pass, sorted.
     pub(super) fn sorted(&self) -> Vec<i64> {
         sorted(self.numbers())
     }
 
-    /// The numbers of so many passes, one after the other: upstream's `repeat` behind `distribute`.
+    /// Returns the numbers of `passes` passes, one after the other, like upstream's `repeat` after
+    /// `distribute`.
     pub(super) fn repeated(&self, passes: usize) -> Vec<i64> {
         (0..passes).flat_map(|_| self.numbers()).collect()
     }
@@ -83,21 +83,21 @@ pub(super) fn sorted(mut numbers: Vec<i64>) -> Vec<i64> {
     numbers
 }
 
-/// 0 to `count`, each so many times, sorted.
+/// Returns the numbers from 0 to `count` (exclusive), each `copies` times, sorted.
 pub(super) fn times(copies: usize, count: i64) -> Vec<i64> {
     (0..count).flat_map(|number| vec![number; copies]).collect()
 }
 
-/// 0 to `count`.
+/// Returns the dataset of the numbers from 0 to `count` (exclusive).
 pub(super) fn range(count: i64) -> Dataset {
     Dataset::range(0, count, 1)
 }
 
-/// Reads `count` numbers, in the order in which they come.
+/// Reads `count` numbers, in the order of arrival.
 pub(super) fn take(reader: &mut Reader, count: usize) -> Vec<i64> {
     let elements = reader.take(count);
     elements
-        .flat_map(|element| numbers(&element.expect("the reading goes on")))
+        .flat_map(|element| numbers(&element.expect("the reader proceeds")))
         .collect()
 }
 

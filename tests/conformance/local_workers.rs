@@ -1,4 +1,5 @@
-//! The rows of local_workers_test: readers that choose among workers of their own process and others.
+//! The rows of local_workers_test: readers that choose between workers of their own process and other
+//! workers.
 
 use millstream::client::ReaderConfig;
 use millstream::control::{Code, Policy, TargetWorkers};
@@ -10,10 +11,10 @@ use crate::support::cluster::{drain, fresh_key};
 use crate::support::mortal::Mortal;
 use crate::support::{eventually, watched};
 
-/// Elements of the range that most rows read.
+/// The number of elements in the range that most rows read.
 const COUNT: i64 = 10;
 
-/// The range, from local workers only.
+/// Distributes the range to local workers only.
 fn local(service: &Service) -> Distributed<'_> {
     distribute(service, range(COUNT), Policy::Off).target(TargetWorkers::Local)
 }
@@ -104,7 +105,7 @@ fn local_workers_test__no_local_worker() {
             let mixed = Mixed::start(0, remotes, &[]);
             let error = refusal(local(mixed.service()).iterate());
             assert_eq!(error.code, Code::InvalidArgument);
-            let parts = ["target_workers `local`", "there is none"];
+            let parts = ["target_workers `local`", "this process has none"];
             assert!(parts.iter().all(|part| error.message.contains(part)), "{error}");
         }
     });
@@ -155,8 +156,8 @@ fn local_workers_test__repeat_distributed_dataset() {
     });
 }
 
-/// The tasks of the job "shared" have gone with their reader when another one comes. It is told so when it
-/// opens, not at its first element as there.
+/// Checks that the tasks of the job "shared" were deleted with their reader. The next reader gets the error
+/// when it is opened; upstream reports it at the first element.
 fn is_deleted(mixed: &Mixed, other: &Service) {
     let id = mixed.service().register(range(COUNT), None).expect("registered");
     let shared = |service| {
@@ -173,7 +174,7 @@ fn is_deleted(mixed: &Mixed, other: &Service) {
     });
     let error = refusal(shared(other));
     assert_eq!(error.code, Code::FailedPrecondition, "{error}");
-    assert!(error.message.contains("have been deleted"), "{error}");
+    assert!(error.message.contains("were deleted"), "{error}");
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn local_workers_test__read_from_deleted_task() {
     });
 }
 
-/// A connection here takes the part of upstream's session.
+/// A connection of this service corresponds to a session of upstream.
 #[test]
 fn local_workers_test__read_from_deleted_task_graph_mode() {
     watched("deleted task, two connections", || {
@@ -204,7 +205,8 @@ fn local_workers_test__read_from_deleted_task_graph_mode() {
 fn local_workers_test__multiple_epochs_worker_restart() {
     watched("worker restart", || {
         let mut mixed = Mixed::start(1, 3, &[]);
-        // Step by step, for what `distribute` gives holds on to the service while its workers change.
+        // The test uses job and reader directly, because `distribute` would borrow the service while its
+        // workers change.
         let request = local(mixed.service()).request;
         let job = mixed.service().job(&request).expect("a job");
         let open = |mixed: &Mixed, pass| {
@@ -213,7 +215,7 @@ fn local_workers_test__multiple_epochs_worker_restart() {
         };
         assert_eq!(take(&mut open(&mixed, 0), 1), [0]);
         let worker = mixed.cluster.workers.remove(0);
-        worker.stop().expect("it ends well");
+        worker.stop().expect("a clean exit");
         mixed.add_local(&[]);
         assert_eq!(drain(&mut open(&mixed, 1)), times(1, COUNT));
     });
@@ -245,7 +247,7 @@ fn local_workers_test__multiple_epochs_dispatcher_restart() {
         assert_eq!(distributed.numbers(), times(1, COUNT));
         service.close();
         for worker in workers {
-            worker.stop().expect("it ends well");
+            worker.stop().expect("a clean exit");
         }
     });
 }

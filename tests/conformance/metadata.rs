@@ -1,5 +1,5 @@
-//! The rows of metadata_test and data_transfer_test: what is known of a dataset by its id, and how its
-//! elements travel.
+//! The rows of metadata_test and data_transfer_test: the metadata of a dataset by its id, and the transports
+//! of its elements.
 
 use millstream::control::{Cardinality, DatasetId, Policy};
 use millstream::dataplane::transport::Compression;
@@ -14,7 +14,7 @@ use crate::support::cluster::{Cluster, numbers};
 use crate::support::links::Mechanism;
 use crate::support::watched;
 
-/// Returns datasets with the cardinality that distribution must give them: infinite, empty, finite.
+/// Returns datasets with the cardinality that their distribution must have: infinite, empty or finite.
 fn cardinalities() -> Vec<(Dataset, Policy, Cardinality)> {
     let endless = || range(10).repeat(None);
     let mut table = Vec::new();
@@ -24,7 +24,8 @@ fn cardinalities() -> Vec<(Dataset, Policy, Cardinality)> {
     for policy in [Policy::Off, Policy::Dynamic, Policy::Data, Policy::FileOrData] {
         table.push((range(0), policy, Cardinality::Finite(0)));
     }
-    // Unknown there: a shard whose number is not known. But every share of nothing is nothing.
+    // Upstream reports an unknown cardinality for a shard with an unknown number. Millstream reports 0,
+    // because every share of an empty dataset is empty.
     table.push((range(0).shard_hint(), Policy::Hint, Cardinality::Finite(0)));
     table.push((range(10), Policy::Off, Cardinality::Unknown));
     table.push((endless(), Policy::FileOrData, Cardinality::Unknown));
@@ -71,7 +72,7 @@ fn string() -> ElementSpec {
     ElementSpec::single(TensorSpec::scalar(Dtype::String)).expect("a scalar")
 }
 
-/// The letters, made capital by a function of the workers.
+/// Returns the dataset of all letters, capitalised by a function of the workers.
 fn letters() -> Dataset {
     let spec = ElementSpec::single(TensorSpec::fixed(Dtype::String, &[26])).expect("26 strings");
     let letters = ConstantTensor::items(('a'..='z').map(|letter| letter.to_string()));
@@ -113,7 +114,7 @@ fn by_id(travel: Option<Travel>) -> (DatasetMetadata, Vec<String>) {
     let known = other.dataset(&id).expect("known");
     let reader = from_id(&other, id, Policy::Off).reader();
     let found = reader
-        .map(|element| text(&element.expect("the reading goes on")))
+        .map(|element| text(&element.expect("the reader proceeds")))
         .collect();
     other.close();
     (known, found)
@@ -123,8 +124,8 @@ fn capitals() -> Vec<String> {
     ('A'..='Z').map(|letter| letter.to_string()).collect()
 }
 
-/// Compression that datasets declare, with the compression found by their id; `None` leaves it to each
-/// worker.
+/// The compressions that datasets declare, each with the compression found by the dataset's id. `None` leaves
+/// the choice to each worker.
 const COMPRESSIONS: [(Option<Travel>, Option<Compression>); 4] = [
     (None, None),
     (Some(Travel::Plain), Some(Compression::None)),
@@ -154,9 +155,8 @@ fn metadata_test__from_dataset_id_omits_element_spec_and_compression() {
     });
 }
 
-/// A reader chooses no protocol: it takes from memory what is in its process, and all else over the network.
-/// So what is registered there as a bad protocol with a fallback is here a worker whose memory the reader
-/// does not see.
+/// A reader chooses its transport itself: memory for workers in its process, the network for other workers.
+/// Upstream's bad protocol with a fallback corresponds to a worker whose memory the reader cannot see.
 #[test]
 fn data_transfer_test__alt_protocol_succeeds() {
     watched("transports", || {
@@ -166,7 +166,7 @@ fn data_transfer_test__alt_protocol_succeeds() {
             let elsewhere = elsewhere.expect("another trainer");
             for service in [cluster.service(), &elsewhere] {
                 let reader = distribute(service, range(10), Policy::Off).reader();
-                let found = reader.flat_map(|element| numbers(&element.expect("the reading goes on")));
+                let found = reader.flat_map(|element| numbers(&element.expect("the reader proceeds")));
                 assert_eq!(found.collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
             }
             elsewhere.close();

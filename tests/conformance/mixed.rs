@@ -1,5 +1,5 @@
-//! A service of local workers in the trainer's process, and of remote workers in processes of their own or as
-//! far apart as those: with other [`LocalWorkers`] than the trainer's.
+//! A service of local workers in the trainer's process and of remote workers. A remote worker is a separate
+//! process, or a worker in this process with other [`LocalWorkers`] than the trainer's.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::support::cluster::Cluster;
 use crate::support::links::Mechanism;
 use crate::support::process::Process;
 
-/// The workers of the cluster are the local ones, and then the remote ones that are in this process none the
-/// less.
+/// A service of local and remote workers. The cluster's workers are the local workers, followed by the remote
+/// workers in this process.
 pub(super) struct Mixed {
     pub(super) cluster: Cluster,
     remote: Vec<Process>,
 }
 
 impl Mixed {
-    /// Starts a service with workers of both kinds and the same tags. No test here waits for a death, so the
-    /// dispatcher is patient.
+    /// Starts a service with workers of both kinds, all with the same tags. The liveness timeout has its
+    /// default, because no test of this module waits for a death.
     pub(super) fn start(local: usize, remote: usize, tags: &[&str]) -> Self {
         Self::with(DispatcherConfig::default(), local, remote, tags)
     }
@@ -45,20 +45,20 @@ impl Mixed {
         self.cluster.service()
     }
 
-    /// Another local worker.
+    /// Adds a local worker.
     pub(super) fn add_local(&mut self, tags: &[&str]) {
         let local = self.service().local_workers().clone();
         let worker = self.worker(local, tags).expect("a worker");
         self.cluster.workers.push(worker);
     }
 
-    /// Another remote one.
+    /// Adds a remote worker in this process.
     pub(super) fn add_remote(&mut self, tags: &[&str]) {
         let worker = self.worker(LocalWorkers::default(), tags).expect("a worker");
         self.cluster.workers.push(worker);
     }
 
-    /// Another remote one, in a process of its own.
+    /// Adds a remote worker in a separate process.
     pub(super) fn add_process(&mut self, tags: &[&str]) {
         let mut arguments = vec!["worker", "--dispatcher", &self.cluster.address];
         arguments.extend(tags.iter().flat_map(|tag| ["--tag", tag]));
@@ -66,7 +66,7 @@ impl Mixed {
         self.remote.push(process);
     }
 
-    /// A worker among these local ones.
+    /// Starts a worker that belongs to these local workers.
     pub(super) fn worker(&self, local: LocalWorkers, tags: &[&str]) -> Result<Worker, WorkerError> {
         let config = WorkerConfig {
             local,
@@ -78,14 +78,14 @@ impl Mixed {
         Worker::start(&self.cluster.key, config)
     }
 
-    /// The numbers of one reading of a range from these workers, in the order in which they came.
+    /// Returns the numbers of a range, read once from these workers, in the order of arrival.
     pub(super) fn numbers(&self, count: i64, policy: Policy, target: TargetWorkers) -> Vec<i64> {
         distribute(self.service(), range(count), policy)
             .target(target)
             .numbers()
     }
 
-    /// Reads the elements, and sorts them.
+    /// Returns the numbers of a range, read once from these workers, sorted.
     pub(super) fn sorted(&self, count: i64, policy: Policy, target: TargetWorkers) -> Vec<i64> {
         sorted(self.numbers(count, policy, target))
     }

@@ -1,16 +1,16 @@
 //! Requirements of the tf.data service's own tests: one test for each row that applies, named
 //! `<file>__<row>`.
 //!
-//! `rows.txt` names all rows; README.md lists those that are left out, each with its reason, and the rows of
-//! upstream's unit tests with ours. `complete` sees to it that no row is forgotten.
+//! `rows.txt` names all rows. README.md lists the rows that are left out, each with its reason, and the rows
+//! of upstream's unit tests with their counterparts. `complete` checks that no row is forgotten.
 //!
-//! - `harness`: a dataset that is read as upstream's dataset objects are
-//! - `mixed`: a service whose workers are partly in the trainer's process
+//! - `harness`: a dataset that behaves like upstream's dataset objects
+//! - `mixed`: a service with local and remote workers
 //! - `record_files`: the files that upstream's tests read
-//! - the others: the rows of one of upstream's files each
+//! - the other modules: the rows of one upstream file each
 #![expect(
     non_snake_case,
-    reason = "two underscores part the file from the row in a test's name"
+    reason = "two underscores separate the file from the row in a test's name"
 )]
 
 mod auto_shard;

@@ -1,4 +1,5 @@
-//! The files that upstream's tests read: TFRecord files whose records say which they are.
+//! The files that upstream's tests read: TFRecord files, in which each record contains its file and its
+//! number.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -9,10 +10,10 @@ use millstream::pipeline::graph::{Compression, Dataset};
 use millstream::pipeline::record::TfRecordWriter;
 use tempfile::TempDir;
 
-/// Records in each file.
+/// The number of records in each file.
 const RECORDS: usize = 10;
 
-/// Files of 10 records each. Gone when it is dropped.
+/// A temporary folder with files of 10 records each.
 pub(super) struct RecordFiles {
     directory: TempDir,
     count: usize,
@@ -39,12 +40,12 @@ impl RecordFiles {
         format!("{}/*.tfrecord", self.directory.path().display())
     }
 
-    /// Their paths, in order.
+    /// Returns the dataset of the files' paths, in order.
     pub(super) fn files(&self) -> Dataset {
         Dataset::files(self.pattern())
     }
 
-    /// Their records, one file after the other.
+    /// Returns the dataset of all records, file by file.
     pub(super) fn flat(&self) -> Dataset {
         flat(self.files())
     }
@@ -58,7 +59,7 @@ impl RecordFiles {
     }
 }
 
-/// The records of the files that a dataset names, one file after the other.
+/// Returns the dataset of the records in the files that a dataset names, file by file.
 pub(super) fn flat(files: Dataset) -> Dataset {
     files.flat_map(|path| path.tfrecord(Compression::None))
 }
@@ -84,13 +85,13 @@ pub(super) fn by_turns(files: &[usize]) -> Vec<String> {
     (0..RECORDS).flat_map(of).collect()
 }
 
-/// All that is left of a reader of strings.
+/// Returns the remaining strings of a reader.
 pub(super) fn texts(reader: &mut Reader) -> Vec<String> {
-    let texts = reader.map(|element| text(&element.expect("the reading goes on"), 0));
+    let texts = reader.map(|element| text(&element.expect("the reader proceeds"), 0));
     texts.collect()
 }
 
-/// The string of a component.
+/// Returns the string of a component.
 pub(super) fn text(element: &Element, component: usize) -> String {
     let view = element.component(component).expect("so many components");
     let strings = view.strings().expect("strings");

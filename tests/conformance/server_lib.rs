@@ -1,4 +1,4 @@
-//! The rows of server_lib_test: how servers start and stop.
+//! The rows of server_lib_test: the start and the end of servers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,15 +30,15 @@ fn address() -> Option<SocketAddr> {
     Some(lasting_address().parse().expect("an address"))
 }
 
-/// The living workers that the dispatcher counts.
+/// Waits until the dispatcher counts `count` living workers.
 fn has_workers(cluster: &Cluster, count: u64) {
     eventually("workers", &count, || {
         cluster.service().status().expect("a status").counts.workers
     });
 }
 
-/// A dispatcher that keeps its records has a directory for them, so there cannot be one without. One that is
-/// none is refused.
+/// A work directory is the only switch for fault tolerance, so it cannot be missing. A path that is not a
+/// directory is refused.
 #[test]
 fn server_lib_test__start_dispatcher_with_wrong_fault_tolerant_config() {
     watched("wrong directory", || {
@@ -86,8 +86,8 @@ fn server_lib_test__stop_worker() {
     });
 }
 
-/// A server that was stopped cannot be started again, for it is gone with the call: what starts at its
-/// address is another.
+/// A stopped server cannot be started again, because `stop` consumes it. Another server can start at its
+/// address.
 #[test]
 fn server_lib_test__stop_start_dispatcher() {
     watched("start after stop", || {
@@ -95,10 +95,10 @@ fn server_lib_test__stop_start_dispatcher() {
         let first = dispatcher(&key, bind).expect("a dispatcher");
         let refused = dispatcher(&key, bind).expect_err("the address is taken");
         assert!(matches!(refused, DispatcherError::Start(_)), "{refused}");
-        first.stop().expect("it ends well");
+        first.stop().expect("a clean exit");
         let second = dispatcher(&key, bind).expect("the address is free");
         assert_eq!(Some(second.local_addr()), bind);
-        second.stop().expect("it ends well");
+        second.stop().expect("a clean exit");
     });
 }
 
@@ -111,7 +111,7 @@ fn server_lib_test__stop_start_worker() {
             let worker = worker(&cluster, bind);
             assert_eq!(Some(worker.local_addr()), bind);
             has_workers(&cluster, 1);
-            worker.stop().expect("it ends well");
+            worker.stop().expect("a clean exit");
             has_workers(&cluster, 0);
         }
     });
@@ -126,7 +126,7 @@ fn server_lib_test__join_dispatcher() {
         assert!(!dispatcher.has_ended());
         let joining = std::thread::spawn(move || dispatcher.join());
         stopper.stop();
-        joining.join().expect("no panic").expect("it ends well");
+        joining.join().expect("no panic").expect("a clean exit");
     });
 }
 
@@ -139,7 +139,7 @@ fn server_lib_test__join_worker() {
         assert!(!worker.has_ended());
         let joining = std::thread::spawn(move || worker.join());
         stopper.stop();
-        joining.join().expect("no panic").expect("it ends well");
+        joining.join().expect("no panic").expect("a clean exit");
     });
 }
 

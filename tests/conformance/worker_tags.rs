@@ -1,5 +1,5 @@
-//! The rows of worker_tags_test: workers with the tag `COLOCATED` serve the readers of their own process
-//! only.
+//! The rows of worker_tags_test: workers with the tag `COLOCATED` serve only the readers of their own
+//! process.
 
 use millstream::client::MaxOutstanding;
 use millstream::control::{Code, DeploymentMode, DispatcherConfig, Policy, TargetWorkers, WorkerAddresses};
@@ -11,9 +11,9 @@ use crate::support::cluster::drain;
 use crate::support::consumers::Party;
 use crate::support::watched;
 
-/// The tag, as the documentation writes it.
+/// The tag in its documented spelling.
 const COLOCATED: &str = "COLOCATED";
-/// Elements of the range that most rows read.
+/// The number of elements in the range that most rows read.
 const COUNT: i64 = 100;
 
 #[test]
@@ -102,7 +102,8 @@ fn worker_tags_test__add_remote_workers_mid_job() {
         for (locals, remotes) in [(1, 3), (3, 0)] {
             let mut mixed = Mixed::start(locals, remotes, &[COLOCATED]);
             let mut distributed = distribute(mixed.service(), range(count), Policy::Off);
-            // So that nobody has all before the others come.
+            // With few outstanding elements, the reader does not have all elements before the other workers
+            // register.
             distributed.config.max_outstanding = MaxOutstanding::Elements(10);
             let mut reader = distributed.reader();
             let mut found = take(&mut reader, 100);

@@ -1,20 +1,20 @@
-//! The language of comments: how a doc comment begins, how long a clause and a line may be, and which terms
-//! the glossary has retired.
+//! Rules for comments: the first word of a doc comment, the length of clauses and lines, and retired terms of
+//! the glossary.
 //!
-//! Owns the reading of paragraphs and clauses. Refuses to know grammar, which is for review.
+//! Owns the parsing of paragraphs and clauses. Does not check grammar, which reviewers check.
 
 use super::lexer::Lexed;
 use super::tree::{File, Finding};
 
-/// Longest clause of a comment, in words. A code span counts as one word.
+/// The maximum number of words in a clause of a comment. A code span counts as one word.
 const CLAUSE_WORDS_MAX: usize = 25;
-/// Longest line of a comment, in characters.
+/// The maximum length of a comment line, in characters.
 const LINE_CHARS_MAX: usize = 110;
-/// Words that no doc comment begins with: it names the thing, or the act, instead.
+/// The forbidden first words of a doc comment, which need a context.
 const FIRST_WORDS: [&str; 13] = [
     "As", "It", "Its", "Of", "So", "The same", "Them", "What", "Where", "Which", "Who", "Whom", "Whose",
 ];
-/// Terms that the glossary has retired, each with the term that is used.
+/// The terms that the glossary has retired, each with the term to use instead.
 const RETIRED: [(&str, &str); 4] = [
     (concat!("an", "ew"), "again"),
     (concat!("fare", "well"), "goodbye"),
@@ -22,21 +22,21 @@ const RETIRED: [(&str, &str); 4] = [
     (concat!("who", "ever"), "the caller, the reader, the worker"),
 ];
 
-/// The page that says what is called what.
+/// The page that defines the terms of the project.
 const GLOSSARY: &str = "docs/glossary.md";
 
-/// Adjacent lines of one kind of comment, without the marks of a comment.
+/// Adjacent lines of one kind of comment, without the comment marks.
 struct Paragraph<'a> {
-    /// Line of the first, from 1.
+    /// The number of the first line, from 1.
     line: usize,
     is_doc: bool,
-    /// Whether it opens its comment.
+    /// `true` if the paragraph opens its comment.
     is_first: bool,
     text: String,
     lines: Vec<&'a str>,
 }
 
-/// Doc comments that begin with a word that needs its context.
+/// Finds doc comments that begin with a word that needs a context.
 pub(crate) fn first_words(file: &File) -> Vec<Finding> {
     let lexed = Lexed::new(&file.text);
     let begins = |text: &str| {
@@ -58,7 +58,8 @@ pub(crate) fn first_words(file: &File) -> Vec<Finding> {
         .collect()
 }
 
-/// Clauses, between full stops, colons and semicolons, that are too long to be read once.
+/// Finds clauses that are too long to be understood at first reading. A clause ends at a full stop, a colon
+/// or a semicolon.
 pub(crate) fn long_clauses(file: &File) -> Vec<Finding> {
     let lexed = Lexed::new(&file.text);
     let mut found = Vec::new();
@@ -75,7 +76,7 @@ pub(crate) fn long_clauses(file: &File) -> Vec<Finding> {
     found
 }
 
-/// Lines of comments that are wider than code is; rows of tables may be.
+/// Finds comment lines that are wider than the maximum width of code. Rows of tables may be wider.
 pub(crate) fn wide_lines(file: &File) -> Vec<Finding> {
     let lexed = Lexed::new(&file.text);
     let lines = lexed.comments.lines().zip(file.text.lines()).enumerate();
@@ -91,8 +92,7 @@ pub(crate) fn wide_lines(file: &File) -> Vec<Finding> {
         .collect()
 }
 
-/// Terms that have another name now, in any text file but the glossary, which lists
-/// them, and the history.
+/// Finds retired terms in a text file. The glossary, which lists the terms, and the change log are exempt.
 pub(crate) fn retired_terms(file: &File) -> Vec<Finding> {
     if [GLOSSARY, "CHANGELOG.md"].contains(&file.path.as_str()) {
         return Vec::new();
@@ -115,7 +115,7 @@ pub(crate) fn retired_terms(file: &File) -> Vec<Finding> {
         .collect()
 }
 
-/// The kind of a line that holds a comment alone, and its text: `///`, `//!` or `//`.
+/// Returns the kind (`///`, `//!` or `//`) and the text of a line that contains only a comment.
 fn marks(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     let kind = ["///", "//!", "//"]
@@ -124,12 +124,12 @@ fn marks(line: &str) -> Option<(&str, &str)> {
     Some((kind, line[kind.len()..].trim()))
 }
 
-/// Splits comments at empty lines, headings, list items, tables and code blocks, which have no sentences.
+/// Splits comments into paragraphs, at empty lines, headings, list items, tables and code blocks.
 fn paragraphs(lexed: &Lexed) -> Vec<Paragraph<'_>> {
     let mut found: Vec<Paragraph<'_>> = Vec::new();
     let (mut open, mut in_code, mut last_kind) = (false, false, "");
     for (at, (line, code)) in lexed.comments.lines().zip(lexed.code.lines()).enumerate() {
-        // A remark at the end of a line of code is a paragraph of its own.
+        // A comment at the end of a code line is a separate paragraph.
         open &= code.trim().is_empty();
         let Some((kind, text)) = marks(line) else {
             (open, in_code, last_kind) = (false, false, "");
@@ -171,12 +171,12 @@ fn list_item(text: &str) -> Option<&str> {
     bulleted.or_else(|| (numbered.len() < text.len()).then(|| numbered.strip_prefix(". "))?)
 }
 
-/// Whether the line is the definition of a link, `[name]: target`.
+/// Returns whether the line is the definition of a link, `[name]: target`.
 fn is_link(text: &str) -> bool {
     text.starts_with('[') && text.contains("]: ")
 }
 
-/// Splits at full stops, colons and the like before white space, but not within a code span.
+/// Splits a text at full stops, colons and similar marks before white space, except within a code span.
 fn clauses(text: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     let (mut in_code, mut ended) = (false, false);
@@ -193,7 +193,7 @@ fn clauses(text: &str) -> Vec<String> {
     found
 }
 
-/// Counts words, a code span and the target of a link as none of their own.
+/// Counts the words of a clause. A code span counts as one word, and the target of a link as none.
 fn words(clause: &str) -> usize {
     let mut plain = String::new();
     for (at, part) in clause.split('`').enumerate() {

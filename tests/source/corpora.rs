@@ -1,4 +1,4 @@
-//! Fuzz targets and their corpora: a target without inputs would replay nothing, and nobody would notice.
+//! Rules for fuzz targets and their corpora: a target without inputs would replay nothing unnoticed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +8,13 @@ use super::lexer::Lexed;
 use super::shape;
 use super::tree::{File, Finding, root};
 
-/// The folder of corpora, beside the targets.
+/// The name of the folder with the corpora, next to the targets.
 pub(crate) const FOLDER: &str = "__fuzz__";
 
-/// Macro that marks a function as a fuzz target.
+/// The macro that marks a function as a fuzz target.
 const CHECK: &str = concat!("bolero::", "check!");
 
-/// Targets without inputs, and inputs without a target.
+/// Finds targets without inputs, and inputs without a target.
 pub(crate) fn unmatched(files: &[File]) -> Vec<Finding> {
     let sources: Vec<&File> = files
         .iter()
@@ -33,11 +33,11 @@ pub(crate) fn unmatched(files: &[File]) -> Vec<Finding> {
         let corpora = corpora(&root().join(folder).join(FOLDER));
         let place = folder.display().to_string();
         let without = targets.difference(&corpora).map(|target| {
-            let what = format!("the target `{target}` has no inputs in {FOLDER}");
+            let what = format!("the fuzz target `{target}` has no inputs in {FOLDER}");
             Finding::new(&place, 1, "fuzz corpus", what)
         });
         let orphans = corpora.difference(&targets).map(|corpus| {
-            let what = format!("no target has the inputs `{corpus}` in {FOLDER}");
+            let what = format!("the inputs `{corpus}` in {FOLDER} belong to no fuzz target");
             Finding::new(&place, 1, "fuzz corpus", what)
         });
         findings.extend(without.chain(orphans));
@@ -45,7 +45,7 @@ pub(crate) fn unmatched(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// The names of the fuzz targets of a file.
+/// Returns the names of the fuzz targets in a file.
 fn targets(file: &File) -> Vec<String> {
     let lines: Vec<&str> = file.text.lines().collect();
     let functions = shape::functions(&Lexed::new(&file.text));
@@ -61,7 +61,7 @@ fn targets(file: &File) -> Vec<String> {
         .collect()
 }
 
-/// The targets that have inputs, by the last part of their names.
+/// Returns the targets that have inputs, by the last part of their names.
 fn corpora(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let with_inputs = entries.filter(|entry| {

@@ -1,23 +1,24 @@
-//! Files of one crate that import each other in a circle.
+//! Rules against files of one crate that import each other in a circle.
 //!
-//! A re-export is read through: naming `crate::graph::Dataset` is naming the file that defines it. Parents
-//! (`lib.rs`, `mod.rs`) are tables of contents and no part of a circle. Tests may name everything.
+//! The search follows re-exports: naming `crate::graph::Dataset` counts as naming the file that defines it.
+//! Parent modules (`lib.rs`, `mod.rs`) contain no code and are not part of a circle. Tests may name
+//! everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths;
 use super::tree::File;
 
-/// Files that import each other.
+/// A circle of files that import each other.
 #[derive(Debug)]
 pub(crate) struct Circle {
-    /// Their paths, sorted.
+    /// The paths of the files, sorted.
     pub(crate) files: Vec<String>,
-    /// The imports among them, for people.
+    /// Descriptions of the imports in the circle.
     pub(crate) imports: Vec<String>,
 }
 
-/// Finds the circles of imports in the crate whose sources lie in `root`.
+/// Finds the circles of imports in the crate with the source folder `root`.
 pub(crate) fn circles(files: &[File], root: &str) -> Vec<Circle> {
     let sources: Vec<File> = files
         .iter()
@@ -61,11 +62,11 @@ pub(crate) fn circles(files: &[File], root: &str) -> Vec<Circle> {
     components(&edges).into_iter().map(circle).collect()
 }
 
-/// The sources of one crate.
+/// The source files of one crate.
 struct Crate<'f> {
-    /// Files by the paths of their modules.
+    /// The files by their module paths.
     modules: BTreeMap<String, &'f File>,
-    /// Paths that each file names, from the crate's root.
+    /// The paths that each file names, from the crate's root.
     names: BTreeMap<&'f str, Vec<String>>,
 }
 
@@ -84,7 +85,7 @@ impl<'f> Crate<'f> {
         imports
     }
 
-    /// The file that defines what `path` names, if it is no parent.
+    /// Returns the file that defines the item at `path`, unless that file is a parent module.
     fn file_of(&self, path: &str, depth: usize) -> Option<&'f str> {
         let mut module = path;
         let file = loop {
@@ -107,7 +108,7 @@ impl<'f> Crate<'f> {
         } else {
             format!("{exported}::{below}")
         };
-        // A re-export of a re-export ends somewhere.
+        // The depth is limited, in case re-exports form a circle.
         (depth < 8).then(|| self.file_of(&target, depth + 1)).flatten()
     }
 }
@@ -132,7 +133,7 @@ fn is_test(path: &str) -> bool {
         .any(|part| path.contains(part))
 }
 
-/// Tests are the last part of a file.
+/// Returns the file without its tests, which are the last part of a file.
 fn without_tests(file: &File) -> File {
     let end = ["\n#[cfg(test)]\nmod ", "\n#[cfg(all(test"]
         .iter()
@@ -144,7 +145,7 @@ fn without_tests(file: &File) -> File {
     }
 }
 
-/// Strongly connected components of more than one file, by Tarjan's algorithm.
+/// Finds strongly connected components of more than one file, with Tarjan's algorithm.
 fn components(edges: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<Vec<String>> {
     let mut search = Search {
         edges,

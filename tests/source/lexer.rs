@@ -1,28 +1,28 @@
-//! Splits Rust source into code, comments and literals, and knows nothing of what either says.
+//! Splits Rust source into code, comments and literals. Does not know the meaning of code or comments.
 //!
-//! Invariant: both halves have the source's length and line breaks, so an offset or a line in one is the same
-//! in the other.
+//! Invariant: the code part and the comment part have the length and the line breaks of the source. An offset
+//! or a line number thus means the same in both parts.
 
-/// A source file with what is not code blanked out, and the same with what is not comment blanked out.
+/// A source file, separated into its code and its comments. Each part replaces the other part with spaces.
 #[derive(Debug)]
 pub(crate) struct Lexed {
-    /// Code alone: comments and the insides of string and character literals are spaces.
+    /// The code alone. Comments, and the contents of string and character literals, are spaces.
     pub(crate) code: String,
-    /// Comments alone, doc comments among them.
+    /// The comments alone, including doc comments.
     pub(crate) comments: String,
 }
 
-/// One word or mark of code.
+/// One word or punctuation mark of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
-    /// An identifier, keyword or number, `::`, or a single other character.
+    /// The token's text: an identifier, a keyword, a number, `::`, or a single other character.
     pub(crate) text: &'a str,
-    /// From 1.
+    /// The line of the token, from 1.
     pub(crate) line: usize,
 }
 
 impl Lexed {
-    /// Reads a whole file. An unclosed comment or literal runs to the end.
+    /// Splits a whole file. An unclosed comment or literal extends to the end of the file.
     pub(crate) fn new(source: &str) -> Self {
         let bytes = source.as_bytes();
         let mut code = blank(bytes);
@@ -40,7 +40,7 @@ impl Lexed {
             }
             at = end;
         }
-        // Pieces end between characters, so what was copied is whole characters among spaces.
+        // Each piece ends between characters, so the copied bytes are whole characters.
         let text = |bytes| String::from_utf8(bytes).expect("pieces end at character boundaries");
         Self {
             code: text(code),
@@ -48,7 +48,7 @@ impl Lexed {
         }
     }
 
-    /// The code's words and marks, in order.
+    /// Returns the tokens of the code, in order.
     pub(crate) fn tokens(&self) -> Vec<Token<'_>> {
         let code = &self.code;
         let (mut tokens, mut line, mut at) = (Vec::new(), 1, 0);
@@ -75,7 +75,7 @@ impl Lexed {
     }
 }
 
-/// Whether a character can stand in an identifier or number.
+/// Returns whether a character can be a part of an identifier or a number.
 pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
@@ -87,8 +87,8 @@ enum Kind {
     Literal,
 }
 
-/// The piece that starts at `at`: its kind and where it ends. Code comes a character or an identifier at a
-/// time.
+/// Returns the kind and the end of the piece that starts at `at`. A piece of code is one character or one
+/// identifier.
 fn piece(source: &str, at: usize) -> (Kind, usize) {
     let rest = &source[at..];
     let first = rest.chars().next().expect("the caller stops at the end");
@@ -112,7 +112,8 @@ fn piece(source: &str, at: usize) -> (Kind, usize) {
     }
 }
 
-/// The length of the prefixed literal (`b'x'`, `c"x"`, `r#"x"#`) that a word begins, if it begins one.
+/// Returns the length of the prefixed literal (`b'x'`, `c"x"`, `r#"x"#`) at the start of the text, or `None`
+/// for other texts.
 fn word(rest: &str) -> Option<usize> {
     for prefix in ["r", "br", "cr"] {
         if let Some(tail) = rest.strip_prefix(prefix) {
@@ -137,7 +138,7 @@ fn word(rest: &str) -> Option<usize> {
     None
 }
 
-/// The length of the character literal at a quote mark; nothing where the mark begins a lifetime.
+/// Returns the length of the character literal at a quote mark, or `None` if the mark begins a lifetime.
 fn character(rest: &str) -> Option<usize> {
     let mut chars = rest.char_indices().skip(1);
     let (_, first) = chars.next()?;
@@ -149,7 +150,7 @@ fn character(rest: &str) -> Option<usize> {
 }
 
 fn quoted(rest: &str) -> usize {
-    let mut escaped = true; // passes over the opening mark
+    let mut escaped = true; // skips the opening mark
     for (at, c) in rest.char_indices() {
         match c {
             _ if escaped => escaped = false,

@@ -1,4 +1,4 @@
-//! Dependencies between the workspace's crates, as Cargo itself reads the manifests.
+//! The dependencies between the workspace's crates, as Cargo reads them from the manifests.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use super::tree::{Finding, root};
 
-/// A package of the workspace and the names of its direct dependencies.
+/// A package of the workspace, with the names of its direct dependencies.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// Normal and build dependencies.
+    /// The normal and build dependencies.
     pub(crate) uses: Vec<String>,
-    /// Dependencies of tests, benches and examples.
+    /// The dependencies of tests, benches and examples.
     pub(crate) dev_uses: Vec<String>,
 }
 
-/// The crates of the workspace that a crate depends on: exactly these.
+/// A crate of the workspace, with the complete list of its dependencies in the workspace.
 pub(crate) type CrateEdges<'a> = (&'a str, &'a [&'a str]);
 
-/// The workspace's packages.
+/// Returns the packages of the workspace.
 pub(crate) fn packages() -> Result<Vec<Package>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -39,9 +39,9 @@ pub(crate) fn packages() -> Result<Vec<Package>, String> {
     Ok(read(&metadata))
 }
 
-/// Finds edges that the table lacks or that no crate has, and crates without a line in it.
+/// Finds dependencies that the table lacks, entries without a dependency, and crates without an entry.
 ///
-/// Tests of any crate may use those of `test_tools`.
+/// The tests of any crate may depend on the crates in `test_tools`.
 pub(crate) fn wrong_edges(
     packages: &[Package],
     table: &[CrateEdges<'_>],

@@ -1,17 +1,17 @@
-//! Tools of the house rules: reading the tree, the sources and the manifests. The rules themselves, with
-//! their tables, are in `tidy.rs`; nothing here knows this project's crates.
+//! Tools for the rules of the source tree, which read files, sources and manifests. The rules and their
+//! tables are in `tidy.rs`; these tools do not know this project's crates.
 //!
-//! - [`comments`]: how comments begin, how long their clauses are, retired terms
+//! - [`comments`]: the language of comments
 //! - [`corpora`]: fuzz targets and their inputs
 //! - [`cycles`]: files that import each other in a circle
-//! - [`lexer`]: code, comments and literals told apart
-//! - [`tree`]: the project's files, and findings
-//! - [`shape`]: lengths, openings, tables of contents, attributes
-//! - [`names`]: names of tests
-//! - [`paths`]: which paths a source file names
-//! - [`manifest`]: which crates depend on which
-//! - [`words`]: words that stand in no file
-//! - [`protocol`]: numbered rules and their citations
+//! - [`lexer`]: the separation of code, comments and literals
+//! - [`tree`]: the files of the project, and findings
+//! - [`shape`]: lengths of files and functions, first lines, tables of contents, and attributes
+//! - [`names`]: the names of tests
+//! - [`paths`]: the paths that a source file names
+//! - [`manifest`]: the dependencies between crates
+//! - [`words`]: forbidden words
+//! - [`protocol`]: numbered protocol rules and their citations
 
 pub(crate) mod comments;
 pub(crate) mod corpora;

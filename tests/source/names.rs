@@ -1,14 +1,14 @@
-//! The names of tests: a claim of few words.
+//! The rule for names of tests: a name is a claim of few words.
 //!
-//! Names that repeat a test of another project, `<file>__<row>`, keep its words.
+//! A test of another project's row, named `<file>__<row>`, may have a longer name.
 
 use super::lexer::is_word;
 use super::tree::{File, Finding};
 
-/// Longest name of a test, in words.
+/// The maximum number of words in the name of a test.
 const WORDS_MAX: usize = 8;
 
-/// Tests of Rust and of Python whose names are too long to be a claim.
+/// Finds tests in Rust and Python with names that are too long.
 pub(crate) fn long_test_names(file: &File) -> Vec<Finding> {
     let mut is_test = false;
     let mut found = Vec::new();
@@ -24,7 +24,8 @@ pub(crate) fn long_test_names(file: &File) -> Vec<Finding> {
         let name = name.split(|c| !is_word(c)).next().unwrap_or_default();
         let words = name.split('_').count();
         if words > WORDS_MAX && !name.contains("__") {
-            let what = format!("{name} has {words} words, at most {WORDS_MAX}: say the promise alone");
+            let what =
+                format!("{name} has {words} words, at most {WORDS_MAX}: shorten the name to one claim");
             found.push(Finding::new(&file.path, at + 1, "test name", what));
         }
     }

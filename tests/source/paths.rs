@@ -1,28 +1,28 @@
-//! The paths that a source file names, in `use` trees and in the middle of code, counted from the crate's
-//! root.
+//! The paths that a source file names in `use` trees and in code, from the crate's root.
 //!
-//! Macros are read as the code they look like; a name brought in by `use` counts where it is brought in.
+//! The code of macros is read like other code. A name that `use` imports counts once, at the import.
 
 use super::lexer::{Lexed, Token, is_word};
 use super::tree::{File, Finding};
 
-/// One path, as `crate::proto::credit::Account` or `tokio::spawn`.
+/// A path, such as `crate::proto::credit::Account` or `tokio::spawn`, and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) path: String,
     pub(crate) line: usize,
 }
 
-/// A module and the paths that nothing in it may name.
+/// A module, with the paths that no file in the module may name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall {
-    /// A folder or file below the root.
+    /// The folder or file of the module, below the root.
     pub(crate) around: &'static str,
-    /// Paths, each with all that lies below it; a lone keyword (`async`) counts too.
+    /// The forbidden paths. Each path also forbids all paths below the path. A single keyword (`async`) is
+    /// allowed too.
     pub(crate) keeps_out: &'static [&'static str],
 }
 
-/// Returns the paths by which a file breaks through a wall.
+/// Returns the forbidden paths that a file names.
 pub(crate) fn breaches(file: &File, wall: &Wall) -> Vec<Finding> {
     if !file.is_rust() || !file.is_in(wall.around) {
         return Vec::new();
@@ -38,7 +38,7 @@ pub(crate) fn breaches(file: &File, wall: &Wall) -> Vec<Finding> {
     named(file).into_iter().filter_map(breach).collect()
 }
 
-/// Lines of a file that name one of these crates.
+/// Returns the lines of a file that name one of these crates.
 pub(crate) fn crate_lines(file: &File, crates: &[&str]) -> Vec<usize> {
     let lexed = Lexed::new(&file.text);
     lexed
@@ -49,7 +49,7 @@ pub(crate) fn crate_lines(file: &File, crates: &[&str]) -> Vec<usize> {
         .collect()
 }
 
-/// Every path in a file, with `self` and `super` resolved.
+/// Returns every path in a file, with `self` and `super` resolved.
 pub(crate) fn named(file: &File) -> Vec<Named> {
     let lexed = Lexed::new(&file.text);
     let mut reader = Reader {
@@ -57,7 +57,7 @@ pub(crate) fn named(file: &File) -> Vec<Named> {
         raw: Vec::new(),
     };
     let mut module = module_of(&file.path);
-    let mut open = Vec::new(); // for each open brace: whether it is an inline module's
+    let mut open = Vec::new(); // for each open brace, `true` if the brace opens an inline module
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(&Token { text, .. }) = reader.tokens.get(at) {
@@ -96,7 +96,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `a::b::c` in code; returns where it ends.
+    /// Reads the path `a::b::c` in code, and returns the index of the token after the path.
     fn inline(&mut self, start: usize) -> usize {
         let (mut path, mut at) = (vec![self.tokens[start].text], start + 1);
         while let [colons, word, ..] = &self.tokens[at..]
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         at
     }
 
-    /// Reads one tree of a `use` below `prefix`; returns where it ends.
+    /// Reads one tree of a `use` below `prefix`, and returns the index of the token after the tree.
     fn tree(&mut self, start: usize, prefix: &[&'a str]) -> usize {
         let (mut path, mut at) = (prefix.to_vec(), start);
         while let Some(&Token { text, line }) = self.tokens.get(at) {
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
                 }
                 _ => {
                     self.raw.push((path, line));
-                    // A mark that has no place in a tree must not hold the reader up.
+                    // An unexpected mark is skipped, so that the parser always advances.
                     return if matches!(text, "," | "}" | ";") {
                         at
                     } else {

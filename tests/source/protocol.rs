@@ -1,17 +1,17 @@
-//! Numbered rules of the `PROTOCOL.md` files, and the comments that cite them.
+//! The numbered rules of the `PROTOCOL.md` files, and the comments that cite them.
 //!
-//! A number is a capital letter and numbers joined by points. It is defined where it opens a heading or
-//! stands in bold at the start of a line.
+//! A rule number is a capital letter followed by numbers, joined by points. A page defines a rule where the
+//! number opens a heading, or is bold at the start of a line.
 
 use std::collections::BTreeMap;
 
 use super::lexer::{Lexed, is_word};
 use super::tree::{File, Finding};
 
-/// Files and folders of code that only tests.
+/// The names of files and folders that contain only tests.
 const TESTING: [&str; 2] = ["tests", "simulation"];
 
-/// A rule's number and where it stands.
+/// A rule number and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) number: String,
@@ -19,7 +19,7 @@ pub(crate) struct Rule {
     pub(crate) line: usize,
 }
 
-/// The rules that the protocol pages define, in their order.
+/// Returns the rules that the protocol pages define, in their order.
 pub(crate) fn defined(files: &[File]) -> Vec<Rule> {
     let pages = files.iter().filter(|file| file.name() == "PROTOCOL.md");
     pages
@@ -27,7 +27,8 @@ pub(crate) fn defined(files: &[File]) -> Vec<Rule> {
         .collect()
 }
 
-/// The rules that comments of Rust sources cite. Only letters that begin a defined rule are taken for one.
+/// Returns the rules that comments in Rust sources cite. A number counts as a citation only if a defined rule
+/// begins with the same letter.
 pub(crate) fn cited(files: &[File], rules: &[Rule]) -> Vec<Rule> {
     let ours =
         |number: &String| number.contains('.') && rules.iter().any(|rule| rule.number[..1] == number[..1]);
@@ -41,7 +42,7 @@ pub(crate) fn cited(files: &[File], rules: &[Rule]) -> Vec<Rule> {
     sources.flat_map(in_comments).collect()
 }
 
-/// Numbers defined twice.
+/// Finds rule numbers that are defined twice.
 pub(crate) fn repeated(rules: &[Rule]) -> Vec<Finding> {
     let mut first: BTreeMap<&str, &Rule> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -57,7 +58,7 @@ pub(crate) fn repeated(rules: &[Rule]) -> Vec<Finding> {
     findings
 }
 
-/// Citations of rules that no page defines.
+/// Finds citations of rules that no page defines.
 pub(crate) fn unknown(rules: &[Rule], citations: &[Rule]) -> Vec<Finding> {
     let is_known = |citation: &&Rule| rules.iter().any(|rule| rule.number == citation.number);
     let unknown = citations.iter().filter(|citation| !is_known(citation));
@@ -67,7 +68,7 @@ pub(crate) fn unknown(rules: &[Rule], citations: &[Rule]) -> Vec<Finding> {
         .collect()
 }
 
-/// Rules that no code, or no test, cites.
+/// Finds rules that no code, or no test, cites.
 pub(crate) fn uncited(rules: &[Rule], citations: &[Rule], files: &[File]) -> Vec<Finding> {
     let is_test = |citation: &Rule| {
         let file = files.iter().find(|file| file.path == citation.file);
@@ -123,7 +124,7 @@ fn all_in(line: &str) -> Vec<String> {
     words.filter(|word| is_number(word)).map(str::to_owned).collect()
 }
 
-/// A capital letter, then numbers joined by points.
+/// Returns whether a word is a capital letter followed by numbers, joined by points.
 fn is_number(word: &str) -> bool {
     let digits = word.strip_prefix(|c: char| c.is_ascii_uppercase());
     digits.is_some_and(|rest| {

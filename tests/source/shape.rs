@@ -1,29 +1,29 @@
-//! The shape of one source file: lengths, its opening, what a table of contents may hold, attributes and
+//! Rules for the shape of one source file: lengths, the first line, tables of contents, attributes and
 //! `unsafe`.
 
 use super::lexer::{Lexed, Token, is_word};
 use super::tree::{File, Finding};
 
-/// Longest file, in lines.
+/// The maximum length of a file, in lines.
 pub(crate) const FILE_LINES_MAX: usize = 600;
-/// Longest function, in lines from `fn` to the closing brace.
+/// The maximum length of a function, in lines from `fn` to the closing brace.
 pub(crate) const FUNCTION_LINES_MAX: usize = 70;
 
-/// A function that has a body.
+/// A function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     pub(crate) name: String,
-    /// Line of `fn`, from 1.
+    /// The line of `fn`, from 1.
     pub(crate) line: usize,
-    /// From `fn` to the closing brace.
+    /// The number of lines from `fn` to the closing brace.
     pub(crate) lines: usize,
 }
 
-/// Files of at most [`FILE_LINES_MAX`] lines, functions of at most [`FUNCTION_LINES_MAX`].
+/// Finds files of more than [`FILE_LINES_MAX`] lines, and functions of more than [`FUNCTION_LINES_MAX`].
 pub(crate) fn lengths(file: &File) -> Vec<Finding> {
     let lines = file.text.lines().count();
     let long_file = (lines > FILE_LINES_MAX).then(|| {
-        let what = format!("{lines} lines, at most {FILE_LINES_MAX}: give each noun a file of its own");
+        let what = format!("{lines} lines, at most {FILE_LINES_MAX}: split the file by its types");
         Finding::new(&file.path, 0, "file length", what)
     });
     let long_functions = functions(&Lexed::new(&file.text))
@@ -31,20 +31,20 @@ pub(crate) fn lengths(file: &File) -> Vec<Finding> {
         .filter_map(|function| {
             let Function { name, line, lines } = function;
             let what =
-                || format!("`{name}` has {lines} lines, at most {FUNCTION_LINES_MAX}: compute in leaves");
+                || format!("`{name}` has {lines} lines, at most {FUNCTION_LINES_MAX}: split the function");
             (lines > FUNCTION_LINES_MAX).then(|| Finding::new(&file.path, line, "function length", what()))
         });
     long_file.into_iter().chain(long_functions).collect()
 }
 
-/// Each file opens with `//!`.
+/// Finds a file that does not open with `//!`.
 pub(crate) fn opening(file: &File) -> Vec<Finding> {
     let opened = file
         .text
         .lines()
         .next()
         .is_some_and(|line| line.trim_end().len() > 3 && line.starts_with("//!"));
-    let what = "the first line is not `//!`: say what the file owns and what it refuses to know";
+    let what = "the first line is not `//!`: state the purpose of the file";
     if opened {
         Vec::new()
     } else {
@@ -52,11 +52,15 @@ pub(crate) fn opening(file: &File) -> Vec<Finding> {
     }
 }
 
-/// `lib.rs` and `mod.rs` declare, re-export by name and explain: no function bodies, no globs.
+/// Finds function bodies and glob re-exports in `lib.rs` and `mod.rs`. `lib.rs` and `mod.rs` may only declare
+/// modules, re-export names, and explain.
 pub(crate) fn table_of_contents(file: &File) -> Vec<Finding> {
     let lexed = Lexed::new(&file.text);
     let bodies = functions(&lexed).into_iter().map(|function| {
-        let what = format!("`{}` has a body: move it to a file of its own", function.name);
+        let what = format!(
+            "`{}` has a body: move the function to another file",
+            function.name
+        );
         Finding::new(&file.path, function.line, "table of contents", what)
     });
     let tokens = lexed.tokens();
@@ -68,13 +72,13 @@ pub(crate) fn table_of_contents(file: &File) -> Vec<Finding> {
                 &file.path,
                 pair[0].line,
                 "table of contents",
-                "a glob: name what is re-exported",
+                "a glob re-export: name each re-exported item",
             )
         });
     bodies.chain(globs).collect()
 }
 
-/// Lines with the keyword `unsafe`.
+/// Returns the lines with the keyword `unsafe`.
 pub(crate) fn unsafe_lines(file: &File) -> Vec<usize> {
     let lexed = Lexed::new(&file.text);
     lexed
@@ -85,7 +89,7 @@ pub(crate) fn unsafe_lines(file: &File) -> Vec<usize> {
         .collect()
 }
 
-/// Whether an inner attribute denies the clocks, sockets and randomness that `clippy.toml` lists.
+/// Returns whether an inner attribute denies the clocks, sockets and randomness that `clippy.toml` lists.
 pub(crate) fn is_denied_the_world(file: &File) -> bool {
     let code: String = Lexed::new(&file.text).code.split_whitespace().collect();
     code.split("#![deny(")
@@ -97,14 +101,14 @@ pub(crate) fn is_denied_the_world(file: &File) -> bool {
         })
 }
 
-/// Every function with a body, nested ones and those of macros included.
+/// Returns every function with a body, including nested functions and functions in macros.
 pub(crate) fn functions(lexed: &Lexed) -> Vec<Function> {
     let tokens = lexed.tokens();
     let mut found = Vec::new();
     for (at, pair) in tokens.windows(2).enumerate() {
         let named = pair[1].text.starts_with(|c: char| is_word(c) || c == '$');
         if pair[0].text != "fn" || !named {
-            continue; // `fn(u8)` is a type
+            continue; // `fn(u8)` is a type, not a function
         }
         let Some(open) = body(&tokens[at..]).map(|open| at + open) else {
             continue;
@@ -119,8 +123,8 @@ pub(crate) fn functions(lexed: &Lexed) -> Vec<Function> {
     found
 }
 
-/// Returns the token where a function's body opens, counted from `fn`; `None` for a declaration that ends in
-/// `;`.
+/// Returns the index of the token that opens a function's body, counted from `fn`. Returns `None` for a
+/// declaration that ends in `;`.
 fn body(tokens: &[Token<'_>]) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate() {
@@ -128,7 +132,7 @@ fn body(tokens: &[Token<'_>]) -> Option<usize> {
             "(" | "[" => depth += 1,
             ")" | "]" => depth = depth.checked_sub(1)?,
             ";" if depth == 0 => return None,
-            // A brace right after `<` is a constant argument, and opens no body.
+            // A brace directly after `<` encloses a constant argument, not a body.
             "{" if depth == 0 && tokens[at - 1].text == "<" => depth += 1,
             "}" => depth = depth.checked_sub(1)?,
             "{" if depth == 0 => return Some(at),

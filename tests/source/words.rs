@@ -1,6 +1,6 @@
-//! Words that stand in no file of the project: paths of somebody's machine, and markers of work left over.
+//! Forbidden words: paths that exist on one machine only, and markers of unfinished work.
 //!
-//! Each is written in two parts here, or this file would be the first to break the rule.
+//! This file writes each word in two parts, because it would otherwise violate its own rule.
 
 use super::lexer::is_word;
 use super::tree::{File, Finding};
@@ -13,7 +13,7 @@ const PRIVATE_FOLDERS: [&str; 4] = [
 ];
 const LEFTOVERS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// Absolute paths below folders that exist on one machine only.
+/// Finds absolute paths below folders that exist on one machine only.
 pub(crate) fn private_paths(file: &File) -> Vec<Finding> {
     let hit = |line: &str| {
         PRIVATE_FOLDERS
@@ -24,13 +24,13 @@ pub(crate) fn private_paths(file: &File) -> Vec<Finding> {
         hit(line).map(|folder| {
             (
                 "private path",
-                format!("a path below {folder} means nothing elsewhere"),
+                format!("paths below {folder} do not exist on other machines"),
             )
         })
     })
 }
 
-/// Markers of work left over: an issue says it better, and is seen.
+/// Finds markers of unfinished work, which belong in an issue.
 pub(crate) fn leftovers(file: &File) -> Vec<Finding> {
     let hit = |line: &str| LEFTOVERS.into_iter().find(|word| stands(line, word, is_word));
     per_line(file, |line| {
@@ -38,8 +38,8 @@ pub(crate) fn leftovers(file: &File) -> Vec<Finding> {
     })
 }
 
-/// Whether `word` stands in the line with no joining character before it, nor after it if it ends in a
-/// letter.
+/// Returns whether the line contains `word` without a joining character before the word. If the word ends in
+/// a letter, no joining character may follow either.
 fn stands(line: &str, word: &str, joins: impl Fn(char) -> bool) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

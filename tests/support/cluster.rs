@@ -1,4 +1,5 @@
-//! A service within this process: a dispatcher, workers, and a trainer's side, which all end with it.
+//! A service in this process: a dispatcher, workers, and a trainer's connection. All parts end with the
+//! cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +14,15 @@ use millstream::{Dispatcher, LocalWorkers, ReadRequest, Service, ServiceConfig, 
 
 use super::links::Mechanism;
 
-/// Silence after which a worker is dead, in these tests.
+/// The liveness timeout in these tests.
 pub(crate) const LIVENESS: Duration = Duration::from_secs(1);
 
-/// A service. Ends when it is dropped: the trainer, the workers, the dispatcher.
+/// A service in this process. Dropping the cluster ends the trainer, the workers and the dispatcher, in this
+/// order.
 pub(crate) struct Cluster {
     pub(crate) key: LoadedKey,
     pub(crate) key_text: String,
-    /// The dispatcher's.
+    /// The address of the dispatcher.
     pub(crate) address: String,
     pub(crate) service: Option<Service>,
     pub(crate) workers: Vec<Worker>,
@@ -28,13 +30,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A service whose workers know these functions, one worker for each, read by this mechanism.
+    /// Starts a cluster with one worker for each of these function sets, read by this transport.
     pub(crate) fn start(mechanism: Mechanism, functions: Vec<Functions>) -> Self {
         Self::start_with(mechanism, functions, &EndpointConfig::default(), |_| {})
     }
 
-    /// Starts a cluster on other networks: `endpoint` makes every endpoint, and `adjust` changes each
-    /// worker's settings.
+    /// Starts a cluster with `endpoint` as the settings of every endpoint. `adjust` changes each worker's
+    /// settings.
     pub(crate) fn start_with(
         mechanism: Mechanism,
         functions: Vec<Functions>,
@@ -92,12 +94,12 @@ impl Cluster {
         }
     }
 
-    /// A service of so many workers that know no functions.
+    /// Starts a cluster of `workers` workers without functions.
     pub(crate) fn plain(mechanism: Mechanism, workers: usize) -> Self {
         Self::plain_with(mechanism, prompt(), workers)
     }
 
-    /// Starts a plain cluster whose dispatcher has these settings.
+    /// Starts a cluster without functions, whose dispatcher has these settings.
     pub(crate) fn plain_with(mechanism: Mechanism, config: DispatcherConfig, workers: usize) -> Self {
         let functions = vec![Functions::new(); workers];
         Self::configured(mechanism, config, functions, &EndpointConfig::default(), |_| {})
@@ -107,7 +109,7 @@ impl Cluster {
         self.service.as_ref().expect("there until the cluster is dropped")
     }
 
-    /// Reads a dataset from its beginning, in a job of its own.
+    /// Reads a dataset from its beginning, in a private job.
     pub(crate) fn read(&self, dataset: Dataset, policy: Policy, max_outstanding: MaxOutstanding) -> Reader {
         let config = ReaderConfig {
             max_outstanding,
@@ -116,7 +118,7 @@ impl Cluster {
         self.read_with(dataset, policy, &config)
     }
 
-    /// Reads with these settings.
+    /// Reads a dataset with these settings, in a private job.
     pub(crate) fn read_with(&self, dataset: Dataset, policy: Policy, config: &ReaderConfig) -> Reader {
         let dataset = self.service().register(dataset, None).expect("registered");
         let request = ReadRequest::new(dataset, policy);
@@ -137,7 +139,8 @@ impl Drop for Cluster {
         for worker in self.workers.drain(..) {
             troubles.extend(worker.stop().err().map(|error| error.to_string()));
         }
-        // Not stopped but dropped: its goodbye waits until the network has forgotten every connection.
+        // The dispatcher is dropped without a stop, because its goodbye would wait until all connections have
+        // timed out.
         self.dispatcher = None;
         assert!(
             troubles.is_empty() || std::thread::panicking(),
@@ -146,13 +149,13 @@ impl Drop for Cluster {
     }
 }
 
-/// A key that nobody else has, and its text.
+/// Creates a random key, and returns the key and its text.
 pub(crate) fn fresh_key() -> (LoadedKey, String) {
     let text = ClusterKey::generate().expect("randomness").to_text();
     (KeySource::from_setting(&text).load().expect("a key"), text)
 }
 
-/// A dispatcher that notices silence soon.
+/// Returns the settings of a dispatcher with short timeouts.
 pub(crate) fn prompt() -> DispatcherConfig {
     DispatcherConfig {
         heartbeat_interval: Duration::from_millis(200),
@@ -169,7 +172,7 @@ pub(crate) fn number() -> ElementSpec {
     ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[])).expect("a scalar")
 }
 
-/// The numbers in an element of a range, batched or not.
+/// Returns the numbers in an element of a range, batched or not.
 pub(crate) fn numbers(element: &Element) -> Vec<i64> {
     element
         .component(0)
@@ -179,11 +182,11 @@ pub(crate) fn numbers(element: &Element) -> Vec<i64> {
         .to_vec()
 }
 
-/// All that is left of a reader.
+/// Reads all remaining numbers of a reader.
 pub(crate) fn drain(reader: &mut Reader) -> Vec<i64> {
     let mut all = Vec::new();
     for element in reader {
-        all.extend(numbers(&element.expect("the reading goes on")));
+        all.extend(numbers(&element.expect("the reader proceeds")));
     }
     all
 }

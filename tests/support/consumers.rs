@@ -1,4 +1,5 @@
-//! The consumers of a coordinated read: groups of numbers to read, and a check that nobody is out of step.
+//! Support for coordinated reads: a dataset of groups of numbers, and a check that all consumers stay in
+//! step.
 
 use millstream::client::{MaxOutstanding, ReadError, Reader, ReaderConfig};
 use millstream::control::{JobId, Policy};
@@ -7,11 +8,12 @@ use millstream::{ReadRequest, Service, ServiceError};
 
 use super::cluster::numbers;
 
-/// Groups that a worker draws from; two workers draw the same one at the same time once in so many.
+/// The number of groups of a worker. The number is so large that two workers rarely yield the same group at
+/// the same time.
 const GROUPS: i64 = 1 << 20;
 
-/// Groups of consecutive numbers: first the one from 0, by which a new worker is known, then others, each
-/// worker in an order of its own, without end.
+/// Returns an endless dataset of groups of consecutive numbers. The group from 0 comes first, which reveals a
+/// new task; then each worker yields the other groups in its own order.
 pub(crate) fn groups(consumers: u32) -> Dataset {
     let n = i64::from(consumers);
     let others = Dataset::range(n, GROUPS * n, 1);
@@ -40,7 +42,7 @@ impl Party {
         }
     }
 
-    /// Reads so many steps, each consumer on a thread of its own.
+    /// Reads `steps` steps, with each consumer on its own thread.
     pub(crate) fn read(&mut self, steps: usize) {
         let n = self.readers.len() as i64;
         let rows = read_apart(&mut self.readers, steps);
@@ -54,7 +56,7 @@ impl Party {
         }
     }
 
-    /// Reads until so many tasks have begun in all, and a little further.
+    /// Reads until `tasks` tasks have begun in total, and 20 steps more.
     pub(crate) fn read_until_begun(&mut self, tasks: usize) {
         while self.steps.iter().filter(|first| **first == 0).count() < tasks {
             self.read(1);
@@ -105,7 +107,7 @@ pub(crate) fn first_error(reader: &mut Reader) -> ReadError {
     until_error(reader).1
 }
 
-/// How many steps a consumer takes before an error, and which.
+/// Returns the number of steps that a consumer takes before an error, and the error.
 pub(crate) fn until_error(reader: &mut Reader) -> (usize, ReadError) {
     let mut steps = 0;
     loop {

@@ -1,8 +1,8 @@
-//! Packs whose bytes can be recognised.
+//! Packs with recognisable bytes.
 
 use millstream::element::{HeapAlloc, Pack, SlotAlloc};
 
-/// A pack of elements of these lengths; every byte says where it is and what `seed` was.
+/// Returns a pack of elements of these lengths. Every byte is derived from its position and from `seed`.
 pub(crate) fn pack(lens: &[u64], seed: u8) -> Pack {
     let strides: Vec<usize> = lens
         .iter()

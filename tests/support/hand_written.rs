@@ -1,4 +1,4 @@
-//! Workers written by hand, which say what no correct worker says, over real QUIC.
+//! Hand-written workers that break the protocol, over real QUIC.
 
 use std::sync::mpsc;
 
@@ -12,33 +12,33 @@ use millstream::link::{ClusterKey, Endpoint, EndpointConfig, Lane, LaneTask, Rol
 use minicbor::Encode;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The task that every one of them serves.
+/// The task that every hand-written worker serves.
 pub(crate) const TASK: TaskId = TaskId(12);
 
-/// Bytes of each of an element's two payloads.
+/// The size of each of an element's two payloads, in bytes.
 pub(crate) const PAYLOAD_BYTES: u64 = 64;
 
-/// Wrongs that a worker may do.
+/// The ways in which a worker can break the protocol.
 #[derive(Debug, Clone)]
 pub(crate) enum Lie {
-    /// Nothing: it serves for as long as it is read.
+    /// No lie: the worker serves elements as long as the client reads.
     None,
-    /// The worker opens its messages with these bytes.
+    /// Opening the message stream with these bytes.
     Opening(Vec<u8>),
-    /// The first pack is these bytes.
+    /// Sending these bytes as the first pack.
     FirstPack(Vec<u8>),
 }
 
-/// A worker that ends with its lane.
+/// A hand-written worker, which ends with its lane.
 pub(crate) struct HandWritten {
     pub(crate) address: String,
-    /// Reason that the worker received when its link was closed.
+    /// The channel that receives the reason for which the client closed the link.
     pub(crate) goodbye: mpsc::Receiver<String>,
     _serving: LaneTask<()>,
 }
 
 impl HandWritten {
-    /// A worker that readers with this key trust, and that serves one link.
+    /// Starts a worker that readers with this key trust. The worker serves one link.
     pub(crate) fn start(lane: &Lane, key: &ClusterKey, lie: Lie) -> Self {
         let credentials = key.credentials(Role::Worker);
         let bound = lane.spawn(async move {
@@ -50,7 +50,7 @@ impl HandWritten {
         let (told, goodbye) = mpsc::channel();
         let serving = lane.spawn(async move {
             let mut acceptor = endpoint.acceptor().expect("a server");
-            // Kept at work: handshakes end with it.
+            // The endpoint must live as long as the worker, because pending handshakes end with the endpoint.
             let Some(accepted) = acceptor.accept().await else {
                 return;
             };
@@ -60,8 +60,7 @@ impl HandWritten {
                 Lie::Opening(bytes) => bytes.clone(),
                 Lie::None | Lie::FirstPack(_) => framed(&ToClient::Hello(Hello::current())),
             };
-            // A reader that is told a lie closes the link at any moment; what it says then is looked at
-            // below.
+            // A reader may close the link at any moment after a lie. The close reason is received below.
             let _ = say.write_all(&opening).await;
             let mut sent = 0;
             while let Some(message) = next_message(&mut hear).await {
@@ -88,7 +87,7 @@ impl HandWritten {
                     ToWorker::Hello(_) | ToWorker::Cancel(_) => {}
                 }
             }
-            // Fails when the test has seen enough.
+            // Sending fails if the test has already ended.
             let _ = told.send(connection.closed().await.to_string());
         });
         Self {
@@ -99,13 +98,13 @@ impl HandWritten {
     }
 }
 
-/// Two tensors of any length, so that the header of each element says where they are.
+/// Returns the spec of two tensors of varying length, so that each element's header states their positions.
 pub(crate) fn two_tensors() -> ElementSpec {
     let any = || TensorSpec::with_dims(Dtype::U8, &[None]);
     ElementSpec::tuple([any(), any()]).expect("a specification")
 }
 
-/// An element as a correct worker makes it.
+/// Returns a valid element.
 pub(crate) fn element(sequence: u64) -> Vec<u8> {
     let layout = Layout::new(two_tensors()).expect("a layout");
     let (mut writer, open) = PackWriter::open(&HeapAlloc, 4096, 1).expect("memory");
@@ -131,7 +130,7 @@ pub(crate) struct RawPack {
 }
 
 impl RawPack {
-    /// A pack of one element.
+    /// Creates a pack of one element.
     pub(crate) fn of(first: u64, element: &[u8]) -> Self {
         Self {
             version: 1,
@@ -161,7 +160,7 @@ impl RawPack {
     }
 }
 
-/// A message as it travels (D2.1).
+/// Encodes a message with its length, as on the wire (D2.1).
 pub(crate) fn framed<M: Encode<()>>(message: &M) -> Vec<u8> {
     let bytes = message::encode(message).expect("short");
     let mut framed = (bytes.len() as u32).to_le_bytes().to_vec();
@@ -177,7 +176,7 @@ fn accept(task: TaskId) -> Vec<u8> {
     }))
 }
 
-/// The client's next message; none once it has closed the link.
+/// Returns the client's next message, or `None` once the client has closed the link.
 async fn next_message(stream: &mut (impl AsyncRead + Unpin)) -> Option<ToWorker> {
     let length = stream.read_u32_le().await.ok()? as usize;
     assert!(length <= MESSAGE_BYTES_MAX, "the reader is a correct one");

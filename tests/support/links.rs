@@ -1,4 +1,4 @@
-//! Links of each mechanism between two ends in this process.
+//! Links over each transport between two ends in this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use millstream::dataplane::transport::{Admission, ClientLink, WorkerLink};
 use millstream::element::{HeapAlloc, SlotAlloc};
 use millstream::link::{ClusterKey, Endpoint, EndpointConfig, Role};
 
-/// Admits packs of up to so many bytes.
+/// An admission that accepts packs of up to this many bytes.
 #[derive(Debug)]
 pub(crate) struct UpTo(pub(crate) u64);
 
@@ -33,14 +33,14 @@ impl Admission for UpTo {
     }
 }
 
-/// Two ends, and what must live as long as they do.
+/// The two ends of a link, with the values that must live as long.
 pub(crate) struct Ends {
     pub(crate) worker: Box<WorkerLink>,
     pub(crate) client: Box<ClientLink>,
     _keeps: Vec<Box<dyn std::any::Any>>,
 }
 
-/// How a link is made.
+/// The transports of links.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mechanism {
     Memory,
@@ -67,7 +67,7 @@ impl Mechanism {
     }
 }
 
-/// The task that the tests of links send packs of.
+/// The task whose packs the tests of links send.
 pub(crate) const TASK: TaskId = TaskId(9);
 
 #[cfg(target_os = "linux")]
@@ -90,7 +90,7 @@ async fn connect_shm(admission: Arc<dyn Admission>) -> Ends {
     }
 }
 
-/// A task's memory: an arena of 64 MiB.
+/// The memory of a task: an arena of 64 MiB.
 #[cfg(target_os = "linux")]
 struct OneArena(Arc<millstream::dataplane::transport::Arena>);
 
@@ -137,7 +137,7 @@ async fn connect_quic(admission: Arc<dyn Admission>) -> Ends {
     let (accepted, connection) = (accepted.expect("accepted"), connection.expect("connected"));
     let path = PathReporter::new(reader.clone(), connection);
     let mut client = quic::connect(path, admission).await.expect("a link");
-    // A stream exists for the peer once something was written to it.
+    // A stream exists for the peer only after the first byte was written.
     super::links::say_hello(&mut client);
     let path = PathReporter::new(server.clone(), accepted.connection);
     let worker = quic::accept(path, deadline).await.expect("a link");

@@ -1,11 +1,11 @@
-//! Readings of which elements may be lost with a worker: each ends well and whole, or names in its error all
-//! that is missing.
+//! Support for reads that may lose elements with a worker: a read ends complete, or its error names all
+//! missing splits.
 
 use millstream::client::{ReadError, Reader};
 use millstream::element::Element;
 
-/// The next element; `None` at the end, also at one after which elements are missing. Then the error names
-/// exactly the splits that the statistics do.
+/// Returns the next element, or `None` at the end. If elements are missing at the end, checks that the error
+/// names exactly the splits in the statistics.
 pub(crate) fn next_or_lost(reader: &mut Reader) -> Option<Element> {
     match reader.next_element() {
         Ok(Some(element)) => Some(element),
@@ -20,6 +20,6 @@ pub(crate) fn next_or_lost(reader: &mut Reader) -> Option<Element> {
             assert!(named > 0 && named == counted, "{loss:?}");
             None
         }
-        Err(error) => panic!("the reading goes on: {error}"),
+        Err(error) => panic!("unexpected error: {error}"),
     }
 }

@@ -1,17 +1,17 @@
-//! Support for several tests: elements to send, links to send them over, whole services, a watchdog.
+//! Support for several tests:
 //!
-//! - `elements`: packs whose bytes can be recognised
-//! - `hand_written`: workers that say what no correct worker says
-//! - `losses`: readings of which elements may be lost
-//! - `links`: links of each mechanism between two ends
+//! - `elements`: packs with recognisable bytes
+//! - `hand_written`: workers that break the protocol
+//! - `losses`: reads that may lose elements
+//! - `links`: links over each transport between two ends
 //! - `cluster`: a dispatcher, workers and a trainer in this process
 //! - `consumers`: readers that advance in step
-//! - `mortal`: a dispatcher that is killed and comes back
-//! - `process`: the real binary
+//! - `mortal`: a dispatcher that is killed and started again
+//! - `process`: processes of the real binary
 //! - `proxy`: a network that can be cut
-//! - `s3`: a server of S3
-//! - `watchdog`: fails a test that hangs
-//! - `witness`: a reader in a process of its own that looks at every element
+//! - `s3`: an S3 server
+//! - `watchdog`: a time limit for tests
+//! - `witness`: a reader in a separate process that checks every element
 
 pub(crate) mod cluster;
 pub(crate) mod consumers;

@@ -1,4 +1,4 @@
-//! A dispatcher with a work directory that is killed and starts again, as a process, and who kills it.
+//! A dispatcher process with a work directory that is killed and started again, and the thread that kills it.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use super::process::Process;
 
-/// The dispatcher. Clones are the same one.
+/// A dispatcher that can be killed and started again. Clones share the process.
 #[derive(Debug, Clone)]
 pub(crate) struct Mortal {
     running: Arc<Mutex<Option<Process>>>,
     key: String,
     arguments: Vec<String>,
-    /// Address of the process, the same after each restart.
+    /// The address of the dispatcher, which stays the same after each restart.
     pub(crate) address: String,
 }
 
 impl Mortal {
-    /// The first life, in an empty directory.
+    /// Starts the dispatcher in an empty work directory.
     pub(crate) fn start(key: &str, work_dir: &Path, arguments: &[&str]) -> Self {
         let work_dir = work_dir.to_str().expect("a path of letters");
         let mut arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
@@ -36,7 +36,7 @@ impl Mortal {
         }
     }
 
-    /// SIGKILL, and another life as soon as a process starts.
+    /// Kills the dispatcher with SIGKILL, and starts it again at once.
     pub(crate) fn kill_and_revive(&self) {
         let mut running = self.running.lock().expect("nobody panicked with it");
         drop(running.take());
@@ -44,8 +44,8 @@ impl Mortal {
     }
 }
 
-/// An address for a server that ends and comes back: the system gives this port to nobody meanwhile, since it
-/// lies below those that it gives away (32768 and above).
+/// Returns an address for a server that ends and starts again. The port is below the system's range for
+/// automatic ports (32768 and above), so no other process gets it meanwhile.
 pub(crate) fn lasting_address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -64,12 +64,12 @@ fn begin(key: &str, arguments: &[String], address: &str) -> Process {
     Process::start(key, &all)
 }
 
-/// Kills a dispatcher once for each pause, that long after it is told to.
+/// A thread that kills a dispatcher once for each pause. Each kill happens that long after its request.
 #[derive(Debug)]
 pub(crate) struct Killer {
     due: Sender<()>,
     done: Receiver<()>,
-    /// Kills that nobody has asked for yet.
+    /// The number of kills that were not requested yet.
     left: usize,
     is_at_work: bool,
     thread: JoinHandle<()>,
@@ -83,7 +83,7 @@ impl Killer {
         let left = pauses.len();
         let thread = thread::spawn(move || {
             for pause in pauses {
-                // Both fail only when the test has.
+                // Receiving and sending fail only if the test has failed.
                 if is_due.recv().is_err() {
                     return;
                 }
@@ -101,7 +101,8 @@ impl Killer {
         }
     }
 
-    /// The next kill is due, once the dispatcher of the last one is there; none if all were done.
+    /// Requests the next kill, once the dispatcher has started after the previous kill. Has no effect if no
+    /// kills remain.
     pub(crate) fn next_is_due(&mut self) {
         if std::mem::take(&mut self.is_at_work) {
             self.done.recv().expect("the dispatcher comes back");
@@ -113,7 +114,7 @@ impl Killer {
         }
     }
 
-    /// Whether a kill that is due was not done yet, or the dispatcher is not back.
+    /// Returns whether a requested kill, or the restart after it, is still in progress.
     pub(crate) fn is_at_work(&mut self) -> bool {
         match self.done.try_recv() {
             Ok(()) => self.is_at_work = false,
@@ -123,7 +124,7 @@ impl Killer {
         self.is_at_work
     }
 
-    /// Does what is left, and waits for it.
+    /// Requests the remaining kills, and waits for all of them.
     pub(crate) fn finish(mut self) {
         while self.left > 0 || self.is_at_work {
             self.next_is_due();

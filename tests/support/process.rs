@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use super::cluster::Cluster;
 use super::watchdog::WATCHDOG;
 
-/// Commands start and end processes of their own and decode pictures, in a debug build.
+/// The time limit of a command. Commands start other processes and decode pictures, in a debug build.
 const COMMAND_WATCHDOG: Duration = Duration::from_secs(2 * WATCHDOG.as_secs());
 
-/// How often the end of a process is looked for.
+/// The interval between two checks whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A command of the program with this key, which is no user's.
+/// Returns a command of the program with this key instead of the user's key.
 pub(crate) fn millstream(key: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
     command
@@ -26,7 +26,7 @@ pub(crate) fn millstream(key: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// How a command ended, and what it printed.
+/// The exit status and the output of a command.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
@@ -34,7 +34,7 @@ pub(crate) struct Finished {
     pub(crate) stderr: String,
 }
 
-/// A running command whose output is collected. Killed when dropped.
+/// A running command whose output is collected. Dropping the value kills the command.
 #[derive(Debug)]
 pub(crate) struct Running {
     what: String,
@@ -44,7 +44,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The number in the system.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -54,7 +54,7 @@ impl Running {
         let what = format!("{:?}", command.get_args().collect::<Vec<_>>());
         let mut child = command.spawn().expect("the binary starts");
         let stdout = collect(child.stdout.take().expect("piped"));
-        // Where it goes elsewhere, nothing is collected of it.
+        // Standard error may go elsewhere, and is then not collected.
         let stderr: Box<dyn Read + Send> = match child.stderr.take() {
             Some(stderr) => Box::new(stderr),
             None => Box::new(std::io::empty()),
@@ -68,13 +68,13 @@ impl Running {
         }
     }
 
-    /// Sends a signal, by the name that `kill` knows.
+    /// Sends a signal, named as for the command `kill`.
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
     }
 
-    /// Waits for its end. One that hangs is killed, and the test fails with what it said and where its
-    /// threads are.
+    /// Waits for the end of the command. At the time limit, kills the command and fails the test with its
+    /// output and the state of its threads.
     pub(crate) fn finish(mut self) -> Finished {
         let deadline = Instant::now() + COMMAND_WATCHDOG;
         let status = loop {
@@ -92,8 +92,8 @@ impl Running {
             }
             std::thread::sleep(LOOK_EVERY);
         };
-        // They end with the last process that holds the pipe: a child of the command that outlives it is an
-        // error too.
+        // The pipes close when the last process with an open end exits. A child that outlives the command is
+        // an error, too.
         let all = |pipe: &Receiver<String>| pipe.recv_timeout(WATCHDOG).expect("it left a process behind");
         Finished {
             status,
@@ -105,7 +105,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only when it has ended.
+        // `kill` and `wait` fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -116,21 +116,22 @@ pub(crate) fn finish(command: Command) -> Finished {
     Running::start(command).finish()
 }
 
-/// A server that said it is ready, and ends when its standard input closes. Killed when dropped.
+/// A server process that has reported its address. The process ends when its standard input closes; dropping
+/// the value kills the process.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Address that the process listens on.
+    /// The address on which the process listens.
     pub(crate) address: String,
 }
 
 impl Process {
-    /// A dispatcher or worker, ready to serve.
+    /// Starts a dispatcher or worker, and waits until it serves.
     pub(crate) fn start(key: &str, arguments: &[&str]) -> Self {
         Self::start_in(&[], key, arguments)
     }
 
-    /// Starts the process with additions to its environment.
+    /// Starts the process with additional environment variables.
     pub(crate) fn start_in(environment: &[(&str, String)], key: &str, arguments: &[&str]) -> Self {
         Self::start_with(environment, key, arguments, Stdio::inherit())
     }
@@ -158,7 +159,7 @@ impl Process {
         BufReader::new(child.stdout.take().expect("piped"))
             .read_line(&mut line)
             .expect("a line");
-        // "dispatcher listening on ADDRESS", "worker serving on ADDRESS for dispatcher …"
+        // The line is "dispatcher listening on ADDRESS" or "worker serving on ADDRESS for dispatcher …".
         let address = line
             .split_whitespace()
             .nth(3)
@@ -167,7 +168,7 @@ impl Process {
         Self { child, address }
     }
 
-    /// A worker of a cluster.
+    /// Starts a worker of this cluster.
     pub(crate) fn worker(cluster: &Cluster) -> Self {
         Self::start(&cluster.key_text, &["worker", "--dispatcher", &cluster.address])
     }
@@ -176,23 +177,24 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends a signal, by the name that `kill` knows.
+    /// Sends a signal, named as for the command `kill`.
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
     }
 
-    /// Closes its standard input and waits. True when it ended well.
+    /// Closes the standard input of the process, and waits for its end. Returns whether the process ended
+    /// successfully.
     pub(crate) fn ends_well(mut self) -> bool {
         drop(self.child.stdin.take());
         self.has_ended_well()
     }
 
-    /// Whether it has ended.
+    /// Returns whether the process has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("it is a child").is_some()
     }
 
-    /// Waits for its end. True when it ended well.
+    /// Waits for the end of the process. Returns whether the process ended successfully.
     pub(crate) fn has_ended_well(&mut self) -> bool {
         let deadline = Instant::now() + WATCHDOG;
         loop {
@@ -212,13 +214,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only when it has ended.
+        // `kill` and `wait` fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Sends a signal, by the name that `kill` knows.
+/// Sends a signal, named as for the command `kill`.
 pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill")
         .args(["-s", name, &child.id().to_string()])
@@ -231,13 +233,13 @@ fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
     std::thread::spawn(move || {
         let mut text = Vec::new();
         let _ = pipe.read_to_end(&mut text);
-        // Nobody listens any more when the test has failed.
+        // Sending fails only if the test has failed.
         let _ = tell.send(String::from_utf8_lossy(&text).into_owned());
     });
     told
 }
 
-/// The threads of a process by name, with what the kernel has them wait for.
+/// Lists the threads of a process by name, each with the kernel function in which the thread waits.
 fn threads(pid: u32) -> String {
     let of = |thread: std::fs::DirEntry| {
         let read = |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A network between readers and one worker that can be cut: forwards UDP, or swallows it.
+//! A network between readers and one worker that can be cut: a proxy that forwards UDP packets or drops them.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How soon the proxy's threads notice that it was dropped.
+/// The interval at which the proxy's threads check whether the proxy was dropped.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
 
-/// The largest datagram, and what a worker on loopback may send.
+/// The size in bytes of the largest datagram on loopback.
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 
-/// A proxy. Ends with its threads when it is dropped.
+/// A UDP proxy. Dropping the proxy ends its threads.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     front: Arc<UdpSocket>,
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Proxy {
-    /// A proxy that forwards nothing until [`Proxy::forward_to`].
+    /// Binds a proxy that forwards nothing before [`Proxy::forward_to`] is called.
     pub(crate) fn bind() -> Self {
         Self {
             front: Arc::new(socket()),
@@ -43,13 +43,13 @@ impl Proxy {
         self.front.local_addr().expect("bound")
     }
 
-    /// Starts to forward.
+    /// Starts to forward packets to this worker.
     pub(crate) fn forward_to(&mut self, worker: SocketAddr) {
         let (front, state) = (self.front.clone(), self.state.clone());
         self.thread = Some(thread::spawn(move || forward(&front, &state, worker)));
     }
 
-    /// Swallows everything, both ways, or no longer.
+    /// Starts or stops dropping all packets in both directions.
     pub(crate) fn set_cut(&self, is_cut: bool) {
         self.state.is_cut.store(is_cut, Ordering::Relaxed);
     }
@@ -59,14 +59,14 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of it has been printed.
+            // The panic hook has printed the message of a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// From readers to the worker; each reader has a socket of its own towards the worker, and a thread for the
-/// way back.
+/// Forwards packets from readers to the worker. Each reader has its own socket towards the worker, and a
+/// thread for the opposite direction.
 fn forward(front: &Arc<UdpSocket>, state: &Arc<State>, worker: SocketAddr) {
     let mut backs: BTreeMap<SocketAddr, Arc<UdpSocket>> = BTreeMap::new();
     let mut threads = Vec::new();
@@ -92,7 +92,7 @@ fn pump(from: &UdpSocket, state: &State, mut deliver: impl FnMut(&[u8], SocketAd
         match from.recv_from(&mut buffer) {
             Ok((bytes, source)) if !state.is_cut.load(Ordering::Relaxed) => deliver(&buffer[..bytes], source),
             Ok(_) => {}
-            // Nothing came; or the other side is gone, which the network does not say either.
+            // No packet arrived, or the peer is gone; a real network would not report that either.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused) => {}
             Err(error) => panic!("{error}"),
         }

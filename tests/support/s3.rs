@@ -1,4 +1,4 @@
-//! A server of S3 over a directory, with one bucket: `s3s` on a thread of its own.
+//! An S3 server over a directory, with one bucket: the library `s3s` on its own thread.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// The server. Ends when it is dropped.
+/// The S3 server. Dropping the value ends the server.
 pub(crate) struct S3 {
     directory: TempDir,
     address: SocketAddr,
@@ -21,7 +21,7 @@ pub(crate) struct S3 {
 }
 
 impl S3 {
-    /// Starts it with a bucket named `bucket`.
+    /// Starts a server with a bucket named `bucket`.
     pub(crate) fn start() -> S3 {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(directory.path().join("bucket")).expect("a bucket");
@@ -54,19 +54,19 @@ impl S3 {
         }
     }
 
-    /// The bucket's directory.
+    /// Returns the bucket's directory.
     pub(crate) fn bucket(&self) -> PathBuf {
         self.directory.path().join("bucket")
     }
 
-    /// Returns the environment by which a process reaches this server.
+    /// Returns the environment variables with which a process reaches this server.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
             ("AWS_ALLOW_HTTP", "true".to_owned()),
             ("AWS_ACCESS_KEY_ID", "key".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
-            // A machine without certificates of authorities can speak plain HTTP.
+            // The client must work over plain HTTP on a machine without root certificates.
             ("SSL_CERT_FILE", "/dev/null".to_owned()),
             ("SSL_CERT_DIR", "/nonexistent".to_owned()),
         ]

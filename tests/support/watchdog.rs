@@ -1,17 +1,17 @@
-//! Fails a test that hangs, and waits for conditions.
+//! A time limit for tests, and a function that waits for conditions.
 
 use std::fmt::Debug;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Many times what the slowest test takes on a busy machine: a test that runs longer hangs.
+/// The time limit of a test, many times the duration of the slowest test on a busy machine.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// How often a condition is looked at.
+/// The interval between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Runs a test's future on a runtime of its own, under the watchdog.
+/// Runs a test's future on a new runtime, with the time limit.
 pub(crate) fn run<F: Future>(test: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -24,12 +24,13 @@ pub(crate) fn run<F: Future>(test: F) -> F::Output {
     })
 }
 
-/// Runs a test that blocks its thread, under the watchdog. `what` is said of one that hangs.
+/// Runs a test that blocks its thread, with the time limit. `what` is the name of the test in the message
+/// about a timeout.
 pub(crate) fn watched<T: Send + 'static>(what: &str, test: impl FnOnce() -> T + Send + 'static) -> T {
     watched_for(WATCHDOG, what, test)
 }
 
-/// Runs a test under a watchdog of another duration.
+/// Runs a test with another time limit.
 pub(crate) fn watched_for<T: Send + 'static>(
     watchdog: Duration,
     what: &str,
@@ -50,7 +51,8 @@ pub(crate) fn watched_for<T: Send + 'static>(
     }
 }
 
-/// Waits until `look` yields `wanted`; fails with what it yields instead when the watchdog barks.
+/// Waits until `look` returns `wanted`. Fails after a quarter of the time limit, and shows the last value
+/// instead.
 pub(crate) fn eventually<T: PartialEq + Debug>(what: &str, wanted: &T, mut look: impl FnMut() -> T) {
     let deadline = Instant::now() + WATCHDOG / 4;
     loop {

@@ -1,5 +1,5 @@
-//! A reader in a process of its own, which looks at every element twice: when it comes, and when it lets go
-//! of it much later. It can be killed or stopped at any instant, and says how far it is when it is asked.
+//! A reader in a separate process that checks every element twice: on arrival, and much later when the reader
+//! releases the element. A test can kill or stop the process at any instant, and ask for its progress.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -17,24 +17,25 @@ use super::cluster::numbers;
 use super::process::signal;
 use super::watchdog::WATCHDOG;
 
-/// Orders for the process: the key, the dispatcher's address, and whether elements come in order.
+/// The environment variable with the orders for the process: the key, the dispatcher's address, and whether
+/// elements arrive in order.
 const TOLD: &str = "MILLSTREAM_TEST_WITNESS";
 
-/// Precedes what it says.
+/// The prefix of each line of progress.
 const SAYS: &str = "witness says ";
 
-/// Numbers in an element. The first is a multiple of it, and each is one more than the one before it:
-/// whatever an element is mixed with or overwritten by shows.
+/// The number of items in an element. The first item is a multiple of this number, and each further item is
+/// the previous item plus one. Mixed or overwritten elements thus violate the pattern.
 const BATCH: i64 = 1024;
 
-/// Elements it keeps: more than it may have outstanding, so that none leaves the worker's hands before its
-/// own.
+/// The number of elements that the witness keeps. The number exceeds the outstanding elements, so that an
+/// element's slot is not reused while the witness keeps it.
 const KEPT: usize = 48;
 
-/// Elements that it keeps for good, from the first on.
+/// The number of elements that the witness keeps until its end, counted from the first element.
 const KEEPSAKES: usize = 16;
 
-/// The reader. Killed when dropped.
+/// A running witness process. Dropping the value kills the process.
 #[derive(Debug)]
 pub(crate) struct Witness {
     child: Child,
@@ -42,21 +43,21 @@ pub(crate) struct Witness {
     answers: Receiver<String>,
 }
 
-/// How far it is.
+/// The progress of a witness.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) elements: u64,
-    /// How it is linked with each worker, in words.
+    /// A description of the witness's link to each worker.
     pub(crate) links: String,
 }
 
 impl Witness {
-    /// Starts a process that reads all there is; returns before it has read anything. `test` is the name of
-    /// the test that calls [`testify`]. `in_order`: the elements are those of one worker, of which it misses
-    /// none and gets none twice.
+    /// Starts a process that reads all elements, and returns before the first element. `test` is the name of
+    /// the test that calls [`testify`]. With `in_order`, the witness reads from one worker, and checks that
+    /// no element is missing or repeated.
     #[expect(
         clippy::print_stderr,
-        reason = "what it complains of is part of the test's output"
+        reason = "the witness's complaints are a part of the test's output"
     )]
     pub(crate) fn start(test: &str, key: &str, dispatcher: &str, in_order: bool) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
@@ -72,7 +73,7 @@ impl Witness {
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 match line.strip_prefix(SAYS) {
-                    // Nobody listens any more when the test has failed.
+                    // Sending fails only if the test has failed.
                     Some(said) => drop(tell.send(said.to_owned())),
                     None => eprintln!("a witness: {line}"),
                 }
@@ -86,12 +87,12 @@ impl Witness {
         self.child.id()
     }
 
-    /// Waits until it has an element.
+    /// Waits until the witness has an element.
     pub(crate) fn is_reading(&self) {
         self.hears();
     }
 
-    /// Asks it how far it is. It answers behind its next element.
+    /// Asks the witness for its progress. The witness answers after its next element.
     pub(crate) fn account(&mut self) -> Account {
         let asks = self.asks.as_mut().expect("it was not told to end");
         asks.write_all(b"?\n").expect("it lives");
@@ -99,7 +100,7 @@ impl Witness {
     }
 
     fn hears(&self) -> Account {
-        let said = self.answers.recv_timeout(WATCHDOG).expect("the reading goes on");
+        let said = self.answers.recv_timeout(WATCHDOG).expect("the reader proceeds");
         let (elements, links) = said.split_once(' ').expect("two things");
         Account {
             elements: elements.parse().expect("a number"),
@@ -111,7 +112,7 @@ impl Witness {
         signal(&self.child, name);
     }
 
-    /// SIGKILL. It must not have found anything wrong before.
+    /// Kills the witness with SIGKILL. Fails if the witness has found a fault before.
     pub(crate) fn kill(mut self) {
         let ended = self.child.try_wait().expect("it is a child");
         assert!(ended.is_none(), "it ended by itself: {ended:?}");
@@ -119,7 +120,7 @@ impl Witness {
         self.child.wait().expect("it is a child");
     }
 
-    /// Ends it. It must have found nothing wrong.
+    /// Ends the witness. Fails if the witness has found a fault.
     pub(crate) fn ends_well(mut self) {
         self.asks = None;
         let status = self.child.wait().expect("it is a child");
@@ -129,14 +130,15 @@ impl Witness {
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        // Both fail only when it has ended.
+        // `kill` and `wait` fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs the process: reads until its standard input ends. Does nothing in a process without orders.
-#[expect(clippy::print_stderr, reason = "it answers over a pipe")]
+/// Runs the witness process, which reads until its standard input ends. Returns at once in a process without
+/// orders.
+#[expect(clippy::print_stderr, reason = "the witness answers through a pipe")]
 pub(crate) fn testify() {
     let Ok(told) = std::env::var(TOLD) else { return };
     let told: Vec<&str> = told.split('|').collect();
@@ -160,7 +162,7 @@ pub(crate) fn testify() {
     loop {
         let element = reader
             .next_element()
-            .expect("the reading goes on")
+            .expect("the reader proceeds")
             .expect("it has no end");
         check(&element);
         if in_order == "true" {
@@ -170,8 +172,8 @@ pub(crate) fn testify() {
                 "out of order, missing or repeated"
             );
         }
-        // What is kept of a worker's memory stays mapped beyond its death: only who has but one worker keeps
-        // it for good.
+        // A kept element keeps its worker's memory mapped after the worker's death. Only a witness of a
+        // single worker keeps elements until its end.
         if in_order == "true" && keepsakes.len() < KEEPSAKES {
             keepsakes.push(element);
         } else {
@@ -195,7 +197,7 @@ pub(crate) fn testify() {
     kept.iter().chain(&keepsakes).for_each(check);
 }
 
-/// Receives for each question; disconnected when there are no more.
+/// Returns a channel that receives each question. The channel disconnects at the end of standard input.
 fn asked() -> Receiver<()> {
     let (ask, asked) = channel();
     std::thread::spawn(move || {

@@ -1,12 +1,12 @@
-//! The shared-memory yardstick on iceoryx2: publish-subscribe between two processes, one loaned slot an
-//! element, with our stamps.
+//! The shared-memory yardstick with iceoryx2: publish-subscribe between two processes, with one loaned slot
+//! per element and this program's stamps.
 //!
-//! The publisher waits where the subscriber's buffer is full, so that nothing is lost; it begins when the
-//! subscriber has connected to it, until when it would drop what the buffer does not take. The subscriber
-//! looks again and again for what has come and never sleeps, which is the fastest way there is to read it.
+//! The publisher waits while the subscriber's buffer is full, so that no element is lost. The publisher
+//! begins after the subscriber has connected, because an earlier publisher would drop elements beyond its
+//! buffer. The subscriber polls without sleeping, which is the fastest way of reading.
 #![expect(
     unsafe_code,
-    reason = "a loaned slot of which only the stamps are written counts as uninitialised"
+    reason = "only the stamps of a loaned slot are written, so its type counts as uninitialised"
 )]
 
 use std::time::{Duration, Instant};
@@ -21,18 +21,20 @@ use super::shared::area::Bell;
 use crate::stamp::{self, Checker, Pace};
 use crate::tally::{Tallied, Tally, look_every};
 
-/// Elements that wait for the subscriber at most.
+/// The maximum number of elements that wait for the subscriber.
 const BUFFERED: usize = 64;
 
-/// Looks without an element between two looks at the clock.
+/// The number of polls without an element between two clock readings.
 const LOOKS: u32 = 10_000;
 
-/// How long there may be no element: far longer than a busy machine keeps a process from running.
+/// The time without an element after which reading fails. The time is far longer than a busy machine delays a
+/// process.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 type Factory = PortFactory<ipc::Service, [u8], ()>;
 
-/// A process's part in the exchange; dropped, it removes what it and dead processes have left.
+/// A process's end of the exchange. Dropping the exchange removes the files of this process and of dead
+/// processes.
 pub(crate) struct Exchange {
     node: Node<ipc::Service>,
     factory: Factory,
@@ -41,9 +43,9 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Opens the exchange of this name, or creates it.
     pub(crate) fn open(name: &str) -> Result<Self, String> {
-        // It says that it has no configuration file, of which it needs none.
+        // The lower log level suppresses the warning about a missing configuration file, which is not needed.
         set_log_level(LogLevel::Error);
-        // Ending on a signal is this program's own affair.
+        // This program handles signals itself.
         let node = NodeBuilder::new().signal_handling_mode(SignalHandlingMode::Disabled);
         let node = node.create::<ipc::Service>().map_err(text)?;
         let name = name.try_into().map_err(text)?;
@@ -54,8 +56,8 @@ impl Exchange {
         Ok(Self { node, factory })
     }
 
-    /// Publishes elements from the first ring on until the process is ended. `is_ready` is told when there is
-    /// a publisher.
+    /// Publishes elements until the process is killed. Calls `is_ready` once the publisher exists, and starts
+    /// at the first ring of the bell.
     pub(crate) fn send(
         &self,
         element_bytes: u64,
@@ -77,8 +79,8 @@ impl Exchange {
                 produced_ns = stamp::now_ns();
             }
             let slot = publisher.loan_slice_uninit(element_bytes as usize);
-            // SAFETY: the slot lies in a file that the system filled with zeroes, and a byte has no invalid
-            // value.
+            // SAFETY: the slot is in a file that the system filled with zeros, and every value of a byte is
+            // valid.
             let mut slot = unsafe { slot.map_err(text)?.assume_init() };
             stamp::write(slot.payload_mut(), 0, place, produced_ns, false);
             slot.send().map_err(text)?;
@@ -86,8 +88,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes elements until the tally is done. `start` returns when there is a publisher, whom the bell then
-    /// tells to begin.
+    /// Takes elements until the tally is complete. `start` returns once the publisher exists; the bell then
+    /// makes the publisher begin.
     pub(crate) fn receive<P>(
         &self,
         bell: Bell<'_>,
@@ -104,7 +106,7 @@ impl Exchange {
             let Some(element) = subscriber.receive().map_err(text)? else {
                 looks += 1;
                 if looks % LOOKS == 0 && heard.elapsed() > SILENCE_MAX {
-                    return Err(format!("nothing was published for {SILENCE_MAX:?}"));
+                    return Err(format!("no element arrived for {SILENCE_MAX:?}"));
                 }
                 std::hint::spin_loop();
                 continue;
@@ -116,7 +118,7 @@ impl Exchange {
                 break tallied;
             }
         };
-        // It is killed, and what it leaves in the file system is ours to remove.
+        // Dropping kills the publisher, whose files in the file system must then be removed.
         drop(publisher);
         self.node.blocking_cleanup_dead_nodes(SILENCE_MAX);
         Ok(tallied)

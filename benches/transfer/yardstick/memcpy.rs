@@ -1,4 +1,4 @@
-//! A copy from memory to memory, larger than the caches: what any copy costs here.
+//! The yardstick of a copy within memory, with buffers larger than the caches: the minimum cost of any copy.
 
 use super::{Measured, Meter, unit_bytes};
 

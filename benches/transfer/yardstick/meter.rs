@@ -1,10 +1,10 @@
-//! Counts what a reader gets between the end of the warm-up and the end, and the processor time it took.
+//! A count between the end of the warm-up and the end of the run, with the processor time used.
 
 use std::time::{Duration, Instant};
 
 use crate::report::cpu_seconds;
 
-/// Counts of a reader between the end of the warm-up and the end of the run.
+/// The counter of a reader, from the end of the warm-up to the end of the run.
 #[derive(Debug)]
 pub(crate) struct Meter {
     warm_up: Duration,
@@ -18,23 +18,24 @@ pub(crate) struct Meter {
 /// A finished count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
-    /// Whatever was counted: bytes, elements.
+    /// The counted units: bytes or elements.
     pub(crate) units: u64,
     pub(crate) seconds: f64,
     pub(crate) cpu: CpuSeconds,
 }
 
-/// Processor time of the reader and of its producing processes.
+/// The processor time of the reader and of its producing processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CpuSeconds {
     pub(crate) reader: f64,
-    /// `None` when they are part of the reader's process, or on another host.
+    /// The processor time of the producers. `None` if the producers run in the reader's process, or on
+    /// another host.
     pub(crate) producers: Option<f64>,
 }
 
 impl Meter {
-    /// Measures `seconds`, behind a warm-up of a quarter of that and a second at most, with producers in
-    /// `children`.
+    /// Creates a meter for `seconds` after a warm-up. The warm-up takes a quarter of that time, at most a
+    /// second. `children` are the process ids of the producers.
     pub(crate) fn new(seconds: f64, children: Vec<u32>) -> Self {
         let warm_up = Duration::from_secs_f64((seconds / 4.0).min(1.0));
         let (length, started) = (Duration::from_secs_f64(seconds), Instant::now());
@@ -48,7 +49,7 @@ impl Meter {
         }
     }
 
-    /// Counts; `Some` when the time is over.
+    /// Counts units. Returns the finished count when the time is over.
     pub(crate) fn count(&mut self, units: u64) -> Option<Measured> {
         let now = Instant::now();
         let Some((from, cpu)) = self.measured_from else {

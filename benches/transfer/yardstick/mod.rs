@@ -1,17 +1,18 @@
-//! Yardsticks to compare the service with: the same machine and the same run, with less work.
+//! Yardsticks to compare the service with. All yardsticks run on the same machine in the same run, and do
+//! less work than the service.
 //!
-//! - [`raw_quic`]: bare quinn with the same configuration
+//! - [`raw_quic`]: bare quinn with the service's configuration
 //! - [`raw_tcp`]: plaintext TCP
-//! - [`unix_socket`]: a copy through the kernel between processes of one host
-//! - `shared`: memory that two processes share, with nothing around it
-//! - `iceoryx2`: the same hand-over by another library, where this program was built with it
-//! - [`memcpy`]: a copy in memory
-//! - [`touch_loop`]: every byte written and read in one process
-//! - [`mod@unit`]: what travels as one, and through which memory
-//! - [`meter`]: what all of them count with
+//! - [`unix_socket`]: a copy through the kernel between processes on one host
+//! - `shared`: bare memory that two processes share
+//! - `iceoryx2`: the same transfer with another library, if the program was built with it
+//! - [`memcpy`]: a copy within memory
+//! - [`touch_loop`]: writing and reading every byte in one process
+//! - [`mod@unit`]: the unit of a transfer, and the buffers of an end
+//! - [`meter`]: the counter of all yardsticks
 //!
-//! Each sender is a child process that says where it is met, then sends until its reader goes away; those of
-//! one process have none.
+//! Each sender is a child process that prints its meeting point, and then sends until its reader is gone.
+//! Yardsticks within one process have no child.
 
 #[cfg(all(target_os = "linux", feature = "iceoryx2"))]
 pub(crate) mod iceoryx2;

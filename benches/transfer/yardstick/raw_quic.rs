@@ -1,7 +1,8 @@
-//! Bare quinn: the endpoint, TLS and socket of the service, one stream a unit, no elements.
+//! The yardstick of bare quinn: the endpoint, TLS and socket of the service, with one stream per unit and
+//! without elements.
 //!
-//! The reader either copies each chunk to its place in a pooled contiguous buffer, as any reader that needs
-//! contiguous memory must, or drops it.
+//! The reader copies each chunk into a pooled contiguous buffer, as any reader that needs contiguous memory
+//! must, or drops the chunk.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,18 +18,18 @@ use super::{Measured, Meter, buffers, unit_bytes};
 
 const ALPN: &str = "millstream-bench-raw/1";
 
-/// Streams that the sender writes at a time, as many as keep the connection from running dry between two of
-/// them.
+/// The number of streams that the sender writes concurrently. The number is large enough to keep the
+/// connection busy between two streams.
 const STREAMS: usize = 8;
 
-/// Binds a sender.
+/// Binds the endpoint of a sender.
 pub(crate) fn bind(credentials: Credentials, config: EndpointConfig) -> Result<Endpoint, String> {
     Endpoint::bind_server(credentials, &[ALPN], &[Role::Read], config).map_err(|error| error.to_string())
 }
 
-/// Sends units to the first reader until it goes away; returns the path at the end.
+/// Sends units to the first reader until the reader is gone. Returns the final properties of the path.
 pub(crate) async fn send(endpoint: Endpoint, element_bytes: u64) -> Result<PathReport, String> {
-    let mut acceptor = endpoint.acceptor().ok_or("the endpoint is no server")?;
+    let mut acceptor = endpoint.acceptor().ok_or("the endpoint accepts no connections")?;
     let accepted = acceptor.accept().await.ok_or("the endpoint was closed")?;
     let connection = accepted.connection;
     let units: Arc<[Bytes]> = buffers(element_bytes).into_iter().map(Bytes::from).collect();
@@ -41,7 +42,7 @@ pub(crate) async fn send(endpoint: Endpoint, element_bytes: u64) -> Result<PathR
     Ok(endpoint.path_report(&connection))
 }
 
-/// Reads units until the meter is done.
+/// Reads units until the meter is complete.
 pub(crate) async fn receive(
     endpoint: Endpoint,
     address: SocketAddr,
@@ -77,7 +78,7 @@ pub(crate) async fn receive(
     }
 }
 
-/// Sends units in turn with the other writers, until an error says that the reader is done.
+/// Sends units in turn with the other writers, until an error shows that the reader is done.
 async fn write(connection: quinn::Connection, units: Arc<[Bytes]>, sent: Arc<AtomicUsize>) {
     while let Ok(mut stream) = connection.open_uni().await {
         let unit = units[sent.fetch_add(1, Ordering::Relaxed) % units.len()].clone();
@@ -106,6 +107,6 @@ async fn read(mut stream: quinn::RecvStream, mut buffer: Vec<u8>, copies: bool) 
     if filled == buffer.len() {
         Ok(buffer)
     } else {
-        Err(format!("a unit had {filled} of {} bytes", buffer.len()))
+        Err(format!("a unit ended after {filled} of {} bytes", buffer.len()))
     }
 }

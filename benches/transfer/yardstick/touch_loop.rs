@@ -1,8 +1,8 @@
-//! Measures `--touch` without a service: one process, one thread that writes every byte, one that reads every
-//! byte.
+//! The yardstick of `--touch` without a service: one process, in which one thread writes every byte and
+//! another thread reads every byte.
 //!
-//! Buffers of one unit go back and forth through channels, so a hand-over is counted in units, as packs are.
-//! The loops that write and read are those of the service.
+//! Buffers of one unit travel back and forth through channels, so a transfer counts in units, like packs. The
+//! service uses the same loops for writing and reading.
 
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
@@ -11,7 +11,7 @@ use crate::args::Load;
 use crate::stamp::{self, Checker, Pace};
 use crate::tally::{Tallied, Tally, look_every};
 
-/// Writes and reads until the meter is done.
+/// Writes and reads until the meter is complete.
 pub(crate) fn measure(load: &Load, element_bytes: u64, meter: Meter) -> Result<Tallied, String> {
     let fresh = buffers(element_bytes);
     let (to_reader, full) = mpsc::sync_channel(fresh.len());
@@ -26,7 +26,7 @@ pub(crate) fn measure(load: &Load, element_bytes: u64, meter: Meter) -> Result<T
     })
 }
 
-/// Ends when the reader does.
+/// Writes elements until the reader ends.
 fn write(rate: Option<u64>, element_bytes: u64, empty: Receiver<Vec<u8>>, full: SyncSender<Vec<u8>>) {
     let (pace, look_every) = (Pace::new(rate), look_every(element_bytes, rate));
     let (mut place, mut produced_ns) = (0, 0);

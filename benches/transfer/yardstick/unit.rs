@@ -1,23 +1,25 @@
-//! The unit that a yardstick sends, and the memory that passes through one end.
+//! The unit that a yardstick sends, and the buffers of one end.
 //!
-//! Ends use their buffers in turn, since memory that holds data is not the memory of the data before: one
-//! buffer sent and filled again and again would stay in the core's own cache, and measure that.
+//! An end uses its buffers in turn, because fresh data is in fresh memory. A single buffer would stay in the
+//! core's cache, and the yardstick would measure the cache.
 
-/// Bytes that travel as one unit when elements are small, as the packs of the service do.
+/// The bytes of one unit of small elements. The service's packs have the same size.
 const UNIT_BYTES: u64 = 256 * 1024;
 
-/// Bytes of an end's buffers together: what the service keeps in a task's buffer and outstanding.
+/// The bytes of all buffers of an end together. A task's buffer and the outstanding elements of the service
+/// have the same size.
 const BUFFERS_BYTES: u64 = 8 << 20;
 
-/// Buffers of an end at least: units on their way, and one more to fill.
+/// The minimum number of buffers of an end: the units in flight, and one more to fill.
 const BUFFERS_MIN: u64 = 4;
 
-/// Bytes of one unit of elements of this size: at least [`UNIT_BYTES`], whole elements.
+/// Returns the bytes of one unit for elements of this size: at least [`UNIT_BYTES`], and a whole number of
+/// elements.
 pub(crate) fn unit_bytes(element_bytes: u64) -> u64 {
     element_bytes.max(UNIT_BYTES / element_bytes.max(1) * element_bytes)
 }
 
-/// The buffers of one end, each of one unit, every page of them its own.
+/// Returns the buffers of one end. Each buffer holds one unit, in its own pages.
 pub(crate) fn buffers(element_bytes: u64) -> Vec<Vec<u8>> {
     let unit = unit_bytes(element_bytes);
     (0..(BUFFERS_BYTES / unit).max(BUFFERS_MIN))

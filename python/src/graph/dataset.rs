@@ -1,4 +1,5 @@
-//! The dataset as an object: immutable, checked, picklable by its bytes. Refuses to know single operations.
+//! The dataset as a Python object: immutable, checked, and picklable as its definition. Does not know single
+//! operations.
 
 use std::sync::Arc;
 
@@ -16,17 +17,18 @@ use crate::assembly::Output;
 use crate::elements::{Elements, Supply};
 use crate::{failure, key, spec};
 
-/// A dataset under construction. Every operation makes a new one.
+/// A dataset under construction. Every operation returns a new object.
 #[derive(Debug, Clone)]
 #[pyclass(frozen, from_py_object, module = "millstream._millstream")]
 pub(crate) struct Graph {
     dataset: Dataset,
-    /// The spec of the argument, in a dataset that is built within a function.
+    /// The spec of the function's argument, for a dataset that is built within a function.
     argument: Option<Arc<ElementSpec>>,
     spec: Arc<ElementSpec>,
-    /// Unknown within a function.
+    /// The number of elements; unknown within a function.
     cardinality: Cardinality,
-    /// The content of its memory caches, which all datasets made of it share; `None` where it has no cache.
+    /// The contents of memory caches, shared by all datasets derived from this one. `None` if the dataset has
+    /// no memory cache.
     caches: Option<Caches>,
 }
 
@@ -34,7 +36,7 @@ impl Graph {
     /// Checks a whole dataset.
     ///
     /// # Errors
-    /// `InvalidArgumentError` naming the operation and what is wrong with it.
+    /// `InvalidArgumentError` names the operation and its fault.
     pub(crate) fn new(dataset: Dataset) -> PyResult<Graph> {
         let graph = dataset.clone().graph().map_err(failure::dataset)?;
         let facts = graph.facts(&Functions::new()).map_err(failure::analysis)?;
@@ -47,7 +49,7 @@ impl Graph {
         })
     }
 
-    /// Checks what is built within a function whose argument is of `argument`.
+    /// Checks a dataset that is built within a function whose argument has the spec `argument`.
     pub(super) fn within(dataset: Dataset, argument: Arc<ElementSpec>) -> PyResult<Graph> {
         let graph = dataset.clone().function_graph().map_err(failure::dataset)?;
         let specs = node_specs(&graph, &Functions::new(), Some(&argument)).map_err(failure::analysis)?;
@@ -61,12 +63,12 @@ impl Graph {
         })
     }
 
-    /// This dataset with one more operation.
+    /// Returns this dataset with one more operation.
     pub(super) fn step(&self, step: impl FnOnce(Dataset) -> Dataset) -> PyResult<Graph> {
         self.made(step(self.dataset.clone()))
     }
 
-    /// A dataset made of this one.
+    /// Returns a dataset that is derived from this one.
     pub(super) fn made(&self, dataset: Dataset) -> PyResult<Graph> {
         match &self.argument {
             Some(argument) => Graph::within(dataset, argument.clone()),
@@ -95,7 +97,7 @@ impl Graph {
     }
 }
 
-/// Returns whether a dataset caches elements in memory, other than in a function.
+/// Returns whether a dataset caches elements in memory, outside of functions.
 fn caches_in_memory(graph: &Definition) -> bool {
     let mut nodes = graph.nodes().iter();
     nodes.any(|node| node.op.of().is_some_and(|cache: &Cache| cache.path.is_none()))
@@ -109,13 +111,13 @@ impl From<&Graph> for Dataset {
 
 #[pymethods]
 impl Graph {
-    /// Returns the spec of elements, as plain tuples.
+    /// Returns the spec of the elements, as plain tuples.
     #[getter]
     fn spec<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         spec::to_python(py, &self.spec)
     }
 
-    /// Returns how many elements there are: -1 without end, -2 unknown.
+    /// Returns the number of elements: -1 for an infinite dataset, -2 for an unknown number.
     #[getter]
     fn cardinality(&self) -> i64 {
         match self.cardinality {
@@ -125,8 +127,8 @@ impl Graph {
         }
     }
 
-    /// Rows of every batch but the last, if it ends in an operation that says so and in others that leave
-    /// rows alone.
+    /// Returns the number of rows in every batch but the last. Returns `None` unless the last operation that
+    /// changes rows sets a batch size.
     #[getter]
     fn batch_size(&self) -> PyResult<Option<u64>> {
         let graph = self.definition()?;
@@ -141,24 +143,28 @@ impl Graph {
         Ok(None)
     }
 
-    /// Returns whether what a service yields is read somewhere in it.
+    /// Returns whether the dataset reads the elements of a service.
     #[getter]
     fn is_served(&self) -> PyResult<bool> {
         let graph = self.definition()?;
         Ok(graph.nodes().iter().any(|node| node.op.is::<ServiceReader>()))
     }
 
-    /// The share of one of `count` readers: divided by `files`, `elements`, `files_or_elements`, or where a
-    /// `hint` says.
+    /// Returns the share of reader `index` among `count` readers. The dataset is divided by `files`,
+    /// `elements` or `files_or_elements`, or at the place of a `hint`.
     fn sharded(&self, by: &str, count: u64, index: u64) -> PyResult<Graph> {
         let by = match by {
             "files" => ShardBy::Files,
             "elements" => ShardBy::Elements,
             "files_or_elements" => ShardBy::FilesOrElements,
             "hint" => ShardBy::Hint,
-            other => return Err(PyValueError::new_err(format!("{other:?} is no way to divide"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "invalid sharding {other:?}: expected files, elements, files_or_elements or hint"
+                )));
+            }
         };
-        // What is drawn without a seed is drawn alike by all readers, or their shares would overlap.
+        // All readers use the same seed, because different random draws would make their shares overlap.
         let share = Share {
             count,
             index,
@@ -169,39 +175,39 @@ impl Graph {
         Graph::new(Dataset::from(shared))
     }
 
-    /// Returns whether it is built within a function.
+    /// Returns whether the dataset is built within a function.
     #[getter]
     fn is_within(&self) -> bool {
         self.argument.is_some()
     }
 
-    /// Returns whether it reads a service.
+    /// Returns whether the dataset reads a service.
     #[getter]
     fn reads_service(&self) -> PyResult<bool> {
         let definition = self.definition()?;
         Ok(definition.nodes().iter().any(|node| node.op.name() == "service"))
     }
 
-    /// The definition, the same for the same chain of operations.
+    /// Returns the definition. Equal chains of operations have equal definitions.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.definition()?.to_bytes().map_err(failure::dataset)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The dataset of a definition.
+    /// Returns the dataset of a definition.
     #[staticmethod]
     fn from_bytes(bytes: &[u8]) -> PyResult<Graph> {
         let definition = Definition::from_bytes(bytes).map_err(failure::dataset)?;
         Graph::new(Dataset::from(definition))
     }
 
-    /// The dataset drawn as text.
+    /// Returns a drawing of the dataset as text.
     fn explain(&self) -> PyResult<String> {
         Ok(self.definition()?.drawing().to_string())
     }
 
-    /// One pass over it, executed in this process. `take` makes what leaves become of capsules of DLPack.
-    /// `on_demand`: each element is computed only while it is waited for.
+    /// Runs one pass over the dataset in this process. `take` is the function that converts DLPack capsules
+    /// to leaves. With `on_demand`, each element is computed only while the caller waits for it.
     #[pyo3(signature = (epoch, threads, task_id, take=None, on_demand=false))]
     fn run(
         &self,

@@ -1,4 +1,4 @@
-//! Operations that take functions: expressions over the element, and bodies that make datasets.
+//! Operations that take functions: expressions over the element, and bodies that build datasets.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use crate::expr::{Expr, constant};
 use crate::failure::raise;
 use crate::{code, spec};
 
-/// Calls a function of Python to build what the library asks for. Its exception is kept, since the library
-/// has no place for it.
+/// The builder of operations' bodies, which calls a Python function. The builder keeps the function's
+/// exception, because the library's callback cannot return an exception.
 struct Bodies {
     raised: Option<PyErr>,
 }
 
 impl Bodies {
-    /// The dataset that `function` makes of the placeholder of its argument, which is of `argument`.
+    /// Returns the dataset that `function` builds from the placeholder of its argument. The argument has the
+    /// spec `argument`.
     fn build(
         &mut self,
         placeholder: Dataset,
@@ -49,7 +50,7 @@ impl Bodies {
 }
 
 impl Graph {
-    /// Adds an operation with one body, whose argument is of `argument`.
+    /// Adds an operation with one body, whose argument has the spec `argument`.
     fn with_body(
         &self,
         argument: &Arc<ElementSpec>,
@@ -64,7 +65,7 @@ impl Graph {
     }
 }
 
-/// The argument of a function that carries a state.
+/// Returns the spec of the argument of a function that carries a state.
 fn state_and_element(state: &ElementSpec, element: &ElementSpec) -> PyResult<ElementSpec> {
     let structure = Structure::Dict(vec![
         ("state".to_owned(), state.structure().clone()),
@@ -76,29 +77,29 @@ fn state_and_element(state: &ElementSpec, element: &ElementSpec) -> PyResult<Ele
 
 #[pymethods]
 impl Graph {
-    /// One tensor.
+    /// Maps each element to one tensor.
     fn map_expr(&self, expr: Expr) -> PyResult<Graph> {
         self.step(|dataset| dataset.map_expr(expr.0))
     }
 
-    /// A dict.
+    /// Maps each element to a dict.
     fn map_exprs(&self, exprs: Vec<(String, Expr)>) -> PyResult<Graph> {
         self.step(|dataset| dataset.map_exprs(exprs.into_iter().map(|(name, expr)| (name, expr.0))))
     }
 
-    /// A tuple.
+    /// Maps each element to a tuple.
     fn map_tuple(&self, exprs: Vec<Expr>) -> PyResult<Graph> {
         self.step(|dataset| dataset.map_tuple(exprs.into_iter().map(|expr| expr.0)))
     }
 
-    /// Nested as `described` is: a leaf each, in order.
+    /// Maps each element to a structure nested as `described`, with one expression for each leaf, in order.
     fn map_nested(&self, described: &Bound<'_, PyAny>, exprs: Vec<Expr>) -> PyResult<Graph> {
         let structure = spec::from_python(described)?.structure().clone();
         self.step(|dataset| dataset.map_nested(structure, exprs.into_iter().map(|expr| expr.0)))
     }
 
-    /// Applies a body to each element and a state: it takes a dict of `state` and `element`, and returns a
-    /// pair of both.
+    /// Applies a body to each element and a state. The body takes a dict of `state` and `element`, and
+    /// returns a pair of the new state and the result.
     fn scan(
         &self,
         described: &Bound<'_, PyAny>,
@@ -115,22 +116,23 @@ impl Graph {
         self.with_body(&argument, body, |dataset, build| dataset.scan(state, build))
     }
 
-    /// Applies code of Python to each element; the result is of `output`.
+    /// Applies Python code to each element. The result has the spec `output`.
     fn map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
         let output = spec::from_python(output)?;
         let params = code::params(&output, code_bytes);
         self.step(|dataset| dataset.map_declared(python::NAME, params, output))
     }
 
-    /// All that code of Python yields for each element, which is of `output`.
+    /// Yields all elements that Python code yields for each input element. The yielded elements have the spec
+    /// `output`.
     fn flat_map_python(&self, output: &Bound<'_, PyAny>, code_bytes: &[u8]) -> PyResult<Graph> {
         let output = spec::from_python(output)?;
         let params = code::params(&output, code_bytes);
         self.step(|dataset| dataset.flat_map_declared(python::NAME, params, output))
     }
 
-    /// Makes a source of an iterable of Python, whose elements are of `output`. `count`: -1 without end, -2
-    /// unknown.
+    /// Returns a source of the elements of a Python iterable, which have the spec `output`. `count` is -1 for
+    /// an infinite iterable, and -2 for an unknown number.
     #[staticmethod]
     fn iterable(output: &Bound<'_, PyAny>, code_bytes: &[u8], count: i64) -> PyResult<Graph> {
         let output = spec::from_python(output)?;
@@ -144,7 +146,7 @@ impl Graph {
         Graph::new(Dataset::declared_source(python::NAME, params, declared))
     }
 
-    /// The element with components of these names changed, or added to a dict.
+    /// Replaces components of these names, or adds them to a dict.
     fn with_components(&self, exprs: Vec<(String, Expr)>) -> PyResult<Graph> {
         self.step(|dataset| dataset.with_components(exprs.into_iter().map(|(name, expr)| (name, expr.0))))
     }
@@ -200,7 +202,8 @@ impl Graph {
         Bodies { raised }.finish(self, dataset)
     }
 
-    /// Windows of as many elements as `size` makes of the key.
+    /// Groups elements by a key into windows. The function `size` maps the key to the number of elements in a
+    /// window.
     fn group_by_window_sized(
         &self,
         key: &Bound<'_, PyAny>,

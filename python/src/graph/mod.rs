@@ -1,8 +1,8 @@
-//! Datasets: chains of operations, each step a new object that is checked at once.
+//! Datasets: chains of operations. Each step returns a new object, which is checked at once.
 //!
-//! - `dataset`: the object, what is known of it, and its iterator
+//! - `dataset`: the object, its properties, and its iterator
 //! - `sources`: tensors that the definition holds, and saved elements
-//! - `steps`: operations by name, and what changes the one before; `parameters`: their parameters
+//! - `steps`: operations by name, and changes to the last operation; `parameters`: parameters of operations
 //! - `functions`: operations that take functions
 
 mod dataset;

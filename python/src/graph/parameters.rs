@@ -1,14 +1,14 @@
-//! Parameters of operations, from Python to the form that the library's table takes.
+//! Conversion of operations' parameters from Python to the form of the library's operation table.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 use serde_json::{Map, Number, Value};
 
-/// The parameters by name.
+/// Returns the parameters by name.
 ///
 /// # Errors
-/// `TypeError` for a value that is not a number, text, bytes, list, dict or `None`.
+/// `TypeError` for a value that is not a number, text, bytes, a list, a dict or `None`.
 pub(super) fn named(parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Map<String, Value>> {
     let Some(parameters) = parameters else {
         return Ok(Map::new());
@@ -26,7 +26,7 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
     if let Ok(flag) = given.cast::<PyBool>() {
         return Ok(Value::Bool(flag.is_true()));
     }
-    // Also of types that are whole numbers without being `int`, as NumPy's are.
+    // Types like NumPy's integers are whole numbers without being `int`.
     if let Ok(number) = given.extract::<i64>() {
         return Ok(Value::from(number));
     }
@@ -44,7 +44,7 @@ fn value(given: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     if let Ok(number) = given.extract::<f64>() {
         let number = Number::from_f64(number).map(Value::Number);
-        return number.ok_or_else(|| PyTypeError::new_err("a parameter is no finite number"));
+        return number.ok_or_else(|| PyTypeError::new_err("invalid parameter: expected a finite number"));
     }
     let items = given.try_iter()?;
     items

@@ -1,4 +1,4 @@
-//! The sources of elements, and datasets of several.
+//! Sources of elements, and datasets with several inputs.
 
 use millstream::pipeline::graph::Dataset;
 use pyo3::prelude::*;

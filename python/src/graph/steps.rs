@@ -1,4 +1,4 @@
-//! Operations by name, through the table of the library, and what changes the operation before.
+//! Operations by name, through the library's operation table, and changes to the last operation.
 
 use millstream::pipeline::graph::Dataset;
 use pyo3::prelude::*;
@@ -10,25 +10,25 @@ use crate::failure;
 
 #[pymethods]
 impl Graph {
-    /// This dataset with the operation of this name, whose parameters are given by name.
+    /// Returns this dataset with the operation of this name added. Parameters are passed by name.
     #[pyo3(signature = (name, /, **parameters))]
     fn then(&self, name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
         self.made(operation(name, parameters, [self.dataset()])?)
     }
 
-    /// A dataset without an input.
+    /// Returns a dataset from an operation without an input.
     #[staticmethod]
     #[pyo3(signature = (name, /, **parameters))]
     fn source(name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
         Graph::new(operation(name, parameters, [])?)
     }
 
-    /// A dataset of several.
+    /// Returns a dataset from an operation with several inputs.
     #[staticmethod]
     #[pyo3(signature = (graphs, name, /, **parameters))]
     fn joined(graphs: Vec<Graph>, name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
         let dataset = operation(name, parameters, graphs.iter().map(Dataset::from))?;
-        // Within a function, a dataset of several of which one is built on the argument is built on it too.
+        // Within a function, the dataset is built on the function's argument if one of its inputs is.
         let within = graphs.iter().find(|graph| graph.is_built_within());
         match within.or(graphs.first()) {
             Some(graph) => graph.made(dataset),
@@ -44,12 +44,12 @@ impl Graph {
         self.step(|dataset| dataset.split_size(positions))
     }
 
-    /// Threads of what was just added, 0: as many as seem right.
+    /// Sets the number of threads of the last operation; 0 chooses the number automatically.
     fn parallel(&self, threads: u32) -> PyResult<Graph> {
         self.step(|dataset| dataset.parallel(threads))
     }
 
-    /// Returns whether what was just added keeps the order of its elements.
+    /// Sets whether the last operation keeps the order of its elements.
     fn in_order(&self, ordered: bool) -> PyResult<Graph> {
         self.step(|dataset| {
             if ordered {

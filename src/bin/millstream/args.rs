@@ -1,4 +1,4 @@
-//! The flags of `millstream`, and the help that teaches them.
+//! The flags of `millstream`, with their help texts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,48 +11,53 @@ use millstream::control::{DeploymentMode, TargetWorkers};
 
 use crate::help;
 
-/// Feeds GPU trainers: preprocessing on a pool of CPU workers, tensors over QUIC.
+/// Feeds GPU trainers: CPU workers preprocess the data and send tensors over QUIC or shared memory.
 ///
-/// A service is one dispatcher and any number of workers; trainers read from it with the
-/// client library. To see one at work, run `millstream demo`. By hand, in terminals of their own:
+/// A service is one dispatcher and any number of workers. Trainers read from the service with the
+/// client library. To see a service at work, run `millstream demo`. To start a service by hand, run
+/// each command in its own terminal:
 ///
 ///   millstream dispatcher
 ///   millstream worker
 ///   millstream read --files 'examples/data/*.tar'
 ///   millstream status
 ///
-/// On one machine the cluster key is made on first use and found by itself; between machines
-/// give each process the same key (see `millstream key --help`).
+/// On one machine, the first command creates the cluster key, and later commands find the key by
+/// themselves. On several machines, give each process a key of the same cluster (see
+/// `millstream key --help`).
 ///
-/// Results go to standard output, everything else to standard error. Every command exits with 0 on
-/// success, 1 if it failed or was interrupted, and 2 if its flags are wrong.
+/// Results go to standard output, and all other messages to standard error. Every command exits with
+/// 0 on success, 1 if it failed or was interrupted, and 2 if its flags are wrong.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, verbatim_doc_comment)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Says more on standard error; repeat for still more. RUST_LOG overrides it.
+    /// Prints more log messages on standard error; repeat the flag for more detail. The variable RUST_LOG
+    /// overrides the flag.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a dispatcher: who reads what, and which worker does it.
+    /// Runs a dispatcher, which assigns jobs, tasks and splits to workers and readers.
     Dispatcher(DispatcherArgs),
-    /// Runs a worker: computes elements and serves them.
+    /// Runs a worker, which computes elements and serves them to readers.
     Worker(WorkerArgs),
-    /// Reads a dataset and prints counts and a digest: a small consumer.
+    /// Reads a dataset, and prints counts and a digest of the rows.
     Read(ReadArgs),
-    /// Draws a dataset as it is executed and, having run it here, what its stages cost.
+    /// Draws the operations of a dataset; with --run-s also runs the dataset here and shows the cost of each
+    /// stage.
     Explain(ExplainArgs),
-    /// Shows what a service is doing.
+    /// Shows the workers, datasets, jobs, iterations, tasks and clients of a service.
     Status(StatusArgs),
-    /// Ends a service: its workers and its dispatcher, and whatever is read from it.
+    /// Ends a service: its dispatcher, its workers, and all its readers.
     Shutdown(ShutdownArgs),
-    /// Prints or makes keys.
+    /// Prints or generates keys.
     Key(KeyArgs),
-    /// Streams real pictures through a service of its own and checks that each was seen once an epoch.
+    /// Streams real pictures through a service that the command starts, and checks that each picture is seen
+    /// once per epoch.
     Demo(DemoArgs),
     /// Prints a script that completes the commands and flags in a shell.
     Completions(CompletionsArgs),
@@ -60,33 +65,35 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// The key of the command.
+/// The key that the command uses.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct KeyFlag {
-    /// The file with the cluster key or a role key. Without it, the variable MILLSTREAM_KEY names the file or
-    /// is the key itself; without both, the command uses the key in the user's own directory, creates it if
-    /// there is none, and serves this machine only.
+    /// The file with the cluster key or a role key. Without this flag, the variable MILLSTREAM_KEY names the
+    /// file or contains the key itself. Without the flag and the variable, the command uses the key in the
+    /// user's own directory. A command without a key creates the user's key, and then serves this machine
+    /// only.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<String>,
 }
 
-/// The identity of this process, and the list of certificates and keys that it refuses.
+/// The identity of this process, and the list of the certificates and keys that this process refuses.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct IdentityFlags {
     #[command(flatten)]
     pub(crate) key: KeyFlag,
-    /// Refuses the certificates and keys that this file names, and closes their connections; the file is read
-    /// again when it changes. See `millstream key --help`.
+    /// Refuses the certificates and keys that this file lists, and closes their connections. The process
+    /// reads the file again when it changes. See `millstream key --help`.
     #[arg(long, value_name = "FILE", env = "MILLSTREAM_REVOKED")]
     pub(crate) revoked: Option<PathBuf>,
 }
 
-/// The files that datasets may name.
+/// The restriction of the files that datasets may name.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessFlag {
-    /// Reads files below this folder, or with URLs that begin like this (`s3://bucket/train/`,
-    /// `https://host/`), and no others; repeat for more. Without it everything is read that this user may
-    /// read, but no server by which a cloud gives machines their credentials.
+    /// Allows datasets to read files below this folder, or URLs with this prefix (`s3://bucket/train/`,
+    /// `https://host/`), and no other files; repeat the flag to allow several. Without this flag, datasets
+    /// may read every file that this user may read. Servers by which a cloud gives machines their credentials
+    /// stay forbidden.
     #[arg(long, value_name = "FOLDER|URL")]
     pub(crate) allow_path: Vec<String>,
 }
@@ -94,27 +101,29 @@ pub(crate) struct AccessFlag {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::DISPATCHER)]
 pub(crate) struct DispatcherArgs {
-    /// The address to listen at. Beyond loopback only with an explicit --key.
+    /// The address to listen at. An address beyond loopback needs an explicit --key.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
-    /// Keeps its records in this directory and goes on from those it finds there: killed and started again,
-    /// it loses nothing. Without it they are in memory, and end with it.
+    /// Keeps the dispatcher's records in this directory. A dispatcher that was killed and started again
+    /// continues from these records and loses nothing. Without this flag, the records are in memory and end
+    /// with the process.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) work_dir: Option<PathBuf>,
-    /// Appends to this file, as lines of JSON, who connected, registered, created a job, opened an iteration,
-    /// joined as a worker or ended the service. Lines name the role, address and certificate, and no key.
+    /// Appends audit events to this file, as lines of JSON: connections, registrations, created jobs, opened
+    /// iterations, joined workers, and the end of the service. Each line names the role, the address and the
+    /// certificate of the process, but never a key.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) access: AccessFlag,
-    /// The workers that there are, for the static sharding policies; no others may register. A port may be
-    /// left open: HOST:%port% is one worker on that host, whatever its port.
+    /// The fixed list of workers for the static sharding policies; no other worker may register. HOST:%port%
+    /// stands for one worker on that host with any port.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,...")]
     pub(crate) worker_addresses: Vec<String>,
-    /// The way in which trainers and workers are placed: colocated, remote or hybrid. Where they are
-    /// colocated, static sharding has each program read the shares of its own workers.
+    /// The placement of trainers and workers: colocated, remote or hybrid. With `colocated`, static sharding
+    /// lets each program read the shares of its own workers.
     #[arg(
         long,
         default_value = "unspecified",
@@ -122,16 +131,18 @@ pub(crate) struct DispatcherArgs {
         value_name = "MODE"
     )]
     pub(crate) deployment_mode: DeploymentMode,
-    /// Seconds of silence after which other readers no longer wait for a reader. A silent worker counts as
-    /// dead after three times as long; one whose process has ended is missed within about a second.
+    /// Seconds without a heartbeat after which other readers no longer wait for a reader. The dispatcher
+    /// declares a silent worker dead after three times as long. The dispatcher notices a worker process that
+    /// has ended within about a second.
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     pub(crate) liveness_s: f64,
-    /// Seconds for which a dispatcher that is told to end the service waits for workers and readers to go.
+    /// Seconds for which a dispatcher that ends the service waits for workers and readers to disconnect.
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     pub(crate) shutdown_quiet_period_s: f64,
     #[command(flatten)]
     pub(crate) lifetimes: Lifetimes,
-    /// Ends when standard input closes; for programs that start it.
+    /// Ends the command when standard input closes. Programs that start the command as a child process use
+    /// this flag.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
 }
@@ -143,30 +154,32 @@ pub(crate) struct Lifetimes {
     /// The time between two searches for unused records.
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) job_gc_check_interval_s: Duration,
-    /// Iterations that nobody reads, and jobs without any, are collected after this; `never`, or -1, keeps
-    /// them.
+    /// The time after which iterations without readers, and jobs without iterations, are deleted. The value
+    /// `never`, or -1, keeps iterations and jobs for ever.
     #[arg(long, default_value = "300", value_name = "SECONDS|never", value_parser = parse_lifetime, allow_hyphen_values = true)]
     pub(crate) job_gc_timeout_s: Lifetime,
-    /// Also collects unfinished iterations under the sharding policy `dynamic`, which otherwise wait for a
-    /// trainer that comes back.
+    /// Also deletes unfinished iterations under the sharding policy `dynamic`. Without this flag, such an
+    /// iteration waits for a trainer that returns.
     #[arg(long)]
     pub(crate) gc_dynamic_sharding_jobs: bool,
-    /// Datasets that no job reads are collected after this and when the process that registered them is gone.
-    /// Those with an id of the user's choice stay until room is needed. `never`, or -1, keeps all.
+    /// The time after which a dataset that no job reads is deleted, once the process that registered the
+    /// dataset is gone. Datasets with an id that the user chose stay until their room is needed. The value
+    /// `never`, or -1, keeps all datasets.
     #[arg(long, default_value = "3600", value_name = "SECONDS|never", value_parser = parse_lifetime, allow_hyphen_values = true)]
     pub(crate) dataset_gc_timeout_s: Lifetime,
-    /// Readers that are silent for this long are released.
+    /// The time without a heartbeat after which the dispatcher releases a reader.
     #[arg(long, default_value = "300", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) client_timeout_s: Duration,
-    /// A coordinated read of which consumers are missing for this long fails, and names them.
+    /// The time after which a coordinated read with missing consumers fails. The error names the missing
+    /// consumers.
     #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) consumer_timeout_s: Duration,
-    /// Dead workers are shown in `status` for this long.
+    /// The time for which `status` shows a dead worker.
     #[arg(long, default_value = "600", value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) worker_timeout_s: Duration,
 }
 
-/// A time, or for ever.
+/// A time limit in seconds; `None` stands for no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lifetime(pub(crate) Option<Duration>);
 
@@ -183,127 +196,136 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         .parse()
         .ok()
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.ok_or_else(|| format!("`{text}` is no time: write seconds, 0 or more"))
+    seconds.ok_or_else(|| format!("invalid time `{text}`: expected a number of seconds, 0 or more"))
 }
 
 /// The compression of packs on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompressionFlag {
-    /// Nothing.
+    /// No compression.
     None,
-    /// LZ4, where it makes a pack smaller.
+    /// LZ4 for each pack that LZ4 makes smaller.
     Lz4,
-    /// LZ4 for readers that get their elements sooner so, by measurement; nothing for others.
+    /// LZ4 for each reader whose elements arrive sooner with LZ4, by measurement; no compression for other
+    /// readers.
     Auto,
 }
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::WORKER)]
 pub(crate) struct WorkerArgs {
-    /// The dispatcher to work for.
+    /// The dispatcher that the worker registers with.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// The address to serve elements at; port 0 takes a free one. Beyond loopback only with an explicit
-    /// --key.
+    /// The address to serve elements at; port 0 takes a free port. An address beyond loopback needs an
+    /// explicit --key.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
     pub(crate) bind: SocketAddr,
-    /// The address that trainers reach this worker at. By default it is the bound one, or this machine's
-    /// address on the way to the dispatcher where 0.0.0.0 is bound.
+    /// The address at which trainers reach this worker. The default is the bound address. If the bound
+    /// address is 0.0.0.0, the default is the address from which this machine reaches the dispatcher.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
-    /// Threads that compute; by default one a processor.
+    /// The number of threads that compute elements. The default is the number of processors.
     #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
-    /// The Python that runs users' code, with the package millstream installed: started when there is code of
-    /// Python to run. The default is the value of MILLSTREAM_PYTHON. Without it, it is the Python beside this
-    /// command, as in an environment with the wheel, else python3 on the PATH.
+    /// The Python interpreter that runs users' code; the package millstream must be installed in its
+    /// environment. The worker starts the interpreter when a dataset contains Python code. The default is the
+    /// value of MILLSTREAM_PYTHON. Without the variable, the default is the Python in the directory of this
+    /// command (as in an environment with the wheel), else python3 on PATH.
     #[arg(long, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
-    /// A variable of this environment that users' code sees, beside those of the interpreter, locale,
-    /// libraries and frameworks; may be repeated. `*` shows all of them but MILLSTREAM_KEY.
-    /// MILLSTREAM_PYTHON_ENV names some, too, separated by commas.
+    /// An environment variable that users' code may see, in addition to the variables of the interpreter, the
+    /// locale, libraries and frameworks. Repeat the flag for more variables. `*` passes all variables except
+    /// MILLSTREAM_KEY. The variable MILLSTREAM_PYTHON_ENV adds names, separated by commas.
     #[arg(long, value_name = "NAME")]
     pub(crate) python_env: Vec<String>,
-    /// How users' code of Python is kept from what this worker may do. `limits`: time, memory and processes.
-    /// `strict`: it also reads only Python, its libraries and the paths of --allow-path. It writes only to a
-    /// folder of its own, and opens no connection (Linux 5.13 or later). Without it, what
-    /// MILLSTREAM_ISOLATION says, else `limits`.
+    /// The isolation of users' Python code. `limits` limits its time, memory and processes. `strict` also
+    /// lets the code read only Python, its libraries and the paths of --allow-path. Under `strict` the code
+    /// writes only to a folder of its own, and opens no connections (Linux 5.13 or later). The default is the
+    /// value of MILLSTREAM_ISOLATION, or else `limits`.
     #[arg(long, value_name = "limits|strict")]
     pub(crate) isolation: Option<String>,
-    /// Bytes of elements that wait, are on their way, or are kept for the trainers of a cross-trainer cache.
+    /// Maximum bytes of elements that are buffered, in flight, or kept for the trainers of a cross-trainer
+    /// cache.
     #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
     pub(crate) memory_bytes: usize,
-    /// Bytes of these that each task with the cross-trainer cache keeps, half of --memory-bytes at most; by
-    /// default a quarter.
+    /// Bytes of --memory-bytes that each task with the cross-trainer cache keeps, at most half of
+    /// --memory-bytes. The default is a quarter of --memory-bytes.
     #[arg(long, value_name = "BYTES")]
     pub(crate) cross_trainer_cache_bytes: Option<u64>,
-    /// Bytes of --memory-bytes that may be shared with readers of this host, who then need no copy; by
-    /// default three quarters. 0: they are served over the network too.
+    /// Bytes of --memory-bytes that may be shared with readers on this host, which then read without a copy.
+    /// The default is three quarters of --memory-bytes. With 0, readers on this host read over the network.
     #[arg(long, value_name = "BYTES")]
     pub(crate) shm_bytes: Option<usize>,
-    /// Bytes of these that one task may share; by default half of --memory-bytes.
+    /// Bytes of --shm-bytes that one task may share. The default is half of --memory-bytes, but at most
+    /// --shm-bytes.
     #[arg(long, value_name = "BYTES")]
     pub(crate) shm_bytes_per_task: Option<usize>,
-    /// Makes shared memory of huge pages where the system has some set aside. Each task then takes its share
-    /// as a whole.
+    /// Allocates shared memory from huge pages if the system has reserved some. Each task then reserves its
+    /// whole share at once.
     #[arg(long)]
     pub(crate) huge_pages: bool,
-    /// A directory for the socket that readers of this host come in by, where they are in containers that
-    /// share it but no network namespace. Made with mode 0700 if it is missing. By default there is no file.
+    /// The directory for the socket that readers on this host connect to. Containers that share a directory
+    /// but no network namespace need this flag. The worker creates a missing directory with mode 0700. By
+    /// default the socket has no file.
     #[arg(long, value_name = "DIR")]
     pub(crate) shm_dir: Option<PathBuf>,
-    /// Directory that keeps blocks of remote files (s3://, gs://, az://, http://) after they were read.
-    /// Workers of one machine may share it; made if it is missing.
+    /// The directory that caches blocks of remote files (s3://, gs://, az://, http://). Workers of one
+    /// machine may share the directory. The worker creates the directory if it is missing.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) cache_dir: Option<PathBuf>,
-    /// Bytes that the files in --cache-dir may have together, at least 64 MiB; what was used least recently
-    /// goes first.
+    /// Maximum bytes of all files in --cache-dir together, at least 64 MiB. The worker evicts the least
+    /// recently used blocks first.
     #[arg(long, default_value_t = 64 << 30, requires = "cache_dir", value_name = "BYTES")]
     pub(crate) cache_bytes: u64,
     #[command(flatten)]
     pub(crate) access: AccessFlag,
-    /// A label; repeat for more. Shown in `status`. Readers elsewhere leave a worker that is tagged
-    /// COLOCATED, in any case, to those of its process, unless they ask for all workers.
+    /// A label of the worker, which `status` shows; repeat the flag for more labels. A worker with the tag
+    /// COLOCATED (in upper or lower case) serves only the readers in its own process. Readers in other
+    /// processes read from a COLOCATED worker only if they ask for all workers.
     #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
     pub(crate) tags: Vec<String>,
-    /// Compression on the network, of datasets that do not say otherwise.
+    /// The compression on the network for datasets that set no compression of their own.
     #[arg(long, value_enum, default_value_t = CompressionFlag::Auto)]
     pub(crate) compression: CompressionFlag,
-    /// Seconds that a worker told to leave (SIGTERM) waits for readers to take what it has begun.
+    /// Seconds for which a worker in graceful shutdown (SIGTERM) waits for readers to take the elements that
+    /// it has begun.
     #[arg(long, default_value_t = 25.0, value_name = "SECONDS")]
     pub(crate) drain_deadline_s: f64,
-    /// Seconds for which a worker whose service was shut down waits for its readers to go.
+    /// Seconds for which a worker whose service was shut down waits for its readers to disconnect.
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
     pub(crate) shutdown_quiet_period_s: f64,
-    /// UDP payload of a packet, in bytes; found by probing when not given.
+    /// The UDP payload of a packet, in bytes. By default the worker finds the payload by probing.
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
-    /// Seconds to wait for a dispatcher that is not there yet. One that was there is looked for as long as
-    /// the worker lives.
+    /// Seconds for which the worker waits for the first contact with the dispatcher. After the first contact,
+    /// the worker searches for a lost dispatcher as long as the worker lives.
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
-    /// Ends when standard input closes; for programs that start it.
+    /// Ends the command when standard input closes. Programs that start the command as a child process use
+    /// this flag.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
 }
 
-/// The sharding policy.
+/// The sharding policy, which decides which worker reads which part of the dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sharding {
     /// Every worker yields the whole dataset.
     Off,
-    /// Each part of the dataset goes to one worker, as they ask for more.
+    /// Each split of the dataset goes to one worker, whenever a worker asks for more splits.
     Dynamic,
-    /// Each worker of the dispatcher's --worker-addresses reads files of its own.
+    /// Each worker of the dispatcher's --worker-addresses reads its own share of the files.
     File,
-    /// Each of those workers computes everything and yields elements of its own.
+    /// Each worker of the dispatcher's --worker-addresses computes the whole dataset and yields its own share
+    /// of the elements.
     Data,
-    /// By files where the dataset has some, else by elements.
+    /// The policy `file` for a dataset that reads files, else the policy `data`.
     #[value(name = "file_or_data", alias = "file-or-data")]
     FileOrData,
-    /// Divided where the dataset says; where it says nothing, every worker yields all of it.
+    /// Sharding at the place that the dataset marks. Without a mark, every worker yields the whole dataset.
     Hint,
 }
 
@@ -315,66 +337,68 @@ pub(crate) struct ReadArgs {
     pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
-    /// WebDataset tars of JPEGs to read, as a glob pattern. The dispatcher lists them and the workers
-    /// read them, so the paths must mean the same to both.
+    /// The WebDataset tars of JPEGs to read, as a glob pattern. The dispatcher lists the tars and the workers
+    /// read them, so the paths must mean the same to dispatcher and workers.
     #[arg(long, conflicts_with = "range", value_name = "PATTERN")]
     pub(crate) files: Option<String>,
-    /// Reads the numbers from 0 up to this instead.
+    /// Reads the numbers from 0 up to N (exclusive) instead of files.
     #[arg(long, value_name = "N")]
     pub(crate) range: Option<u64>,
-    /// Elements of one batch; 0 for single elements.
+    /// The number of elements in one batch; 0 reads single elements.
     #[arg(long, default_value_t = 32, value_name = "ELEMENTS")]
     pub(crate) batch: u64,
-    /// Elements of the source in one split, 1 to 4096; by default as many as make about 1024 splits. For
-    /// --range under `dynamic`.
+    /// The number of source elements in one split, from 1 to 4096. The default makes about 1024 splits. The
+    /// flag applies to --range under `dynamic`.
     #[arg(long, value_name = "ELEMENTS", requires = "range")]
     pub(crate) split_size: Option<u64>,
-    /// The way in which the dataset is dealt out to the workers.
+    /// The sharding policy of the job.
     #[arg(long, visible_alias = "policy", value_enum, default_value_t = Sharding::Dynamic)]
     pub(crate) sharding: Sharding,
-    /// Passes over the dataset.
+    /// The number of passes over the dataset.
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub(crate) epochs: u64,
-    /// The workers that are read: `any` or all; `host`: those of this machine; `auto`: all but those that are
-    /// tagged COLOCATED, which serve the programs that they run in. There is none in this program, which
-    /// `local` would ask for.
+    /// The workers to read from. `any` reads all workers. `host` reads the workers of this machine. `auto`
+    /// reads all workers except those with the tag COLOCATED, which serve the programs that they run in.
+    /// `local` asks for workers in this program, which has none.
     #[arg(long, default_value = "auto", value_name = "WORKERS")]
     pub(crate) target_workers: TargetWorkers,
-    /// Elements outstanding at most; 0 sizes it by itself.
+    /// The maximum number of outstanding elements; 0 lets the reader choose the number.
     #[arg(long, default_value_t = 0, value_name = "ELEMENTS")]
     pub(crate) max_outstanding: u64,
-    /// Readers that give the same name share one reading, first come, first served.
+    /// The name of the job. Readers with the same job name share one pass over the dataset: each element goes
+    /// to the reader that is ready first.
     #[arg(long, value_name = "NAME")]
     pub(crate) job_name: Option<String>,
-    /// The number of readers that advance in step: in each step all of them take an element of the same group
-    /// of one worker. The dataset is repeated without end; each reader says which one it is, and stops after
-    /// so many steps.
+    /// The number of readers that advance in step. In each step, every reader takes one element from the same
+    /// group of one worker. The dataset repeats without end. Each reader sets --consumer, and stops after
+    /// --steps steps.
     #[arg(long, value_name = "COUNT", requires_all = ["consumer", "steps", "job_name"])]
     pub(crate) num_consumers: Option<u32>,
-    /// The number of this reader among them, from 0. Each reads an epoch once: started again it needs a new
-    /// --job-name.
+    /// The number of this reader among the --num-consumers readers, from 0. Each reader reads an epoch once;
+    /// a restarted reader needs a new --job-name.
     #[arg(long, value_name = "NUMBER", requires = "num_consumers")]
     pub(crate) consumer: Option<u32>,
-    /// Elements of an epoch, in batches as they come; what is behind them is not read.
+    /// The number of elements (batches with --batch) to read in each epoch. The command does not read the
+    /// rest of the epoch.
     #[arg(long, value_name = "COUNT")]
     pub(crate) steps: Option<u64>,
-    /// Reads through the cross-trainer cache, as this trainer: trainers that give the same --job-name get the
-    /// same elements, which are computed once. The dataset is repeated without end; each trainer stops after
-    /// so many steps.
+    /// Reads through the cross-trainer cache, as the trainer with this id. Trainers with the same --job-name
+    /// get the same elements, which the workers compute once. The dataset repeats without end; each trainer
+    /// stops after --steps elements.
     #[arg(long, value_name = "ID", requires_all = ["steps", "job_name"])]
     pub(crate) trainer_id: Option<String>,
-    /// Reads workers of this machine over the network too, instead of sharing memory with them.
+    /// Reads the workers of this machine over the network instead of through shared memory.
     #[arg(long)]
     pub(crate) no_shm: bool,
-    /// The end of an epoch of which splits were lost with a worker: `raise` ends the command with 1, `warn`
-    /// says what was lost and goes on, `ignore` goes on.
+    /// The end of an epoch in which splits were lost with a worker. `raise` ends the command with exit status
+    /// 1. `warn` prints the lost splits and continues. `ignore` continues.
     #[arg(long, default_value = "raise", value_name = "raise|warn|ignore")]
     pub(crate) on_lost: OnLost,
-    /// Seconds to wait for a dispatcher that is not there yet.
+    /// Seconds for which the command waits for the first contact with the dispatcher.
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub(crate) wait_s: f64,
-    /// Seconds for which a dispatcher that was there may be out of reach; then the command fails. What
-    /// workers have ready is read meanwhile.
+    /// Seconds for which a dispatcher that was reachable before may be unreachable; then the command fails.
+    /// Meanwhile the command continues to read the elements that workers have ready.
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
     pub(crate) dispatcher_timeout_s: f64,
 }
@@ -385,11 +409,11 @@ pub(crate) struct ExplainArgs {
     /// A file with the definition of a dataset, as `Graph::to_bytes` writes it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "range", "dataset"])]
     pub(crate) definition: Option<PathBuf>,
-    /// The dataset of this id, as it is registered with the service of --dispatcher. Asks for a key that may
-    /// register datasets.
+    /// The id of a dataset that is registered with the service at --dispatcher. The command needs a key that
+    /// may register datasets.
     #[arg(long, value_name = "ID", conflicts_with_all = ["files", "range"])]
     pub(crate) dataset: Option<String>,
-    /// The dispatcher to ask for it.
+    /// The dispatcher to ask for the dataset.
     #[arg(
         long,
         default_value = "127.0.0.1:5050",
@@ -399,23 +423,23 @@ pub(crate) struct ExplainArgs {
     pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
-    /// The dataset that `read --files` reads.
+    /// The tars of the dataset that `read --files` reads, as a glob pattern.
     #[arg(long, value_name = "PATTERN", conflicts_with = "range")]
     pub(crate) files: Option<String>,
-    /// The numbers from 0 up to this.
+    /// The dataset of the numbers from 0 up to N (exclusive).
     #[arg(long, value_name = "N")]
     pub(crate) range: Option<u64>,
-    /// Elements of one batch, of --files and --range; 0 for single elements.
+    /// The number of elements in one batch of --files or --range; 0 explains single elements.
     #[arg(long, default_value_t = 32, value_name = "ELEMENTS")]
     pub(crate) batch: u64,
-    /// Executes the dataset in this process for so many seconds, or to its end, and shows what each stage
-    /// took. Functions that only a worker's binary knows are not known here.
+    /// Runs the dataset in this process for this many seconds, or to its end, and shows the cost of each
+    /// stage. Functions that are compiled only into a worker's own binary are unknown here.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) run_s: Option<f64>,
-    /// Threads that compute; by default one a processor.
+    /// The number of threads that compute elements. The default is the number of processors.
     #[arg(long, value_name = "COUNT", requires = "run_s")]
     pub(crate) threads: Option<usize>,
-    /// Prints the language of Graphviz, for `dot -Tsvg`.
+    /// Prints the drawing in the Graphviz language, for `dot -Tsvg`.
     #[arg(long)]
     pub(crate) dot: bool,
 }
@@ -426,10 +450,10 @@ pub(crate) struct StatusArgs {
     /// The dispatcher to ask.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
-    /// Prints one JSON object with everything that is known.
+    /// Prints the whole status as one JSON object.
     #[arg(long, conflicts_with = "metrics")]
     pub(crate) json: bool,
-    /// Prints gauges in the text format that Prometheus reads.
+    /// Prints gauges in the Prometheus text format.
     #[arg(long)]
     pub(crate) metrics: bool,
     #[command(flatten)]
@@ -439,7 +463,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::SHUTDOWN)]
 pub(crate) struct ShutdownArgs {
-    /// The dispatcher of the service.
+    /// The dispatcher of the service to end.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
     pub(crate) dispatcher: String,
     #[command(flatten)]
@@ -451,22 +475,22 @@ pub(crate) struct ShutdownArgs {
 pub(crate) struct KeyArgs {
     #[command(flatten)]
     pub(crate) key: KeyFlag,
-    /// Prints what a process of this role needs, and no more: `read` can read, `submit` can also run code on
-    /// workers.
+    /// Prints the key of this role, which permits no more than the role needs: `read` permits reading, and
+    /// `submit` also permits running code on workers.
     #[arg(long, value_parser = ["read", "submit", "worker", "dispatcher"])]
     pub(crate) role: Option<String>,
-    /// Prints the public half of the key, which a key file may list so that the key's holders are accepted;
-    /// see below.
+    /// Prints the public half of the key. A key file may list the public half so that its process accepts the
+    /// key's holders; see below.
     #[arg(long, conflicts_with_all = ["role", "generate"])]
     pub(crate) public: bool,
-    /// Makes a new cluster key, and prints it unless --out is given.
+    /// Generates a new cluster key, and prints the key unless --out is given.
     #[arg(long, conflicts_with = "role")]
     pub(crate) generate: bool,
-    /// Writes the key to this new file, which only its owner can read, instead of printing it. A file that is
-    /// there is left as it is.
+    /// Writes the key to this new file, which only its owner can read, instead of printing the key. The
+    /// command never overwrites an existing file.
     #[arg(long, value_name = "FILE", conflicts_with = "path")]
     pub(crate) out: Option<PathBuf>,
-    /// Prints where the key of this user is kept.
+    /// Prints the path of the key file that the command uses.
     #[arg(long, conflicts_with_all = ["role", "generate", "public"])]
     pub(crate) path: bool,
 }
@@ -474,20 +498,20 @@ pub(crate) struct KeyArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::DEMO)]
 pub(crate) struct DemoArgs {
-    /// Passes over the pictures.
+    /// The number of passes over the pictures.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     pub(crate) epochs: u64,
-    /// Worker processes.
+    /// The number of worker processes.
     #[arg(long, default_value_t = 2, value_name = "COUNT")]
     pub(crate) workers: u32,
-    /// A directory of WebDataset tars of JPEGs (`.jpg`) with labels (`.cls`); without it the photographs that
-    /// the command brings with it.
+    /// A directory of WebDataset tars of JPEGs (`.jpg`) with labels (`.cls`). The default is the photographs
+    /// that are built into the command.
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) data: Option<PathBuf>,
-    /// Pictures of one batch.
+    /// The number of pictures in one batch.
     #[arg(long, default_value_t = 8, value_name = "PICTURES")]
     pub(crate) batch: u64,
-    /// Writes every key that was seen to this file, one a line, in order.
+    /// Writes the key of every picture that was seen to this file, one key per line, in the order of reading.
     #[arg(long, value_name = "FILE")]
     pub(crate) dump_keys: Option<PathBuf>,
 }
@@ -503,7 +527,7 @@ pub(crate) struct CompletionsArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::MAN)]
 pub(crate) struct ManArgs {
-    /// The directory for the pages; it is created if it is missing.
+    /// The directory for the manual pages. The command creates the directory if it is missing.
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) out: PathBuf,
 }

@@ -1,10 +1,10 @@
-//! The output of commands: results on standard output, everything else on standard error.
+//! The output of commands: results go to standard output, all other messages to standard error.
 
 use std::io::{IsTerminal, Write};
 
 use tracing_subscriber::EnvFilter;
 
-/// Logs to standard error: warnings, or what `-v` and `RUST_LOG` ask for.
+/// Starts the log on standard error. The level is `warn`, or the level that `-v` and `RUST_LOG` select.
 pub(crate) fn start_logging(verbose: u8) {
     let default = match verbose {
         0 => "warn",
@@ -23,23 +23,23 @@ pub(crate) fn start_logging(verbose: u8) {
         .init();
 }
 
-/// Prints a line of results. A closed pipe is no error: the reader has seen enough.
+/// Prints a line of results. Ignores a closed pipe, because the reader of the pipe needs no more results.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Prints a line about what is going on.
+/// Prints a line of information to standard error.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Prints why the command failed.
+/// Prints the reason why the command failed.
 pub(crate) fn error(text: &str) {
     note(&format!("millstream: {text}"));
 }
 
-/// A number of bytes, in the unit that suits it.
+/// Returns a number of bytes as text, in the unit that fits its size.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     let mut scaled = bytes as f64;

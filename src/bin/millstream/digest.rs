@@ -1,22 +1,22 @@
-//! A digest of what was read that depends on the rows alone: not on their order, their batches or who
-//! computed them.
+//! A digest of the rows that were read. The digest does not depend on the order of the rows, on their
+//! batches, or on the workers that computed them.
 
 use millstream::element::{Dtype, Element, TensorView};
 
-/// A sum of hashes, one a row.
+/// The sum of the hashes of all rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Digest {
-    /// Rows digested.
+    /// The number of rows in the digest.
     pub(crate) rows: u64,
     sum: u64,
 }
 
 impl Digest {
-    /// Adds a row: what its components are, in order.
+    /// Adds a row, given as the bytes of its components in order.
     pub(crate) fn add<'a>(&mut self, components: impl IntoIterator<Item = &'a [u8]>) {
         let mut hash = FNV_OFFSET;
         for component in components {
-            // The length keeps ("ab", "c") and ("a", "bc") apart.
+            // The length distinguishes ("ab", "c") from ("a", "bc").
             for byte in (component.len() as u64).to_le_bytes().iter().chain(component) {
                 hash = (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME);
             }
@@ -25,8 +25,8 @@ impl Digest {
         self.sum = self.sum.wrapping_add(mixed(hash));
     }
 
-    /// Adds the rows of an element, as far as these components of it go. With `is_batched`, a row is a place
-    /// along the leading dimension; else it is the whole element.
+    /// Adds the rows of an element, reduced to the components `names`. With `is_batched`, each index of the
+    /// leading dimension is a row; else the whole element is one row.
     pub(crate) fn add_element(
         &mut self,
         element: &Element,
@@ -63,7 +63,7 @@ impl std::fmt::Display for Digest {
     }
 }
 
-/// The items of a tensor of scalars or of a column of them.
+/// Returns the items of a scalar tensor or of a one-dimensional tensor.
 pub(crate) fn items(view: TensorView<'_>) -> Result<Vec<&[u8]>, String> {
     if matches!(view.dtype(), Dtype::String | Dtype::Bytes) {
         return view
@@ -78,7 +78,7 @@ pub(crate) fn items(view: TensorView<'_>) -> Result<Vec<&[u8]>, String> {
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// Spreads a hash over all bits, so that a sum of them cannot cancel out by design.
+/// Spreads a hash over all bits, so that crafted rows cannot cancel out in the sum.
 fn mixed(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! `millstream dispatcher`: runs one until it is told to end.
+//! `millstream dispatcher`: runs a dispatcher until a signal or a shutdown ends it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::ending::Ending;
 use crate::key;
 use crate::worker::seconds;
 
-/// Heartbeats that a silence may swallow before it counts as death.
+/// The minimum number of heartbeat intervals within the liveness timeout.
 const HEARTBEATS: u32 = 5;
 
 /// Runs the command.

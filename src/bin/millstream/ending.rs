@@ -1,4 +1,4 @@
-//! When a command should end, and how: a signal, or the end of standard input for those that a program
+//! The reasons for which a command ends: a signal, or the end of standard input for commands that a program
 //! starts.
 
 use std::io::Read;
@@ -10,36 +10,36 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// The time between two looks of a waiting command whether the other process is still there.
+/// The time between two checks whether the awaited process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The time for which work that was told to end may say goodbye.
+/// The time that interrupted work has for its goodbye messages.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// The time between two looks whether it has ended.
+/// The time between two checks whether interrupted work has ended.
 const GOODBYE_LOOK: Duration = Duration::from_millis(5);
 
-/// Hears of reasons to end. From its making on, SIGINT and SIGTERM no longer kill the process.
+/// The receiver of reasons to end. Once a value exists, SIGINT and SIGTERM no longer kill the process.
 #[derive(Debug)]
 pub(crate) struct Ending {
     heard: Receiver<Reason>,
 }
 
-/// Why a command should end.
+/// The reason for which a command should end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// Somebody pressed Ctrl-C (SIGINT), or closed standard input: now.
+    /// The user pressed Ctrl-C (SIGINT), or standard input was closed. The command ends at once.
     Interrupted,
-    /// The command is to shut down gracefully (SIGTERM).
+    /// The process received SIGTERM. The command shuts down gracefully.
     Terminated,
 }
 
-/// Why work was not done.
+/// The reason why work was not done.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotDone {
     /// The command should end.
     Interrupted,
-    /// The system gives no thread for it.
+    /// The system refused to start a thread for the work.
     Refused(String),
 }
 
@@ -53,7 +53,7 @@ impl NotDone {
     }
 }
 
-/// Ends what work is in the middle of. Clones are the same one.
+/// The handle that interrupts running work. All clones interrupt the same work.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Brake {
     state: Arc<Mutex<BrakeState>>,
@@ -74,8 +74,8 @@ impl std::fmt::Debug for BrakeState {
 }
 
 impl Brake {
-    /// Says what is to be done when the brake is pulled, which may have been; not any more what was said
-    /// before. Must not block.
+    /// Sets the action that interrupts the work, in place of the previous action. Runs the action at once if
+    /// the brake was pulled before. The action must not block.
     pub(crate) fn hold(&self, hold: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_pulled {
@@ -95,7 +95,7 @@ impl Brake {
 }
 
 impl Ending {
-    /// Starts to listen; to the end of standard input only if asked.
+    /// Starts to watch signals, and with `until_stdin_closes` also the end of standard input.
     pub(crate) fn watch(until_stdin_closes: bool) -> Result<Self, String> {
         let (tell, heard) = channel();
         let mut signals =
@@ -105,7 +105,7 @@ impl Ending {
         if until_stdin_closes {
             spawn("stdin", move || {
                 let mut ignored = [0; 1024];
-                // An error ends it as well: nobody can close what cannot be read.
+                // A read error ends the command too: after an error, a closed input can no longer be noticed.
                 while matches!(std::io::stdin().read(&mut ignored), Ok(1..)) {}
                 let _ = tell.send(Reason::Interrupted);
             })?;
@@ -113,7 +113,7 @@ impl Ending {
         Ok(Self { heard })
     }
 
-    /// Waits for a reason to end, or until `is_over`: then there is none.
+    /// Waits for a reason to end, and returns it. Returns `None` once `is_over` returns `true`.
     pub(crate) fn wait(&self, mut is_over: impl FnMut() -> bool) -> Option<Reason> {
         while !is_over() {
             match self.heard.recv_timeout(LOOK_EVERY) {
@@ -125,8 +125,8 @@ impl Ending {
         None
     }
 
-    /// Does what may block for long, on a thread of its own. If the command should end first, the brake is
-    /// pulled, and the thread is left behind when that does not end it soon.
+    /// Runs work that may block for long on its own thread. If the command should end first, pulls the brake
+    /// and waits for the work for a short time. Abandons the thread if the work still runs afterwards.
     pub(crate) fn unless<T: Send + 'static>(
         &self,
         brake: &Brake,
@@ -166,7 +166,7 @@ fn spawn<T: Send + 'static>(
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(work)
-        .map_err(|error| format!("no thread for {name}: {error}"))
+        .map_err(|error| format!("cannot start the thread {name}: {error}"))
 }
 
 #[cfg(test)]

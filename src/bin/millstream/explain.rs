@@ -1,5 +1,5 @@
-//! `millstream explain`: draws a dataset as it is executed and, having run it here for a while, what its
-//! stages cost.
+//! `millstream explain`: draws a dataset as it is executed. After a test run in this process, the drawing
+//! shows the cost of each stage.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::console::{note, say};
 use crate::ending::{Brake, Ending, NotDone};
 use crate::pictures::pictures;
 
-/// Bytes of the packs that elements are written into, unless one needs more.
+/// The size of a pack in bytes. A larger element gets a larger pack.
 const PACK_BYTES: usize = 1 << 20;
-/// Elements of a pack at most.
+/// The maximum number of elements in one pack.
 const PACK_ELEMENTS: usize = 1024;
 
 /// Runs the command.
@@ -77,18 +77,19 @@ fn graph(args: &ExplainArgs) -> Result<Graph, String> {
     dataset.graph().map_err(|error| error.to_string())
 }
 
-/// A definition in a file, as [`Graph::to_bytes`] writes it.
+/// Reads a definition from a file, in the format of [`Graph::to_bytes`].
 fn definition(path: &std::path::Path) -> Result<Graph, String> {
     let failed = |error: &dyn std::fmt::Display| format!("--definition {}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
     let mut bytes = Vec::new();
-    // One byte more than a graph may have: longer ones are refused, and not read.
+    // The reader stops one byte after the largest graph, so that a longer file is refused without being read
+    // completely.
     let mut limited = file.take(GRAPH_BYTES_MAX as u64 + 1);
     limited.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     Graph::from_bytes(&bytes).map_err(|error| failed(&error))
 }
 
-/// Executes the dataset here, to its end or for `limit`, and draws it with what its stages cost.
+/// Executes the dataset in this process, to its end or for `limit`, and draws it with the cost of each stage.
 fn measured(
     graph: &Graph,
     limit: Duration,
@@ -118,14 +119,14 @@ fn measured(
     }
     for (operation, counts) in executor.failures().by_operation {
         note(&format!(
-            "{operation}: {} left out, {} tried again",
+            "{operation}: {} elements skipped, {} calls retried",
             counts.skipped, counts.retried
         ));
     }
     Ok(executor.explain())
 }
 
-/// Writes elements as a worker does, and lets go of them.
+/// Writes elements into packs as a worker does, and drops the packs.
 fn drain(executor: &mut Executor, limit: Duration) -> Result<(), String> {
     let layout = Layout::new(executor.spec().clone()).map_err(|error| error.to_string())?;
     let (begun, mut size_bytes) = (Instant::now(), PACK_BYTES);

@@ -11,7 +11,8 @@ use clap_mangen::Man;
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::console::note;
 
-/// Prints the completions of a shell. A closed pipe is no error: the reader has seen enough.
+/// Prints the completions for a shell. Ignores a closed pipe, because the reader of the pipe needs no more
+/// output.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), String> {
     let mut script = Vec::new();
     generate(args.shell, &mut Cli::command(), "millstream", &mut script);
@@ -19,7 +20,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes a page for `millstream`, and one for each of its commands, to a directory.
+/// Writes a manual page for `millstream`, and one for each of its commands, to a directory.
 pub(crate) fn man(args: &ManArgs) -> Result<(), String> {
     fs::create_dir_all(&args.out).map_err(|error| failed(&args.out, &error))?;
     let mut root = Cli::command();

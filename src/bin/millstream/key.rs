@@ -1,4 +1,4 @@
-//! `millstream key`: prints or makes keys.
+//! `millstream key`: prints or generates keys.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &KeyArgs) -> Result<(), String> {
                 say(&path.display().to_string());
                 Ok(())
             }
-            KeySource::Text(_) => Err("the key was given as text, it has no path".to_owned()),
+            KeySource::Text(_) => Err("the key was given as text, so it has no path".to_owned()),
         };
     }
     let text = text(args)?;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &KeyArgs) -> Result<(), String> {
     }
 }
 
-/// The key that is asked for.
+/// Returns the text of the requested key.
 fn text(args: &KeyArgs) -> Result<String, String> {
     if args.generate {
         let key = ClusterKey::generate().map_err(|error| error.to_string())?;
@@ -51,7 +51,7 @@ fn text(args: &KeyArgs) -> Result<String, String> {
         (KeyMaterial::Role(key), None) => Ok(key.to_text()),
         (KeyMaterial::Role(key), Some(role)) if key.role() == role => Ok(key.to_text()),
         (KeyMaterial::Role(key), Some(role)) => Err(format!(
-            "a key of role {} cannot be turned into one of role {role}; ask who has the cluster key",
+            "a key of role {} cannot be turned into one of role {role}; ask the holder of the cluster key",
             key.role()
         )),
     }
@@ -69,7 +69,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     written.map_err(|error| format!("--out {}: {error}", path.display()))
 }
 
-/// Returns where the key comes from: the flag, else the environment, else the user's own file.
+/// Returns the source of the key: the flag, else the environment, else the user's own file.
 pub(crate) fn source(flag: &KeyFlag) -> Result<KeySource, String> {
     let source = match &flag.key {
         Some(argument) => KeySource::from_argument(argument),
@@ -78,7 +78,8 @@ pub(crate) fn source(flag: &KeyFlag) -> Result<KeySource, String> {
     source.map_err(|error| error.to_string())
 }
 
-/// Loads the key of this process, and the list of those whom it refuses. Says so when this made a key.
+/// Loads the key of this process, and the list of revoked certificates and keys. Prints a note if it creates
+/// a new key.
 pub(crate) fn load(flags: &IdentityFlags) -> Result<LoadedKey, String> {
     leave_no_core();
     let source = source(&flags.key)?;
@@ -99,8 +100,8 @@ pub(crate) fn load(flags: &IdentityFlags) -> Result<LoadedKey, String> {
     }
 }
 
-/// Has a crash leave no image of this process, which holds keys. The limit can be raised again, by `prlimit
-/// --core`.
+/// Disables core dumps of this process, because its memory contains keys. `prlimit --core` can raise the
+/// limit again.
 fn leave_no_core() {
     #[cfg(target_os = "linux")]
     {
@@ -110,7 +111,7 @@ fn leave_no_core() {
             current: Some(0),
             maximum,
         };
-        // A limit may always be lowered.
+        // Every process may lower its limits, so the call does not fail.
         let _ = setrlimit(Resource::Core, none);
     }
 }

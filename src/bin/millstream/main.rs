@@ -1,18 +1,18 @@
 //! `millstream`: the service on the command line.
 //!
-//! - [`args`], [`help`]: flags, and what they teach
+//! - [`args`], [`help`]: the flags and their help texts
 //! - [`dispatcher`], [`worker`]: the two servers
 //! - [`read`]: a small consumer
-//! - [`explain`]: draws a dataset and what its stages cost
+//! - [`explain`]: draws a dataset and the cost of its stages
 //! - [`shutdown`]: ends a service
-//! - [`status`]: what a service is doing
+//! - [`status`]: shows the state of a service
 //! - [`key`]: cluster keys and role keys
-//! - [`demo`]: real pictures, from a tar to a consumer, with processes of its own
-//! - [`generated`]: completions of shells and manual pages
-//! - [`asking`]: one question to a dispatcher
-//! - [`console`], [`table`], [`transports`]: what commands print
-//! - [`ending`]: when they end
-//! - [`pictures`], [`digest`]: the pipeline of the examples, and a digest of what was read
+//! - [`demo`]: reads real pictures through a service of child processes
+//! - [`generated`]: shell completions and manual pages
+//! - [`asking`]: the connection for one question to a dispatcher
+//! - [`console`], [`table`], [`transports`]: the output of commands
+//! - [`ending`]: the signals that end commands
+//! - [`pictures`], [`digest`]: the pipeline of the examples, and a digest of the rows that were read
 
 mod args;
 mod asking;
@@ -39,8 +39,8 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-// quinn takes and frees a buffer for every packet it receives. The system's allocator gives large ones back
-// to the kernel each time, which costs a tenth of the throughput.
+// quinn allocates and frees a buffer for every packet that it receives. The system's allocator returns large
+// buffers to the kernel each time, which costs a tenth of the throughput.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

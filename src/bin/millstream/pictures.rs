@@ -3,19 +3,20 @@
 use millstream::client::LostSplits;
 use millstream::pipeline::graph::{AUTO, Dataset, OnError};
 
-/// Height and width of a crop, in pixels.
+/// The height and width of a crop, in pixels.
 pub(crate) const CROP: u32 = 224;
 
-/// The component that names a picture.
+/// The component that contains the name of a picture.
 pub(crate) const KEY: &str = "key";
 
-/// The component with its class.
+/// The component that contains the class of a picture.
 pub(crate) const LABEL: &str = "label";
 
-/// The field of a sample that is the picture, as its file's extension.
+/// The field of a sample that contains the picture, named by the extension of its file.
 pub(crate) const PICTURE_FIELD: &str = "jpg";
 
-/// Pictures of all tars that `pattern` matches: `image` as `u8[224, 224, 3]`, `label` as `i64` and `key`.
+/// Returns the dataset of all pictures in the tars that match `pattern`: `image` as `u8[224, 224, 3]`,
+/// `label` as `i64`, and `key`.
 pub(crate) fn pictures(pattern: &str) -> Dataset {
     Dataset::files(pattern)
         .webdataset([PICTURE_FIELD, "cls"], OnError::Raise)
@@ -28,7 +29,7 @@ pub(crate) fn pictures(pattern: &str) -> Dataset {
         .select([(PICTURE_FIELD, "image"), ("cls", LABEL), ("__key__", KEY)])
 }
 
-/// Lost splits, for people.
+/// Describes lost splits in words.
 pub(crate) fn lost_text(lost: &LostSplits) -> String {
     let last = lost.first.saturating_add(lost.count.saturating_sub(1));
     let which = if lost.count == 1 {

@@ -1,4 +1,4 @@
-//! `millstream read`: a small consumer. Prints what it got, how fast, and a digest of it.
+//! `millstream read`: a small consumer. Prints the number of rows, the rates, and a digest of the rows.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ReadArgs) -> Result<(), String> {
     outcome.map_err(NotDone::text)?
 }
 
-/// The dataset to read, and the component whose digest is shown.
+/// The dataset to read, and the components that the digest covers.
 #[derive(Debug)]
 struct Source {
     dataset: Dataset,
@@ -59,8 +59,8 @@ impl Source {
                 };
                 (range, &[""])
             }
-            (None, None) => return Err("nothing to read: give --files PATTERN or --range N".to_owned()),
-            (Some(_), Some(_)) => return Err("give --files or --range, not both".to_owned()),
+            (None, None) => return Err("nothing to read: add --files PATTERN or --range N".to_owned()),
+            (Some(_), Some(_)) => return Err("use either --files or --range, not both".to_owned()),
         };
         let dataset = if args.batch > 0 {
             dataset.batch(args.batch, false)
@@ -85,7 +85,7 @@ fn read(
     brake.hold(move || given_up.give_up());
     let service = Service::connect(key, &args.dispatcher, config).map_err(|error| error.to_string())?;
     let outcome = read_from(&service, args, source, brake, &give_up);
-    // Also behind an error: what this reader holds goes back at once.
+    // The service closes after an error too, so that the dispatcher gets the reader's splits back at once.
     service.close();
     outcome
 }
@@ -97,7 +97,7 @@ fn read_from(
     brake: &Brake,
     give_up: &GiveUp,
 ) -> Result<(), String> {
-    // The same pipeline is the same dataset, so that readers may share a job.
+    // The id depends only on the pipeline, so that readers of the same pipeline can share a job.
     let definition = source.dataset.clone().graph().and_then(|graph| graph.to_bytes());
     let mut identity = Digest::default();
     identity.add([definition.map_err(|error| error.to_string())?.as_slice()]);
@@ -147,7 +147,7 @@ fn read_from(
     Ok(())
 }
 
-/// Reads one pass, or its first steps, and prints what it was.
+/// Reads one pass, or its first steps, and prints the result.
 fn read_epoch(epoch: u64, mut reader: Reader, args: &ReadArgs, digested: &[&str]) -> Result<(), String> {
     let mut digest = Digest::default();
     let mut left = args.steps.unwrap_or(u64::MAX);

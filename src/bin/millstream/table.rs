@@ -1,6 +1,6 @@
-//! Tables for people: columns as wide as their widest cell.
+//! Text tables with columns as wide as their widest cell.
 
-/// The table's lines, the first of which is the header.
+/// Returns the lines of a table. The first line is the header.
 pub(crate) fn lines<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> Vec<String> {
     let mut widths = header.map(|cell| cell.chars().count());
     for row in rows {

@@ -1,10 +1,11 @@
-//! The transports by which workers were read, for people. Does not know what was read.
+//! The text about the transports of a reader's links to workers. Does not know the data that was read.
 
 use std::collections::BTreeMap;
 
 use millstream::dataplane::transport::LinkReport;
 
-/// Returns how many workers were read by which transport, and why not by a better one.
+/// Returns one line for each transport: the number of workers read by it, and the reason if a better
+/// transport was not possible.
 pub(crate) fn transports<'a>(links: impl Iterator<Item = &'a LinkReport>) -> Vec<String> {
     let mut counts: BTreeMap<(&str, Option<&str>), u64> = BTreeMap::new();
     for link in links {

@@ -1,4 +1,4 @@
-//! `millstream worker`: runs one until it is told to end.
+//! `millstream worker`: runs a worker until a signal or a shutdown ends it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     let start = move || Worker::start_stoppable(&key, config, stopper);
     let started = match ending.unless(&brake, start) {
         Ok(started) => started,
-        // A worker that is told to end has nothing left to do.
+        // A worker that is interrupted while it starts has nothing to clean up.
         Err(NotDone::Interrupted) => return Ok(()),
         Err(refused) => return Err(refused.text()),
     };
@@ -41,15 +41,17 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
         args.dispatcher
     ));
     if ending.wait(|| worker.has_ended()) == Some(Reason::Terminated) {
-        note("leaving: what was begun is brought to its readers; a second signal ends it at once");
+        note(
+            "shutting down gracefully: the worker delivers the elements that it has begun; a second signal ends the worker at once",
+        );
         worker.stopper().drain();
         ending.wait(|| worker.has_ended());
     }
     worker.stop().map_err(|error| error.to_string())
 }
 
-/// The functions that datasets may name, with the Python that was asked for, or that this command was
-/// installed with.
+/// Returns the functions that datasets may name. Python code runs in the interpreter that the flags name, or
+/// the interpreter that this command was installed with.
 fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     let builtin = functions::builtin(Some(key));
     #[cfg(target_os = "linux")]
@@ -70,12 +72,12 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     Ok(builtin)
 }
 
-/// Returns the interpreter that the arguments or the environment name, else the one installed with this
-/// command, else that of the `PATH`.
+/// Returns the interpreter that the arguments or the environment name. Without one, returns the interpreter
+/// that is installed with this command, or else the one on the `PATH`.
 #[cfg(target_os = "linux")]
 fn interpreter(args: &WorkerArgs) -> python::Interpreter {
     let asked_for = args.python.as_ref().map(python::Interpreter::new);
-    // Links to this command are followed: they may stand in a directory that has nothing to do with its
+    // Symbolic links to this command are resolved: the directory of a link may be outside of the command's
     // environment.
     let installed_with = || python::Interpreter::beside(&std::env::current_exe().ok()?);
     asked_for
@@ -115,7 +117,7 @@ fn config(args: &WorkerArgs) -> Result<WorkerConfig, String> {
     Ok(config)
 }
 
-/// Returns the storage of files, with the cache that was asked for.
+/// Returns the storage of files, with a cache if --cache-dir is set.
 fn storage(args: &WorkerArgs) -> Result<Storage, String> {
     let cache = args.cache_dir.clone().map(|directory| CacheConfig {
         directory,
@@ -129,7 +131,8 @@ fn storage(args: &WorkerArgs) -> Result<Storage, String> {
     Storage::new(config).map_err(|error| error.to_string())
 }
 
-/// Waits this many seconds for a dispatcher that is not there yet, and says so.
+/// Returns the session settings that wait this many seconds for the first contact with a dispatcher, and
+/// print a note meanwhile.
 pub(crate) fn patience(wait_s: f64) -> Result<SessionConfig, String> {
     let connect_deadline = seconds("--wait-s", wait_s)?;
     Ok(SessionConfig {
@@ -139,7 +142,7 @@ pub(crate) fn patience(wait_s: f64) -> Result<SessionConfig, String> {
     })
 }
 
-/// A flag's duration.
+/// Converts the value of a flag to a duration.
 pub(crate) fn seconds(flag: &str, given: f64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(given).map_err(|_| format!("{flag} {given}: must be 0 or more seconds"))
 }

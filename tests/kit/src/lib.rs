@@ -1,6 +1,6 @@
 //! Tools that the tests of every crate share.
 //!
-//! Refuses to know any type of the product.
+//! Does not know any type of the product.
 
 mod rounds;
 

@@ -1,6 +1,6 @@
 //! The number of cases of a property test, which one environment variable multiplies for all tests.
 //!
-//! Refuses to know what a case is.
+//! Does not know the content of a case.
 
 use proptest::test_runner::Config;
 

@@ -1,8 +1,7 @@
-//! How long a sleeping process takes to wake up: from before the system call that wakes it to its first
-//! instruction.
+//! The wake-up time of a sleeping process: from before the system call that wakes the process to the
+//! process's first instruction.
 //!
-//! What any hand-over to a sleeping reader takes at least, and so what the latency of a transport is held
-//! against.
+//! A transfer to a sleeping reader takes at least this time, so it is the yardstick of a transport's latency.
 
 use std::sync::atomic::Ordering;
 
@@ -12,16 +11,17 @@ use super::area::Area;
 use crate::stamp::{Pace, now_ns};
 use crate::tally::{Tallied, Tally};
 
-/// Wake-ups a second where no rate is given: rare enough for the reader to sleep before each.
+/// The default number of wake-ups a second. The rate is low enough for the reader to sleep before each
+/// wake-up.
 pub(crate) const RATE: u64 = 1000;
 
-/// Words of the memory.
+/// The size of the memory in words.
 pub(crate) const WORDS: usize = 2 * LINE_WORDS;
 
 const BELL: usize = 0;
 const STAMP: usize = LINE_WORDS;
 
-/// Wakes the reader so many times a second, until it goes away.
+/// Wakes the reader at the given rate, until the reader is gone.
 pub(crate) fn send(area: &Area, rate: Option<u64>) -> Result<(), String> {
     let pace = Pace::new(Some(rate.unwrap_or(RATE)));
     for place in 0.. {
@@ -32,7 +32,7 @@ pub(crate) fn send(area: &Area, rate: Option<u64>) -> Result<(), String> {
     Ok(())
 }
 
-/// Sleeps and wakes up until the tally is done.
+/// Sleeps and wakes up until the tally is complete.
 pub(crate) fn receive(area: &Area, mut tally: Tally) -> Result<Tallied, String> {
     let mut heard = 0;
     loop {

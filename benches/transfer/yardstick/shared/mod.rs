@@ -1,7 +1,7 @@
-//! Two processes and a piece of memory, with nothing around it.
+//! Yardsticks with two processes and a piece of shared memory.
 //!
-//! - [`area`]: the memory, as words and as bells that a process sleeps at
-//! - [`futex`]: how long a sleeping process takes to wake up
+//! - [`area`]: the memory, as words and as bells at which a process can sleep
+//! - [`futex`]: the wake-up time of a sleeping process
 //! - [`ring`]: descriptors in order from one process to the other
 
 pub(crate) mod area;

@@ -1,8 +1,8 @@
-//! A bare ring between two processes: one descriptor an element, the element's stamps in its slot, a futex
-//! for who sleeps.
+//! The yardstick of a bare ring between two processes, with one descriptor per element. The slots contain the
+//! stamps, and sleeping processes wait at a futex.
 //!
-//! The ring is that of the data plane. Around it there is nothing: no leases (a slot is free when its
-//! descriptor was taken), no packs, no credits, no pipeline, no service. Either side spins a little before it
+//! The ring is the data plane's ring. The yardstick has no leases (a slot is free when its descriptor was
+//! taken), no packs, no credits, no pipeline and no service. Each side spins for a short time before it
 //! sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,25 +13,27 @@ use super::area::Area;
 use crate::stamp::{self, Checker, Pace};
 use crate::tally::{Tallied, Tally, look_every};
 
-/// Bytes of all slots together at least, as of the other yardsticks' buffers.
+/// The minimum bytes of all slots together. The other yardsticks' buffers have the same size.
 const SLOTS_BYTES: usize = 8 << 20;
 
-/// Slots at least. They are untouched but for the stamps, so that many large ones take little memory.
+/// The minimum number of slots. Only the stamps are written, so that many large slots need little memory.
 const SLOTS_MIN: usize = 64;
 
-/// Words of the ring at most, as in a link.
+/// The maximum number of words in the ring. A link of the service has the same maximum.
 const RING_WORDS_MAX: usize = 32 * 1024;
 
-/// Words of a descriptor: where an element is, and its bytes. Its length goes before it in the ring.
+/// The number of words in a descriptor: the element's position and its size. The ring stores the length of a
+/// descriptor before the descriptor.
 const FRAME_WORDS: usize = 2;
 
-/// Looks at the ring before a side sleeps: some microseconds, less than a wake-up takes.
+/// The number of polls of the ring before a side sleeps. All polls together take some microseconds, which is
+/// less than a wake-up.
 const SPINS: u32 = 256;
 
-/// Parts of the ring that are emptied before a sleeping producer is woken.
+/// The number of parts of the ring. The reader wakes a sleeping producer after it has emptied one part.
 const WAKE_PARTS: usize = 4;
 
-/// Offsets of everything in the shared memory.
+/// The offsets of all parts of the shared memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     element_bytes: u64,
@@ -45,7 +47,8 @@ impl Plan {
     pub(crate) fn new(element_bytes: u64) -> Self {
         let slot_words = (element_bytes as usize / size_of::<u64>()).next_multiple_of(LINE_WORDS / 2);
         let slots = (SLOTS_BYTES / (slot_words * size_of::<u64>())).max(SLOTS_MIN);
-        // Two more slots than descriptors fit the ring: one that is being written, one that is being read.
+        // There are two more slots than descriptors in the ring: one slot is being written, and another is
+        // being read.
         let ring_words = ((slots - 2) * (FRAME_WORDS + 1)).min(RING_WORDS_MAX);
         let ring_words = 1 << ring_words.ilog2();
         Self {
@@ -57,7 +60,7 @@ impl Plan {
         }
     }
 
-    /// Words of the memory.
+    /// Returns the size of the memory in words.
     pub(crate) fn words(&self) -> usize {
         self.first_slot() + self.slots * self.slot_words
     }
@@ -78,7 +81,7 @@ impl Plan {
         self.first_slot() + (place % self.slots as u64) as usize * self.slot_words
     }
 
-    /// The first and the last word of the element in the slot at this word.
+    /// Returns the first and the last word of the element in the slot at this word.
     fn stamps<'a>(&self, area: &'a Area, slot: usize) -> [&'a AtomicU64; 2] {
         let words = area.words();
         let last = slot + self.element_bytes as usize / size_of::<u64>() - 1;
@@ -86,7 +89,7 @@ impl Plan {
     }
 }
 
-/// Sends elements until the reader goes away.
+/// Sends elements until the reader is gone.
 pub(crate) fn send(area: &Area, plan: Plan, rate: Option<u64>) -> Result<(), String> {
     let mut sender = RingSender::new(area, plan.layout.down);
     let (pace, look_every) = (Pace::new(rate), look_every(plan.element_bytes, rate));
@@ -124,7 +127,7 @@ pub(crate) fn send(area: &Area, plan: Plan, rate: Option<u64>) -> Result<(), Str
     Ok(())
 }
 
-/// Takes elements until the tally is done.
+/// Takes elements until the tally is complete.
 pub(crate) fn receive(area: &Area, plan: Plan, mut tally: Tally) -> Result<Tallied, String> {
     let mut receiver = RingReceiver::new(area, plan.layout.down);
     let mut checker = Checker::new(1, false);

@@ -1,11 +1,12 @@
-//! The photographs that the command brings with it, as files for as long as the demo runs.
+//! The photographs that are built into the command. The demo writes the photographs to files and removes the
+//! files at its end.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The tars of `examples/data` by their names.
+/// The tars of `examples/data`, with their names.
 const TARS: [(&str, &[u8]); 4] = [
     (
         "photos-0000.tar",
@@ -25,10 +26,10 @@ const TARS: [(&str, &[u8]); 4] = [
     ),
 ];
 
-/// Names that are tried for the directory, each of which another demo may have.
+/// The number of directory names that the demo tries. Another demo may use a name already.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// A private directory with the photographs. Dropping it removes the directory.
+/// A private directory with the photographs. Dropping the album removes the directory.
 #[derive(Debug)]
 pub(super) struct Album {
     directory: PathBuf,
@@ -48,7 +49,7 @@ impl Album {
         Ok(album)
     }
 
-    /// Returns where the photographs are.
+    /// Returns the directory of the photographs.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -57,12 +58,12 @@ impl Album {
 impl Drop for Album {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.directory) {
-            tracing::warn!(directory = %self.directory.display(), %error, "the demo's photographs stay");
+            tracing::warn!(directory = %self.directory.display(), %error, "cannot remove the demo's photographs");
         }
     }
 }
 
-/// Makes a directory that only this user may enter.
+/// Creates a directory that only this user may enter.
 fn new_directory(parent: &Path) -> io::Result<PathBuf> {
     for attempt in 0..ATTEMPTS_MAX {
         let path = parent.join(format!("millstream-demo-{}-{attempt}", std::process::id()));
@@ -74,7 +75,7 @@ fn new_directory(parent: &Path) -> io::Result<PathBuf> {
     }
     Err(io::Error::new(
         ErrorKind::AlreadyExists,
-        "its directories are all taken by others",
+        "all names for the demo's directory exist already",
     ))
 }
 

@@ -1,4 +1,5 @@
-//! The census of pictures: those in the tars, read without the pipeline under test, and those that were seen.
+//! A count of pictures by their keys. One census counts the pictures in the tars, read without the pipeline
+//! under test; another counts the pictures that the demo received.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -6,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::pictures::PICTURE_FIELD;
 
-/// Keys that a verdict names at most, of each kind.
+/// The maximum number of keys that a complaint names for each fault.
 const NAMED_MAX: usize = 20;
 
-/// The number of times that each key is there.
+/// The number of occurrences of each key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Census {
     counts: BTreeMap<String, u64>,
@@ -17,7 +18,7 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// The pictures in these tars.
+    /// Counts the pictures in these tars.
     pub(super) fn of_tars(tars: &[PathBuf]) -> Result<Self, String> {
         let mut census = Self::default();
         for tar in tars {
@@ -40,7 +41,7 @@ impl Census {
         Ok(())
     }
 
-    /// Counts one more.
+    /// Counts one picture with this key.
     pub(super) fn add(&mut self, key: &str) {
         self.total += 1;
         match self.counts.get_mut(key) {
@@ -51,12 +52,13 @@ impl Census {
         }
     }
 
-    /// Returns how many in all.
+    /// Returns the number of all pictures.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Returns the keys that are missing or too often here, in words; `None` when both are the same.
+    /// Describes the keys that are missing or too frequent in this census. Returns `None` when the census
+    /// equals `expected`.
     pub(super) fn complaint(&self, expected: &Census) -> Option<String> {
         let short = |of: &Census, than: &Census| -> Vec<String> {
             let count = |key| of.counts.get(key).copied().unwrap_or(0);
@@ -78,8 +80,8 @@ impl Census {
     }
 }
 
-/// The key of a picture's file in a WebDataset: its name up to the first dot of the last part. `None` for
-/// other files.
+/// Returns the key of a picture's file in a WebDataset: its path up to the first dot of the file name.
+/// Returns `None` for other files.
 fn picture_key(name: &str) -> Option<&str> {
     let base = name.rfind('/').map_or(0, |slash| slash + 1);
     let dot = base + name[base..].find('.')?;

@@ -1,7 +1,7 @@
-//! The demo's service: a dispatcher and workers, each a process of this very program.
+//! The demo's service: a dispatcher and workers, each a child process that runs this program.
 //!
-//! They die with the demo whatever becomes of it: their standard input is a pipe that only the demo holds
-//! open.
+//! The processes end with the demo even if the demo crashes: their standard input is a pipe that only the
+//! demo holds open.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 
 use millstream::link::ClusterKey;
 
-/// The time that a process may take until it serves.
+/// The time within which a process must serve.
 const READY_DEADLINE: Duration = Duration::from_secs(20);
 
-/// The time that a process may take to end when it is asked to.
+/// The time that a process has to end after the request.
 const END_GRACE: Duration = Duration::from_secs(3);
 
-/// The time between two looks whether a process has ended.
+/// The time between two checks whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The processes. Dropping it ends and reaps all of them.
+/// The processes of the service. Dropping the cluster ends and reaps all processes.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// The address of the dispatcher.
     pub(super) dispatcher: String,
-    /// The workers' process ids.
+    /// The process ids of the workers.
     pub(super) worker_pids: Vec<u32>,
-    // Ended from first to last. The dispatcher last: workers say goodbye to it.
+    // Processes end in this order. The dispatcher ends last, because workers say goodbye to it.
     processes: Vec<Process>,
 }
 
@@ -37,10 +37,11 @@ struct Process {
 }
 
 impl Cluster {
-    /// Starts a dispatcher and so many workers on free ports of this machine, and waits until all serve.
+    /// Starts a dispatcher and `workers` workers on free ports of this machine, and waits until all processes
+    /// serve.
     pub(super) fn start(workers: u32, key: &ClusterKey) -> Result<Self, String> {
         let mut starting = Vec::new();
-        // Dropped on every way out, so that nothing stays behind.
+        // An early return drops the cluster, which ends the processes started so far.
         let mut cluster = Self {
             dispatcher: String::new(),
             worker_pids: Vec::new(),
@@ -66,14 +67,15 @@ impl Cluster {
 }
 
 impl Process {
-    /// Starts this program with other arguments. What it says on standard output comes through the channel.
+    /// Starts this program with other arguments. The channel receives the lines that the process prints on
+    /// standard output.
     fn start(name: &str, arguments: &[&str], key: &ClusterKey) -> Result<(Self, Receiver<String>), String> {
         let program =
             std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let mut child = Command::new(program)
             .args(arguments)
             .arg("--until-stdin-closes")
-            // Not as an argument: those are for all to see.
+            // The key is not an argument, because every user can see the arguments of a process.
             .env("MILLSTREAM_KEY", key.to_text())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -91,18 +93,20 @@ impl Process {
                 .flat_map(|stdout| BufReader::new(stdout).lines())
                 .map_while(Result::ok)
             {
-                // Read on when nobody listens any more, so that the process never waits for the pipe.
+                // The thread continues to read without a receiver, so that the process never blocks on a full
+                // pipe.
                 let _ = tell.send(line);
             }
         };
         std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(read)
-            .map_err(|error| format!("no thread: {error}"))?;
+            .map_err(|error| format!("cannot start a thread for {name}: {error}"))?;
         Ok((process, lines))
     }
 
-    /// Closes its standard input, which asks it to end; kills it if it does not. Reaps it either way.
+    /// Asks the process to end by closing its standard input. Kills the process if it does not end in time,
+    /// and reaps it in any case.
     fn end(&mut self) {
         drop(self.child.stdin.take());
         let deadline = Instant::now() + END_GRACE;
@@ -112,8 +116,8 @@ impl Process {
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        tracing::warn!(name = %self.name, "did not end when asked; killed");
-        // It may have ended by itself just now.
+        tracing::warn!(name = %self.name, "the process did not end in time and was killed");
+        // The process may have ended in the meantime; a failed kill is harmless.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -127,7 +131,12 @@ impl Drop for Process {
 
 fn await_line(name: &str, lines: &Receiver<String>) -> Result<String, String> {
     lines.recv_timeout(READY_DEADLINE).map_err(|error| match error {
-        RecvTimeoutError::Timeout => format!("{name} does not serve after {} s", READY_DEADLINE.as_secs()),
-        RecvTimeoutError::Disconnected => format!("{name} ended before it served; its reason stands above"),
+        RecvTimeoutError::Timeout => format!(
+            "{name} does not serve after {} s; its messages are printed above",
+            READY_DEADLINE.as_secs()
+        ),
+        RecvTimeoutError::Disconnected => {
+            format!("{name} ended before it served; its error is printed above")
+        }
     })
 }

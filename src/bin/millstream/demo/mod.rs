@@ -1,10 +1,10 @@
-//! `millstream demo`: real pictures through a service of processes of its own, counted.
+//! `millstream demo`: reads real pictures through a service of child processes, and counts the pictures.
 //!
 //! - `run`: the command, from the data to the verdict
 //! - `cluster`: the dispatcher and the workers, as child processes
-//! - `album`: the photographs that the command brings with it
-//! - `census`: which pictures there are and which were seen
-//! - `progress`: the bar
+//! - `album`: the photographs that are built into the command
+//! - `census`: a count of the pictures that exist and of the pictures that were read
+//! - `progress`: the progress bar
 
 mod album;
 mod census;

@@ -1,5 +1,5 @@
-//! The bar: how far, how fast, and how much of the time was spent waiting. Nothing where standard error is no
-//! terminal.
+//! The progress bar, with the rates and the share of time spent waiting. The bar is hidden if standard error
+//! is not a terminal.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::console::bytes_text;
 
-/// The template of the bar.
+/// The template of the progress bar.
 const TEMPLATE: &str = "{bar:30} {pos}/{len} pictures  {msg}";
 
 /// The progress of reading, over all epochs.
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// Counts a batch that was waited for this long.
+    /// Counts a batch, and the time that the reader waited for the batch.
     pub(super) fn add(&mut self, pictures: u64, bytes: usize, waited: Duration) {
         self.pictures += pictures;
         self.bytes += bytes as u64;
@@ -44,7 +44,7 @@ impl Progress {
         self.bar.set_message(self.rates());
     }
 
-    /// Elements and bytes a second, and the share of the time that was spent waiting.
+    /// Returns a text with elements and bytes per second, and the share of the time spent waiting.
     pub(super) fn rates(&self) -> String {
         let elapsed_s = self.since.elapsed().as_secs_f64().max(1e-9);
         format!(
@@ -55,12 +55,12 @@ impl Progress {
         )
     }
 
-    /// Says something above the bar.
+    /// Runs `say`, which prints above the progress bar.
     pub(super) fn suspend(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }
 
-    /// Takes the bar away.
+    /// Removes the progress bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

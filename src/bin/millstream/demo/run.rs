@@ -1,5 +1,5 @@
-//! The command: finds the pictures, starts the service, reads every epoch, and says whether each was seen
-//! once.
+//! The command: finds the pictures, starts the service, reads every epoch, and reports whether each picture
+//! was seen exactly once.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,14 +29,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
     let album = args.data.is_none().then(|| Album::open(&parent)).transpose();
     let album = album.map_err(|error| {
         let parent = parent.display();
-        format!("{parent}: the demo's photographs cannot be written here: {error}; set TMPDIR, or name a directory with --data")
+        format!("cannot write the demo's photographs below {parent}: {error}; set TMPDIR, or name a directory with --data")
     })?;
     let brought = album.as_ref().map(Album::directory);
     let data = args.data.as_deref().or(brought).unwrap_or(Path::new("."));
     let tars = tars(data)?;
     let expected = Census::of_tars(&tars)?;
     if expected.total() == 0 {
-        return Err(format!("{}: its tars hold no .jpg files", data.display()));
+        return Err(format!("no .jpg files in the tars of {}", data.display()));
     }
     let ending = Ending::watch(false)?;
     let key = ClusterKey::generate().map_err(|error| error.to_string())?;
@@ -73,10 +73,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), String> {
     outcome.map_err(NotDone::text)?
 }
 
-/// The tars of a directory, in the order in which a dataset lists them.
+/// Returns the tars of a directory, in the order in which a dataset lists them.
 fn tars(data: &Path) -> Result<Vec<PathBuf>, String> {
-    let hint =
-        "name another directory with --data, or none for the photographs that the command brings with it";
+    let hint = "name another directory with --data, or omit --data to read the built-in photographs";
     let entries = std::fs::read_dir(data).map_err(|error| format!("{}: {error}; {hint}", data.display()))?;
     let mut tars = Vec::new();
     for entry in entries {
@@ -89,7 +88,7 @@ fn tars(data: &Path) -> Result<Vec<PathBuf>, String> {
     }
     tars.sort();
     if tars.is_empty() {
-        Err(format!("{}: no *.tar in it; {hint}", data.display()))
+        Err(format!("no *.tar files in {}; {hint}", data.display()))
     } else {
         Ok(tars)
     }
@@ -106,18 +105,18 @@ struct Viewer {
     expected: Census,
 }
 
-/// The faults of what was seen, one sentence each.
+/// The faults that the demo found, one sentence each.
 type Complaints = Vec<String>;
 
 impl Viewer {
     fn view(&self, key: &LoadedKey) -> Result<(), String> {
         let config = ServiceConfig::default();
         let service = Service::connect(key, &self.dispatcher, config).map_err(|error| error.to_string())?;
-        // Brackets and stars in the directory's name are meant as they stand.
+        // The pattern must match brackets and stars in the directory's name literally.
         let data = std::path::absolute(&self.data).map_err(|error| error.to_string())?;
         let data = data
             .to_str()
-            .ok_or_else(|| format!("{}: is not UTF-8", data.display()))?;
+            .ok_or_else(|| format!("invalid path {}: expected UTF-8", data.display()))?;
         let pattern = format!("{}/*.tar", escaped(data));
         let dataset = pictures(&pattern).batch(self.args.batch, false);
         let dataset = service
@@ -125,7 +124,7 @@ impl Viewer {
             .map_err(|error| error.to_string())?;
         let request = ReadRequest::new(dataset, Policy::Dynamic);
         let job = service.job(&request).map_err(|error| error.to_string())?;
-        // What was lost is told here, by tar.
+        // The demo reports lost splits itself, with the names of their tars.
         let config = ReaderConfig {
             on_lost: OnLost::Ignore,
             ..ReaderConfig::default()
@@ -160,7 +159,10 @@ impl Viewer {
         Ok(())
     }
 
-    /// Reads one pass. Complains of what was lost or seen twice; fails when reading did.
+    /// Reads one pass. Adds a complaint for pictures that were lost or seen twice.
+    ///
+    /// # Errors
+    /// Reading the pass failed.
     fn view_epoch(
         &self,
         epoch: u64,
@@ -180,7 +182,9 @@ impl Viewer {
                 Err(error) => break Err(error.to_string()),
             };
             let waited = since.elapsed();
-            let keys = element.named(pictures::KEY).ok_or("a batch has no keys")?;
+            let keys = element
+                .named(pictures::KEY)
+                .ok_or("a batch lacks the component `key`")?;
             let keys = keys.strings().map_err(|error| error.to_string())?;
             for key in keys.iter_str() {
                 let key = key.map_err(|error| error.to_string())?;
@@ -234,7 +238,7 @@ impl Viewer {
     }
 }
 
-/// A path as a pattern that matches it alone.
+/// Returns a glob pattern that matches this path only.
 fn escaped(path: &str) -> String {
     let one = |c: char| {
         if matches!(c, '*' | '?' | '[' | ']') {

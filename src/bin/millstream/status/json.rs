@@ -1,4 +1,4 @@
-//! A service's status as one JSON object: everything that is known, in the units that the names say.
+//! The status of a service as one JSON object. Field names contain the unit of their value.
 
 use millstream::control::{
     ClientStatus, DatasetStatus, IterationStatus, JobStatus, SourceStatus, SplitRange, Status, TaskStatus,
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::tables::phase;
 
-/// The whole status. Lists are cut at 1000 entries each; `counts` are complete.
+/// Returns the whole status. Each list has at most 1000 entries; `counts` are complete.
 pub(super) fn object(status: &Status) -> Value {
     let (counts, refusals) = (status.counts, status.refusals);
     json!({

@@ -1,23 +1,25 @@
-//! A service's status as gauges, in the text format that Prometheus reads: few of them, none for each client
-//! or task.
+//! The status of a service as gauges in the Prometheus text format. The number of gauges is fixed: no gauge
+//! describes a single client or task.
 //!
-//! Autoscalers read `millstream_workers_wanted`, for example through a node exporter's text file collector.
+//! Autoscalers read the gauge `millstream_workers_wanted`, for example with the text file collector of a node
+//! exporter.
 
 use millstream::control::{IterationStatus, Status};
 
-/// A gauge: its name, what it says, and how it is read from a status; none where nothing is known.
+/// A gauge: its name, its help text, and the function that reads its value from a status. The function
+/// returns `None` for an unknown value.
 type Gauge = (&'static str, &'static str, fn(&Status) -> Option<f64>);
 
 const GAUGES: [Gauge; 21] = [
-    ("workers", "Living workers.", |status| {
+    ("workers", "Workers that are alive.", |status| {
         Some(status.counts.workers as f64)
     }),
     (
         "workers_wanted",
-        "Workers that would keep all readers busy, within limits.",
+        "Number of workers that would keep all readers busy, within limits.",
         |status| status.workers_wanted.map(|wanted| wanted as f64),
     ),
-    ("workers_draining", "Workers that are about to leave.", |status| {
+    ("workers_draining", "Workers in graceful shutdown.", |status| {
         let draining = status.workers.iter().filter(|worker| worker.draining);
         Some(draining.count() as f64)
     }),
@@ -27,16 +29,16 @@ const GAUGES: [Gauge; 21] = [
     ("jobs", "Jobs.", |status| Some(status.counts.jobs as f64)),
     (
         "iterations",
-        "Iterations, the finished ones included.",
+        "Iterations, including finished iterations.",
         |status| Some(status.counts.iterations as f64),
     ),
-    ("tasks", "Tasks of iterations that are not over.", |status| {
+    ("tasks", "Tasks of unfinished iterations.", |status| {
         Some(status.counts.tasks as f64)
     }),
     ("clients", "Clients.", |status| Some(status.counts.clients as f64)),
     (
         "elements_produced_per_second",
-        "Elements that all tasks produce, lately.",
+        "Elements that all tasks produce per second, recently.",
         |status| {
             Some(sum(status, |row| {
                 row.tasks.iter().map(|task| task.elements_per_s).sum()
@@ -45,7 +47,7 @@ const GAUGES: [Gauge; 21] = [
     ),
     (
         "elements_read_per_second",
-        "Elements that all users take, lately.",
+        "Elements that all users take per second, recently.",
         |status| {
             let read = |row: &IterationStatus| row.clients.iter().map(|client| client.elements_per_s).sum();
             Some(sum(status, read))
@@ -54,19 +56,19 @@ const GAUGES: [Gauge; 21] = [
     ("splits_leased", "Splits held by tasks.", |status| {
         Some(sum(status, |row| row.splits_leased as f64))
     }),
-    ("splits_remaining", "Splits not yet dealt out.", |status| {
+    ("splits_remaining", "Splits that are not leased yet.", |status| {
         Some(sum(status, |row| {
             row.sources.iter().map(|source| source.remaining as f64).sum()
         }))
     }),
     (
         "splits_lost",
-        "Splits that were lost, of the iterations that are remembered.",
+        "Lost splits of all iterations that the dispatcher still has.",
         |status| Some(sum(status, |row| row.splits_lost as f64)),
     ),
     (
         "refused_handshakes_busy",
-        "Handshakes for which there was no room, since the dispatcher started.",
+        "Handshakes refused because too many were in progress, since the dispatcher started.",
         |status| Some(status.refusals.handshakes_busy as f64),
     ),
     (
@@ -76,7 +78,7 @@ const GAUGES: [Gauge; 21] = [
     ),
     (
         "refused_handshakes_timed_out",
-        "Handshakes that took too long, since the dispatcher started.",
+        "Handshakes that timed out, since the dispatcher started.",
         |status| Some(status.refusals.handshakes_timed_out as f64),
     ),
     (
@@ -101,12 +103,12 @@ const GAUGES: [Gauge; 21] = [
     ),
     (
         "refused_requests_delayed",
-        "Requests that waited for the rate of their process, since the dispatcher started.",
+        "Requests delayed by the rate limit of their process, since the dispatcher started.",
         |status| Some(status.refusals.requests_delayed as f64),
     ),
 ];
 
-/// The lines of all gauges of which something is known.
+/// Returns the lines of all gauges with a known value.
 pub(super) fn lines(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, help, read) in GAUGES {
@@ -123,7 +125,8 @@ fn sum(status: &Status, of: impl Fn(&IterationStatus) -> f64) -> f64 {
     total(status.iterations.iter().map(of))
 }
 
-/// The sum of values. The standard library's begins with -0, which stays where there is nothing.
+/// Returns the sum of values, or 0 without values. The standard library's sum without values is -0, which
+/// would be printed.
 fn total(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }
@@ -135,7 +138,7 @@ mod tests {
     #[test]
     fn the_sum_of_nothing_has_no_sign() {
         assert_eq!(total(std::iter::empty()).to_string(), "0");
-        // As for an iteration without tasks.
+        // An iteration without tasks has this sum.
         assert_eq!(
             total([std::iter::empty::<f64>().sum()].into_iter()).to_string(),
             "0"

@@ -1,8 +1,8 @@
-//! `millstream status`: what a service is doing, for people and for programs.
+//! `millstream status`: shows the state of a service, to people and to programs.
 //!
-//! - `tables`: for people
-//! - `json`: everything, for programs
-//! - `metrics`: gauges, in the text format that Prometheus reads
+//! - `tables`: tables for people
+//! - `json`: the whole status, for programs
+//! - `metrics`: gauges in the Prometheus text format
 
 mod command;
 mod json;

@@ -1,4 +1,4 @@
-//! A service's status as tables for people.
+//! The status of a service as text tables.
 
 use millstream::control::{
     ClientStatus, DatasetStatus, IterationStatus, JobStatus, LinkCounts, Phase, Policy, Refusals, Status,
@@ -8,7 +8,7 @@ use millstream::control::{
 use crate::console::bytes_text;
 use crate::table;
 
-/// The lines of all tables that have something to say.
+/// Returns the lines of all tables that have rows.
 pub(super) fn lines(dispatcher: &str, status: &Status) -> Vec<String> {
     let counts = status.counts;
     let mut lines = vec![format!(
@@ -20,7 +20,7 @@ pub(super) fn lines(dispatcher: &str, status: &Status) -> Vec<String> {
     }
     lines.extend(refused(&status.refusals));
     for table in tables(status) {
-        // A header alone says nothing.
+        // A table with only a header is left out.
         if table.len() > 1 {
             lines.push(String::new());
             lines.extend(table);
@@ -29,12 +29,15 @@ pub(super) fn lines(dispatcher: &str, status: &Status) -> Vec<String> {
     lines
 }
 
-/// Returns the refusals since the dispatcher started, if there were any.
+/// Returns a line with the number of refusals since the dispatcher started, or `None` without refusals.
 fn refused(refusals: &Refusals) -> Option<String> {
     let counts = [
-        ("handshakes for which there was no room", refusals.handshakes_busy),
+        (
+            "handshakes beyond the limit on concurrent handshakes",
+            refusals.handshakes_busy,
+        ),
         ("handshakes that failed", refusals.handshakes_failed),
-        ("handshakes that took too long", refusals.handshakes_timed_out),
+        ("handshakes that timed out", refusals.handshakes_timed_out),
         ("connections beyond a quota", refusals.connections_over_quota),
         ("sessions of other processes", refusals.sessions),
         ("requests that a role does not permit", refusals.requests_denied),
@@ -74,7 +77,7 @@ fn tables(status: &Status) -> [Vec<String>; 7] {
     ]
 }
 
-/// Columns of an iteration; the last four count splits.
+/// The columns of an iteration. The last four columns count splits.
 const ITERATION: [&str; 9] = [
     "ITERATION",
     "JOB",
@@ -104,7 +107,7 @@ fn job(job: &JobStatus) -> [String; 4] {
     [job.id.to_string(), job.name.clone(), dataset, policy]
 }
 
-/// Returns how many readers are linked with a worker, by transport.
+/// Describes the number of readers of a worker, by transport.
 fn links(links: LinkCounts) -> String {
     let ways = [
         (links.memory, "memory"),
@@ -144,7 +147,8 @@ fn worker(worker: &WorkerStatus) -> [String; 7] {
     ]
 }
 
-/// Splits are dealt out under DYNAMIC only; elsewhere there are none to count.
+/// Returns the row of an iteration. Only the policy DYNAMIC leases splits, so the row of another policy has
+/// no counts.
 fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
     let count = |splits: u64| {
         if is_dealt {
@@ -177,8 +181,8 @@ fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
     ]
 }
 
-/// Columns of a task: ELEMENT is the time for one element without waiting for readers, BOTTLENECK the stage
-/// that takes the most of it.
+/// The columns of a task. ELEMENT is the time for one element without waits for readers. BOTTLENECK is the
+/// stage that takes the largest part of this time.
 const TASK: [&str; 9] = [
     "TASK",
     "ITERATION",
@@ -208,7 +212,7 @@ fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 9]> + '_ 
     iteration.tasks.iter().map(row)
 }
 
-/// Columns of a client: ELEMENT is the time that its user takes for one element without waiting.
+/// The columns of a client. ELEMENT is the time that the client's user takes for one element, without waits.
 const CLIENT: [&str; 7] = [
     "CLIENT",
     "ITERATION",
@@ -253,7 +257,7 @@ fn lost(iteration: &IterationStatus) -> impl Iterator<Item = [String; 5]> + '_ {
     })
 }
 
-/// An iteration's phase in a word.
+/// Returns the name of an iteration's phase.
 pub(super) fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Planning => "planning",
