@@ -27,6 +27,8 @@ const PICTURES: &[(&str, u8, u8)] = &[
     ("baseline-444.jpg", 3, 0),
     ("grey.jpg", 1, 0),
     ("low-quality.jpg", 3, 0),
+    ("noise-420.jpg", 3, 0),
+    ("noise-444.jpg", 3, 0),
     ("optimised.jpg", 3, 0),
     ("progressive.jpg", 3, 5),
     ("restarts.jpg", 3, 0),

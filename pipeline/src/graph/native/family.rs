@@ -52,7 +52,8 @@ macro_rules! family {
                 }
             }
 
-            /// Makes the function that is called `op` of its parameters by name; `None` for another operation.
+            /// Makes the function that is called `op` from its named parameters. Returns `None` for another
+            /// operation.
             pub(crate) fn named(op: &str, parameters: &Map<String, Value>) -> Option<Result<Native, String>> {
                 match op {
                     $($name => Some(named_params::<$variant>(parameters.clone()).map(Native::$variant)),)*

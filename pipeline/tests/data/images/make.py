@@ -55,6 +55,10 @@ def main() -> None:
     save("grey.jpg", grey, "L", format="JPEG", quality=90)
     save("progressive.jpg", rgb, "RGB", format="JPEG", quality=90, progressive=True)
     save("one-pixel.jpg", rgb.crop((0, 0, 1, 1)), "RGB", format="JPEG", quality=90)
+    # Large coefficients without zeros between them, whose codes are the longest that the standard tables have.
+    noise = numpy.random.default_rng(1).integers(0, 2, (HEIGHT, WIDTH, 3), dtype=numpy.uint8) * 255
+    for name, subsampling in [("444", 0), ("420", 2)]:
+        save(f"noise-{name}.jpg", Image.fromarray(noise), "RGB", format="JPEG", quality=100, subsampling=subsampling)
     save("narrow.jpg", rgb.crop((0, 0, 3, 37)), "RGB", format="JPEG", quality=90)
 
     save("rgb.png", rgb, "RGB", format="PNG")
