@@ -10,8 +10,8 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use millstream::dataplane::TaskId;
 use millstream::dataplane::proto::receive::ReceiveError;
 use millstream::dataplane::proto::send::TaskPack;
+use millstream::dataplane::transport::Admission;
 use millstream::dataplane::transport::quic::frame::{Assembler, encode};
-use millstream::dataplane::transport::{Admission, OutPack};
 use millstream::element::{HeapAlloc, Pack, Pool, SlotAlloc};
 
 /// The size of an element in bytes. A pack contains all elements that fit.
@@ -44,13 +44,10 @@ fn lens(bytes: usize) -> Vec<u64> {
 }
 
 fn framed(pack: &Pack) -> [bytes::Bytes; 2] {
-    encode(OutPack {
-        elements: TaskPack {
-            task: TaskId(1),
-            first: 0,
-            pack: pack.clone(),
-        },
-        compressed: None,
+    encode(TaskPack {
+        task: TaskId(1),
+        first: 0,
+        pack: pack.clone().into(),
     })
 }
 

@@ -102,13 +102,13 @@ fn travels(of_worker: Compression, of_task: Option<Compression>, is_compressed: 
                 Downstream::Pack(pack) => {
                     if let Body::Lz4 {
                         block, region_bytes, ..
-                    } = &pack.body
+                    } = &pack.pack
                     {
                         compressed += block.len() as u64;
                         restored += *region_bytes as u64;
-                        assert_eq!(pack.body.copies_when_opened(), *region_bytes as u64);
+                        assert_eq!(pack.pack.copies_when_opened(), *region_bytes as u64);
                     }
-                    received.extend(sequences(pack.first, pack.body));
+                    received.extend(sequences(pack.first, pack.pack));
                 }
                 Downstream::Message(ToClient::SplitDone(SplitDone { lease, upto, .. })) => {
                     splits.push((lease, upto));
@@ -237,12 +237,12 @@ async fn paced(slow: Slow, elements: u64) {
         tokio::select! {
             frame = poll_fn(|cx| client.poll_recv(cx)) => match frame.expect("the link exists") {
                 Downstream::Message(_) => continue,
-                Downstream::Pack(pack) if matches!(pack.body, Body::Lz4 { .. }) => {
+                Downstream::Pack(pack) if matches!(pack.pack, Body::Lz4 { .. }) => {
                     assert_eq!(slow, Slow::Link);
                     break;
                 }
                 Downstream::Pack(pack) => {
-                    link.push(pack.elements);
+                    link.push(pack.pack.len() as u64);
                     continue;
                 }
             },

@@ -8,7 +8,7 @@ use millstream::dataplane::TaskId;
 use millstream::dataplane::proto::message::{Cancel, Hello, ToClient, ToWorker, Yielded};
 use millstream::dataplane::proto::send::TaskPack;
 use millstream::dataplane::transport::body::compress;
-use millstream::dataplane::transport::{Body, Downstream, InPack, LinkLost, OutPack};
+use millstream::dataplane::transport::{Body, Downstream, LinkLost};
 use millstream::element::{HeapAlloc, Pack};
 
 use crate::support::elements::pack;
@@ -85,18 +85,17 @@ async fn packs_arrive_whole(mechanism: Mechanism) {
     for (seed, lens) in lens.iter().enumerate() {
         let sent = pack(lens, seed as u8);
         send_pack(&mut ends, seed as u64 * 10_000, sent.clone()).await;
-        let Downstream::Pack(InPack {
+        let Downstream::Pack(TaskPack {
             task,
             first,
-            elements,
-            body,
+            pack: body,
         }) = receive(&mut ends).await.expect("the link exists")
         else {
             panic!("a message instead of a pack")
         };
         assert_eq!(
-            (task, first, elements),
-            (TASK, seed as u64 * 10_000, lens.len() as u64)
+            (task, first, body.len()),
+            (TASK, seed as u64 * 10_000, lens.len())
         );
         let Body::Plain(received) = body else {
             panic!("compressed although nobody asked")
@@ -113,17 +112,16 @@ async fn compressed_packs_arrive_whole(mechanism: Mechanism) {
     for (seed, lens) in lens.iter().enumerate() {
         let sent = pack(lens, seed as u8);
         let compressed = compress(&sent, &HeapAlloc).expect("memory");
-        assert!(compressed.is_some(), "nothing to gain");
         let elements = TaskPack {
             task: TASK,
             first: 0,
-            pack: sent.clone(),
+            pack: compressed.expect("a pack that shrinks"),
         };
-        send_down(&mut ends, Downstream::Pack(OutPack { elements, compressed })).await;
+        send_down(&mut ends, Downstream::Pack(elements)).await;
         let Downstream::Pack(received) = receive(&mut ends).await.expect("the link exists") else {
             panic!("a message instead of a pack")
         };
-        let received = received.body.open(&HeapAlloc).expect("a whole pack");
+        let received = received.pack.open(&HeapAlloc).expect("a whole pack");
         assert_eq!(received.region()[..], sent.region()[..]);
         assert!(received.lens().eq(sent.lens()));
     }
@@ -207,7 +205,7 @@ async fn a_reader_that_stops_stops_the_worker_and_loses_nothing(mechanism: Mecha
         let Downstream::Pack(pack) = receive(&mut ends).await.expect("the link exists") else {
             panic!("no pack")
         };
-        let body = pack.body.open(&HeapAlloc).expect("a whole pack");
+        let body = pack.pack.open(&HeapAlloc).expect("a whole pack");
         assert_eq!(body.region()[..64], unit.region()[..64]);
     }
 }
@@ -218,17 +216,10 @@ async fn send_pack(ends: &mut Ends, first: u64, pack: Pack) {
         first,
         pack,
     };
-    send_down(
-        ends,
-        Downstream::Pack(OutPack {
-            elements,
-            compressed: None,
-        }),
-    )
-    .await;
+    send_down(ends, Downstream::Pack(elements.into())).await;
 }
 
-async fn send_down(ends: &mut Ends, frame: Downstream<OutPack>) {
+async fn send_down(ends: &mut Ends, frame: Downstream) {
     poll_fn(|cx| ends.worker.poll_ready(cx)).await.expect("room");
     ends.worker.try_send(frame).expect("room");
 }
@@ -239,7 +230,7 @@ async fn send_up(ends: &mut Ends, message: ToWorker) {
     tokio::task::yield_now().await;
 }
 
-async fn receive(ends: &mut Ends) -> Result<Downstream<InPack>, LinkLost> {
+async fn receive(ends: &mut Ends) -> Result<Downstream, LinkLost> {
     poll_fn(|cx| ends.client.poll_recv(cx)).await
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::proto::message::ToClient;
-use millstream_dataplane::transport::{ClientLink, Downstream, Doze, InPack, LinkLost, LinkReport};
+use millstream_dataplane::transport::{ClientLink, Downstream, Doze, LinkLost, LinkReport};
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
@@ -237,7 +237,7 @@ impl Load {
         &mut self,
         intake: &Intake,
         worker: &str,
-        frame: Downstream<InPack>,
+        frame: Downstream,
         is_consumer: bool,
     ) -> Result<(), LinkLost> {
         check_greeting(&frame, &mut self.is_greeted)?;
@@ -270,7 +270,7 @@ impl std::fmt::Debug for Carrier {
 
 /// Checks that the worker's first message is a `Hello` of this protocol version (D1.1). Packs travel on
 /// streams of their own and may overtake the `Hello`.
-fn check_greeting(frame: &Downstream<InPack>, is_greeted: &mut bool) -> Result<(), LinkLost> {
+fn check_greeting(frame: &Downstream, is_greeted: &mut bool) -> Result<(), LinkLost> {
     match frame {
         Downstream::Message(ToClient::Hello(hello)) => {
             hello.check()?;
@@ -309,7 +309,7 @@ mod tests {
 
     impl Transport for Slow {
         type Out = ToWorker;
-        type In = Downstream<InPack>;
+        type In = Downstream;
 
         fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
             self.at_it.wait();

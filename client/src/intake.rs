@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::receive::ReceiveError;
-use millstream_dataplane::transport::{Admission, Downstream, InPack, LinkLost, LinkReport, Nap};
+use millstream_dataplane::transport::{Admission, Downstream, LinkLost, LinkReport, Nap};
 use millstream_element::{Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 use tokio::time::Instant;
@@ -133,12 +133,7 @@ impl Intake {
     ///
     /// # Errors
     /// Fails if the worker broke the protocol.
-    pub(crate) fn handle(
-        &self,
-        worker: &str,
-        frame: Downstream<InPack>,
-        is_consumer: bool,
-    ) -> Result<(), LinkLost> {
+    pub(crate) fn handle(&self, worker: &str, frame: Downstream, is_consumer: bool) -> Result<(), LinkLost> {
         self.change(is_consumer, |core| core.handle(worker, frame))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Cancel, RefusalCode, Refused, ToClient, ToWorker};
 use millstream_dataplane::proto::receive::{Arrival, ReceiveError};
-use millstream_dataplane::transport::{Downstream, InPack, LinkLost};
+use millstream_dataplane::transport::{Downstream, LinkLost};
 use millstream_element::{ElementSpec, Layout};
 
 use super::entry::Entry;
@@ -18,7 +18,7 @@ impl ReaderCore {
     ///
     /// # Errors
     /// Fails if the worker broke the protocol.
-    pub(crate) fn handle(&mut self, worker: &str, frame: Downstream<InPack>) -> Result<(), LinkLost> {
+    pub(crate) fn handle(&mut self, worker: &str, frame: Downstream) -> Result<(), LinkLost> {
         if self.failure.is_some() {
             // Nothing is read after a failure.
             return Ok(());
@@ -37,7 +37,8 @@ impl ReaderCore {
                 let Some(entry) = self.tasks.get_mut(&pack.task).filter(is_expected) else {
                     return Ok(());
                 };
-                entry.half.handle_pack(pack.first, pack.elements, pack.body)?;
+                let elements = pack.pack.len() as u64;
+                entry.half.handle_pack(pack.first, elements, pack.pack)?;
                 // Arrived elements still count as outstanding, so no credits are distributed.
                 self.drain(pack.task)?;
             }

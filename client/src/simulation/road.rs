@@ -9,7 +9,7 @@ use std::time::Duration;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::ToWorker;
 use millstream_dataplane::transport::{
-    Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, OutPack, Transport, WorkerLink,
+    Admission, Body, ClientLink, Downstream, LinkLost, LinkReport, Transport, WorkerLink,
 };
 use millstream_dataplane::worker::Server;
 use parking_lot::Mutex;
@@ -54,7 +54,7 @@ struct Wire {
     /// The time before which no frame arrives.
     frozen_until: Duration,
     up: Pipe<ToWorker>,
-    down: Pipe<Downstream<OutPack>>,
+    down: Pipe<Downstream>,
 }
 
 /// One direction of a link. Messages keep their order; packs do not.
@@ -335,7 +335,7 @@ fn heard(why: &LinkLost) -> LinkLost {
 }
 
 impl Transport for WorkerEnd {
-    type Out = Downstream<OutPack>;
+    type Out = Downstream;
     type In = ToWorker;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
@@ -374,7 +374,7 @@ impl Transport for WorkerEnd {
 
 impl Transport for ClientEnd {
     type Out = ToWorker;
-    type In = Downstream<InPack>;
+    type In = Downstream;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
         self.wire.lock().up.poll_ready(&self.alarms, cx)
@@ -399,17 +399,10 @@ impl Transport for ClientEnd {
         let frame = std::task::ready!(self.wire.lock().down.poll_recv(&self.alarms, cx))?;
         Poll::Ready(match frame {
             Downstream::Message(message) => Ok(Downstream::Message(message)),
-            Downstream::Pack(OutPack { elements, .. }) => {
-                let count = elements.pack.len() as u64;
-                let bytes = elements.pack.region().len() as u64;
-                self.admission
-                    .admit(elements.task, elements.first, count, bytes)?;
-                Ok(Downstream::Pack(InPack {
-                    task: elements.task,
-                    first: elements.first,
-                    elements: count,
-                    body: Body::Plain(elements.pack),
-                }))
+            Downstream::Pack(pack) => {
+                let (count, bytes) = (pack.pack.len() as u64, pack.pack.region_bytes());
+                self.admission.admit(pack.task, pack.first, count, bytes)?;
+                Ok(Downstream::Pack(pack))
             }
         })
     }

@@ -34,15 +34,16 @@ pub struct SendLimits {
     pub unacknowledged_bytes: u64,
 }
 
-/// A pack of elements of one task on the way to one client, side by side in one slot.
+/// A pack of elements of one task on the way to one client, side by side in one slot. On links `P` is the form
+/// in which the pack is transferred.
 #[derive(Debug, Clone)]
-pub struct TaskPack {
+pub struct TaskPack<P = Pack> {
     /// The task that produced the elements.
     pub task: TaskId,
     /// The number of elements of this subscription sent before this pack (D5.4).
     pub first: u64,
     /// The elements.
-    pub pack: Pack,
+    pub pack: P,
 }
 
 /// The next step that [`SendHalf::poll_next`] asks the caller to take.

@@ -7,6 +7,8 @@ use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use millstream_element::{AllocError, Pack, PackError, Slot, SlotAlloc};
 use thiserror::Error;
 
+use crate::proto::send::TaskPack;
+
 /// The compression of elements that cross a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
@@ -53,14 +55,7 @@ const SAMPLE_PIECES: usize = 4;
 /// The size of a sample's piece in bytes. LZ4 does not look back farther.
 const SAMPLE_PIECE_BYTES: usize = 64 << 10;
 
-/// The region of a pack, compressed as one LZ4 block.
-#[derive(Debug, Clone)]
-pub struct Compressed {
-    /// The block.
-    pub block: Slot,
-}
-
-/// The elements of a pack as they arrived.
+/// The elements of a pack as a link transfers them.
 #[derive(Debug, Clone)]
 pub enum Body {
     /// Elements that can be read at once.
@@ -90,12 +85,42 @@ pub enum BodyError {
     Alloc(#[from] AllocError),
 }
 
+impl From<Pack> for Body {
+    fn from(pack: Pack) -> Body {
+        Body::Plain(pack)
+    }
+}
+
+impl From<TaskPack> for TaskPack<Body> {
+    fn from(TaskPack { task, first, pack }: TaskPack) -> TaskPack<Body> {
+        let pack = pack.into();
+        TaskPack { task, first, pack }
+    }
+}
+
 impl Body {
+    /// Returns the number of elements.
+    #[expect(clippy::len_without_is_empty, reason = "a pack has at least one element")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Plain(pack) => pack.len(),
+            Self::Lz4 { lens, .. } => lens.len(),
+        }
+    }
+
     /// Returns the bytes of the uncompressed elements, including the gaps between elements.
     pub fn region_bytes(&self) -> u64 {
         match self {
             Self::Plain(pack) => pack.region().len() as u64,
             Self::Lz4 { region_bytes, .. } => *region_bytes as u64,
+        }
+    }
+
+    /// Returns the bytes that cross the network, without the header.
+    pub(crate) fn transferred_bytes(&self) -> usize {
+        match self {
+            Self::Plain(pack) => pack.region().len(),
+            Self::Lz4 { block, .. } => block.len(),
         }
     }
 
@@ -130,14 +155,18 @@ impl Body {
     }
 }
 
-/// Compresses a pack's region. Returns `None` if the compressed region would not be smaller.
-pub fn compress(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<Option<Compressed>, AllocError> {
+/// Compresses a pack's region as one LZ4 block. Returns `None` if the block would not be smaller.
+pub fn compress(pack: &Pack, alloc: &dyn SlotAlloc) -> Result<Option<Body>, AllocError> {
     let region = pack.region();
     let mut slot = alloc.alloc(get_maximum_output_size(region.len()))?;
     match compress_into(region, &mut slot) {
         Ok(bytes) if bytes < region.len() => {
             slot.truncate(bytes);
-            Ok(Some(Compressed { block: slot.freeze() }))
+            Ok(Some(Body::Lz4 {
+                block: slot.freeze(),
+                region_bytes: region.len(),
+                lens: pack.lens().collect(),
+            }))
         }
         // The block is not smaller than the region, so the pack is sent uncompressed.
         Ok(_) | Err(_) => Ok(None),
@@ -204,6 +233,14 @@ mod tests {
         Pack::from_parts(slot.freeze(), &[bytes as u64]).unwrap()
     }
 
+    /// Returns the block of a pack that can be compressed.
+    fn block_of(pack: &Pack) -> Slot {
+        match compress(pack, &HeapAlloc).unwrap() {
+            Some(Body::Lz4 { block, .. }) => block,
+            other => panic!("expected a block, found {other:?}"),
+        }
+    }
+
     fn slot(bytes: &[u8]) -> Slot {
         let mut slot = HeapAlloc.alloc(bytes.len()).unwrap();
         slot.copy_from_slice(bytes);
@@ -241,7 +278,7 @@ mod tests {
     #[test]
     fn a_block_of_another_size_is_refused() {
         let pack = pack(&[4096], 16);
-        let block = compress(&pack, &HeapAlloc).unwrap().unwrap().block;
+        let block = block_of(&pack);
         for region_bytes in [64, 4032, 4160] {
             let body = Body::Lz4 {
                 block: block.clone(),
@@ -258,7 +295,7 @@ mod tests {
     #[test]
     fn lengths_that_contradict_the_region_are_refused() {
         let pack = pack(&[4096], 16);
-        let block = compress(&pack, &HeapAlloc).unwrap().unwrap().block;
+        let block = block_of(&pack);
         let body = Body::Lz4 {
             block,
             region_bytes: 4096,
@@ -271,9 +308,10 @@ mod tests {
         #[test]
         fn what_was_compressed_comes_back(lens in prop::collection::vec(1u64..3000, 1..40), period in 1usize..5000) {
             let pack = pack(&lens, period);
-            if let Some(Compressed { block }) = compress(&pack, &HeapAlloc).unwrap() {
-                prop_assert!(block.len() < pack.region().len());
-                let body = Body::Lz4 { block, region_bytes: pack.region().len(), lens: lens.clone() };
+            if let Some(body) = compress(&pack, &HeapAlloc).unwrap() {
+                let shrinks = matches!(&body, Body::Lz4 { block, .. } if block.len() < pack.region().len());
+                prop_assert!(shrinks, "a block that does not shrink");
+                prop_assert_eq!(body.len(), lens.len());
                 let opened = body.open(&HeapAlloc).unwrap();
                 prop_assert_eq!(&opened.region()[..], &pack.region()[..]);
                 prop_assert!(opened.lens().eq(lens));
@@ -287,7 +325,7 @@ mod tests {
             keep in any::<prop::sample::Index>(),
         ) {
             let whole = pack(&[2000, 70, 4000], 300);
-            let mut block = compress(&whole, &HeapAlloc).unwrap().unwrap().block.to_vec();
+            let mut block = block_of(&whole).to_vec();
             let at = place.index(block.len());
             block[at] = byte;
             block.truncate(keep.index(block.len()) + 1);

@@ -9,15 +9,15 @@ use millstream_element::SlotAlloc;
 
 #[cfg(target_os = "linux")]
 use super::Arena;
-use super::{Doorbell, Downstream, InPack, LinkLost, LinkReport, OutPack};
+use super::{Doorbell, Downstream, LinkLost, LinkReport};
 use crate::proto::message::{TaskId, ToWorker};
 use crate::proto::receive::ReceiveError;
 
 /// A worker's end of a link.
-pub type WorkerLink = dyn Transport<Out = Downstream<OutPack>, In = ToWorker>;
+pub type WorkerLink = dyn Transport<Out = Downstream, In = ToWorker>;
 
 /// A client's end of a link.
-pub type ClientLink = dyn Transport<Out = ToWorker, In = Downstream<InPack>>;
+pub type ClientLink = dyn Transport<Out = ToWorker, In = Downstream>;
 
 /// One end of a link between a client process and a worker.
 ///

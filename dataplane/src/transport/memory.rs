@@ -12,10 +12,9 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio_util::sync::PollSender;
 
-use super::{
-    Admission, Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, OutPack, Transport, WorkerLink,
-};
+use super::{Admission, Body, ClientLink, Downstream, LinkLost, LinkReport, Transport, WorkerLink};
 use crate::proto::message::ToWorker;
+use crate::proto::send::TaskPack;
 
 /// Maximum number of frames that wait in each direction. A pack holds many elements, so a few frames keep
 /// both sides busy.
@@ -60,14 +59,14 @@ pub fn pair(admission: Arc<dyn Admission>, knobs: Knobs) -> (Box<WorkerLink>, Bo
 
 #[derive(Debug)]
 struct WorkerEnd {
-    down: PollSender<Downstream<OutPack>>,
+    down: PollSender<Downstream>,
     up: mpsc::Receiver<ToWorker>,
     packs: u64,
     last_word: LastWord,
 }
 
 impl Transport for WorkerEnd {
-    type Out = Downstream<OutPack>;
+    type Out = Downstream;
     type In = ToWorker;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
@@ -120,12 +119,12 @@ impl Transport for WorkerEnd {
 #[derive(Debug)]
 struct ClientEnd {
     up: PollSender<ToWorker>,
-    down: mpsc::Receiver<Downstream<OutPack>>,
+    down: mpsc::Receiver<Downstream>,
     admission: Arc<dyn Admission>,
     knobs: Knobs,
     frames: u64,
-    held: Vec<InPack>,
-    ready: VecDeque<InPack>,
+    held: Vec<TaskPack<Body>>,
+    ready: VecDeque<TaskPack<Body>>,
     packs: u64,
     last_word: LastWord,
 }
@@ -136,7 +135,7 @@ impl ClientEnd {
     }
 
     /// Handles a frame. Returns a message at once; a pack becomes ready or is held back for reordering.
-    fn handle(&mut self, frame: Downstream<OutPack>) -> Result<Option<Downstream<InPack>>, LinkLost> {
+    fn handle(&mut self, frame: Downstream) -> Result<Option<Downstream>, LinkLost> {
         self.frames += 1;
         if self.knobs.cut_after_frames.is_some_and(|cut| self.frames > cut) {
             self.down.close();
@@ -155,24 +154,18 @@ impl ClientEnd {
         }
     }
 
-    fn take_in(&mut self, out: OutPack) -> Result<InPack, LinkLost> {
-        let elements = out.elements.pack.len() as u64;
-        let (task, first) = (out.elements.task, out.elements.first);
+    fn take_in(&mut self, pack: TaskPack<Body>) -> Result<TaskPack<Body>, LinkLost> {
+        let (elements, region_bytes) = (pack.pack.len() as u64, pack.pack.region_bytes());
         self.admission
-            .admit(task, first, elements, out.elements.pack.region().len() as u64)?;
+            .admit(pack.task, pack.first, elements, region_bytes)?;
         self.packs += 1;
-        Ok(InPack {
-            task,
-            first,
-            elements,
-            body: Body::Plain(out.elements.pack),
-        })
+        Ok(pack)
     }
 }
 
 impl Transport for ClientEnd {
     type Out = ToWorker;
-    type In = Downstream<InPack>;
+    type In = Downstream;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
         self.up.poll_reserve(cx).map_err(|_| gone(&self.last_word))

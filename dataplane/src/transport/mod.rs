@@ -20,10 +20,10 @@ mod report;
 #[cfg(target_os = "linux")]
 pub mod shm;
 
-use crate::proto::message::{TaskId, ToClient};
+use crate::proto::message::ToClient;
 use crate::proto::send::TaskPack;
 
-pub use body::{Body, BodyError, Compressed, Compression};
+pub use body::{Body, BodyError, Compression};
 pub use link::{Admission, ClientLink, Doze, TaskMemory, Transport, WorkerLink};
 pub use lost::LinkLost;
 #[cfg(not(target_os = "linux"))]
@@ -38,31 +38,9 @@ pub const ELEMENT_BYTES_MAX: usize = u32::MAX as usize;
 
 /// A message or a pack of elements from a worker.
 #[derive(Debug)]
-pub enum Downstream<P> {
+pub enum Downstream {
     /// A message.
     Message(ToClient),
     /// A pack of elements of one task.
-    Pack(P),
-}
-
-/// A pack of elements that leaves a worker.
-#[derive(Debug)]
-pub struct OutPack {
-    /// The elements and their position in the subscription.
-    pub elements: TaskPack,
-    /// The compressed form of the elements, or `None` if the pack is sent uncompressed.
-    pub compressed: Option<Compressed>,
-}
-
-/// A pack of elements that reaches a client.
-#[derive(Debug)]
-pub struct InPack {
-    /// The task that produced the elements.
-    pub task: TaskId,
-    /// The number of elements of this subscription before this pack.
-    pub first: u64,
-    /// The number of elements.
-    pub elements: u64,
-    /// The elements.
-    pub body: Body,
+    Pack(TaskPack<Body>),
 }

@@ -14,7 +14,7 @@ use super::auto::Sample;
 use super::bell::Bell;
 use crate::proto::message::TaskId;
 use crate::proto::send::TaskPack;
-use crate::transport::{OutPack, body};
+use crate::transport::{Body, body};
 
 /// Maximum number of packs that wait for a thread. Each session has only a few packs under compression.
 const JOBS_MAX: usize = 1024;
@@ -40,7 +40,10 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub(super) enum Done {
     /// The pack in the form in which it is sent.
-    Compressed { out: OutPack, sample: Option<Sample> },
+    Compressed {
+        out: TaskPack<Body>,
+        sample: Option<Sample>,
+    },
     /// The measured result of compressing the pack.
     Sampled { task: TaskId, sample: Option<Sample> },
 }
@@ -122,14 +125,13 @@ fn work(job: Job, alloc: &dyn SlotAlloc) -> Done {
             let compressed = compressed.ok().and_then(Result::ok);
             let plain_bytes = pack.region().len();
             let sample = compressed.as_ref().map(|compressed| {
-                let block_bytes = compressed.as_ref().map(|compressed| compressed.block.len());
+                let block_bytes = compressed.as_ref().map(Body::transferred_bytes);
                 sample((plain_bytes, block_bytes.unwrap_or(plain_bytes)))
             });
+            let TaskPack { task, first, pack } = job.elements;
+            let pack = compressed.flatten().unwrap_or_else(|| pack.into());
             Done::Compressed {
-                out: OutPack {
-                    elements: job.elements,
-                    compressed: compressed.flatten(),
-                },
+                out: TaskPack { task, first, pack },
                 sample,
             }
         }
@@ -231,8 +233,8 @@ mod tests {
             let Some(Done::Compressed { out, sample }) = bench.results.blocking_recv() else {
                 panic!("the pool returned no pack");
             };
-            assert_eq!(out.elements.first, first as u64);
-            assert_eq!(out.compressed.is_some(), is_compressed);
+            assert_eq!(out.first, first as u64);
+            assert_eq!(matches!(out.pack, Body::Lz4 { .. }), is_compressed);
             assert_eq!(sample.is_some(), is_compressed);
         }
     }

@@ -22,7 +22,7 @@ use super::task::{Attached, Subscription, Task};
 use super::travel::Travel;
 use crate::proto::message::{Accepted, Grant, Hello, Refused, Subscribe, TaskId, ToClient, ToWorker};
 use crate::proto::send::{Next, Shortage, TaskPack};
-use crate::transport::{Downstream, LinkLost, OutPack, WorkerLink};
+use crate::transport::{Downstream, LinkLost, WorkerLink};
 
 /// The number of steps of a session between two reports about its link.
 const STEPS_PER_REPORT: u64 = 64;
@@ -51,7 +51,7 @@ struct Session {
     /// The index of the subscription that is served first in the next round, so that no task is always served
     /// last.
     turn: usize,
-    outbox: VecDeque<Downstream<OutPack>>,
+    outbox: VecDeque<Downstream>,
     bell: Arc<Bell>,
     travel: Travel,
     /// The number of copied bytes that the server's counter already includes.

@@ -15,7 +15,7 @@ use super::server_state::ServerState;
 use super::task::Task;
 use crate::proto::message::{Grant, TaskId};
 use crate::proto::send::{SendHalf, TaskPack};
-use crate::transport::{Compression, OutPack};
+use crate::transport::{Body, Compression};
 
 /// Maximum number of packs of one session under compression.
 const COMPRESSING_MAX: usize = 8;
@@ -121,7 +121,7 @@ impl Travel {
     }
 
     /// Submits a pack for compression, or returns the pack if it should be sent at once.
-    pub(super) fn dispatch(&mut self, elements: TaskPack, now: Instant) -> Option<OutPack> {
+    pub(super) fn dispatch(&mut self, elements: TaskPack, now: Instant) -> Option<TaskPack<Body>> {
         let plan = match self.tasks.get_mut(&elements.task) {
             None => Plan::Plain,
             Some(Habit::Compressed) => Plan::Compressed,
@@ -149,14 +149,11 @@ impl Travel {
                 Err(elements) => elements,
             },
         };
-        Some(OutPack {
-            elements,
-            compressed: None,
-        })
+        Some(elements.into())
     }
 
     /// Returns the next pack from the compression pool, if any.
-    pub(super) fn next_compressed(&mut self) -> Option<OutPack> {
+    pub(super) fn next_compressed(&mut self) -> Option<TaskPack<Body>> {
         while let Ok(done) = self.done.try_recv() {
             match done {
                 Done::Sampled { task, sample } => {
@@ -166,9 +163,10 @@ impl Travel {
                 }
                 Done::Compressed { out, sample } => {
                     self.compressing -= 1;
-                    let block = out.compressed.as_ref().map(|compressed| compressed.block.len());
-                    self.compressed_bytes += block.unwrap_or_default() as u64;
-                    if let Some((auto, sample)) = self.auto(out.elements.task).zip(sample) {
+                    if let Body::Lz4 { block, .. } = &out.pack {
+                        self.compressed_bytes += block.len() as u64;
+                    }
+                    if let Some((auto, sample)) = self.auto(out.task).zip(sample) {
                         auto.note_compressed(sample);
                     }
                     return Some(out);

@@ -7,9 +7,7 @@ use std::task::{Context, Poll};
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Hello, ToWorker};
 use millstream_dataplane::transport::memory::{self, Knobs};
-use millstream_dataplane::transport::{
-    Downstream, LinkLost, LinkReport, OutPack, TaskMemory, Transport, WorkerLink,
-};
+use millstream_dataplane::transport::{Downstream, LinkLost, LinkReport, TaskMemory, Transport, WorkerLink};
 
 use crate::support::{All, Client, WATCHDOG, add_task, server, write};
 
@@ -21,7 +19,7 @@ struct Counted {
 }
 
 impl Transport for Counted {
-    type Out = Downstream<OutPack>;
+    type Out = Downstream;
     type In = ToWorker;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {

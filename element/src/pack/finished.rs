@@ -115,7 +115,7 @@ impl Pack {
     }
 
     /// Returns the length of each element in bytes.
-    pub fn lens(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+    pub fn lens(&self) -> impl ExactSizeIterator<Item = u64> + Clone + '_ {
         let elements = self.first..self.first + self.count;
         elements.map(|index| (self.ends.end(index) - self.ends.start(index)) as u64)
     }

@@ -6,9 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use millstream_dataplane::proto::message::{ToClient, ToWorker};
-use millstream_dataplane::transport::{
-    Body, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport,
-};
+use millstream_dataplane::transport::{Body, ClientLink, Downstream, LinkLost, LinkReport, Transport};
 use millstream_element::{HeapAlloc, Pack, SlotAlloc};
 use parking_lot::{Condvar, Mutex};
 
@@ -104,7 +102,7 @@ impl Tap {
         }
     }
 
-    fn hear(&mut self, frame: &mut Downstream<InPack>) {
+    fn hear(&mut self, frame: &mut Downstream) {
         self.heard = match frame {
             Downstream::Message(ToClient::Accepted(_)) => Some(Box::new(|traffic| traffic.accepted += 1)),
             Downstream::Message(ToClient::Refused(_)) => Some(Box::new(|traffic| traffic.refused += 1)),
@@ -116,7 +114,7 @@ impl Tap {
             Downstream::Pack(pack) => {
                 let spoil = self.log.traffic.lock().spoil;
                 if let Some((_, how)) = spoil.filter(|(number, _)| *number == self.packs) {
-                    pack.body = spoiled(&pack.body, how);
+                    pack.pack = spoiled(&pack.pack, how);
                 }
                 self.packs += 1;
                 Some(Box::new(|traffic| traffic.packs += 1))
@@ -127,7 +125,7 @@ impl Tap {
 
 impl Transport for Tap {
     type Out = ToWorker;
-    type In = Downstream<InPack>;
+    type In = Downstream;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
         self.link.poll_ready(cx)

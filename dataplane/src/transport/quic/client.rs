@@ -14,7 +14,8 @@ use super::frame::{Assembler, FrameError};
 use super::report::PathReporter;
 use super::{close, control};
 use crate::proto::message::{TaskId, ToClient, ToWorker};
-use crate::transport::{Admission, ClientLink, Downstream, InPack, LinkLost, LinkReport, Transport};
+use crate::proto::send::TaskPack;
+use crate::transport::{Admission, Body, ClientLink, Downstream, LinkLost, LinkReport, Transport};
 
 /// Maximum number of frames that wait to be handled. The memory of their elements is already accounted for by
 /// the grants.
@@ -78,7 +79,7 @@ struct PackReader {
 
 impl PackReader {
     /// Reads each pack in a task of its own, so that an arriving packet wakes only the task of its pack.
-    async fn run(self, queue: &mpsc::Sender<Result<Downstream<InPack>, LinkLost>>) -> LinkLost {
+    async fn run(self, queue: &mpsc::Sender<Result<Downstream, LinkLost>>) -> LinkLost {
         let reader = Arc::new(self);
         let mut reading = JoinSet::new();
         loop {
@@ -100,7 +101,7 @@ impl PackReader {
         }
     }
 
-    async fn read(&self, mut stream: RecvStream) -> Result<InPack, LinkLost> {
+    async fn read(&self, mut stream: RecvStream) -> Result<TaskPack<Body>, LinkLost> {
         let mut assembler = Assembler::new(self.admission.clone());
         let mut chunks: [Bytes; CHUNKS_AT_ONCE] = Default::default();
         while let Some(count) = stream
@@ -126,14 +127,14 @@ impl PackReader {
 struct QuicClientLink {
     path: PathReporter,
     up: PollSender<ToWorker>,
-    down: mpsc::Receiver<Result<Downstream<InPack>, LinkLost>>,
+    down: mpsc::Receiver<Result<Downstream, LinkLost>>,
     counters: Arc<Counters>,
     _tasks: JoinSet<()>,
 }
 
 impl Transport for QuicClientLink {
     type Out = ToWorker;
-    type In = Downstream<InPack>;
+    type In = Downstream;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
         self.up.poll_reserve(cx).map_err(|_| closed())

@@ -12,7 +12,8 @@ use thiserror::Error;
 
 use crate::proto::message::TaskId;
 use crate::proto::receive::ReceiveError;
-use crate::transport::{Admission, Body, InPack, OutPack};
+use crate::proto::send::TaskPack;
+use crate::transport::{Admission, Body};
 
 /// The size of the fixed header, in bytes.
 pub const HEADER_BYTES: usize = 48;
@@ -50,38 +51,49 @@ pub enum FrameError {
 }
 
 /// Encodes a pack. Returns the header with its table, and the elements without a copy.
-pub fn encode(out: OutPack) -> [Bytes; 2] {
-    let pack = &out.elements.pack;
-    let region_bytes = pack.region().len() as u64;
-    let body = match out.compressed {
-        Some(compressed) => Bytes::from_owner(compressed.block),
-        None => Bytes::from_owner(pack.region().clone()),
-    };
-    let compressed_flag = if body.len() as u64 == region_bytes {
-        0
-    } else {
-        FLAG_LZ4
-    };
-    let first_len = pack.lens().next().unwrap_or_default();
-    let uniform = pack.lens().all(|len| len == first_len);
-    let table = if uniform { 1 } else { pack.len() };
+pub fn encode(out: TaskPack<Body>) -> [Bytes; 2] {
+    let (task, first) = (out.task, out.first);
+    match out.pack {
+        Body::Plain(pack) => {
+            let body = Bytes::from_owner(pack.region().clone());
+            let region_bytes = body.len() as u64;
+            [head(task, first, 0, region_bytes, &body, pack.lens()), body]
+        }
+        Body::Lz4 {
+            block,
+            region_bytes,
+            lens,
+        } => {
+            let body = Bytes::from_owner(block);
+            let lens = lens.iter().copied();
+            let head = head(task, first, FLAG_LZ4, region_bytes as u64, &body, lens);
+            [head, body]
+        }
+    }
+}
+
+/// Returns the header of a pack with the table of its elements' lengths.
+fn head(
+    task: TaskId,
+    first: u64,
+    flags: u8,
+    region_bytes: u64,
+    body: &Bytes,
+    lens: impl ExactSizeIterator<Item = u64> + Clone,
+) -> Bytes {
+    let elements = lens.len();
+    let first_len = lens.clone().next().unwrap_or_default();
+    let uniform = lens.clone().all(|len| len == first_len);
+    let table = if uniform { 1 } else { elements };
     let mut head = Vec::with_capacity(HEADER_BYTES + 4 * table);
-    head.extend_from_slice(&[
-        FRAME_VERSION,
-        compressed_flag | if uniform { FLAG_UNIFORM } else { 0 },
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ]);
-    head.extend_from_slice(&out.elements.task.0.to_le_bytes());
-    head.extend_from_slice(&out.elements.first.to_le_bytes());
-    head.extend_from_slice(&(pack.len() as u64).to_le_bytes());
+    let uniform_flag = if uniform { FLAG_UNIFORM } else { 0 };
+    head.extend_from_slice(&[FRAME_VERSION, flags | uniform_flag, 0, 0, 0, 0, 0, 0]);
+    head.extend_from_slice(&task.0.to_le_bytes());
+    head.extend_from_slice(&first.to_le_bytes());
+    head.extend_from_slice(&(elements as u64).to_le_bytes());
     head.extend_from_slice(&region_bytes.to_le_bytes());
     head.extend_from_slice(&(body.len() as u64).to_le_bytes());
-    for len in pack.lens().take(table) {
+    for len in lens.take(table) {
         // Producers keep elements within `ELEMENT_BYTES_MAX`.
         debug_assert!(
             u32::try_from(len).is_ok(),
@@ -89,7 +101,7 @@ pub fn encode(out: OutPack) -> [Bytes; 2] {
         );
         head.extend_from_slice(&(len as u32).to_le_bytes());
     }
-    [Bytes::from(head), body]
+    Bytes::from(head)
 }
 
 /// A decoder that assembles one pack from the chunks of its stream.
@@ -268,7 +280,7 @@ impl Assembler {
     }
 
     /// Returns the pack after the end of its stream.
-    pub fn finish(self) -> Result<InPack, FrameError> {
+    pub fn finish(self) -> Result<TaskPack<Body>, FrameError> {
         match self.stage {
             Stage::Body {
                 header,
@@ -286,11 +298,10 @@ impl Assembler {
                 } else {
                     Body::Plain(Pack::from_parts(block, &lens)?)
                 };
-                Ok(InPack {
+                Ok(TaskPack {
                     task: header.task,
                     first: header.first,
-                    elements: header.elements.into(),
-                    body,
+                    pack: body,
                 })
             }
             Stage::Body { header, .. } => Err(FrameError::Length {
@@ -332,7 +343,6 @@ fn move_into(place: &mut [u8], chunk: &mut &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::send::TaskPack;
     use crate::transport::body;
     use millstream_element::{HeapAlloc, SlotAlloc};
     use parking_lot::Mutex;
@@ -399,20 +409,17 @@ mod tests {
     }
 
     fn bytes_of(pack: &Pack, first: u64, is_compressed: bool) -> Vec<u8> {
-        let compressed = if is_compressed {
-            body::compress(pack, &HeapAlloc).unwrap()
-        } else {
-            None
-        };
-        let elements = TaskPack {
+        let compressed = is_compressed.then(|| body::compress(pack, &HeapAlloc).unwrap());
+        let body = compressed.flatten().unwrap_or_else(|| pack.clone().into());
+        encode(TaskPack {
             task: TaskId(3),
             first,
-            pack: pack.clone(),
-        };
-        encode(OutPack { elements, compressed }).concat()
+            pack: body,
+        })
+        .concat()
     }
 
-    fn assemble(admission: Arc<Recorder>, bytes: &[u8], chunk: usize) -> Result<InPack, FrameError> {
+    fn assemble(admission: Arc<Recorder>, bytes: &[u8], chunk: usize) -> Result<TaskPack<Body>, FrameError> {
         let mut assembler = Assembler::new(admission);
         for chunk in bytes.chunks(chunk) {
             assembler.push(chunk)?;

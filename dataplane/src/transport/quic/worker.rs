@@ -14,7 +14,8 @@ use super::frame;
 use super::report::PathReporter;
 use super::{close, control};
 use crate::proto::message::{ToClient, ToWorker};
-use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, Transport, WorkerLink};
+use crate::proto::send::TaskPack;
+use crate::transport::{Body, Downstream, LinkLost, LinkReport, Transport, WorkerLink};
 
 /// Maximum number of frames that wait to be written. The limit is low: while the network is slow, elements
 /// gather at the task and packs grow.
@@ -74,7 +75,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut queue: mpsc::Receiver<Downstream<OutPack>>) -> Result<(), LinkLost> {
+    async fn run(mut self, mut queue: mpsc::Receiver<Downstream>) -> Result<(), LinkLost> {
         while let Some(frame) = queue.recv().await {
             match frame {
                 Downstream::Message(message) => self.write_message(&message).await?,
@@ -93,7 +94,7 @@ impl Writer {
         written.map_err(|error| close::unwritten(&error))
     }
 
-    async fn write_pack(&mut self, out: OutPack) -> Result<(), LinkLost> {
+    async fn write_pack(&mut self, out: TaskPack<Body>) -> Result<(), LinkLost> {
         let stream = self.connection.open_uni().await;
         let mut stream = stream.map_err(|error| close::lost(&error))?;
         stream
@@ -112,14 +113,14 @@ impl Writer {
 #[derive(Debug)]
 struct QuicWorkerLink {
     path: PathReporter,
-    down: PollSender<Downstream<OutPack>>,
+    down: PollSender<Downstream>,
     up: mpsc::Receiver<Result<ToWorker, LinkLost>>,
     packs: Arc<AtomicU64>,
     _tasks: JoinSet<()>,
 }
 
 impl Transport for QuicWorkerLink {
-    type Out = Downstream<OutPack>;
+    type Out = Downstream;
     type In = ToWorker;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {

@@ -27,9 +27,8 @@ use super::returns::ReturnSender;
 use super::ring::{RingReceiver, RingSender};
 use super::view::ArenaView;
 use crate::proto::message::{ToClient, ToWorker};
-use crate::transport::{
-    Admission, Body, ClientLink, Downstream, Doze, InPack, LinkLost, LinkReport, Transport,
-};
+use crate::proto::send::TaskPack;
+use crate::transport::{Admission, Body, ClientLink, Downstream, Doze, LinkLost, LinkReport, Transport};
 
 /// Maximum number of leases that a reader keeps before it copies packs. The limit is half of all leases, so
 /// that the worker never runs out.
@@ -137,7 +136,7 @@ impl Lease {
 }
 
 impl ClientEnd {
-    fn take_in(&mut self, frame: &PackFrame) -> Result<InPack, LinkLost> {
+    fn take_in(&mut self, frame: &PackFrame) -> Result<TaskPack<Body>, LinkLost> {
         let elements = frame.lens.len() as u64;
         self.admission
             .admit(frame.task, frame.first, elements, frame.region_bytes)?;
@@ -166,11 +165,10 @@ impl ClientEnd {
         let slot = if hoards { self.copy_out(slot) } else { slot };
         let pack = Pack::from_parts(slot, &frame.lens);
         self.packs += 1;
-        Ok(InPack {
+        Ok(TaskPack {
             task: frame.task,
             first: frame.first,
-            elements,
-            body: Body::Plain(pack.map_err(|error| LinkLost::Misbehaved(error.to_string()))?),
+            pack: Body::Plain(pack.map_err(|error| LinkLost::Misbehaved(error.to_string()))?),
         })
     }
 
@@ -257,7 +255,7 @@ impl ClientEnd {
 
 impl ClientEnd {
     /// Returns the message or pack in the current frame, or `None` for a notice about an arena.
-    fn receive(&mut self) -> Result<Option<Downstream<InPack>>, LinkLost> {
+    fn receive(&mut self) -> Result<Option<Downstream>, LinkLost> {
         Ok(Some(match frame::read::<ToClient>(&self.words)? {
             Frame::Message(message) => Downstream::Message(message),
             Frame::Pack(pack) => Downstream::Pack(self.take_in(&pack)?),
@@ -276,7 +274,7 @@ impl ClientEnd {
 
 impl Transport for ClientEnd {
     type Out = ToWorker;
-    type In = Downstream<InPack>;
+    type In = Downstream;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
         if self.poll_line(cx)? {

@@ -28,7 +28,7 @@ use super::ring::{RingReceiver, RingSender};
 use super::share::Share;
 use crate::proto::message::{TaskId, ToWorker};
 use crate::proto::send::TaskPack;
-use crate::transport::{Downstream, LinkLost, LinkReport, OutPack, TaskMemory, Transport, WorkerLink};
+use crate::transport::{Body, Downstream, LinkLost, LinkReport, TaskMemory, Transport, WorkerLink};
 
 /// The time between two attempts to lend a pack that found no memory or lease. Readers return memory and
 /// leases without a message.
@@ -303,7 +303,7 @@ impl WorkerEnd {
 }
 
 impl Transport for WorkerEnd {
-    type Out = Downstream<OutPack>;
+    type Out = Downstream;
     type In = ToWorker;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkLost>> {
@@ -338,13 +338,22 @@ impl Transport for WorkerEnd {
                 written.map_err(|error| LinkLost::Resource(format!("cannot send a message: {error}")))?;
                 self.push()
             }
-            Downstream::Pack(OutPack { mut elements, .. }) => {
-                while !elements.pack.is_empty() {
-                    let count = elements.pack.len().min(PACK_ELEMENTS_MAX);
-                    let (task, first) = (elements.task, elements.first);
-                    let pack = elements.pack.split_to(count);
-                    elements.first += count as u64;
-                    let part = TaskPack { task, first, pack };
+            Downstream::Pack(TaskPack {
+                task,
+                mut first,
+                pack,
+            }) => {
+                let Body::Plain(mut pack) = pack else {
+                    return Err(LinkLost::Resource("cannot lend a compressed pack".to_owned()));
+                };
+                while !pack.is_empty() {
+                    let count = pack.len().min(PACK_ELEMENTS_MAX);
+                    let part = TaskPack {
+                        task,
+                        first,
+                        pack: pack.split_to(count),
+                    };
+                    first += count as u64;
                     let left = if self.waiting.is_empty() {
                         self.lend(part)?
                     } else {

@@ -28,7 +28,7 @@ use crate::transport::shm::words::Words;
 use crate::transport::shm::{
     Arena, ArenaBudget, GREETING_DEADLINE, Listener, ListenerConfig, accept, connect, greet,
 };
-use crate::transport::{Body, ClientLink, Downstream, LinkLost, OutPack, WorkerLink};
+use crate::transport::{Body, ClientLink, Downstream, LinkLost, WorkerLink};
 
 const ARENA_BYTES: usize = 16 << 20;
 const PACK_BYTES: usize = 1000;
@@ -127,7 +127,7 @@ impl Worker {
         let Downstream::Pack(received) = received.await.unwrap() else {
             panic!("no pack")
         };
-        let Body::Plain(body) = received.body else {
+        let Body::Plain(body) = received.pack else {
             panic!("compressed")
         };
         assert!(body.region().iter().all(|byte| *byte == self.served as u8));
@@ -147,16 +147,13 @@ impl Worker {
     }
 }
 
-fn pack(arena: &Arena, count: u64) -> Downstream<OutPack> {
+fn pack(arena: &Arena, count: u64) -> Downstream {
     let elements = TaskPack {
         task: TASK,
         first: count,
         pack: pack_in(arena, PACK_BYTES, count as u8),
     };
-    Downstream::Pack(OutPack {
-        elements,
-        compressed: None,
-    })
+    Downstream::Pack(elements.into())
 }
 
 impl Villain {

@@ -26,7 +26,7 @@ use crate::transport::shm::words::Words;
 use crate::transport::shm::{
     Arena, ArenaBudget, GREETING_DEADLINE, Listener, ListenerConfig, Offer, accept, connect,
 };
-use crate::transport::{Body, ClientLink, Downstream, InPack, LinkLost, OutPack};
+use crate::transport::{Body, ClientLink, Downstream, LinkLost};
 
 const ARENA_BYTES: u64 = 1 << 20;
 const LAYOUT: ControlLayout = ControlLayout::STANDARD;
@@ -43,7 +43,7 @@ struct Villain {
 /// A client, and the packs that it keeps.
 struct Client {
     link: Box<ClientLink>,
-    kept: Vec<InPack>,
+    kept: Vec<TaskPack<Body>>,
 }
 
 async fn linked() -> (Client, Villain) {
@@ -336,17 +336,12 @@ fn an_arena_arrives_before_its_first_pack() {
             first: 0,
             pack: pack_in(&*arena, 1000, 7),
         };
-        worker
-            .try_send(Downstream::Pack(OutPack {
-                elements,
-                compressed: None,
-            }))
-            .unwrap();
+        worker.try_send(Downstream::Pack(elements.into())).unwrap();
         let received = client.poll_recv(&mut cx);
         let Poll::Ready(Ok(Downstream::Pack(received))) = received else {
             panic!("{received:?}")
         };
-        let Body::Plain(body) = received.body else {
+        let Body::Plain(body) = received.pack else {
             panic!("compressed")
         };
         assert_eq!(body.region()[..], [7; 1000]);
@@ -467,7 +462,7 @@ async fn survives(acts: Vec<Act>) {
     // The client can still read the packs that it holds.
     let mut sum = 0_u64;
     for pack in &kept {
-        let Body::Plain(body) = &pack.body else {
+        let Body::Plain(body) = &pack.pack else {
             panic!("compressed")
         };
         sum += body.region().iter().map(|byte| u64::from(*byte)).sum::<u64>();

@@ -13,7 +13,7 @@ use crate::proto::send::TaskPack;
 use crate::transport::shm::worker::MEMORY_WAIT;
 use crate::transport::shm::{Arena, ArenaBudget, Listener, ListenerConfig, accept, connect};
 use crate::transport::{
-    Admission, Body, ClientLink, Downstream, Doze, LinkLost, Nap, OutPack, TaskMemory, WorkerLink,
+    Admission, Body, ClientLink, Downstream, Doze, LinkLost, Nap, TaskMemory, WorkerLink,
 };
 
 pub(super) const TASK: TaskId = TaskId(3);
@@ -82,11 +82,8 @@ impl Ends {
         let (task, first) = (TASK, self.sent);
         self.sent += pack.len() as u64;
         poll_fn(|cx| self.worker.poll_ready(cx)).await.unwrap();
-        let out = OutPack {
-            elements: TaskPack { task, first, pack },
-            compressed: None,
-        };
-        self.worker.try_send(Downstream::Pack(out)).unwrap();
+        let out = TaskPack { task, first, pack };
+        self.worker.try_send(Downstream::Pack(out.into())).unwrap();
     }
 
     async fn receive(&mut self) -> Pack {
@@ -94,7 +91,7 @@ impl Ends {
         let Downstream::Pack(pack) = received else {
             panic!("expected a pack, found {received:?}")
         };
-        match pack.body {
+        match pack.pack {
             Body::Plain(pack) => pack,
             compressed @ Body::Lz4 { .. } => panic!("{compressed:?} on one host"),
         }
@@ -266,11 +263,10 @@ async fn a_task_beyond_the_memory_is_refused() {
         first: 0,
         pack: pack_in(&HeapAlloc, 65 * KIB, 1),
     };
-    let out = OutPack {
-        elements,
-        compressed: None,
-    };
-    let lost = ends.worker.try_send(Downstream::Pack(out)).unwrap_err();
+    let lost = ends
+        .worker
+        .try_send(Downstream::Pack(elements.into()))
+        .unwrap_err();
     assert!(
         matches!(&lost, LinkLost::Resource(reason) if reason.contains("--shm-bytes-per-task")),
         "{lost}"
