@@ -127,7 +127,8 @@ impl LocalElements {
     /// After the end, every further call returns `None`.
     ///
     /// # Errors
-    /// The execution failed. Every further call returns the same error.
+    /// An element failed, or the execution did. The next call returns the element after a failed element.
+    /// After the failure of the execution, every further call returns the same error.
     pub fn wait_element(&mut self, patience: Duration) -> Poll<Result<Option<Element>, ExecError>> {
         loop {
             if let Some(element) = self.try_element() {
@@ -145,6 +146,7 @@ impl LocalElements {
                         self.ended = Some(Err(error));
                     }
                 }
+                Some(Ok(Err(error))) if error.is_passable() => return Poll::Ready(Err(error)),
                 Some(Ok(Err(error))) => self.ended = Some(Err(error)),
                 Some(Err(RecvTimeoutError::Timeout)) => return Poll::Pending,
                 Some(Err(RecvTimeoutError::Disconnected)) | None => self.ended = Some(self.outcome()),
@@ -232,6 +234,7 @@ fn produce(
         epoch: run.epoch,
         caches: run.caches,
         cancel,
+        continues: true,
         ..ExecContext::new(run.task_id, run.functions, pool)
     };
     let mut executor = Executor::open(&run.graph, context).map_err(opening)?;
@@ -256,12 +259,18 @@ fn produce(
                 return Ok(());
             }
         }
-        match written?.stop {
-            Stop::End => return Ok(()),
-            Stop::Full { needed_bytes } => bytes = bytes.max(needed_bytes),
-            Stop::Limit if asked.is_some() => {}
-            Stop::Limit if took > PACK_TIME_MAX => elements = 1,
-            Stop::Limit => elements = (2 * elements).min(PACK_ELEMENTS_MAX),
+        match written.map(|filled| filled.stop) {
+            Ok(Stop::End) => return Ok(()),
+            Ok(Stop::Full { needed_bytes }) => bytes = bytes.max(needed_bytes),
+            Ok(Stop::Limit) if asked.is_some() => {}
+            Ok(Stop::Limit) if took > PACK_TIME_MAX => elements = 1,
+            Ok(Stop::Limit) => elements = (2 * elements).min(PACK_ELEMENTS_MAX),
+            Err(error) if executor.continues_after(&error) => {
+                if ready.send(Err(error)).is_err() || !is_wanted() {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(error),
         }
     }
 }
@@ -339,13 +348,25 @@ mod tests {
     }
 
     #[test]
-    fn an_error_follows_earlier_elements_and_stays() {
+    fn elements_follow_a_failed_element() {
         let divided =
             Dataset::range(-2, 3, 1).map_expr(millstream_pipeline::graph::lit(10).floor_div(col("")));
         let mut elements = start(divided);
-        for _ in 0..2 {
-            assert!(next(&mut elements).unwrap().is_some());
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            let element = next(&mut elements).map(|element| {
+                let element = element.unwrap();
+                element.component(0).unwrap().as_slice::<i64>().unwrap()[0]
+            });
+            seen.push(element.map_err(|error| error.failure().position));
         }
+        assert_eq!(seen, [Ok(-5), Ok(-10), Err(Some(2)), Ok(10), Ok(5)]);
+        assert!(next(&mut elements).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_failure_of_a_whole_execution_stays() {
+        let mut elements = start(Dataset::files("/nowhere/at/all/*.txt").text_lines());
         let error = next(&mut elements).unwrap_err();
         assert_eq!(next(&mut elements).unwrap_err().to_string(), error.to_string());
     }

@@ -357,7 +357,8 @@ fn unread(error: ReadError) -> ExecError {
 /// Returns the kind that a task's failure had on its worker.
 fn kind_of(code: &str) -> ErrorKind {
     match code {
-        "caller" | "failed_precondition" => ErrorKind::Caller,
+        "caller" => ErrorKind::Caller,
+        "failed_precondition" => ErrorKind::Precondition,
         "user_function" | "task" => ErrorKind::UserFunction,
         "data" => ErrorKind::Data,
         "not_found" => ErrorKind::NotFound,

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib
+import io
 import itertools
 import json
 import os
@@ -30,7 +31,7 @@ import cloudpickle
 from ._own_modules import ON_STALE_CODE, check, digests
 from .errors import InvalidArgumentError
 
-__all__ = ["Held", "Limits", "Shelf", "packed", "unpacked"]
+__all__ = ["Held", "Limits", "Shelf", "captured", "packed", "this_python", "unpacked"]
 
 #: Code of more bytes has most likely captured data.
 _WARN_BYTES = 1 << 20
@@ -122,10 +123,11 @@ class Held:
         _HELD[key] = called
         weakref.finalize(self, _HELD.pop, key, None)
         #: What stands for it in a definition.
-        self.code = json.dumps({**_this_python(), "held": key}).encode() + b"\n"
+        self.code = json.dumps({**this_python(), "held": key}).encode() + b"\n"
 
 
-def _this_python() -> dict[str, str]:
+def this_python() -> dict[str, str]:
+    """Returns what the header of code says of the interpreter that packed the code."""
     return {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "implementation": sys.implementation.name,
@@ -140,35 +142,39 @@ def packed(
     limits: Limits | None = None,
     shelf: Shelf | None = None,
     seeded: bool = False,
+    warns: bool = True,
+    name: str | None = None,
 ) -> bytes:
     """Packs a function, or the name ``module:function`` of one that workers have, with its first arguments.
 
-    Large code goes to the ``shelf``, if there is one. A ``seeded`` function draws by a seed of its own, and is told its pass.
+    Large code goes to the ``shelf``, if there is one; otherwise a warning follows, if ``warns``. A ``seeded`` function draws by a seed of its
+    own, and is told its pass. Messages show the ``name``.
 
     Raises:
         InvalidArgumentError: It cannot be pickled, or is too large.
     """
     named = value if isinstance(value, str) else None
+    shown = name or repr(value)
     try:
-        payload: bytes = cloudpickle.dumps((value, arguments))
+        payload = _pickled((value, arguments), None if shelf is not None else _BYTES_MAX)
+    except _TooLargeError:
+        raise InvalidArgumentError(
+            f"{shown} takes more than the {_BYTES_MAX} bytes that can be sent: it has captured data. Have a function read it on the "
+            "workers ('module:function', or one that is called there), or use workers of this host, which may read it from this "
+            "process: the service that ms.local returns, or ms.DataLoader(num_workers=...)"
+        ) from None
     except Exception as error:
         raise InvalidArgumentError(
-            f"{value!r} cannot be sent to workers: {type(error).__name__}: {error}. Make what it holds picklable, have a "
+            f"{shown} cannot be sent to workers: {type(error).__name__}: {error}. Make what it holds picklable, have a "
             "function make it there, or name a function that workers have: 'module:function'"
         ) from error
     is_large = len(payload) > _WARN_BYTES
-    if is_large and shelf is None:
-        if len(payload) > _BYTES_MAX:
-            raise InvalidArgumentError(
-                f"{value!r} takes {len(payload)} bytes, at most {_BYTES_MAX} can be sent: it has captured data. Have a function read "
-                "it on the workers ('module:function', or one that is called there), or use workers of this host, which may read it "
-                "from this process: the service that ms.local returns, or ms.DataLoader(num_workers=...)"
-            )
-        warnings.warn(f"{value!r} takes {len(payload)} bytes: has it captured data?", stacklevel=3)
+    if shelf is None and warns:
+        captured(shown, len(payload), 4)
     limits = limits or Limits()
     modules = _named_modules(payload) if named is None else [named.partition(":")[0]]
     header: dict[str, Any] = {
-        **_this_python(),
+        **this_python(),
         "named": named,
         "modules": modules,
         # A function that is only named is the workers' own.
@@ -181,6 +187,35 @@ def packed(
     if is_large and shelf is not None:
         header["file"], payload = shelf.put(payload), b""
     return json.dumps(header).encode() + b"\n" + payload
+
+
+class _TooLargeError(Exception):
+    """The code has more bytes than a definition may have."""
+
+
+class _Bytes(io.BytesIO):
+    """Memory that refuses more than a number of bytes."""
+
+    def __init__(self, limit: int | None) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def write(self, data: Any) -> int:
+        if self._limit is not None and self.tell() + memoryview(data).nbytes > self._limit:
+            raise _TooLargeError
+        return super().write(data)
+
+
+def _pickled(value: Any, limit: int | None) -> bytes:
+    with _Bytes(limit) as file:
+        cloudpickle.Pickler(file).dump(value)
+        return file.getvalue()
+
+
+def captured(name: str, size: int, depth: int = 3) -> None:
+    """Warns about code that is so large that it has most likely captured data."""
+    if size > _WARN_BYTES:
+        warnings.warn(f"{name} takes {size} bytes: has it captured data?", stacklevel=depth)
 
 
 def _named_modules(payload: bytes) -> list[str]:
@@ -198,7 +233,7 @@ def unpacked(code: bytes) -> Callable[..., Any]:
         RuntimeError: It was packed by another Python, does not come whole, or was written for another version of a module here.
     """
     head, _, payload = code.partition(b"\n")
-    header, here = json.loads(head), _this_python()
+    header, here = json.loads(head), this_python()
     if "held" in header:
         try:
             return _HELD[header["held"]]

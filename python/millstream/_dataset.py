@@ -16,19 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _tensor
+from . import _debugging, _tensor
 from ._arguments import path_of, seed_of, whole
 from ._composites import Ragged, Sparse
+from ._dtypes import as_dtype, int64
 from ._groups import GroupMethods
 from ._images import ImageMethods
 from ._millstream import Elements, Graph
+from ._numpy_iterator import NumpyIterator
 from ._options import Options, optioned
 from ._output import taker
 from ._padding import shapes_of, values_of
 from ._parsing import ParsingMethods
+from ._saving import SavingMethods, packing_of
 from ._spec import dressed, plain
+from ._statistics import recorded
 from ._structure import constants
-from ._tensor import Tensor, applied, arguments, called, scope_of
+from ._tensor import Tensor, applied, called, scope_of
 from .errors import InvalidArgumentError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -60,7 +64,7 @@ def _scheduled(graph: Graph, threads: int | None, deterministic: bool | None) ->
     return graph if deterministic is None else graph.in_order(deterministic)
 
 
-class Dataset(GroupMethods, ImageMethods, ParsingMethods):
+class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     """A pipeline: a source of elements and operations on them. Immutable: every method returns a new dataset.
 
     Iterating yields elements nested as ``element_spec`` says: numpy arrays and scalars, ``str`` and ``bytes``. Arrays are views of the memory
@@ -117,7 +121,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         return numbers if output_type is None else numbers.map(lambda x: x.cast(output_type))
 
     @staticmethod
-    def counter(start: int = 0, step: int = 1, dtype: Any = None, name: str | None = None) -> Dataset:
+    def counter(start: int = 0, step: int = 1, dtype: Any = int64, name: str | None = None) -> Dataset:
         """Yields integers without end.
 
         Args:
@@ -134,7 +138,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
             [5, 7, 9]
         """
         numbers = Dataset(Graph.source("counter", start=start, step=step))
-        return numbers if dtype is None else numbers.map(lambda x: x.cast(dtype))
+        return numbers if as_dtype(dtype) == int64 else numbers.map(lambda x: x.cast(dtype))
 
     @staticmethod
     def random(
@@ -273,20 +277,6 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         return Dataset(graphs[0] if len(graphs) == 1 else Graph.joined(graphs, "concatenate"))
 
     @staticmethod
-    def load(path: str | os.PathLike[str], element_spec: Any, name: str | None = None) -> Dataset:
-        """Yields the elements that ``Dataset.save`` or ``cache`` wrote to a directory.
-
-        Args:
-            path: The directory.
-            element_spec: The spec of the elements.
-            name: Accepted as in tf.data; has no effect.
-
-        Returns:
-            The new dataset.
-        """
-        return Dataset(Graph.load(path_of(path), plain(element_spec)))
-
-    @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
         """Yields tuples or dicts of one element of each dataset, until the shortest ends.
 
@@ -417,7 +407,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
     # Elements.
 
     def __iter__(self) -> Elements:
-        return Elements.lazy(self._open, self)
+        if self._options.experimental_warm_start:
+            opened = self._open()
+            return recorded(Elements.lazy(lambda: opened, self), self._options)
+        return recorded(Elements.lazy(self._open, self), self._options)
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         elements = Elements.lazy(self._open, self)
@@ -434,13 +427,17 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         finally:
             elements.close()
 
-    def as_numpy_iterator(self) -> Elements:
+    def as_numpy_iterator(self) -> NumpyIterator:
         """Iterates over the elements as numpy arrays and scalars, whatever ``with_output`` says.
 
         Returns:
-            An iterator of one pass.
+            An iterator of one pass, which can save its position.
+
+        Example:
+            >>> [int(x) for x in ms.Dataset.range(3).as_numpy_iterator()]
+            [0, 1, 2]
         """
-        return iter(self if self._output == "numpy" else self.with_output("numpy"))
+        return NumpyIterator(self)
 
     @property
     def _task_id(self) -> int:
@@ -478,7 +475,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
             raise TypeError("a dataset of a function has no elements until the function is called")
         if self._reading is not None:
             return self._reading.open(number, take)
-        return self._executed.run(number, _threads(), self._task_id if task_id is None else task_id, take)
+        task_id = self._task_id if task_id is None else task_id
+        if _debugging.is_enabled():
+            return self._executed.run(number, 1, task_id, take, True)
+        return self._executed.run(number, _threads(), task_id, take)
 
     def _on_demand(self, number: int) -> Elements:
         """One pass, of which each element is computed here, and only while it is waited for. Nothing in it draws but code of Python."""
@@ -582,7 +582,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
             [0, 1, 4, 9]
         """
         made = called(map_func, self._graph)
-        return self._then(applied(self._graph, made, lambda graph: _scheduled(graph, num_parallel_calls, deterministic)))
+        graph = applied(self._graph, made, lambda graph: _scheduled(graph, num_parallel_calls, deterministic))
+        if _debugging.is_enabled() and not self._graph.is_within:
+            return self.map_python(map_func, element_spec=dressed(graph.spec))
+        return self._then(graph)
 
     def map_python(
         self,
@@ -795,18 +798,57 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         sizes = [batch_size] if isinstance(batch_size, int | np.integer) else list(batch_size)
         return self._then(self._graph.then("rebatch", sizes=[whole(size, "batch_size") for size in sizes], drop_remainder=bool(drop_remainder)))
 
-    def ragged_batch(self, batch_size: int, drop_remainder: bool = False, name: str | None = None) -> Dataset:
+    def ragged_batch(
+        self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = int64, name: str | None = None
+    ) -> Dataset:
         """Stacks consecutive elements; tensors whose shapes vary become ragged tensors.
 
         Args:
             batch_size: Elements of a batch.
             drop_remainder: Whether a last batch of fewer elements is left out.
+            row_splits_dtype: Must be ``int64``.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
             The new dataset.
+
+        Raises:
+            UnimplementedError: The row splits are to have another dtype.
+
+        Example:
+            >>> rows = ms.Dataset.range(1, 4).map_python(lambda x: np.full(int(x), x), element_spec=ms.TensorSpec((None,), ms.int64))
+            >>> next(iter(rows.ragged_batch(3))).to_list()
+            [[1], [2, 2], [3, 3, 3]]
         """
+        if as_dtype(row_splits_dtype) != int64:
+            raise UnimplementedError(f"ragged_batch: expected row_splits_dtype=int64, found {as_dtype(row_splits_dtype)!r}")
         return self._then(self._graph.then("ragged_batch", size=whole(batch_size, "batch_size"), drop_remainder=bool(drop_remainder)))
+
+    def sparse_batch(self, batch_size: int, row_shape: Sequence[int | None], name: str | None = None) -> Dataset:
+        """Combines consecutive dense elements into sparse tensors, which hold all items, zeros too.
+
+        Coordinates are computed by Python code: on workers, in a Python process.
+
+        Args:
+            batch_size: Elements of a batch.
+            row_shape: The shape that each element fits in; ``None`` or -1 is as long as the longest of a batch.
+            name: Accepted as in tf.data; has no effect.
+
+        Returns:
+            The new dataset.
+
+        Raises:
+            TypeError: An element is not one tensor.
+            ValueError: The elements have another number of dimensions.
+
+        Example:
+            >>> rows = ms.Dataset.range(1, 3).map_python(lambda x: np.full(int(x), x), element_spec=ms.TensorSpec((None,), ms.int64))
+            >>> next(iter(rows.sparse_batch(2, [3]))).to_dense().tolist()
+            [[1, 0, 0], [2, 2, 0]]
+        """
+        from ._sparse import sparse_batches
+
+        return sparse_batches(self, whole(batch_size, "batch_size"), row_shape)
 
     def padded_batch(
         self,
@@ -841,7 +883,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         self,
         buffer_size: int,
         seed: int | None = None,
-        reshuffle_each_iteration: bool | None = None,
+        reshuffle_each_iteration: bool | None = True,
         name: str | None = None,
     ) -> Dataset:
         """Draws elements at random from a buffer.
@@ -1005,19 +1047,40 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         kept = self._graph.then("cache", path=path, bytes_max=0) if path else self._graph.then("cache", path=None)
         return self._then(kept)
 
-    def snapshot(self, path: str | os.PathLike[str], compression: str = "AUTO", name: str | None = None) -> Dataset:
+    def snapshot(
+        self,
+        path: str | os.PathLike[str],
+        compression: str | None = "AUTO",
+        reader_func: Callable[..., Any] | None = None,
+        shard_func: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> Dataset:
         """Writes the elements of the first pass to files, and reads later passes from them.
 
         Args:
             path: The directory. A dataset with another definition gets a folder of its own in it.
             compression: ``AUTO``, ``LZ4``, ``GZIP`` or ``NONE``.
+            reader_func: Must be ``None``: files are read in turn.
+            shard_func: Must be ``None``: elements go to 8 files in turn.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
             The new dataset.
+
+        Raises:
+            UnimplementedError: ``reader_func`` or ``shard_func`` is given.
+            ValueError: The compression is unknown.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     dataset = ms.Dataset.range(3).snapshot(folder)
+            ...     print([int(x) for x in dataset], [int(x) for x in dataset])
+            [0, 1, 2] [0, 1, 2]
         """
-        packing = {"AUTO": "lz4", "SNAPPY": "lz4"}.get(compression, str(compression).lower())
-        return self._then(self._graph.then("snapshot", path=path_of(path), packing=packing))
+        if reader_func is not None or shard_func is not None:
+            raise UnimplementedError("snapshot: expected no reader_func and no shard_func: elements go to 8 files in turn, and are read in turn")
+        return self._then(self._graph.then("snapshot", path=path_of(path), packing=packing_of(compression)))
 
     def unique(self, name: str | None = None) -> Dataset:
         """Yields the first of equal elements.
@@ -1091,6 +1154,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
         Returns:
             The new dataset.
         """
+        if not isinstance(options, Options):
+            raise TypeError(f"with_options: expected Options, found {options!r} of type {type(options).__name__}")
         return self._made(optioned(self._graph, options), self._options.merge(options))
 
     def options(self) -> Options:
@@ -1120,7 +1185,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods):
 
 def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
     def body(graph: Graph) -> Graph:
-        made = function(*arguments(graph))
+        made = called(function, graph)
         if not isinstance(made, Dataset):
             raise TypeError(f"the function made {made!r} of an element and not a dataset")
         return made._graph

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ._code import packed
 from ._composites import Ragged, Sparse
 from ._dtypes import as_dtype
+from ._local_code import LocalCode
 from ._millstream import Graph
 from ._spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec, plain
+from .errors import InvalidArgumentError
 
 __all__ = ["generated", "yielded"]
 
@@ -37,7 +38,8 @@ def generated(
     signature = _signature(output_types, output_shapes) if output_signature is None else output_signature
     # A list is one tensor when it is yielded, so as a container a list means what a tuple does.
     arguments = tuple(np.asarray(argument) for argument in args or ())
-    return Graph.iterable(plain(signature), packed(yielded, generator, arguments, signature), -2)
+    local = LocalCode(repr(generator), lambda: yielded(generator, arguments, signature), yielded, generator, arguments, signature)
+    return Graph.iterable(plain(signature), local.code, -2)
 
 
 def _signature(types: Any, shapes: Any) -> Any:
@@ -53,8 +55,23 @@ def _signature(types: Any, shapes: Any) -> Any:
 
 def yielded(generator: Callable[..., Iterable[Any]], arguments: tuple[Any, ...], signature: Any) -> Iterator[Any]:
     """Where the pipeline runs: the elements as the signature has them."""
-    for element in generator(*arguments):
-        yield _fitted(element, signature)
+    return _Yielded(generator(*arguments), signature)
+
+
+class _Yielded:
+    """The elements of an iterable as the signature has them. Elements follow one that does not fit."""
+
+    goes_on = True
+
+    def __init__(self, iterable: Iterable[Any], signature: Any) -> None:
+        self._values = iter(iterable)
+        self._signature = signature
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return _fitted(next(self._values), self._signature)
 
 
 def _fitted(value: Any, spec: Any) -> Any:
@@ -62,11 +79,11 @@ def _fitted(value: Any, spec: Any) -> Any:
         return None
     if isinstance(spec, dict):
         if not isinstance(value, dict) or set(value) != set(spec):
-            raise TypeError(f"the generator yielded {value!r} where the signature has a dict of {list(spec)}")
+            raise InvalidArgumentError(f"the generator yielded {repr(value)[:200]} where the signature has a dict of {list(spec)}")
         return {name: _fitted(value[name], item) for name, item in spec.items()}
     if isinstance(spec, tuple | list):
         if not isinstance(value, tuple | list) or len(value) != len(spec):
-            raise TypeError(f"the generator yielded {value!r} where the signature has {len(spec)} components")
+            raise InvalidArgumentError(f"the generator yielded {repr(value)[:200]} where the signature has {len(spec)} components")
         return type(spec)(_fitted(item, of) for item, of in zip(value, spec, strict=True))
     if isinstance(spec, RaggedTensorSpec):
         return Ragged(_array(value.values, spec.values), *map(_array, value.nested_row_splits, spec.row_splits))
@@ -79,11 +96,19 @@ def _fitted(value: Any, spec: Any) -> Any:
 def _array(value: Any, spec: Any) -> Any:
     dtype = as_dtype(spec.dtype)
     if dtype.code in ("string", "bytes"):
-        return _text(value, dtype.code == "string")
+        return _shaped(value, _text(value, dtype.code == "string"), spec)
     try:
-        return np.asarray(value, dtype.as_numpy_dtype)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"the generator yielded {value!r}, which is no tensor of {dtype!r}: {error}") from error
+        made = np.asarray(value, dtype.as_numpy_dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(f"the generator yielded {repr(value)[:200]}, which is no tensor of {dtype!r}: {error}") from error
+    return _shaped(value, made, spec)
+
+
+def _shaped(value: Any, made: Any, spec: Any) -> Any:
+    found, wanted = np.shape(made), spec.shape
+    if wanted is None or (len(found) == len(wanted) and all(size in (None, of) for size, of in zip(wanted, found, strict=True))):
+        return made
+    raise InvalidArgumentError(f"the generator yielded {repr(value)[:200]} of the shape {found} where the signature has {tuple(wanted)}")
 
 
 def _text(value: Any, is_text: bool) -> Any:
@@ -92,7 +117,8 @@ def _text(value: Any, is_text: bool) -> Any:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise TypeError(f"the generator yielded {value!r:.200}, which is no text: give ms.bytes in the signature. {error}") from error
+            shown = repr(value)[:200]
+            raise InvalidArgumentError(f"the generator yielded {shown}, which is no text: give ms.bytes in the signature. {error}") from error
     if isinstance(value, str) and not is_text:
         return value.encode()
     if isinstance(value, list | tuple):

@@ -11,7 +11,8 @@ import numpy as np
 from . import _tensor
 from ._arguments import seed_of, whole
 from ._structure import constants
-from ._tensor import Tensor, applied, argument, arguments
+from ._tensor import Tensor, applied, argument, called
+from ._tracing import tracing
 from .errors import UnimplementedError
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class GroupMethods:
         key = _tensor._Untraceable("the key of a window: make it part of the elements by a map before")
 
         def reduced(graph: Graph) -> Graph:
-            made = reduce_func(key, Dataset(graph))
+            with tracing():
+                made = reduce_func(key, Dataset(graph))
             if not isinstance(made, Dataset):
                 raise TypeError(f"reduce_func made {made!r} of a window and not a dataset")
             return made._graph
@@ -192,8 +194,8 @@ class GroupMethods:
         self,
         initial_state: Any,
         scan_func: Callable[[Any, Any], tuple[Any, Any]],
-        use_default_device: bool | None = None,
         name: str | None = None,
+        use_default_device: bool | None = None,
     ) -> Dataset:
         """Computes each element from a state and the input's element.
 
@@ -202,8 +204,8 @@ class GroupMethods:
         Args:
             initial_state: The first state.
             scan_func: A function of a state and an element that returns the next state and the element to yield.
-            use_default_device: Accepted as in tf.data; has no effect.
             name: Accepted as in tf.data; has no effect.
+            use_default_device: Accepted as in tf.data; has no effect.
 
         Returns:
             The new dataset.
@@ -217,7 +219,8 @@ class GroupMethods:
 
         def body(graph: Graph) -> Graph:
             both = argument(graph)
-            made = scan_func(both["state"], both["element"])
+            with tracing():
+                made = scan_func(both["state"], both["element"])
             if not isinstance(made, tuple) or len(made) != 2:
                 raise TypeError(f"the function made {made!r} of a state and an element, not a pair of a state and an element")
             return applied(graph, made)
@@ -259,7 +262,8 @@ class Windows:
         def reduced(graph: Graph) -> Graph:
             window = Window(graph)
             parts = [window] if not isinstance(window.element_spec, tuple) else window.parts()
-            made = map_func(*parts) if len(parts) > 1 and _takes(map_func, len(parts)) else map_func(window)
+            with tracing():
+                made = map_func(*parts) if len(parts) > 1 and _takes(map_func, len(parts)) else map_func(window)
             if not isinstance(made, Dataset):
                 raise TypeError(f"the function made {made!r} of a window and not a dataset")
             return made._graph
@@ -293,7 +297,7 @@ def _batched(window: Any, size: int) -> Dataset:
 
 def _number(function: Callable[..., Any]) -> Callable[[Graph], Graph]:
     def body(graph: Graph) -> Graph:
-        result = function(*arguments(graph))
+        result = called(function, graph)
         if not isinstance(result, Tensor | int):
             raise TypeError(f"the function made {result!r} of an element and not a number")
         return applied(graph, _tensor.convert_to_tensor(result).cast("int64"))

@@ -6,7 +6,7 @@ Refuses to know which operations there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._millstream import Expr, Graph
@@ -76,6 +76,33 @@ class Scope:
             self._gather(name, others)
         result = next(spec for entry, spec in self._current.spec[1] if entry == name)
         return result, f"{_BESIDE}{name}"
+
+    def call_python(
+        self, arguments: Sequence[Tensor], output: tuple[Any, ...], code: Callable[[list[str], str], bytes]
+    ) -> tuple[tuple[Any, ...], str]:
+        """Calls Python code on tensors of the function.
+
+        Args:
+            arguments: The tensors.
+            output: The spec of the result, as plain tuples.
+            code: Makes the code of a function of a dict of components, which returns the dict with the result instead of the arguments. Takes
+                the names of the arguments and of the result.
+
+        Returns:
+            The spec of the result, and the path by which expressions name it.
+        """
+        if not self.is_extended:
+            self._nest()
+        name = f"__result{self._results}__"
+        self._results += 1
+        given = [(f"{name}{index}", argument._expr.below(_ELEMENT, _BESIDE)) for index, argument in enumerate(arguments)]
+        names = [entry for entry, _ in given]
+        if given:
+            self._add(lambda graph: graph.with_components(given))
+        kept = [(entry, spec) for entry, spec in self._current.spec[1] if entry not in names]
+        made, packed = ("dict", [*kept, (name, output)]), code(names, name)
+        self._add(lambda graph: graph.map_python(made, packed))
+        return output, f"{_BESIDE}{name}"
 
     def replayed(self, graph: Graph, schedule: Schedule) -> Graph:
         """Adds the operations that the function called to a dataset.

@@ -12,6 +12,7 @@ from ._millstream import Expr, Graph
 from ._scope import Schedule, Scope
 from ._spec import TensorShape
 from ._structure import leaf
+from ._tracing import tracing
 from .errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["Tensor", "convert_to_tensor"]
@@ -430,7 +431,8 @@ def symbolic(described: tuple[Any, ...], path: str, scope: Scope) -> Any:
 
 def called(function: Callable[..., Any], graph: Graph) -> Any:
     """What a function makes of the elements of a dataset."""
-    return function(*arguments(graph))
+    with tracing():
+        return function(*arguments(graph))
 
 
 def applied(graph: Graph, result: Any, schedule: Schedule = lambda graph: graph) -> Graph:

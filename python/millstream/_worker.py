@@ -15,7 +15,7 @@ from ._code import unpacked
 from ._composites import Ragged, Sparse
 from ._structure import Stack, tensor
 
-__all__ = ["array_of_torch", "described", "flat_function", "flattened", "function", "iterate", "nested", "tensors", "told"]
+__all__ = ["array_of_torch", "described", "flat_function", "flattened", "function", "iterate", "iterated", "nested", "tensors", "told"]
 
 Leaf = tuple[str, tuple[int, ...], Any]
 
@@ -49,7 +49,30 @@ def flat_function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]],
 
 def iterate(code: bytes, yields: Any) -> Iterator[list[Leaf]]:
     """The elements of what code makes an iterable of."""
-    return (flattened(value, yields) for value in unpacked(code)())
+    return iterated(unpacked(code), yields)
+
+
+def iterated(called: Callable[[], Any], yields: Any) -> Iterator[list[Leaf]]:
+    """The elements of what a function makes an iterable of."""
+    return _Elements(called(), yields)
+
+
+class _Elements:
+    """The tensors of what an iterable yields."""
+
+    __slots__ = ("_values", "_yields", "goes_on")
+
+    def __init__(self, iterable: Any, yields: Any) -> None:
+        self._values = iter(iterable)
+        self._yields = yields
+        #: Whether elements may follow an exception.
+        self.goes_on: bool = getattr(self._values, "goes_on", False)
+
+    def __iter__(self) -> Iterator[list[Leaf]]:
+        return self
+
+    def __next__(self) -> list[Leaf]:
+        return flattened(next(self._values), self._yields)
 
 
 def flattened(value: Any, yields: Any) -> list[Leaf]:

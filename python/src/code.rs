@@ -5,6 +5,7 @@
 //! code in the current process: in the trainer, and for debugging. The package's module `_worker` unpacks the
 //! code.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use millstream::pipeline::exec::{
     Tensor, Value,
 };
 use millstream::pipeline::graph::{Cardinality, Params, SourceSignature};
-use millstream::python::{NAME, PythonParams};
+use millstream::python::{NAME, PythonParams, raised};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
@@ -26,7 +27,7 @@ pub(crate) fn within(functions: Functions) -> Functions {
     functions
         .with_map(NAME, prepared)
         .with_flat_map(NAME, prepared_flat)
-        .with_source(NAME, Iterables)
+        .with_source(NAME, Iterables::default())
 }
 
 /// Adds the Python functions to `functions`, run by processes of the interpreter `program`. Without
@@ -62,6 +63,11 @@ pub(crate) fn beside(functions: Functions, program: Option<&str>) -> PyResult<Fu
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn beside(functions: Functions, _: Option<&str>) -> PyResult<Functions> {
     Ok(within(functions))
+}
+
+/// Returns the functions with iterables that are taken from `held` instead of their code.
+pub(crate) fn holding(functions: &Functions, held: HashMap<Vec<u8>, Py<PyAny>>) -> Functions {
+    functions.clone().with_source(NAME, Iterables { held })
 }
 
 /// Returns parameters that contain the code and the spec of its output.
@@ -106,19 +112,28 @@ fn prepared_flat(params: &Params, input: &ElementSpec) -> Result<PreparedFlatMap
             let iterator = Python::attach(|py| Ok(call(py, &function, &value)?.unbind()));
             let iterator = iterator.map_err(|error: PyErr| failure(&error))?;
             let output = yields.clone();
-            Ok(Box::new(Iterating { iterator, output }))
+            Ok(Box::new(Iterating {
+                iterator,
+                output,
+                goes_on: false,
+            }))
         },
     );
     Ok(PreparedFlatMap { output, call })
 }
 
 /// The factory of sources that iterate over a Python iterable. A source of an iterable has no splits.
-#[derive(Debug)]
-struct Iterables;
+#[derive(Debug, Default)]
+struct Iterables {
+    /// The functions of this process that make iterables, by the code that stands for them.
+    held: HashMap<Vec<u8>, Py<PyAny>>,
+}
 
 struct Iterating {
     iterator: Py<PyAny>,
     output: ElementSpec,
+    /// Whether the iterator continues with the next element after an exception.
+    goes_on: bool,
 }
 
 impl SourceFactory for Iterables {
@@ -133,15 +148,22 @@ impl SourceFactory for Iterables {
     fn open(&self, params: &Params, _: Range<u64>) -> Result<Box<dyn Source>, ExecError> {
         let refused = |reason| ExecError::new(ErrorKind::Caller, NAME, reason);
         let PythonParams { output, code } = PythonParams::from_params(params).map_err(refused)?;
-        let iterator = Python::attach(|py| {
-            let iterator = py.import("millstream._worker")?.call_method1(
-                "iterate",
-                (PyBytes::new(py, &code), spec::to_python(py, &output)?),
-            )?;
-            Ok(iterator.unbind())
+        let opened = Python::attach(|py| {
+            let worker = py.import("millstream._worker")?;
+            let yields = spec::to_python(py, &output)?;
+            let iterator = match self.held.get(&code) {
+                Some(held) => worker.call_method1("iterated", (held, yields))?,
+                None => worker.call_method1("iterate", (PyBytes::new(py, &code), yields))?,
+            };
+            let goes_on = iterator.getattr("goes_on")?.is_truthy()?;
+            Ok((iterator.unbind(), goes_on))
         });
-        let iterator = iterator.map_err(|error: PyErr| failure(&error))?;
-        Ok(Box::new(Iterating { iterator, output }))
+        let (iterator, goes_on) = opened.map_err(|error: PyErr| failure(&error))?;
+        Ok(Box::new(Iterating {
+            iterator,
+            output,
+            goes_on,
+        }))
     }
 }
 
@@ -151,8 +173,9 @@ impl Source for Iterating {
             let mut iterator = self.iterator.bind(py).cast::<pyo3::types::PyIterator>()?.clone();
             iterator.next().transpose()?.as_ref().map(leaves).transpose()
         });
-        let next = next.map_err(|error| failure(&error))?;
-        next.map(|value| fitting(value, &self.output)).transpose()
+        let next = next.map_err(|error| failure(&error));
+        let fit = next.and_then(|next| next.map(|value| fitting(value, &self.output)).transpose());
+        fit.map_err(|error| if self.goes_on { error.of_element() } else { error })
     }
 }
 
@@ -235,5 +258,5 @@ fn failure(error: &PyErr) -> ExecError {
         told.extract::<(String, String)>()
     });
     let (message, traceback) = told.unwrap_or_else(|_| (error.to_string(), String::new()));
-    ExecError::new(ErrorKind::UserFunction, NAME, message).with_traceback(traceback)
+    raised(message, traceback)
 }

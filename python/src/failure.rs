@@ -125,7 +125,8 @@ pub(crate) fn execution(error: &ExecError) -> PyErr {
         }
     }
     let class = match failure.kind {
-        ErrorKind::Caller => "InvalidArgumentError",
+        ErrorKind::Caller | ErrorKind::Value => "InvalidArgumentError",
+        ErrorKind::Precondition => "FailedPreconditionError",
         ErrorKind::UserFunction => "UserFunctionError",
         ErrorKind::Data => "DataLossError",
         ErrorKind::NotFound => "NotFoundError",

@@ -1,7 +1,7 @@
 //! The extension module of the `millstream` wheel, which translates the root library's types for Python.
 //!
 //! - `graph`, `expr`, `spec`: datasets, expressions and specs
-//! - `code`: users' Python functions and iterables in pipelines
+//! - `code`: users' Python functions and iterables in pipelines; `held`: code that this process runs as it is
 //! - `servers`, `service`, `key`: dispatchers, workers, and a trainer's connection
 //! - `elements`, `assembly`, `array`, `npy`, `dlpack`: conversion of elements to Python objects that share
 //!   the memory
@@ -17,6 +17,7 @@ mod expr;
 mod failure;
 mod fork;
 mod graph;
+mod held;
 mod key;
 mod notices;
 mod npy;

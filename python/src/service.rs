@@ -180,7 +180,7 @@ impl Service {
             .map(DatasetId::new)
             .transpose()
             .map_err(|error| raise("InvalidArgumentError", error))?;
-        let dataset = graph.into();
+        let dataset = graph.sent()?.into();
         let id = self.ask(py, |service| service.register(dataset, id))?;
         Ok(id.to_string())
     }

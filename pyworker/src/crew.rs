@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError, Site, Value};
 use parking_lot::Mutex;
 
-use super::ending::{Ending, raised};
+use super::ending::Ending;
 use super::executor::Executor;
 use super::foreman::Foreman;
 use super::interpreter::Interpreter;
-use super::params::{Limits, NAME};
+use super::params::{Limits, NAME, raised};
 use super::wire::Input;
 
 /// The time for which idle executors are kept. The time is long enough to span the pause between epochs,

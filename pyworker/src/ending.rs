@@ -159,11 +159,6 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Makes the failure of the user's function from an exception of the code.
-pub(super) fn raised(said: String, traceback: String) -> ExecError {
-    ExecError::new(ErrorKind::UserFunction, NAME, said).with_traceback(traceback)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -341,7 +341,7 @@ fn not_loaded(ending: Ending) -> ExecError {
             };
             ExecError::new(kind, NAME, format!("while the code was being loaded: {gone}"))
         }
-        Ending::Raised { said, traceback } => super::ending::raised(said, traceback),
+        Ending::Raised { said, traceback } => super::params::raised(said, traceback),
         Ending::Exhausted => ExecError::new(
             ErrorKind::Internal,
             NAME,

@@ -18,11 +18,11 @@ use millstream_pipeline::graph::Params;
 use super::crew::{Crew, Hired};
 use super::crews::Crews;
 use super::described::Kind;
-use super::ending::{Ending, raised};
+use super::ending::Ending;
 use super::function::OnCall;
 use super::interpreter::Interpreter;
 use super::iterable::AHEAD;
-use super::params::NAME;
+use super::params::{NAME, raised};
 
 /// Prepares a function that makes an iterable from each element.
 pub(super) fn prepared(

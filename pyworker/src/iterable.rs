@@ -12,9 +12,9 @@ use millstream_pipeline::graph::{Cardinality, Params, SourceSignature};
 use super::crew::{Hired, Job};
 use super::crews::Crews;
 use super::described::{Kind, described};
-use super::ending::{Ending, raised};
+use super::ending::Ending;
 use super::interpreter::Interpreter;
-use super::params::{Header, Limits, NAME, PythonParams};
+use super::params::{Header, Limits, NAME, PythonParams, raised};
 
 /// The number of elements requested from an executor in advance: the executor works on one while another is
 /// on its way.

@@ -54,6 +54,6 @@ mod wire;
 pub use environment::ExecutorEnvironment;
 pub use interpreter::Interpreter;
 pub use isolation::{Isolation, UnknownIsolation};
-pub use params::{Limits, NAME, PythonParams};
+pub use params::{Limits, NAME, PythonParams, raised};
 #[cfg(target_os = "linux")]
 pub use registration::registered;

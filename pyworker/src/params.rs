@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use millstream_element::ElementSpec;
-use millstream_pipeline::exec::Site;
+use millstream_pipeline::exec::{ErrorKind, ExecError, Site};
 use millstream_pipeline::graph::Params;
 use serde::Deserialize;
 
@@ -15,6 +15,8 @@ use super::interpreter::Interpreter;
 pub const NAME: &str = "python";
 /// Size in bytes of the length field, which precedes the spec and the code.
 const LENGTH_BYTES: usize = 4;
+/// The beginning of the message of an exception for a value that does not suit its declaration.
+const UNSUITED: &str = "millstream.errors.InvalidArgumentError: ";
 /// Maximum number of processes that read one iterable together.
 const PROCESSES_MAX: u32 = 256;
 
@@ -81,6 +83,16 @@ impl Header {
     pub(super) fn told<'s>(seeded: bool, site: &Site<'s>) -> Site<'s> {
         if seeded { site.drawing_by_pass() } else { *site }
     }
+}
+
+/// Makes the failure of an element from the message and the traceback of an exception. The user's function is
+/// to blame, unless the exception states that a value does not suit its declaration.
+pub fn raised(said: String, traceback: String) -> ExecError {
+    let (kind, said) = match said.strip_prefix(UNSUITED) {
+        Some(said) => (ErrorKind::Value, said.to_owned()),
+        None => (ErrorKind::UserFunction, said),
+    };
+    ExecError::new(kind, NAME, said).with_traceback(traceback)
 }
 
 impl PythonParams {
@@ -162,6 +174,17 @@ mod tests {
             output: ElementSpec::single(TensorSpec::scalar(Dtype::I64)).unwrap(),
             code: format!("{header}\ncode").into_bytes(),
         }
+    }
+
+    #[test]
+    fn an_unsuited_value_blames_the_element() {
+        let unsuited = raised(format!("{UNSUITED}no int"), String::new());
+        assert_eq!(
+            (unsuited.kind(), &*unsuited.failure().message),
+            (ErrorKind::Value, "no int")
+        );
+        let other = raised("ValueError: no int".to_owned(), String::new());
+        assert_eq!(other.kind(), ErrorKind::UserFunction);
     }
 
     #[test]

@@ -293,7 +293,8 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
 /// Returns the code of the party to blame in the data plane.
 fn blame(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::Caller => "caller",
+        ErrorKind::Caller | ErrorKind::Value => "caller",
+        ErrorKind::Precondition => "failed_precondition",
         ErrorKind::UserFunction => "user_function",
         ErrorKind::Data => "data",
         ErrorKind::NotFound => "not_found",

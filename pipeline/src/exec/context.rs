@@ -54,6 +54,9 @@ pub struct ExecContext {
     /// Measuring takes a few percent of the time of the cheapest elements, and no measurable time of other
     /// elements.
     pub measured: bool,
+    /// Whether the execution continues with the next element after the failure of one element. Otherwise
+    /// every failure ends the execution.
+    pub continues: bool,
 }
 
 impl ExecContext {
@@ -73,6 +76,7 @@ impl ExecContext {
             caches: None,
             cancel: Cancel::new(),
             measured: false,
+            continues: false,
         }
     }
 }

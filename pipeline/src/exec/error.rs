@@ -50,6 +50,10 @@ pub enum ErrorKind {
     UserFunction,
     /// The data is to blame: a file is truncated or corrupt.
     Data,
+    /// The data is to blame: the values of an element do not suit the operation.
+    Value,
+    /// The data is to blame: the dataset does not have a property that the caller stated.
+    Precondition,
     /// The data is to blame: a named file or object does not exist.
     NotFound,
     /// A limit of memory, threads or files is to blame.
@@ -60,6 +64,16 @@ pub enum ErrorKind {
     Cancelled,
     /// This crate itself is to blame.
     Internal,
+}
+
+impl ErrorKind {
+    /// Returns whether the data or a user's function is to blame, so that a policy may leave the element out.
+    pub(crate) fn is_of_element(self) -> bool {
+        matches!(
+            self,
+            ErrorKind::UserFunction | ErrorKind::Data | ErrorKind::Value | ErrorKind::NotFound
+        )
+    }
 }
 
 /// The origin of a record. An origin is cheap to make and to clone, because all records of a file share their
@@ -224,11 +238,7 @@ impl ExecError {
     /// Returns whether the failed element can be left out: the element, or the function called with the
     /// element, is to blame.
     pub fn is_passable(&self) -> bool {
-        self.0.of_element
-            && matches!(
-                self.0.kind,
-                ErrorKind::Data | ErrorKind::NotFound | ErrorKind::UserFunction
-            )
+        self.0.of_element && self.0.kind.is_of_element()
     }
 
     /// Returns the party to blame.

@@ -29,7 +29,7 @@ use super::write::{Written, write_element};
 ///
 /// The executor hands elements out one by one ([`Executor::next`]) or writes them into packs
 /// ([`Executor::write`]). In both cases finished splits refer to the count of elements handed out. After an
-/// error the executor hands out no more elements.
+/// error the executor hands out no more elements, unless it [continues](ExecContext::continues).
 ///
 /// Dropping an executor ends its prefetch threads. The drop waits a second for a thread inside a user's
 /// function, and then abandons the thread with a warning.
@@ -52,6 +52,8 @@ pub struct Executor {
     /// The element that did not fit into the last pack.
     held: Option<Item>,
     failed: Option<ExecError>,
+    /// Whether elements follow the failure of one element.
+    continues: bool,
 }
 
 impl Executor {
@@ -121,6 +123,7 @@ impl Executor {
             in_hand,
             held: None,
             failed: None,
+            continues: context.continues,
         })
     }
 
@@ -227,7 +230,8 @@ impl Executor {
         if self.held.is_none()
             && let Some(filled) = self.root.fill_pack(pack, self.handed, limit)
         {
-            let filled = self.kept(filled)?;
+            // A source that writes a pack by itself cannot continue after a failure.
+            let filled = filled.inspect_err(|error| self.failed = Some(error.clone()))?;
             self.handed = self.handed.wrapping_add(filled.count as u64);
             return Ok(filled);
         }
@@ -331,16 +335,23 @@ impl Executor {
         } else {
             self.root.next()
         };
-        if let Err(error) = &next {
-            self.failed = Some(error.clone());
-        }
-        next
+        self.kept(next)
+    }
+
+    /// Returns whether elements may follow `error`, which this executor returned.
+    pub fn continues_after(&self, error: &ExecError) -> bool {
+        self.continues && error.is_passable()
     }
 
     /// Keeps an error, so that all later calls return the same error.
     #[inline]
     fn kept<T>(&mut self, result: Result<T, ExecError>) -> Result<T, ExecError> {
-        result.inspect_err(|error| self.failed = Some(error.clone()))
+        if let Err(error) = &result
+            && !self.continues_after(error)
+        {
+            self.failed = Some(error.clone());
+        }
+        result
     }
 }
 

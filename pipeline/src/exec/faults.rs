@@ -76,11 +76,7 @@ impl Faults {
     /// Counts an element that failed with `error` as left out, if the policy permits and the data or a user's
     /// function is to blame. Returns whether the element is left out.
     pub(crate) fn passes_over(&self, error: &ExecError) -> bool {
-        let is_of_data = matches!(
-            error.kind(),
-            ErrorKind::UserFunction | ErrorKind::Data | ErrorKind::NotFound
-        );
-        let is_left_out = self.policy.skips && is_of_data;
+        let is_left_out = self.policy.skips && error.kind().is_of_element();
         if is_left_out {
             self.skipped.record(error);
         }
@@ -103,9 +99,10 @@ fn is_worth_another_attempt(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::UserFunction
         | ErrorKind::Data
+        | ErrorKind::Value
         | ErrorKind::NotFound
         | ErrorKind::Resource
         | ErrorKind::Peer => true,
-        ErrorKind::Caller | ErrorKind::Cancelled | ErrorKind::Internal => false,
+        ErrorKind::Caller | ErrorKind::Precondition | ErrorKind::Cancelled | ErrorKind::Internal => false,
     }
 }

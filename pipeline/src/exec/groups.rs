@@ -157,7 +157,7 @@ pub(crate) fn number(
     number.map(Some).map_or_else(
         || {
             let message = "the function returned no number for an element";
-            let error = ExecError::new(ErrorKind::Data, op, message).at(item.origin.as_ref());
+            let error = ExecError::new(ErrorKind::Value, op, message).at(item.origin.as_ref());
             let error = error.at_position(item.position);
             faults.leave_out(error, &item.marks).map(|()| None)
         },

@@ -77,7 +77,7 @@ pub(crate) fn joined(
             Ok(parts) => value.extend(parts),
             Err(reason) => {
                 let message = format!("component {index}: {reason}");
-                failed = failed.or(Some(ExecError::new(ErrorKind::Data, op, message)));
+                failed = failed.or(Some(ExecError::new(ErrorKind::Value, op, message)));
             }
         }
     }

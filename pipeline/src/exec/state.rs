@@ -120,8 +120,14 @@ impl StateWriter {
             return Err(error.clone().into());
         }
         let failure = error.failure();
-        self.flag(failure.kind != ErrorKind::UserFunction)?;
-        self.flag(failure.kind == ErrorKind::NotFound)?;
+        let (is_of_data, is_special) = match failure.kind {
+            ErrorKind::NotFound => (true, true),
+            ErrorKind::Data => (true, false),
+            ErrorKind::Value => (false, true),
+            _ => (false, false),
+        };
+        self.flag(is_of_data)?;
+        self.flag(is_special)?;
         self.bytes(failure.op.as_bytes())?;
         self.bytes(failure.message.as_bytes())?;
         self.origin(failure.origin.as_ref())?;
@@ -232,7 +238,8 @@ impl<'b> StateReader<'b> {
         let kind = match (self.flag()?, self.flag()?) {
             (true, true) => ErrorKind::NotFound,
             (true, false) => ErrorKind::Data,
-            (false, _) => ErrorKind::UserFunction,
+            (false, true) => ErrorKind::Value,
+            (false, false) => ErrorKind::UserFunction,
         };
         let error = ExecError::new(kind, self.text()?, self.text()?).of_element();
         let error = error.at(self.origin()?.as_ref());
@@ -320,7 +327,12 @@ mod tests {
 
     #[test]
     fn a_skippable_failure_survives_its_encoding() {
-        for kind in [ErrorKind::Data, ErrorKind::NotFound, ErrorKind::UserFunction] {
+        for kind in [
+            ErrorKind::Data,
+            ErrorKind::Value,
+            ErrorKind::NotFound,
+            ErrorKind::UserFunction,
+        ] {
             let failed = || ExecError::new(kind, "op", "broken");
             for error in [failed().of_element(), failed().of_element().at_position(7)] {
                 let mut state = StateWriter::new();

@@ -50,12 +50,19 @@ pub fn write_element(
     };
     for (component, tensor) in item.value.iter().enumerate() {
         write_tensor(tensor, element.component_mut(component))
-            .map_err(|error| error.at(item.origin.as_ref()).at_position(item.position))?;
+            .map_err(|error| failed(error, item))?;
     }
     element
         .finish(sequence, &provenance)
         .map_err(|error| refused(error.to_string()))?;
     Ok(Written::Done)
+}
+
+fn failed(error: ExecError, item: &Item) -> ExecError {
+    error
+        .at(item.origin.as_ref())
+        .at_position(item.position)
+        .of_element()
 }
 
 fn provenance(marks: &Marks) -> SmallVec<[Provenance; 1]> {

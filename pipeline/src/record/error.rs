@@ -26,6 +26,14 @@ impl RecordError {
         }
     }
 
+    /// Makes the error of a file whose size does not suit the records that the caller described.
+    pub(super) fn unsuited(offset_bytes: u64, reason: String) -> RecordError {
+        RecordError {
+            kind: ErrorKind::Value,
+            ..RecordError::damage(offset_bytes, reason)
+        }
+    }
+
     /// Converts an error of reading. A decompressor reports the end of a truncated file as an error of its
     /// own.
     pub(super) fn unreadable(offset_bytes: u64, error: &io::Error) -> RecordError {

@@ -77,7 +77,7 @@ impl<R: Read> FixedLengthReader<R> {
     }
 
     fn failed(&self, reason: String) -> RecordError {
-        RecordError::damage(self.offset_bytes, reason)
+        RecordError::unsuited(self.offset_bytes, reason)
     }
 
     fn unreadable(&self, error: &io::Error) -> RecordError {
@@ -93,7 +93,7 @@ pub(crate) fn check_size(layout: &FixedLength, file_bytes: u64) -> Result<(), Re
     if records.is_some_and(|records| records % layout.record_bytes == 0) {
         return Ok(());
     }
-    Err(RecordError::damage(
+    Err(RecordError::unsuited(
         0,
         format!(
             "the file has {file_bytes} bytes, expected a whole number of records of {} bytes between a header of {} bytes \

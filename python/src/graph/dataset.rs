@@ -15,6 +15,7 @@ use pyo3::types::PyBytes;
 
 use crate::assembly::Output;
 use crate::elements::{Elements, Supply};
+use crate::held::{self, Held};
 use crate::{failure, key, spec};
 
 /// A dataset under construction. Every operation returns a new object.
@@ -30,6 +31,8 @@ pub(crate) struct Graph {
     /// The contents of memory caches, shared by all datasets derived from this one. `None` if the dataset has
     /// no memory cache.
     caches: Option<Caches>,
+    /// The code of this process that the dataset runs.
+    held: Held,
 }
 
 impl Graph {
@@ -46,6 +49,7 @@ impl Graph {
             spec: Arc::new(facts.spec),
             cardinality: facts.cardinality,
             caches: caches_in_memory(&graph).then(Caches::default),
+            held: Held::of(&graph)?,
         })
     }
 
@@ -60,6 +64,7 @@ impl Graph {
             argument: Some(argument),
             cardinality: Cardinality::Unknown,
             caches: None,
+            held: Held::of(&graph)?,
         })
     }
 
@@ -94,6 +99,14 @@ impl Graph {
 
     fn definition(&self) -> PyResult<Definition> {
         self.dataset.clone().graph().map_err(failure::dataset)
+    }
+
+    /// Returns the definition for other processes, which run copies of this process's code.
+    ///
+    /// # Errors
+    /// `InvalidArgumentError` if the code cannot be copied.
+    pub(crate) fn sent(&self) -> PyResult<Definition> {
+        held::sent(self.definition()?)
     }
 }
 
@@ -190,7 +203,7 @@ impl Graph {
 
     /// Returns the definition. Equal chains of operations have equal definitions.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.definition()?.to_bytes().map_err(failure::dataset)?;
+        let bytes = self.sent()?.to_bytes().map_err(failure::dataset)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -218,9 +231,10 @@ impl Graph {
         take: Option<Py<PyAny>>,
         on_demand: bool,
     ) -> PyResult<Elements> {
+        let (graph, functions) = self.held.within(self.definition()?, key::functions()?)?;
         let run = LocalRun {
-            graph: self.definition()?,
-            functions: key::functions()?,
+            graph,
+            functions,
             threads,
             epoch,
             task_id,

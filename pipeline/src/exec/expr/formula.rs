@@ -219,7 +219,7 @@ impl FormulaError {
     pub(crate) fn of(self, op: &str) -> ExecError {
         match self {
             FormulaError::Deferred(error) => error,
-            FormulaError::Data(message) => ExecError::new(ErrorKind::Data, op, message),
+            FormulaError::Data(message) => ExecError::new(ErrorKind::Value, op, message),
             FormulaError::Missing => ExecError::new(ErrorKind::Internal, op, "a component is missing"),
         }
     }
@@ -242,7 +242,7 @@ impl Verdict {
     /// Returns whether the condition is true for `value`.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`] if the condition cannot be computed.
+    /// [`ErrorKind::Value`] if the condition cannot be computed.
     pub(crate) fn holds(&self, op: &str, value: &Value) -> Result<bool, ExecError> {
         let mut verdict = None;
         let computed = self.0.compute(value, |_, tensor| {
@@ -254,7 +254,7 @@ impl Verdict {
         computed.map_err(|error| error.of(op))?;
         verdict.ok_or_else(|| {
             ExecError::new(
-                ErrorKind::Data,
+                ErrorKind::Value,
                 op,
                 "expected a condition of one bool, found a tensor",
             )

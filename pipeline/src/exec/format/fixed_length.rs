@@ -22,7 +22,7 @@ impl OpenFile for FixedLength {
     fn open(&self, file: Opened, start: Start) -> Result<Box<dyn FileReader>, ReadError> {
         if self.0.compression == Compression::None {
             check_size(&self.0, file.file.len())
-                .map_err(|error| ReadError::file(Origin::new(&file.path, 0, "record 1"), error.reason))?;
+                .map_err(|error| ReadError::file(Origin::new(&file.path, 0, "record 1"), error))?;
         }
         let (place, left) = self.part(start, file.file.len());
         let Opened { path, file } = file;

@@ -10,5 +10,5 @@ pub(crate) fn path_of<'i>(op: &str, item: &'i Item) -> Result<&'i str, ExecError
         .first()
         .and_then(Tensor::contiguous)
         .and_then(|path| std::str::from_utf8(path).ok())
-        .ok_or_else(|| ExecError::new(ErrorKind::Data, op, "expected an element that is a path"))
+        .ok_or_else(|| ExecError::new(ErrorKind::Value, op, "expected an element that is a path"))
 }

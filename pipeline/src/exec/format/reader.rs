@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::value::Value;
+use crate::record::RecordError;
 use crate::storage::{Object, Storage, StorageError, blame};
 
 /// Bytes of a file that are read ahead: enough for a disk or a network file system to stream.
@@ -112,6 +113,15 @@ impl From<String> for Fault {
 impl From<&str> for Fault {
     fn from(reason: &str) -> Fault {
         Fault::from(reason.to_owned())
+    }
+}
+
+impl From<RecordError> for Fault {
+    fn from(error: RecordError) -> Fault {
+        Fault {
+            kind: error.kind,
+            reason: error.reason,
+        }
     }
 }
 

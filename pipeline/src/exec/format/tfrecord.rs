@@ -52,10 +52,7 @@ pub(crate) fn record_of(
         Ok(Some(record)) => record,
         Ok(None) => return Ok(None),
         Err(error) => {
-            return Err(ReadError {
-                kind: error.kind,
-                ..ReadError::file(origins.at(error.offset_bytes, number), error.reason)
-            });
+            return Err(ReadError::file(origins.at(error.offset_bytes, number), error));
         }
     };
     *passed = number;

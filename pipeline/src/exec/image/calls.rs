@@ -134,7 +134,7 @@ impl ImageCall {
     }
 
     fn refused(&self, reason: impl Into<String>) -> ExecError {
-        ExecError::new(ErrorKind::Data, self.op, reason)
+        ExecError::new(ErrorKind::Value, self.op, reason)
     }
 
     /// Returns the step for a picture of `shape`, with the dtype and the dimensions of the result. Returns

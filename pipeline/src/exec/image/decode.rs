@@ -79,7 +79,7 @@ pub(crate) enum Failed {
 
 impl Failed {
     fn broken(reason: String) -> Failed {
-        Failed::Broken(ExecError::new(ErrorKind::Data, OP, reason))
+        Failed::Broken(ExecError::new(ErrorKind::Value, OP, reason))
     }
 }
 

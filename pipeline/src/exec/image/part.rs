@@ -50,7 +50,7 @@ impl PartCall {
                 // The whole image is decoded first, because an error in the image takes precedence over a
                 // small size.
                 self.decode.pixels(encoded, Area::whole(height, width))?;
-                return Err(Failed::Ours(ExecError::new(ErrorKind::Data, self.op, reason)));
+                return Err(Failed::Ours(ExecError::new(ErrorKind::Value, self.op, reason)));
             }
         };
         let pixels = self.decode.pixels(encoded, area)?;

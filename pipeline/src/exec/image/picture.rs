@@ -20,7 +20,7 @@ impl Shape {
         let (dtype, dims) = (tensor.dtype(), tensor.dims());
         let refused = || {
             ExecError::new(
-                ErrorKind::Data,
+                ErrorKind::Value,
                 op,
                 format!("expected an image [height, width, channels], found {dtype}{dims:?}"),
             )

@@ -146,7 +146,7 @@ impl Call for CsvCall {
     }
 
     fn call(&self, mut value: Value, _: &Place<'_>) -> Result<Option<Value>, ExecError> {
-        let failed = |reason: String| ExecError::new(ErrorKind::Data, OP, reason);
+        let failed = |reason: String| ExecError::new(ErrorKind::Value, OP, reason);
         let tensor = made::taken(OP, &mut value, self.component)?;
         let kept = self.decode.columns.iter().filter(|column| !column.skipped);
         let mut columns: Vec<Column> = kept.clone().map(|_| Column::default()).collect();

@@ -73,7 +73,7 @@ impl Call for JsonCall {
         let tensor = made::taken(OP, &mut value, self.component)?;
         let text = tensor.contiguous().unwrap_or_default();
         let parsed = self.parse(text, &mut value);
-        parsed.map_err(|reason| ExecError::new(ErrorKind::Data, OP, reason))?;
+        parsed.map_err(|reason| ExecError::new(ErrorKind::Value, OP, reason))?;
         Ok(Some(value))
     }
 }

@@ -27,7 +27,7 @@ impl Call for ParseIntCall {
     }
 
     fn call(&self, mut value: Value, _: &Place<'_>) -> Result<Option<Value>, ExecError> {
-        let failed = |message: String| ExecError::new(ErrorKind::Data, "parse_int", message);
+        let failed = |message: String| ExecError::new(ErrorKind::Value, "parse_int", message);
         let tensor = value
             .get_mut(self.component)
             .ok_or_else(|| failed("the component is missing".to_owned()))?;

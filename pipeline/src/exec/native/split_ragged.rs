@@ -34,7 +34,7 @@ impl Call for SplitRaggedCall {
     }
 
     fn call(&self, mut value: Value, _: &Place<'_>) -> Result<Option<Value>, ExecError> {
-        let failed = |reason| ExecError::new(ErrorKind::Data, OP, reason);
+        let failed = |reason| ExecError::new(ErrorKind::Value, OP, reason);
         let tensor = made::taken(OP, &mut value, self.component)?;
         let dtype = tensor.dtype();
         let rows = made::items(&tensor);

@@ -72,7 +72,7 @@ impl Call for TokeniseCall {
     }
 
     fn call(&self, mut value: Value, _: &Place<'_>) -> Result<Option<Value>, ExecError> {
-        let failed = |reason: String| ExecError::new(ErrorKind::Data, OP, reason);
+        let failed = |reason: String| ExecError::new(ErrorKind::Value, OP, reason);
         let missing = || ExecError::new(ErrorKind::Internal, OP, "the component is missing");
         let tensor = value.get_mut(self.component).ok_or_else(missing)?;
         let text = tensor.contiguous();

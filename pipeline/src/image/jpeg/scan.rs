@@ -241,8 +241,9 @@ fn walk(table: &Table, bits: &mut Bits<'_>, mut store: impl FnMut(usize, i16)) -
     let mut at = 1usize;
     loop {
         bits.refill();
-        // A coefficient in the lookup table takes at most 11 bits, and any other coefficient at most 31 bits.
-        // A refill provides at least 56 bits.
+        // A refill provides at least 56 bits. A coefficient in the lookup table takes at most 11 bits, so that
+        // 34 bits are left for the third coefficient. Any other coefficient takes at most 31 bits, and is
+        // followed by a refill.
         for _ in 0..3 {
             let found = table.find(bits);
             let run = usize::from(found.symbol >> 4);
@@ -265,6 +266,7 @@ fn walk(table: &Table, bits: &mut Bits<'_>, mut store: impl FnMut(usize, i16)) -
                         at += 1;
                     }
                 }
+                bits.refill();
             }
             if at >= 64 {
                 return (at == 64).then_some(());

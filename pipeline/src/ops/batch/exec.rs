@@ -179,7 +179,7 @@ fn stack(columns: Vec<Vec<Tensor>>, position: u64) -> Result<Value, ExecError> {
             let message = format!(
                 "cannot stack component {index}: {reason}; resize or pad the elements before the batch"
             );
-            ExecError::new(ErrorKind::Data, "batch", message)
+            ExecError::new(ErrorKind::Value, "batch", message)
                 .at_position(position)
                 .of_element()
         })?);

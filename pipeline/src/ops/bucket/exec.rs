@@ -117,7 +117,7 @@ impl Bucket {
                 "cannot pad an element whose length {length} is beyond the last boundary: add a boundary, or filter out \
                  longer elements"
             );
-            let error = ExecError::new(ErrorKind::Data, OP, message).at(item.origin.as_ref());
+            let error = ExecError::new(ErrorKind::Value, OP, message).at(item.origin.as_ref());
             let error = error.at_position(item.position);
             return self.faults.leave_out(error, &item.marks).map(|()| None);
         }

@@ -43,11 +43,15 @@ impl Enumerate {
 
 impl Iterate for Enumerate {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        let Some(mut item) = self.input.next()? else {
+        let next = self.input.next();
+        let number = self.start.wrapping_add_unsigned(self.seen);
+        // A failed element has a number too, as in tf.data.
+        if next.as_ref().map_or_else(ExecError::is_passable, Option::is_some) {
+            self.seen = self.seen.wrapping_add(1);
+        }
+        let Some(mut item) = next? else {
             return Ok(None);
         };
-        let number = self.start.wrapping_add_unsigned(self.seen);
-        self.seen = self.seen.wrapping_add(1);
         item.value.insert(0, Tensor::i64(number));
         Ok(Some(item))
     }

@@ -111,7 +111,7 @@ impl PackSequences {
                 dims => {
                     let message =
                         format!("expected a vector of tokens, found a tensor of the shape {dims:?}");
-                    Err(ExecError::new(ErrorKind::Data, OP, message))
+                    Err(ExecError::new(ErrorKind::Value, OP, message))
                 }
             });
         let tokens = tokens.map_err(|error| {

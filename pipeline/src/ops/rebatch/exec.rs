@@ -149,7 +149,7 @@ impl Rebatch {
                 Ok(joined) => value.push(joined),
                 Err(reason) => {
                     let message = format!("cannot join component {index} of two batches: {reason}");
-                    let error = ExecError::new(ErrorKind::Data, "rebatch", message).at_position(position);
+                    let error = ExecError::new(ErrorKind::Value, "rebatch", message).at_position(position);
                     return self.faults.leave_out(error, &marks).map(|()| None);
                 }
             }

@@ -119,7 +119,7 @@ impl RejectionResample {
                 "the class of an element is {class}, expected 0 to {}",
                 self.seen.len() - 1
             );
-            let error = ExecError::new(ErrorKind::Data, "rejection_resample", message);
+            let error = ExecError::new(ErrorKind::Value, "rejection_resample", message);
             let error = error.at(item.origin.as_ref()).at_position(item.position);
             return self.faults.leave_out(error, &item.marks).map(|()| None);
         };

@@ -213,7 +213,7 @@ impl Picks for Choices {
             return Ok(None);
         };
         let failed = |message: String| {
-            let error = ExecError::new(ErrorKind::Data, "choose", message);
+            let error = ExecError::new(ErrorKind::Value, "choose", message);
             Err(error.at(item.origin.as_ref()).at_position(item.position))
         };
         let settled = item.value.first().map(Tensor::settled).transpose()?;

@@ -130,6 +130,47 @@ impl Operation for RegisteredSource {
     }
 }
 
+impl Graph {
+    /// Returns the parameters of all sources registered as `name`, including those within functions.
+    pub fn source_params(&self, name: &str) -> Vec<&Params> {
+        let mut found = Vec::new();
+        for node in self.nodes() {
+            match node.op.of::<RegisteredSource>() {
+                Some(source) if source.name == name => found.push(&source.params),
+                Some(_) | None => {}
+            }
+            for (graph, _) in node.op.graphs() {
+                found.extend(graph.source_params(name));
+            }
+        }
+        found
+    }
+
+    /// Replaces the parameters of all sources registered as `name`, including those within functions.
+    ///
+    /// # Errors
+    /// The first error of `change`.
+    pub fn change_source_params<E>(
+        &mut self,
+        name: &str,
+        change: &mut dyn FnMut(&Params) -> Result<Params, E>,
+    ) -> Result<(), E> {
+        for node in &mut self.nodes {
+            if node.op.of::<RegisteredSource>().is_some_and(|source| source.name == name)
+                && let Some(source) = node.op.of_mut::<RegisteredSource>()
+            {
+                source.params = change(&source.params)?;
+            }
+            if !node.op.graphs().is_empty() {
+                for graph in node.op.change().graphs_mut() {
+                    graph.change_source_params(name, change)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Dataset {
     /// Yields the elements of the source registered as `name`.
     ///

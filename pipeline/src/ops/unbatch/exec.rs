@@ -107,7 +107,7 @@ pub(crate) fn opened(op: &str, mut item: Item) -> Result<(Item, u64, u64), ExecE
         Some(rows) if leading.all(|other| other == Some(rows)) => Ok((item, 0, rows)),
         Some(_) | None => {
             let message = "expected the same number of rows in all components of an element";
-            Err(fail(&item, ExecError::new(ErrorKind::Data, op, message)))
+            Err(fail(&item, ExecError::new(ErrorKind::Value, op, message)))
         }
     }
 }

@@ -49,10 +49,17 @@ impl Zip {
     fn complete(&mut self, first: usize) -> Result<(), ExecError> {
         let inputs = self.inputs.iter_mut().zip(&self.keeps).skip(first);
         for (input, _) in inputs.filter(|(_, keeps)| **keeps) {
-            match input.next() {
-                Err(error) if !error.is_passable() => return Err(error),
-                // The row is incomplete, so the element is dropped.
-                Ok(_) | Err(_) => {}
+            dropped(input)?;
+        }
+        Ok(())
+    }
+
+    /// Drops the elements of the row that failed in input `failed`, so that the next row is aligned.
+    fn pass_row(&mut self, failed: usize) -> Result<(), ExecError> {
+        for input in self.inputs.iter_mut().skip(failed + 1) {
+            if !dropped(input)? {
+                self.ended = true;
+                break;
             }
         }
         Ok(())
@@ -65,17 +72,24 @@ impl Iterate for Zip {
             return Ok(None);
         }
         let mut row: Option<Item> = None;
-        for (number, input) in self.inputs.iter_mut().enumerate() {
-            let next = input
-                .next()
-                .inspect_err(|_| row.iter().for_each(|row| token::abandon(&row.marks)))?;
-            let Some(item) = next else {
-                self.ended = true;
-                return self.complete(number + 1).map(|()| None);
-            };
-            match &mut row {
-                Some(row) => join(row, item),
-                None => row = Some(item),
+        for number in 0..self.inputs.len() {
+            let Some(input) = self.inputs.get_mut(number) else { break };
+            match input.next() {
+                Ok(Some(item)) => match &mut row {
+                    Some(row) => join(row, item),
+                    None => row = Some(item),
+                },
+                Ok(None) => {
+                    self.ended = true;
+                    return self.complete(number + 1).map(|()| None);
+                }
+                Err(error) => {
+                    row.iter().for_each(|row| token::abandon(&row.marks));
+                    if error.is_passable() {
+                        self.pass_row(number)?;
+                    }
+                    return Err(error);
+                }
             }
         }
         Ok(row)
@@ -109,6 +123,15 @@ impl Iterate for Zip {
         state.begin("zip")?;
         self.ended = state.flag()?;
         self.inputs.iter_mut().try_for_each(|input| input.restore(state))
+    }
+}
+
+/// Drops the next element of `input`. Returns whether there was one.
+fn dropped(input: &mut Input) -> Result<bool, ExecError> {
+    match input.next() {
+        Ok(next) => Ok(next.is_some()),
+        Err(error) if error.is_passable() => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

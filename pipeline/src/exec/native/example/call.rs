@@ -122,7 +122,7 @@ impl Call for ExampleCall {
         let tensor = made::taken(self.name(), &mut value, self.component)?;
         let batched = !tensor.dims().is_empty();
         let parsed = self.parse(&made::items(&tensor), batched, &mut value);
-        parsed.map_err(|reason| ExecError::new(ErrorKind::Data, self.name(), reason))?;
+        parsed.map_err(|reason| ExecError::new(ErrorKind::Value, self.name(), reason))?;
         Ok(Some(value))
     }
 }
@@ -178,7 +178,7 @@ impl Call for SequenceExampleCall {
         let missing = || ExecError::new(ErrorKind::Internal, self.name(), "the component is missing");
         let record = records.first().ok_or_else(missing)?;
         let parsed = self.parse(record, &mut value);
-        parsed.map_err(|reason| ExecError::new(ErrorKind::Data, self.name(), reason))?;
+        parsed.map_err(|reason| ExecError::new(ErrorKind::Value, self.name(), reason))?;
         Ok(Some(value))
     }
 }

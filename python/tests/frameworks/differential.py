@@ -1,0 +1,757 @@
+"""Random pipelines of tf.data, each a program of one statement a line, that TensorFlow and ``millstream.compat`` can both run.
+
+Owns which sources, operations and functions a program may have, how a program is written down, and the table of reasoned exceptions.
+Refuses to know how programs are executed and compared: see ``differential_outcomes``.
+
+The generator asks TensorFlow for the spec of the dataset after each line, so that most lines are valid. A seed names a program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["EXCEPTIONS", "FILES", "OPERATIONS", "Exemption", "Line", "Program", "exempted", "written"]
+
+#: The most operations of a program, and the most elements that its generator lets a line yield.
+OPERATIONS_MAX, ELEMENTS_MAX = 8, 120
+
+#: The share of lines that are mistakes on purpose.
+MISTAKES = 0.04
+
+#: The files that programs read, by their names in the folder ``FOLDER``.
+FILES = {
+    "a.txt": "one two\nthree\n\nfour five six\n",
+    "b.txt": "Seven\neight nine",
+    "empty.txt": "",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One operation of a program.
+
+    Attributes:
+        name: The operation's name in ``OPERATIONS``.
+        text: The statement, which reads ``d`` and assigns ``d``.
+    """
+
+    name: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A source and the operations on it.
+
+    Attributes:
+        seed: The seed that the program was generated from.
+        source: The expression of the source.
+        lines: The operations in their order.
+    """
+
+    seed: int
+    source: str
+    lines: tuple[Line, ...]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether upstream promises the order of the elements."""
+        return not any(line.name in UNORDERED for line in self.lines)
+
+    @property
+    def divisible(self) -> int:
+        """The number of leading operations that compute each element from one element of the source."""
+        return min(self.dealt, next((at for at, line in enumerate(self.lines) if line.name not in DIVISIBLE), len(self.lines)))
+
+    @property
+    def dealt(self) -> int:
+        """The number of leading operations that a dataset may have whose splits are dealt out.
+
+        An endless repetition of nothing does not end there: neither here nor upstream, because another worker may find an element.
+        """
+        return next((at for at, line in enumerate(self.lines) if ".repeat()." in line.text), len(self.lines))
+
+    def statements(self) -> list[str]:
+        """Returns the statements, of which the first makes the source."""
+        return [f"d = {self.source}", *(line.text for line in self.lines)]
+
+    def without(self, at: int) -> Program:
+        """Returns the program without one operation."""
+        return dataclasses.replace(self, lines=self.lines[:at] + self.lines[at + 1 :])
+
+
+class Draw:
+    """The choices of one program, and the dataset of TensorFlow that its lines have made so far."""
+
+    def __init__(self, rng: random.Random, tf: Any, dataset: Any, bound: int) -> None:
+        self.rng = rng
+        self.tf = tf
+        self.dataset = dataset
+        #: At least the number of elements.
+        self.bound = bound
+        self.is_ordered = True
+
+    @property
+    def spec(self) -> Any:
+        """The spec of an element."""
+        return self.dataset.element_spec
+
+    @property
+    def params(self) -> list[str]:
+        """The parameters of a function of an element."""
+        return [f"x{index}" for index in range(len(self.spec))] if isinstance(self.spec, tuple) else ["x"]
+
+    @property
+    def element(self) -> str:
+        """The element, as a function of these parameters writes it."""
+        return f"({', '.join(self.params)},)" if isinstance(self.spec, tuple) else "x"
+
+    def leaves(self) -> list[tuple[str, Any]]:
+        """The tensors of an element: each as an expression over the parameters, with its spec."""
+        return list(self._below(self.spec, "x")) if not isinstance(self.spec, tuple) else [
+            leaf for param, part in zip(self.params, self.spec, strict=True) for leaf in self._below(part, param)
+        ]
+
+    def _below(self, spec: Any, text: str) -> Any:
+        if isinstance(spec, dict):
+            for name, part in spec.items():
+                yield from self._below(part, f"{text}[{name!r}]")
+        elif isinstance(spec, tuple):
+            for index, part in enumerate(spec):
+                yield from self._below(part, f"{text}[{index}]")
+        else:
+            yield text, spec
+
+    def leaf(self) -> tuple[str, Any]:
+        """Chooses a tensor of the element."""
+        return self.rng.choice(self.leaves())
+
+    def function(self, body: str) -> str:
+        """Writes a function of an element."""
+        return f"lambda {', '.join(self.params)}: {body}"
+
+    def small(self, low: int = 1, high: int = 4) -> int:
+        """Chooses a small number."""
+        return self.rng.randint(low, high)
+
+    def maybe(self, text: str, share: float = 0.3) -> str:
+        """Chooses a text or none."""
+        return text if self.rng.random() < share else ""
+
+
+# Functions of elements.
+
+
+def _dims(spec: Any) -> list[int | None]:
+    return list(spec.shape.as_list())
+
+
+def value(draw: Draw, leaf: tuple[str, Any]) -> str:
+    """Writes an expression over a tensor of the element."""
+    text, spec = leaf
+    made = [text, f"tf.expand_dims({text}, 0)", f"tf.stack([{text}, {text}])", f"tf.size({text})", f"tf.shape({text})"]
+    if spec.dtype.name == "string":
+        made += _of_text(draw, text, spec)
+    elif spec.dtype.is_bool:
+        made += [f"tf.cast({text}, tf.{draw.rng.choice(_CASTS)})", f"tf.where({text}, 1, 0)", f"tf.where({text}, {text}, {text})"]
+    else:
+        made += _of_numbers(draw, text, spec) * 2
+    if _dims(spec):
+        made += _of_axes(draw, text, spec) * 2
+    return draw.rng.choice(made)
+
+
+_CASTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "float32", "float64")
+
+
+def _of_numbers(draw: Draw, text: str, spec: Any) -> list[str]:
+    number, dtype = draw.small(1, 3), spec.dtype
+    made = [
+        f"{text} + {number}",
+        f"{text} * {number}",
+        f"{text} - {text}",
+        f"{text} * {text}",
+        f"tf.square({text})",
+        f"tf.maximum({text}, {number})",
+        f"tf.minimum({text}, {number})",
+        f"tf.clip_by_value({text}, 1, {number + 2})",
+        f"tf.where({text} > {number}, {text}, {text} * 2)",
+        f"{text} > {number}",
+        f"{text} == {number}",
+        f"({text} >= 1) & ({text} < {number + 2})",
+        f"tf.cast(tf.clip_by_value({text}, 0, 100), tf.{draw.rng.choice(_CASTS)})",
+    ]
+    if not dtype.is_unsigned:
+        made += [f"-{text}", f"tf.abs({text})", f"tf.sign({text})", f"{number} - {text}", f"{text} - {number}"]
+    if dtype.is_integer:
+        made += [f"{text} % {number + 1}", f"{text} // {number + 1}"]
+    if dtype.name in ("int32", "int64"):
+        made += [f"{text} / {number}", f"tf.one_hot({text} % 3, 3)"]
+    if dtype.is_floating:
+        made += [f"{text} / 2", f"{text} % 2", f"{text} // 2", f"tf.floor({text})", f"tf.tanh({text})", f"tf.round({text})"]
+        made += [f"tf.exp(-tf.abs({text}))", f"tf.sqrt(tf.abs({text}))", f"tf.saturate_cast({text}, tf.uint8)"]
+    return made
+
+
+def _of_text(draw: Draw, text: str, spec: Any) -> list[str]:
+    made = [
+        f"tf.strings.lower({text})",
+        f"tf.strings.upper({text})",
+        f"tf.strings.strip({text})",
+        f"tf.strings.length({text})",
+        f"tf.strings.substr({text}, 0, {draw.small()})",
+        f"tf.strings.regex_replace({text}, '[aeiou]', '-')",
+        f"tf.strings.regex_full_match({text}, '[a-z]+')",
+        f"{text} + '!'",
+        f"{text} == 'three'",
+    ]
+    return made + [f"tf.strings.split({text})"] * 3 if not _dims(spec) else made
+
+
+def _of_axes(draw: Draw, text: str, spec: Any) -> list[str]:
+    dims = _dims(spec)
+    made = [f"tf.reshape({text}, [-1])", f"{text}[::-1]", f"{text}[:1]", f"tf.concat([{text}, {text}], 0)", f"tf.transpose({text})"]
+    if spec.dtype.is_integer or spec.dtype.is_floating:
+        made += [f"tf.reduce_sum({text})", f"tf.reduce_sum({text}, axis=0)", f"tf.reduce_sum({text}, axis=-1, keepdims=True)"]
+        if all(dims):
+            made += [f"tf.reduce_max({text})", f"tf.reduce_min({text}, axis=-1)"]
+            made += [f"tf.reduce_mean({text})"] if spec.dtype.is_floating else []
+        if len(dims) == 1:
+            made.append(f"tf.pad({text}, [[1, {draw.small(0, 2)}]])")
+    if spec.dtype.is_bool:
+        made += [f"tf.reduce_any({text})", f"tf.reduce_all({text}, axis=0)"]
+    if dims[0]:
+        made += [f"{text}[0]", f"{text}[-1]", f"tf.gather({text}, [0, 0])"]
+    if dims[0] == 1:
+        made.append(f"tf.squeeze({text}, 0)")
+    return made
+
+
+def condition(draw: Draw, leaf: tuple[str, Any]) -> str:
+    """Writes a Boolean scalar over a tensor of the element."""
+    text, spec = leaf
+    number, dims = draw.small(0, 4), _dims(spec)
+    if spec.dtype.name == "string":
+        made = [f"tf.size({text}) > {number}"] if dims else [f"tf.strings.length({text}) > {number}", f"{text} != 'three'"]
+    elif spec.dtype.is_bool:
+        made = [f"tf.reduce_any({text})", f"tf.reduce_all({text})"] if dims else [text]
+    else:
+        scalar = f"tf.reduce_sum({text})" if dims else text
+        made = [f"{scalar} > {number}", f"{scalar} <= {number}", f"{scalar} != {number}", f"({scalar} < 2) | ({scalar} > {number})"]
+        made += [f"{scalar} % 2 == 0"] if spec.dtype.is_integer else []
+    return draw.rng.choice(made)
+
+
+def number(draw: Draw, leaf: tuple[str, Any]) -> str:
+    """Writes an ``int64`` scalar over a tensor of the element."""
+    text, spec = leaf
+    dims = _dims(spec)
+    if spec.dtype.name == "string":
+        return f"tf.cast(tf.size({text}), tf.int64)" if dims else f"tf.cast(tf.strings.length({text}), tf.int64)"
+    if dims and spec.dtype.is_bool:
+        return f"tf.cast(tf.reduce_any({text}), tf.int64)"
+    scalar = f"tf.reduce_sum({text})" if dims else text
+    return f"tf.cast(tf.clip_by_value({scalar}, 0, 100), tf.int64)" if spec.dtype.is_floating else f"tf.cast({scalar}, tf.int64)"
+
+
+def structure(draw: Draw) -> str:
+    """Writes what a function of ``map`` returns: expressions, perhaps in tuples and dicts."""
+
+    def one() -> str:
+        return value(draw, draw.leaf())
+
+    shape = draw.rng.random()
+    if shape < 0.55:
+        return one()
+    if shape < 0.75:
+        return f"({', '.join(one() for _ in range(draw.small(2, 3)))})"
+    if shape < 0.9:
+        return f"{{'a': {one()}, 'b': {one()}}}"
+    return f"({{'c': {one()}}}, ({one()}, {draw.rng.choice(['1', '2.5', one()])}))"
+
+
+def _parallel(draw: Draw) -> str:
+    return draw.rng.choice(["", "", "", ", num_parallel_calls=2", ", num_parallel_calls=tf.data.AUTOTUNE"])
+
+
+def _is_sliceable(draw: Draw) -> bool:
+    """Whether all tensors of the element have one leading dimension, as far as the spec says."""
+    dims = [_dims(spec) for _, spec in draw.leaves()]
+    if not all(dims):
+        return False
+    leading = {shape[0] for shape in dims}
+    return len(leading) == 1 and (None not in leading or len(dims) == 1)
+
+
+def _is_regular(draw: Draw) -> bool:
+    """Whether all elements have one shape, as far as the spec says."""
+    return all(None not in _dims(spec) for _, spec in draw.leaves())
+
+
+def _leading(draw: Draw) -> int:
+    return _dims(draw.leaves()[0][1])[0] or 4
+
+
+# Operations. Each writes a statement's right side and multiplies the bound, or finds that it does not fit.
+
+Operation = Callable[[Draw], str | None]
+
+#: All operations by name, with the weight of each.
+OPERATIONS: dict[str, tuple[float, Operation]] = {}
+
+#: After these, elements come in an order that upstream does not promise.
+UNORDERED = {"shuffle", "sample_from_datasets"}
+
+#: What may follow such an operation.
+ORDERLESS = {"map", "filter", "flat_map", "unbatch", "cache", "prefetch", "repeat", "shuffle"}
+
+#: Each element of these comes from one element of the source, so that a service may divide the source.
+DIVISIBLE = {"map", "filter", "flat_map", "interleave", "unbatch", "prefetch", "shuffle", "repeat"}
+
+
+def operation(weight: float = 1.0) -> Callable[[Operation], Operation]:
+    """Lists a function of this module's as the operation of its name, without the underscore."""
+
+    def listed(function: Operation) -> Operation:
+        OPERATIONS[function.__name__.removeprefix("_")] = (weight, function)
+        return function
+
+    return listed
+
+
+@operation(5)
+def _map(draw: Draw) -> str:
+    return f"d.map({draw.function(structure(draw))}{_parallel(draw)})"
+
+
+@operation(2)
+def _filter(draw: Draw) -> str:
+    return f"d.filter({draw.function(condition(draw, draw.leaf()))})"
+
+
+@operation(2)
+def _batch(draw: Draw) -> str | None:
+    if not _is_regular(draw) and draw.rng.random() < 0.9:
+        return None
+    return f"d.batch({draw.small()}{draw.maybe(', drop_remainder=True')}{draw.maybe(', num_parallel_calls=2', 0.1)})"
+
+
+@operation(1.5)
+def _padded_batch(draw: Draw) -> str:
+    leaves, size, rest = draw.leaves(), draw.small(), draw.maybe(", drop_remainder=True")
+    padding = draw.rng.random()
+    if len(leaves) == 1 and isinstance(draw.spec, draw.tf.TensorSpec) and padding < 0.6:
+        dims, dtype = _dims(leaves[0][1]), leaves[0][1].dtype
+        if padding < 0.3:
+            return f"d.padded_batch({size}, padded_shapes={[dim and dim + draw.small(0, 2) for dim in dims]}{rest})"
+        item = {"string": "'-'", "bool": "True"}.get(dtype.name, "7.0" if dtype.is_floating else "7")
+        return f"d.padded_batch({size}, padding_values={item}{rest})"
+    return f"d.padded_batch({size}{rest})"
+
+
+@operation(2)
+def _unbatch(draw: Draw) -> str | None:
+    if not _is_sliceable(draw):
+        return None
+    draw.bound *= _leading(draw)
+    return "d.unbatch()"
+
+
+@operation(1.5)
+def _take(draw: Draw) -> str:
+    return f"d.take({draw.rng.choice([-1, 0, 1, 2, 3, 5, 8, 100])})"
+
+
+@operation(1.5)
+def _skip(draw: Draw) -> str:
+    return f"d.skip({draw.rng.choice([-1, 0, 1, 2, 3, 5])})"
+
+
+@operation(1.5)
+def _repeat(draw: Draw) -> str:
+    count = draw.rng.choice([0, 1, 2, 2, 2, 3, -1])
+    if count < 0 and draw.is_ordered:
+        draw.bound = 17
+        return f"d.repeat().take({draw.bound})"
+    draw.bound *= abs(count)
+    return f"d.repeat({abs(count)})"
+
+
+@operation(1)
+def _shuffle(draw: Draw) -> str:
+    reshuffles = draw.maybe(f", reshuffle_each_iteration={draw.rng.random() < 0.5}")
+    return f"d.shuffle({draw.rng.choice([1, 2, 5, 100])}{draw.maybe(', seed=3', 0.5)}{reshuffles})"
+
+
+@operation(1)
+def _shard(draw: Draw) -> str:
+    count = draw.small(1, 3)
+    return f"d.shard({count}, {draw.rng.randrange(count)})"
+
+
+@operation(1.5)
+def _zip(draw: Draw) -> str:
+    return draw.rng.choice(
+        [
+            "tf.data.Dataset.zip((d, d))",
+            "tf.data.Dataset.zip(d, d.skip(1))",
+            "tf.data.Dataset.zip((d, tf.data.Dataset.range(5)))",
+            "tf.data.Dataset.zip({'a': d, 'b': tf.data.Dataset.range(3).repeat()})",
+            "tf.data.Dataset.zip((d.take(4), {'c': d.skip(2)}))",
+        ]
+    )
+
+
+@operation(1)
+def _concatenate(draw: Draw) -> str:
+    draw.bound *= 2
+    return draw.rng.choice(["d.concatenate(d)", "d.concatenate(d.take(2))", "d.skip(1).concatenate(d.take(1))"])
+
+
+@operation(1)
+def _enumerate(draw: Draw) -> str:
+    return f"d.enumerate({draw.rng.choice(['', '0', '5', '-3'])})"
+
+
+@operation(1.5)
+def _window(draw: Draw) -> str | None:
+    spec = draw.spec
+    size = draw.small()
+    shift = draw.rng.choice(["", f", shift={draw.small(1, 3)}"])
+    window = f"d.window({size}{shift}{draw.maybe(', stride=2')}{draw.maybe(', drop_remainder=True')})"
+    draw.bound *= size
+    if isinstance(spec, draw.tf.TensorSpec):
+        bodies = ["w", "w.take(1)", "w.skip(1)"] + ([f"w.batch({size})", f"w.batch({size}, drop_remainder=True)", "w.padded_batch(2)"] if _is_regular(draw) else [])
+        return f"{window}.flat_map(lambda w: {draw.rng.choice(bodies)})"
+    if isinstance(spec, tuple) and all(isinstance(part, draw.tf.TensorSpec) for part in spec) and _is_regular(draw):
+        names = [f"w{index}" for index in range(len(spec))]
+        return f"{window}.flat_map(lambda {', '.join(names)}: tf.data.Dataset.zip(({', '.join(f'{name}.batch({size})' for name in names)},)))"
+    if isinstance(spec, dict) and all(isinstance(part, draw.tf.TensorSpec) for part in spec.values()):
+        return f"{window}.flat_map(lambda w: tf.data.Dataset.zip({{{', '.join(f'{name!r}: w[{name!r}].take(2)' for name in spec)}}}))"
+    return None
+
+
+def _opened(draw: Draw) -> str:
+    """Writes a dataset that a function of an element opens."""
+    count = draw.small(1, 3)
+    opened = [(f"tf.data.Dataset.from_tensors({draw.element}).repeat({count})", count)]
+    opened += [(f"tf.data.Dataset.from_tensors({draw.element})", 1), (f"tf.data.Dataset.range({count})", count)]
+    leaf = draw.leaf()
+    opened += [(f"tf.data.Dataset.from_tensors({value(draw, leaf)})", 1)]
+    if isinstance(draw.spec, draw.tf.TensorSpec):
+        opened += [(f"tf.data.Dataset.from_tensors(x).map(lambda y: {value(draw, ('y', draw.spec))}).repeat(2)", 2)]
+    if _dims(leaf[1]):
+        opened += [(f"tf.data.Dataset.from_tensor_slices({leaf[0]})", _dims(leaf[1])[0] or 4)] * 2
+    if not _dims(leaf[1]):
+        opened += [(f"tf.data.Dataset.from_tensor_slices([{leaf[0]}, {leaf[0]}]).enumerate()", 2)]
+    if _is_sliceable(draw):
+        opened += [(f"tf.data.Dataset.from_tensor_slices({draw.element}).take(2)", 2)] * 2
+    text, times = draw.rng.choice(opened)
+    draw.bound *= times
+    return text
+
+
+@operation(1.5)
+def _flat_map(draw: Draw) -> str:
+    return f"d.flat_map({draw.function(_opened(draw))})"
+
+
+@operation(1.5)
+def _interleave(draw: Draw) -> str:
+    block = draw.maybe(f", block_length={draw.small()}", 0.6)
+    return f"d.interleave({draw.function(_opened(draw))}, cycle_length={draw.small()}{block}{_parallel(draw)})"
+
+
+@operation(1)
+def _scan(draw: Draw) -> str:
+    target = draw.leaf()
+    # A tuple is one argument of this function.
+    target = (re.sub(r"^x(\d+)", r"x[\1]", target[0]), target[1])
+    counted = number(draw, target)
+    made = draw.rng.choice([f"s + {counted}", "s", f"(s, {target[0]})", f"{{'s': s, 'x': {counted}}}"])
+    return f"d.scan(np.int64({draw.small(0, 3)}), lambda s, x: (s + {counted}, {made}))"
+
+
+@operation(1)
+def _take_while(draw: Draw) -> str:
+    return f"d.take_while({draw.function(condition(draw, draw.leaf()))})"
+
+
+@operation(1)
+def _unique(draw: Draw) -> str | None:
+    spec = draw.spec
+    if not isinstance(spec, draw.tf.TensorSpec) or _dims(spec) or spec.dtype.name not in ("int32", "int64", "string"):
+        return None
+    return "d.unique()"
+
+
+@operation(1)
+def _cache(draw: Draw) -> str:
+    return "d.cache()"
+
+
+@operation(1)
+def _prefetch(draw: Draw) -> str:
+    return f"d.prefetch({draw.rng.choice(['1', '3', 'tf.data.AUTOTUNE'])})"
+
+
+@operation(2)
+def _rebatch(draw: Draw) -> str | None:
+    if not _is_sliceable(draw):
+        return None
+    draw.bound *= _leading(draw)
+    return f"d.rebatch({draw.rng.choice(['1', '2', '3', '[1, 2]'])}{draw.maybe(', drop_remainder=True')})"
+
+
+@operation(1.5)
+def _group_by_window(draw: Draw) -> str:
+    key = draw.function(f"{number(draw, draw.leaf())} % {draw.small(1, 3)}")
+    size = draw.small()
+    bodies = ["w", "w.take(2)"]
+    if _is_regular(draw):
+        bodies += [f"w.batch({size})", f"w.batch({size}, drop_remainder=True)", "w.padded_batch(2)"]
+    sized = f"window_size={size}" if draw.rng.random() < 0.7 else f"window_size_func=lambda k: k + {size}"
+    return f"d.group_by_window({key}, lambda k, w: {draw.rng.choice(bodies)}, {sized})"
+
+
+@operation(1.5)
+def _bucket_by_sequence_length(draw: Draw) -> str | None:
+    text, spec = draw.leaf()
+    if len(_dims(spec)) != 1:
+        return None
+    first, second, size = draw.small(1, 2), draw.small(3, 4), draw.small()
+    how = draw.rng.choice(["", ", drop_remainder=True", ", no_padding=True" if _is_regular(draw) else ""])
+    length = draw.function(f"tf.shape({text})[0]")
+    return f"d.bucket_by_sequence_length({length}, [{first}, {second}], [{size}, {draw.small()}, {draw.small()}]{how})"
+
+
+@operation(1)
+def _sample_from_datasets(draw: Draw) -> str:
+    draw.bound *= 2
+    return draw.rng.choice(
+        [
+            "tf.data.Dataset.sample_from_datasets([d, d.take(3)], seed=1)",
+            "tf.data.Dataset.sample_from_datasets([d, d], weights=[0.5, 0.5], seed=1, stop_on_empty_dataset=False)",
+            "tf.data.Dataset.sample_from_datasets([d, d.skip(1)], weights=[0.0, 1.0], seed=1, stop_on_empty_dataset=True)",
+            "tf.data.Dataset.sample_from_datasets([d.take(0), d], weights=[1.0, 0.0], stop_on_empty_dataset=True)",
+            "tf.data.Dataset.sample_from_datasets([d.take(2), d], weights=[1.0, 0.0], stop_on_empty_dataset=False)",
+            "tf.data.Dataset.sample_from_datasets([d], stop_on_empty_dataset=True)",
+        ]
+    )
+
+
+@operation(1)
+def _choose_from_datasets(draw: Draw) -> str:
+    draw.bound *= 2
+    choices = [draw.rng.randrange(2) for _ in range(draw.small(0, 9))]
+    stops = draw.rng.choice(["", ", stop_on_empty_dataset=True", ", stop_on_empty_dataset=False"])
+    return (
+        "tf.data.Dataset.choose_from_datasets([d, d.take(2)], "
+        f"tf.data.Dataset.from_tensor_slices(np.array({choices}, np.int64)){stops})"
+    )
+
+
+#: Lines that are wrong, or wrong for most elements. TensorFlow says how.
+WRONG = (
+    "d.batch(0)",
+    "d.batch(-1)",
+    "d.batch(2)",
+    "d.padded_batch(0)",
+    "d.padded_batch(2, padded_shapes=[1])",
+    "d.padded_batch(2, padding_values='no')",
+    "d.unbatch()",
+    "d.take('two')",
+    "d.skip(None)",
+    "d.repeat(-2).take(3)",
+    "d.shuffle(0)",
+    "d.shuffle(-3)",
+    "d.shard(0, 0)",
+    "d.shard(2, 2)",
+    "d.shard(2, -1)",
+    "d.prefetch(-2)",
+    "d.rebatch(-3)",
+    "d.enumerate('one')",
+    "d.concatenate(3)",
+    "d.concatenate(tf.data.Dataset.from_tensors(('other', 1)))",
+    "tf.data.Dataset.zip((d, 3))",
+    "tf.data.Dataset.zip()",
+    "d.map(lambda *x: undefined)",
+    "d.map(lambda *x: x[7])",
+    "d.map(lambda a, b, c, d, e, f, g: a)",
+    "d.map(3)",
+    "d.map(lambda *x: tf.cast('text', tf.int32))",
+    "d.map(lambda *x: tf.reshape(tf.stack([1, 2, 3]), [2, 2]))",
+    "d.filter(lambda *x: 1)",
+    "d.filter(lambda *x: tf.stack([True, False]))",
+    "d.take_while(lambda *x: 'yes')",
+    "d.flat_map(lambda *x: (1, 2))",
+    "d.interleave(lambda *x: tf.data.Dataset.range(2), cycle_length=0)",
+    "d.interleave(lambda *x: tf.data.Dataset.range(2), cycle_length=2, block_length=0)",
+    "d.window(0).flat_map(lambda w: w)",
+    "d.window(2, shift=0).flat_map(lambda w: w)",
+    "d.window(2, stride=0).flat_map(lambda w: w)",
+    "d.scan(np.int64(0), lambda s, x: (1.5, s))",
+    "d.scan(np.int64(0), lambda s, x: s)",
+    "d.group_by_window(lambda *x: np.int64(0), lambda k, w: w)",
+    "d.group_by_window(lambda *x: np.int64(0), lambda k, w: w, window_size=0)",
+    "d.bucket_by_sequence_length(lambda *x: 1, [2], [1])",
+    "tf.data.Dataset.sample_from_datasets([d, d], weights=[1.0])",
+    "tf.data.Dataset.sample_from_datasets([])",
+    "tf.data.Dataset.choose_from_datasets([d], tf.data.Dataset.range(3))",
+    "tf.data.Dataset.choose_from_datasets([], tf.data.Dataset.range(3))",
+    "tf.data.Dataset.choose_from_datasets([d], tf.data.Dataset.from_tensors('first'))",
+    "d.apply(lambda x: 3)",
+    "tf.data.Dataset.range(4).map(lambda x: 12 // (x - 2))",
+    "tf.data.Dataset.range(4).map(lambda x: 12 % (2 - x))",
+    "tf.data.Dataset.range(4).map(lambda x: tf.gather([1, 2, 3], x))",
+    "tf.data.Dataset.from_tensor_slices(['1', 'x']).map(tf.strings.to_number)",
+    "tf.data.Dataset.from_tensor_slices(['a b', 'c']).map(tf.strings.split).batch(2)",
+    "tf.data.Dataset.from_tensor_slices(['a b', '']).map(lambda x: tf.strings.split(x)[0])",
+    "tf.data.Dataset.from_tensor_slices(['abc', 'd']).map(lambda x: tf.strings.substr(x, 2, 1))",
+    "tf.data.TextLineDataset('/nowhere/at/all.txt')",
+)
+
+
+@operation(0)
+def _mistake(draw: Draw) -> str:
+    return draw.rng.choice(WRONG)
+
+
+# Sources.
+
+
+def _array(rng: random.Random, rows: int, shape: Sequence[int] = ()) -> str:
+    """Writes an array of some dtype."""
+    kind = rng.choice(["int8", "int16", "int32", "int64", "uint8", "uint16", "float32", "float64", "bool", "text", "list"])
+    sizes, count = [rows, *shape], int(np.prod([rows, *shape]))
+    if kind == "text":
+        items = [rng.choice(["one", "two 2", "Three", "", "four five"]) for _ in range(count)]
+        return f"np.array({items}, object).reshape({sizes})" if rows == 0 or shape else str(items)
+    numbers = [rng.randint(0, 6) if kind[0] == "u" else rng.randint(-4, 6) for _ in range(count)]
+    if kind == "list":
+        return str(numbers) if numbers and not shape else f"np.array({numbers}, np.int32).reshape({sizes})"
+    items = [bool(item % 2) for item in numbers] if kind == "bool" else [item / 2 for item in numbers] if kind[0] == "f" else numbers
+    return f"np.array({items}, np.{kind}_).reshape({sizes})" if kind == "bool" else f"np.array({items}, np.{kind}).reshape({sizes})"
+
+
+def _arrays(rng: random.Random, rows: int) -> str:
+    """Writes arrays of one leading dimension, perhaps nested."""
+
+    def one() -> str:
+        return _array(rng, rows, rng.choice([(), (), (), (2,), (3,), (2, 2), (0,)]))
+
+    shape = rng.random()
+    if shape < 0.5:
+        return one()
+    if shape < 0.75:
+        return f"({one()}, {one()})"
+    return f"{{'a': {one()}, 'b': {one()}}}" if shape < 0.9 else f"({one()}, {{'c': {one()}, 'd': ({one()},)}})"
+
+
+def source(rng: random.Random) -> tuple[str, int]:
+    """Writes the source of a program, and says how many elements it has at most."""
+    rows = rng.choice([0, 1, 2, 3, 5, 7, 10])
+    kind = rng.random()
+    if kind < 0.3:
+        start, step = rng.randint(-3, 3), rng.choice([1, 2, 3, -1])
+        dtype = rng.choice(["", "", "", ", output_type=tf.int32", ", output_type=tf.float32"])
+        texts = [f"{rows}", f"{start}, {start + rows * step}, {step}"]
+        return f"tf.data.Dataset.range({rng.choice(texts)}{dtype})", rows
+    if kind < 0.65:
+        return f"tf.data.Dataset.from_tensor_slices({_arrays(rng, rows)})", rows
+    if kind < 0.75:
+        return f"tf.data.Dataset.from_tensors({_arrays(rng, min(rows, 4))})", 1
+    if kind < 0.85:
+        words = [rng.choice(["one", "two three", "", " four  five six ", "Seven"]) for _ in range(max(rows, 1))]
+        return f"tf.data.Dataset.from_tensor_slices({words}).map(tf.strings.split)", len(words)
+    if kind < 0.93:
+        names = rng.sample(sorted(FILES), rng.randint(1, len(FILES)))
+        return f"tf.data.TextLineDataset([{', '.join(f'FOLDER + {name!r}' for name in names)}])", 6
+    return f"tf.data.Dataset.range({max(rows, 1)}).interleave(lambda x: tf.data.Dataset.from_tensors(x).repeat(2), cycle_length=2)", 2 * max(rows, 1)
+
+
+# Programs.
+
+
+def _line(draw: Draw, length: int, at: int) -> Line | None:
+    if at == length - 1 and draw.is_ordered and draw.rng.random() < MISTAKES * length:
+        return Line("mistake", f"d = {_mistake(draw)}")
+    names = [name for name in OPERATIONS if draw.is_ordered or name in ORDERLESS]
+    name = draw.rng.choices(names, [OPERATIONS[name][0] for name in names])[0]
+    text = OPERATIONS[name][1](draw)
+    return None if text is None else Line(name, f"d = {text}")
+
+
+def written(seed: int, tf: Any, names: dict[str, Any]) -> Program:
+    """Generates the program of a seed.
+
+    Args:
+        seed: The seed.
+        tf: TensorFlow, which says what each line yields.
+        names: The names that statements may use besides ``tf`` and ``d``.
+
+    Returns:
+        The program. TensorFlow refuses at most its last line.
+    """
+    rng = random.Random(seed)
+    text, bound = source(rng)
+    scope = {**names, "tf": tf}
+    draw = Draw(rng, tf, eval(text, scope), bound)
+    lines: list[Line] = []
+    length = rng.randint(1, OPERATIONS_MAX)
+    while len(lines) < length:
+        before = draw.bound
+        line = _line(draw, length, len(lines))
+        if line is None or draw.bound > ELEMENTS_MAX:
+            draw.bound = before
+            continue
+        scope["d"] = draw.dataset
+        try:
+            exec(line.text, scope)
+        except Exception:
+            if line.name == "mistake":
+                lines.append(line)
+                break
+            draw.bound = before
+            continue
+        lines.append(line)
+        draw.dataset = scope["d"]
+        draw.is_ordered = draw.is_ordered and line.name not in UNORDERED
+    return Program(seed, text, tuple(lines))
+
+
+# Differences that stay.
+
+
+@dataclasses.dataclass(frozen=True)
+class Exemption:
+    """A disagreement that is right as it is.
+
+    Attributes:
+        reason: Why, as docs/design/differences-from-tf-data.md says it.
+        program: A pattern that a statement of the program must match.
+        disagreement: A pattern that the description of the disagreement must match.
+    """
+
+    reason: str
+    program: str
+    disagreement: str
+
+
+#: All reasoned exceptions. Each has a sentence in docs/design/differences-from-tf-data.md.
+EXCEPTIONS: tuple[Exemption, ...] = ()
+
+
+def exempted(program: Program, disagreement: str) -> Exemption | None:
+    """Returns the exception that covers a disagreement, if one does."""
+    statements = program.statements()
+    for known in EXCEPTIONS:
+        if re.search(known.disagreement, disagreement) and any(re.search(known.program, statement) for statement in statements):
+            return known
+    return None
