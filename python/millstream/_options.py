@@ -1,4 +1,4 @@
-"""How a dataset is executed, as ``tf.data.Options`` says it."""
+"""The options for the execution of a dataset, like ``tf.data.Options``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """How ``distribute_dataset`` divides a dataset among workers."""
+    """The policy by which ``distribute_dataset`` divides a dataset among trainers."""
 
     OFF = -1
     AUTO = 0
@@ -32,7 +32,7 @@ class AutoShardPolicy(enum.IntEnum):
 
 
 class ExternalStatePolicy(enum.Enum):
-    """What becomes of state outside of a dataset when its position is saved."""
+    """The reaction to a save of a position if the pipeline reads state outside of the dataset, such as a service."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -41,7 +41,7 @@ class ExternalStatePolicy(enum.Enum):
 
 @dataclasses.dataclass
 class ThreadingOptions:
-    """Which threads a dataset uses."""
+    """The threads of a dataset."""
 
     max_intra_op_parallelism: int | None = None
     private_threadpool_size: int | None = None
@@ -49,7 +49,7 @@ class ThreadingOptions:
 
 @dataclasses.dataclass
 class AutotuneOptions:
-    """What is chosen by measurement where operations leave it open."""
+    """The limits of automatic tuning, for operations with the setting ``AUTOTUNE``."""
 
     enabled: bool | None = None
     cpu_budget: int | None = None
@@ -58,13 +58,13 @@ class AutotuneOptions:
 
 @dataclasses.dataclass
 class DistributeOptions:
-    """How input is distributed. ``num_devices`` is accepted and has no effect."""
+    """The options of ``distribute_dataset``. ``num_devices`` is accepted and has no effect."""
 
     auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
     num_devices: int | None = None
 
 
-#: Names of older versions of upstream: what is at which place today.
+#: The present name of each option that older versions of tf.data called differently.
 _FORMERLY = {
     "experimental_deterministic": "deterministic",
     "experimental_external_state_policy": "external_state_policy",
@@ -74,9 +74,9 @@ _FORMERLY = {
 
 @dataclasses.dataclass
 class Options:
-    """How a dataset is executed. What is ``None`` stays as it was.
+    """The options for the execution of a dataset. An option of ``None`` keeps its present value.
 
-    Names that begin with ``experimental_`` are upstream's own, or older ones of the same options.
+    Names that begin with ``experimental_`` are names of tf.data, or older names of the same options.
     """
 
     deterministic: bool | None = None
@@ -88,19 +88,19 @@ class Options:
     def __getattr__(self, name: str) -> Any:
         if name in _FORMERLY:
             return getattr(self, _FORMERLY[name])
-        raise AttributeError(f"Options have no {name}")
+        raise AttributeError(f"Options have no attribute {name}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         name = _FORMERLY.get(name, name)
         if name not in self.__dataclass_fields__:
-            raise AttributeError(f"Options have no {name}")
+            raise AttributeError(f"Options have no attribute {name}: use one of {', '.join(self.__dataclass_fields__)}")
         object.__setattr__(self, name, value)
 
     def merge(self, options: Options) -> Options:
         """Combines two sets of options.
 
         Args:
-            options: Options that replace these where they are set.
+            options: Options that replace the present options where they are set.
 
         Returns:
             The combined options.
@@ -125,7 +125,7 @@ class Options:
 
 
 def optioned(graph: Graph, options: Options) -> Graph:
-    """A dataset that is executed as options say."""
+    """Returns the graph with options for its execution."""
     state = options.external_state_policy
     return graph.with_options(
         deterministic=options.deterministic,
@@ -139,7 +139,7 @@ def optioned(graph: Graph, options: Options) -> Graph:
 
 
 def skips_errors(on_error: str) -> bool:
-    """Whether what is broken is left out: ``raise`` or ``skip``."""
+    """Returns whether ``on_error`` is ``skip``. Refuses values other than ``raise`` and ``skip``."""
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error {on_error!r}: use raise or skip")
     return on_error == "skip"
