@@ -1,7 +1,7 @@
-"""Millstream: datasets computed by a pool of workers, for trainers of any framework.
+"""Millstream computes datasets on a pool of workers, for trainers of any framework.
 
-``import millstream as ms``: ``ms.Dataset`` builds pipelines as ``tf.data`` does, ``ms.service`` runs them on a service as
-``tf.data.experimental.service`` does, ``ms.local`` starts such a service on this machine.
+Programs import the package with ``import millstream as ms``. ``ms.Dataset`` builds pipelines like ``tf.data.Dataset``. ``ms.service`` runs
+pipelines on a service, like ``tf.data.experimental.service``. ``ms.local`` starts a service on this machine.
 """
 
 import importlib
@@ -156,7 +156,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    # What belongs to a framework is imported with it.
+    # The modules for frameworks are imported at first use, because they import TensorFlow or torch.
     if name in ("tf", "torch"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Numbers and paths as callers give them, checked before the extension takes them. Refuses to know what they are for."""
+"""Checks of the numbers and paths that callers pass, before the extension receives them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _WORD = (1 << 64) - 1
 
 
 def whole(value: Any, name: str) -> int:
-    """A number of things.
+    """Returns an argument as a whole number that is not negative.
 
     Raises:
-        TypeError: It is no whole number.
-        InvalidArgumentError: It is negative.
+        TypeError: The argument is not a whole number.
+        InvalidArgumentError: The argument is negative.
     """
     number = operator.index(value)
     if number < 0:
@@ -27,10 +27,10 @@ def whole(value: Any, name: str) -> int:
 
 
 def seed_of(seed: Any) -> int | None:
-    """A seed, which may be any number: of it count 64 bits."""
+    """Returns the lowest 64 bits of a seed, which may be any whole number."""
     return None if seed is None else operator.index(seed) & _WORD
 
 
 def path_of(path: str | os.PathLike[str]) -> str:
-    """A path, or the URL of an object, as text."""
+    """Returns a path, or the URL of an object, as text."""
     return os.fspath(path)

@@ -1,9 +1,9 @@
-"""Python code on its way to workers: pickled by value, or named as ``module:function``, with a header that lists its needs.
+"""Packs Python code for workers. Code is pickled by value, or named as ``module:function``, and has a header with its requirements.
 
-Code that runs in this process alone is not pickled. Workers of this host read code that is too large for a definition from a file in memory.
+Code that runs only in this process is not pickled. If code is too large for a definition, workers on this host read it from a file in memory.
 
-Only definitions of datasets carry it, which none may register who may not run code on workers. Nothing that comes from a worker is
-ever unpickled.
+Only definitions of datasets carry code, and only processes whose role may run code on workers can register definitions. The trainer never
+unpickles data from a worker.
 """
 
 from __future__ import annotations
@@ -33,29 +33,31 @@ from .errors import InvalidArgumentError
 
 __all__ = ["Held", "Limits", "Shelf", "captured", "packed", "this_python", "unpacked"]
 
-#: Code of more bytes has most likely captured data.
+#: The size in bytes above which `packed` warns that the code has probably captured data.
 _WARN_BYTES = 1 << 20
-#: A definition may have so many.
+#: The maximum number of bytes of code in a definition.
 _BYTES_MAX = 15 << 20
-#: Parts of pickled code in which names of modules are looked for.
+#: The maximum number of pickle opcodes in which `_named_modules` searches for names of modules.
 _PARTS_READ = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What limits the processes in which workers run Python's code. What is ``None`` is as the workers have it.
+    """The limits of the processes in which workers run Python code. A limit of ``None`` uses the default of the worker.
 
     Attributes:
-        deadline_s: Seconds that one call, or one element of an iterable, may take: 300. Its process is ended then.
-        memory_bytes: Bytes that one process, with those that it starts, may have in memory besides what it shares: half of what the
-            machine has. Ended too, and so is one with more than 256 processes.
-        recycle_after: Calls after which a process is replaced by a fresh one: never.
-        attempts: How often an element is begun at most, if its process is killed or crashes: 3 times.
-        processes: Processes that read one iterable together, each of which is told its number by
-            ``torch.utils.data.get_worker_info()``: 1. For functions it is what that says; there are as many as calls at once.
-        on_stale_code: What a worker does when one of the program's own modules, which code names and workers import, is another there than
-            in the trainer: ``"refuse"`` fails and names the module, its file and both digests; ``"warn"`` goes on with the worker's. By
-            default what ``MILLSTREAM_ON_STALE_CODE`` says, else ``"refuse"``. Code whose modules changed gets processes that import them.
+        deadline_s: The maximum time in seconds for one call, or for one element of an iterable; 300 by default. The worker kills a process
+            that exceeds the deadline.
+        memory_bytes: The maximum memory in bytes of a process together with the processes that it starts, without shared memory; half of the
+            machine's memory by default. The worker kills a process that exceeds this limit, or that has more than 256 processes.
+        recycle_after: The number of calls after which the worker replaces a process by a new process; by default a process is never replaced.
+        attempts: The maximum number of attempts for an element whose process is killed or crashes; 3 by default.
+        processes: The number of processes that read one iterable together; 1 by default. ``torch.utils.data.get_worker_info()`` returns the
+            number of each process. Functions run in one process for each concurrent call; for functions this limit only sets the number that
+            ``get_worker_info()`` returns.
+        on_stale_code: The reaction of a worker whose copy of one of the program's own modules differs from the trainer's copy. ``"refuse"``
+            fails, and names the module, its file and both digests. ``"warn"`` continues with the worker's copy. The default is the value of
+            ``MILLSTREAM_ON_STALE_CODE``, or ``"refuse"``. Code whose modules have changed runs in new processes.
     """
 
     deadline_s: float | None = None
@@ -79,7 +81,7 @@ class Limits:
         return {name: value for name, value in limits.items() if value is not None}
 
     def stale_code(self) -> str:
-        """Returns the treatment of modules that differ: the given one, else that of the environment."""
+        """Returns the reaction to modules that differ: ``on_stale_code``, or the value of ``MILLSTREAM_ON_STALE_CODE``."""
         said = self.on_stale_code or os.environ.get("MILLSTREAM_ON_STALE_CODE") or ON_STALE_CODE[0]
         if said not in ON_STALE_CODE:
             raise InvalidArgumentError(f"MILLSTREAM_ON_STALE_CODE={said!r}: use one of {', '.join(ON_STALE_CODE)}")
@@ -87,9 +89,9 @@ class Limits:
 
 
 class Shelf:
-    """Files in memory with code that is too large for a definition.
+    """Files in memory for code that is too large for a definition.
 
-    Workers of this host read them from this process, until this object is closed or dropped. The files end with the process.
+    Workers on this host read the files from this process, until this object is closed or dropped. The files disappear with the process.
     """
 
     def __init__(self) -> None:
@@ -97,7 +99,7 @@ class Shelf:
         self.close = weakref.finalize(self, _closed, self._files)
 
     def put(self, payload: bytes) -> str:
-        """Where a worker finds it."""
+        """Stores code in a new file, and returns the path at which a worker can read the file."""
         file = os.memfd_create("millstream-shelf")
         self._files.append(file)
         left = memoryview(payload)
@@ -111,18 +113,18 @@ def _closed(files: list[int]) -> None:
         os.close(files.pop())
 
 
-#: What is run in this process alone.
+#: The functions of `Held`, by their keys.
 _HELD: dict[str, Callable[..., Any]] = {}
 
 
 class Held:
-    """A function for this process alone, which is called as it is: nothing it holds is copied. Known as long as this lives."""
+    """A function that runs only in this process, and is not pickled. The function is available as long as this object exists."""
 
     def __init__(self, called: Callable[..., Any]) -> None:
         key = uuid.uuid4().hex
         _HELD[key] = called
         weakref.finalize(self, _HELD.pop, key, None)
-        #: What stands for it in a definition.
+        #: The code that refers to the function in a definition.
         self.code = json.dumps({**this_python(), "held": key}).encode() + b"\n"
 
 
@@ -145,13 +147,13 @@ def packed(
     warns: bool = True,
     name: str | None = None,
 ) -> bytes:
-    """Packs a function, or the name ``module:function`` of one that workers have, with its first arguments.
+    """Packs a function together with its first arguments. The function may be the name ``module:function`` of a function on the workers.
 
     Large code goes to the ``shelf``, if there is one; otherwise a warning follows, if ``warns``. A ``seeded`` function draws by a seed of its
     own, and is told its pass. Messages show the ``name``.
 
     Raises:
-        InvalidArgumentError: It cannot be pickled, or is too large.
+        InvalidArgumentError: The function cannot be pickled, or is too large.
     """
     named = value if isinstance(value, str) else None
     shown = name or repr(value)
@@ -165,8 +167,8 @@ def packed(
         ) from None
     except Exception as error:
         raise InvalidArgumentError(
-            f"{shown} cannot be sent to workers: {type(error).__name__}: {error}. Make what it holds picklable, have a "
-            "function make it there, or name a function that workers have: 'module:function'"
+            f"{shown} cannot be sent to workers: {type(error).__name__}: {error}. Make the objects that it refers to picklable, create the "
+            "objects in a function on the worker, or name a function that workers can import: 'module:function'"
         ) from error
     is_large = len(payload) > _WARN_BYTES
     if shelf is None and warns:
@@ -177,7 +179,7 @@ def packed(
         **this_python(),
         "named": named,
         "modules": modules,
-        # A function that is only named is the workers' own.
+        # Workers import a named function from their own modules, so no digests are compared.
         "own": digests(modules) if named is None else {},
         "on_stale_code": limits.stale_code(),
         "limits": limits.said(),
@@ -219,7 +221,7 @@ def captured(name: str, size: int, depth: int = 3) -> None:
 
 
 def _named_modules(payload: bytes) -> list[str]:
-    """The modules whose names stand in the code, of those that are imported here: what it is likely to import there."""
+    """Returns the imported modules whose names occur in the code. A worker probably imports these modules."""
     own = __name__.partition(".")[0]
     parts = itertools.islice(pickletools.genops(payload), _PARTS_READ)
     texts = {argument for _, argument, _ in parts if isinstance(argument, str)}
@@ -227,10 +229,10 @@ def _named_modules(payload: bytes) -> list[str]:
 
 
 def unpacked(code: bytes) -> Callable[..., Any]:
-    """What was packed, as a function of what it is called with besides.
+    """Returns the packed function, with its first arguments bound. The caller of the function passes the remaining arguments.
 
     Raises:
-        RuntimeError: It was packed by another Python, does not come whole, or was written for another version of a module here.
+        RuntimeError: Another version of Python packed the code, the code is damaged, or one of its modules differs in this process.
     """
     head, _, payload = code.partition(b"\n")
     header, here = json.loads(head), this_python()
@@ -238,14 +240,14 @@ def unpacked(code: bytes) -> Callable[..., Any]:
         try:
             return _HELD[header["held"]]
         except KeyError:
-            raise RuntimeError("the code is that of a loader of another process, or of one that is no more") from None
+            raise RuntimeError("the code belongs to a loader of another process, or to a loader that was closed: create the dataset again") from None
     if "file" in header:
         try:
             payload = Path(header["file"]).read_bytes()
         except OSError as error:
-            raise RuntimeError(f"the code cannot be read from the program that made it: {error}") from error
+            raise RuntimeError(f"the code cannot be read from the program that created it: {error}: run the worker on the same host") from error
     if hashlib.sha256(payload).hexdigest() != header["sha256"]:
-        raise RuntimeError("the code is not what was sent")
+        raise RuntimeError("the code is not what was sent: expected another SHA-256")
     for name in ("python", "implementation"):
         if header[name] != here[name]:
             raise RuntimeError(

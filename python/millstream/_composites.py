@@ -1,4 +1,4 @@
-"""Elements that are more than one tensor: ragged and sparse ones."""
+"""Ragged and sparse tensors, which consist of several arrays."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ __all__ = ["Ragged", "Sparse"]
 
 
 class Ragged:
-    """Rows of different lengths: all values one behind the other, and where rows begin.
+    """A ragged tensor: rows of different lengths. The values of all rows are concatenated, and row splits mark the rows.
 
     Attributes:
         values: The values of all rows.
-        nested_row_splits: For each ragged dimension, the outermost first, where each row begins and the last ends.
+        nested_row_splits: The row splits of each ragged dimension, the outermost first. Row splits are the start of each row, and the end of
+            the last row.
     """
 
     __slots__ = ("nested_row_splits", "values")
 
     def __init__(self, values: npt.ArrayLike, *row_splits: npt.ArrayLike) -> None:
         if not row_splits:
-            raise ValueError("a ragged tensor has at least one vector of row splits")
+            raise ValueError("expected at least one vector of row splits for a ragged tensor, found none")
         self.values = np.asarray(values)
         self.nested_row_splits = tuple(np.asarray(splits) for splits in row_splits)
 
     @classmethod
     def from_rows(cls, rows: list[Any], dtype: npt.DTypeLike | None = None) -> Ragged:
-        """Makes a ragged tensor of one ragged dimension.
+        """Creates a ragged tensor with one ragged dimension.
 
         Args:
-            rows: Sequences or arrays.
-            dtype: The dtype of the items; that of the first row by default.
+            rows: The rows, as sequences or arrays.
+            dtype: The dtype of the items; by default the dtype of the first row.
 
         Returns:
             The ragged tensor.
@@ -43,12 +44,12 @@ class Ragged:
 
     @property
     def ragged_rank(self) -> int:
-        """How many dimensions are ragged."""
+        """The number of ragged dimensions."""
         return len(self.nested_row_splits)
 
     @property
     def row_splits(self) -> npt.NDArray[Any]:
-        """Where the outermost rows begin."""
+        """The row splits of the outermost dimension."""
         return self.nested_row_splits[0]
 
     def __len__(self) -> int:
@@ -76,16 +77,16 @@ class Ragged:
         return list(values)
 
     def to_dense(self, fill: Any = 0) -> npt.NDArray[Any]:
-        """Pads the rows of one ragged dimension to the longest.
+        """Pads all rows to the length of the longest row. The tensor must have one ragged dimension.
 
         Args:
-            fill: The item to add.
+            fill: The value of the padding.
 
         Returns:
-            An array of rows and items.
+            An array with one row for each row of the tensor.
         """
         if self.ragged_rank != 1:
-            raise ValueError("only one ragged dimension can be padded")
+            raise ValueError(f"to_dense: expected one ragged dimension, found {self.ragged_rank}")
         lengths = np.diff(self.row_splits)
         dense = np.full((len(self), int(lengths.max(initial=0)), *self.values.shape[1:]), fill, self.values.dtype)
         for row, length in enumerate(lengths):
@@ -97,7 +98,7 @@ class Ragged:
 
 
 class Sparse:
-    """Few values of a large tensor: their coordinates, themselves, and the shape of the whole."""
+    """A sparse tensor: the coordinates and values of its items, and its dense shape."""
 
     __slots__ = ("dense_shape", "indices", "values")
 
@@ -108,11 +109,11 @@ class Sparse:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the whole."""
+        """The shape of the dense tensor."""
         return tuple(int(size) for size in self.dense_shape)
 
     def to_dense(self) -> npt.NDArray[Any]:
-        """Returns the tensor as an array, with zeros where it has no item."""
+        """Returns the tensor as a dense array. Positions without an item are zero."""
         dense = np.zeros(self.shape, self.values.dtype)
         if len(self.indices):
             dense[tuple(self.indices.T)] = self.values

@@ -1,4 +1,4 @@
-"""Connections with services: one for each address, shared by the datasets that are read through it."""
+"""Connections to services. All datasets that read from the same address share one connection."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _connections: weakref.WeakValueDictionary[tuple[str, bool, float | None], Connec
 
 
 class Connection:
-    """A connection that says goodbye when its last holder is gone. A call holds it while it runs."""
+    """A connection to a dispatcher. The connection sends a goodbye message and closes when its last user is gone."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._goodbye = weakref.finalize(self, service.close)
 
     def is_usable(self) -> bool:
-        """Whether this process made it, and nobody gave it up."""
+        """Returns whether this process opened the connection, and the connection is still open."""
         return self._service.is_usable()
 
     def register(self, graph: Graph, dataset_id: str | None) -> str:
@@ -32,29 +32,29 @@ class Connection:
         return self._service.register(graph, dataset_id)
 
     def dataset(self, dataset_id: str) -> dict[str, Any]:
-        """What is known of a dataset."""
+        """Returns the properties of a registered dataset."""
         return self._service.dataset(dataset_id)
 
     def distributed(self, request: dict[str, Any], reading: dict[str, Any]) -> Graph:
-        """The dataset of what a job yields."""
+        """Returns the graph of a dataset that yields the elements of a job."""
         return self._service.distributed(request, reading)
 
     def job(self, request: dict[str, Any]) -> int:
-        """The number of the job that a request is for."""
+        """Returns the number of the requested job, which is created if necessary."""
         return self._service.job(request)
 
     def read(
         self, job: int, repetition: int, reading: dict[str, Any], take: Callable[[Any], Any] | None
     ) -> Elements:
-        """One pass of a job."""
+        """Opens one pass of a job."""
         return self._service.read(job, repetition, reading, take)
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that live: dicts of address, tags, tasks."""
+        """Returns the living workers, as dicts of address, tags and tasks."""
         return self._service.workers()
 
     def shutdown(self) -> None:
-        """Ends the service."""
+        """Shuts the service down."""
         self._service.shutdown()
 
 
@@ -65,10 +65,10 @@ def connect(
     timeout_s: float | None = None,
     dispatcher_timeout_s: float | None = None,
 ) -> Connection:
-    """The connection with the dispatcher at ``host:port``; made if there is none of this process.
+    """Returns this process's connection to the dispatcher at ``host:port``. Opens the connection if necessary.
 
-    A dispatcher that is not there yet is waited for ``timeout_s``, by default 60 seconds. One that was there may be out of reach for
-    ``dispatcher_timeout_s``, by default what ``MILLSTREAM_DISPATCHER_TIMEOUT_S`` says, else 600 seconds.
+    Waits up to ``timeout_s`` (60 seconds by default) for a dispatcher that has not started yet. An open connection tolerates an unreachable
+    dispatcher for ``dispatcher_timeout_s``. The default is the value of ``MILLSTREAM_DISPATCHER_TIMEOUT_S``, or 600 seconds.
 
     Raises:
         UnavailableError: The dispatcher cannot be reached.
@@ -78,7 +78,7 @@ def connect(
         connection = _connections.get(key)
     if connection is not None and connection.is_usable():
         return connection
-    # Without the lock: it may take a minute. Two that connect at once both get what they want.
+    # Connecting may take a minute, so the lock is not held. Two threads that connect at once open two connections.
     connection = Connection(Service.connect(address, shares_memory, timeout_s, dispatcher_timeout_s))
     with _lock:
         _connections[key] = connection
@@ -87,7 +87,7 @@ def connect(
 
 def _after_fork() -> None:
     global _lock
-    # The parent's lock may be held for ever; its connections are told apart by `is_usable`.
+    # A thread of the parent may hold the old lock forever. `is_usable` is false for the parent's connections.
     _lock = threading.Lock()
 
 

@@ -1,7 +1,7 @@
-"""Datasets: chains of operations that are executed natively, here or on the workers of a service.
+"""Datasets: chains of operations that run natively, in this process or on the workers of a service.
 
-The methods are those of ``tf.data.Dataset``. What stands before ``distribute`` runs on workers, what stands behind it
-runs here.
+The methods are those of ``tf.data.Dataset``. Operations before ``distribute`` run on workers. Operations after ``distribute`` run in this
+process.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _tuned(value: int | None) -> int:
 
 
 def _scheduled(graph: Graph, threads: int | None, deterministic: bool | None) -> Graph:
-    """Returns a dataset whose last operation runs in threads, and keeps the order or does not."""
+    """Returns the graph after a change of its last operation: the number of threads, and whether the order is kept."""
     if threads is None:
         return graph
     graph = graph.parallel(_tuned(threads))
@@ -65,11 +65,11 @@ def _scheduled(graph: Graph, threads: int | None, deterministic: bool | None) ->
 
 
 class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
-    """A pipeline: a source of elements and operations on them. Immutable: every method returns a new dataset.
+    """A pipeline: a source of elements, and operations on the elements. Datasets are immutable: every method returns a new dataset.
 
-    Iterating yields elements nested as ``element_spec`` says: numpy arrays and scalars, ``str`` and ``bytes``. Arrays are views of the memory
-    that elements arrived in. They are writable, and valid as long as they are referenced. ``iter`` does nothing before the first element is
-    requested. Several iterators may live at a time, and each is a pass of its own.
+    Iteration yields elements with the structure of ``element_spec``: numpy arrays and scalars, ``str`` and ``bytes``. Arrays view the received
+    memory without a copy. Arrays are writable, and valid as long as the program references them. ``iter`` starts no work before the first
+    element is requested. Several iterators may exist at the same time, and each iterator runs a separate pass.
     """
 
     def __init__(
@@ -83,25 +83,25 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         passes: Iterator[int] | None = None,
     ) -> None:
         self._graph = graph
-        #: How a service is read directly; of a dataset that is nothing but that.
+        #: The request to the service, for a dataset that only reads a service without further operations; otherwise ``None``.
         self._reading = reading
         self._output = output
-        #: The numbers of the passes to come. Datasets that share a reading share its job, of which each pass is read once.
+        #: The counter that yields the number of the next pass. Datasets that share a reading share the job, and each pass is read only once.
         self._passes: Iterator[int] = reading.passes if reading is not None else passes or itertools.count()
         self._options = Options() if options is None else options
-        #: The number of the task, once anybody has asked for it.
+        #: The number of the task in a list, which is empty until the number is needed.
         self._task: list[int] = [] if task_id is None else [task_id]
-        #: The number of elements, where the maker of the dataset knows more than the graph.
+        #: The number of elements, if the creator of the dataset knows the number and the graph does not.
         self._known_count: int | None = None
 
     # Sources.
 
     @staticmethod
     def range(*args: int, output_type: Any = None, name: str | None = None) -> Dataset:
-        """Yields integers, as Python's ``range`` does.
+        """Yields the integers of Python's ``range``.
 
         Args:
-            *args: A stop; a start and a stop; or a start, a stop and a step.
+            *args: The stop; or the start and the stop; or the start, the stop and the step.
             output_type: The dtype of the numbers; ``int64`` by default.
             name: Accepted as in tf.data; has no effect.
 
@@ -113,20 +113,20 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             [2, 5, 8]
         """
         if not 1 <= len(args) <= 3:
-            raise ValueError(f"range takes a stop, a start and a stop, or a step as well, not {len(args)} numbers")
+            raise ValueError(f"range: expected (stop), (start, stop) or (start, stop, step), found {len(args)} numbers")
         if any(isinstance(arg, Tensor) for arg in args):
-            raise UnimplementedError("a range of numbers that are computed: make it of a tensor of them, by from_tensor_slices")
+            raise UnimplementedError("range accepts no symbolic tensors: compute a tensor of the numbers, and pass it to from_tensor_slices")
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
         numbers = Dataset(Graph.source("range", start=start, stop=stop, step=step))
         return numbers if output_type is None else numbers.map(lambda x: x.cast(output_type))
 
     @staticmethod
     def counter(start: int = 0, step: int = 1, dtype: Any = int64, name: str | None = None) -> Dataset:
-        """Yields integers without end.
+        """Yields an infinite sequence of integers.
 
         Args:
             start: The first number.
-            step: The difference between two numbers.
+            step: The difference between two consecutive numbers.
             dtype: The dtype of the numbers; ``int64`` by default.
             name: Accepted as in tf.data; has no effect.
 
@@ -144,14 +144,14 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     def random(
         seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
     ) -> Dataset:
-        """Yields random integers of 32 bits without end.
+        """Yields an infinite sequence of random 32-bit integers.
 
-        Every pass draws other numbers if ``rerandomize_each_iteration`` is true, or if neither it nor a seed is given. With a seed alone,
-        every pass repeats the first one, as upstream.
+        Every pass draws different numbers if ``rerandomize_each_iteration`` is true, or if no argument is passed. With only a seed, every pass
+        yields the same numbers, as in tf.data.
 
         Args:
             seed: The seed of the numbers.
-            rerandomize_each_iteration: Whether passes differ.
+            rerandomize_each_iteration: Whether every pass uses different draws.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -162,10 +162,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
-        """Yields one element.
+        """Yields a single element.
 
         Args:
-            tensors: Arrays, nested in tuples and dicts: the element.
+            tensors: The element: arrays, which may be nested in tuples and dicts.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -186,14 +186,14 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Yields the slices of arrays along their leading dimension.
 
         Args:
-            tensors: Arrays of one leading dimension, nested in tuples and dicts.
+            tensors: Arrays with equal leading dimensions, which may be nested in tuples and dicts.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
             The new dataset.
 
         Raises:
-            TypeError: A ragged or sparse tensor is given.
+            TypeError: The argument is a ragged or sparse tensor.
 
         Example:
             >>> [(int(x), y) for x, y in ms.Dataset.from_tensor_slices(([1, 2], ["a", "b"]))]
@@ -203,7 +203,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         if scope is not None:
             return Dataset(applied(scope.graph, _tensor.stacked(tensors)).then("unbatch"))
         if isinstance(tensors, Ragged | Sparse):
-            raise TypeError("ragged and sparse tensors have no slices here: use from_tensors, or a list of rows")
+            raise TypeError("from_tensor_slices does not slice ragged or sparse tensors: use from_tensors, or pass a list of rows")
         described, data = constants(tensors)
         return Dataset(Graph.tensor_slices(described, data))
 
@@ -216,24 +216,24 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Dataset:
-        """Yields the elements of a Python generator, which is called again for every pass.
+        """Yields the elements of a Python generator. Every pass calls the generator again.
 
-        The generator runs where the pipeline does, which must be a Python process: here, or on workers of ``ms.local``. Workers run a copy of
-        the generator and of what it refers to.
+        The generator runs in the process that runs the pipeline: this process, or a Python process on a worker. Workers run a copy of the
+        generator and of the objects that it refers to.
 
         Args:
             generator: A function that returns an iterable.
-            output_types: Dtypes, nested as elements are; the older way of ``output_signature``.
-            output_shapes: Shapes, nested as elements are.
-            args: Arguments of the generator.
-            output_signature: Specs, nested as elements are.
+            output_types: The dtypes, in the structure of the elements; an older alternative to ``output_signature``.
+            output_shapes: The shapes, in the structure of the elements.
+            args: The arguments of the generator.
+            output_signature: The specs, in the structure of the elements.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
             The new dataset.
 
         Raises:
-            TypeError: ``generator`` is not callable, or no argument states the types.
+            TypeError: ``generator`` is not callable, or no argument states the dtypes.
 
         Example:
             >>> squares = lambda: (x * x for x in range(3))
@@ -251,24 +251,24 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Yields the paths that patterns match.
+        """Yields the paths of the files that match patterns.
 
         Args:
-            file_pattern: A glob pattern, or several: local, or of an object store.
-            shuffle: Whether every pass shuffles the paths; true unless it is ``False``. Otherwise they are sorted.
-            seed: The seed of the order.
+            file_pattern: One or several glob patterns, for local files or for an object store.
+            shuffle: Whether every pass shuffles the paths; ``None`` means true. With ``False`` the paths are sorted.
+            seed: The seed of the shuffle.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
             The new dataset.
 
         Raises:
-            ValueError: No pattern is given.
+            ValueError: The list of patterns is empty.
         """
         listed = [file_pattern] if isinstance(file_pattern, str | os.PathLike) else file_pattern
         patterns = [path_of(pattern) for pattern in listed]
         if not patterns:
-            raise ValueError("list_files needs a pattern")
+            raise ValueError("list_files: expected a pattern, found an empty list")
 
         def files(pattern: str) -> Graph:
             return Graph.source("files", pattern=pattern, shuffle=shuffle is not False, seed=None if shuffle is False else seed_of(seed))
@@ -278,11 +278,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """Yields tuples or dicts of one element of each dataset, until the shortest ends.
+        """Yields tuples or dicts with one element of each dataset, until the shortest dataset ends.
 
         Args:
-            *args: Datasets; or one tuple or dict of datasets, which may be nested.
-            datasets: The same as one argument.
+            *args: The datasets; or one tuple or dict of datasets, which may be nested.
+            datasets: A tuple or dict of datasets, instead of ``args``.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -304,27 +304,27 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Dataset:
-        """Yields elements of datasets, drawn at random in proportion to weights.
+        """Yields elements of several datasets. Each element comes from a dataset that is drawn at random in proportion to its weight.
 
-        Every pass draws otherwise if ``rerandomize_each_iteration`` is true, or if neither it nor a seed is given. With a seed alone, every pass
-        repeats the first one, as upstream.
+        Every pass draws differently if ``rerandomize_each_iteration`` is true, or if neither this argument nor a seed is passed. With only a
+        seed, every pass draws the same, as in tf.data.
 
         Args:
-            datasets: The datasets, which have one element spec.
-            weights: A weight for each dataset; equal by default. Datasets of weight 0 are left out.
-            seed: The seed of the draws.
-            stop_on_empty_dataset: Whether the end of one dataset ends all. Otherwise the others continue.
-            rerandomize_each_iteration: Whether passes differ.
+            datasets: The datasets, which must have equal element specs.
+            weights: The weight of each dataset; by default all weights are equal. Datasets with weight 0 are left out.
+            seed: The seed of the random draws.
+            stop_on_empty_dataset: Whether the result ends when one dataset ends. Otherwise the remaining datasets continue.
+            rerandomize_each_iteration: Whether every pass uses different draws.
 
         Returns:
             The new dataset.
 
         Raises:
-            ValueError: There are not as many weights as datasets.
+            ValueError: The number of weights differs from the number of datasets.
         """
         rerandomize_each_iteration = _rerandomized(seed, rerandomize_each_iteration)
         if weights is not None and len(weights) != len(datasets):
-            raise ValueError(f"{len(weights)} weights for {len(datasets)} datasets")
+            raise ValueError(f"expected one weight for each of {len(datasets)} datasets, found {len(weights)} weights")
         shares = [1.0] * len(datasets) if weights is None else [float(weight) for weight in weights]
         drawn = [(share, dataset._graph) for share, dataset in zip(shares, datasets, strict=True) if share != 0]
         graph = Graph.joined(
@@ -340,12 +340,12 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     def choose_from_datasets(
         datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
     ) -> Dataset:
-        """Yields elements of datasets in the order that another dataset states.
+        """Yields elements of several datasets. Another dataset selects the dataset of each element.
 
         Args:
-            datasets: The datasets, which have one element spec.
-            choice_dataset: A dataset of indices into ``datasets``.
-            stop_on_empty_dataset: Whether the end of one dataset ends all. Otherwise choices of it are skipped.
+            datasets: The datasets, which must have equal element specs.
+            choice_dataset: A dataset of indices in ``datasets``.
+            stop_on_empty_dataset: Whether the result ends when a chosen dataset has ended. Otherwise choices of an ended dataset are skipped.
 
         Returns:
             The new dataset.
@@ -360,15 +360,15 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         choices = choice_dataset if choice_dataset.element_spec.dtype == "int64" else choice_dataset.map(_as_int64)
         return Dataset(Graph.choose(choices._graph, graphs, stop_on_empty_dataset))
 
-    # What is known.
+    # Properties.
 
     @property
     def element_spec(self) -> Any:
-        """The specs of an element: ``TensorSpec`` and others, nested as the element is."""
+        """The specs of an element (``TensorSpec`` and similar), in the structure of the element."""
         return dressed(self._graph.spec)
 
     def cardinality(self) -> int:
-        """Counts the elements without computing them.
+        """Returns the number of elements, without computing the elements.
 
         Returns:
             The number of elements, ``ms.INFINITE_CARDINALITY`` or ``ms.UNKNOWN_CARDINALITY``.
@@ -382,7 +382,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     def __len__(self) -> int:
         count = self.cardinality()
         if count < 0:
-            known = "has no end" if count == INFINITE_CARDINALITY else "does not know how many elements it has"
+            known = "is infinite" if count == INFINITE_CARDINALITY else "has an unknown number of elements"
             raise TypeError(f"the dataset {known}, so it has no len()")
         return count
 
@@ -393,15 +393,15 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return f"<millstream.Dataset element_spec={self.element_spec!r}>"
 
     def explain(self) -> str:
-        """Draws the operations of the dataset as text.
+        """Describes the operations of the dataset as text.
 
         Returns:
-            One line for each operation, each above its input.
+            One line for each operation. The line of an operation is above the line of its input.
         """
         return self._graph.explain()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As a plain dataset, whichever class built it: what is kept is its graph.
+        # A dataset of any class is pickled as a plain `Dataset`, because its graph is complete.
         return (_unpickled, (self._graph.to_bytes(), self._reading, self._output, self._options))
 
     # Elements.
@@ -419,7 +419,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             while True:
                 element = elements.ready(_END)
                 if element is _END:
-                    # What must be waited for is waited for on another thread.
+                    # Waits run on another thread, so that the event loop continues.
                     element = await loop.run_in_executor(None, next, elements, _END)
                     if element is _END:
                         return
@@ -428,7 +428,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             elements.close()
 
     def as_numpy_iterator(self) -> NumpyIterator:
-        """Iterates over the elements as numpy arrays and scalars, whatever ``with_output`` says.
+        """Iterates over the elements as numpy arrays and scalars, independent of ``with_output``.
 
         Returns:
             An iterator of one pass, which can save its position.
@@ -441,15 +441,15 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
     @property
     def _task_id(self) -> int:
-        """The number that stands for a seed where none is given. It is drawn late, so that few datasets touch the program's generator."""
+        """The number that replaces a missing seed. The number is drawn at first use, so that few datasets use the program's generator."""
         if not self._task:
             self._task.append(random.getrandbits(63))
         return self._task[0]
 
     def with_output(self, output: str) -> Dataset:
-        """Yields the same elements as arrays or tensors of a framework, over the same memory.
+        """Yields the same elements as arrays or tensors of a framework, which view the same memory.
 
-        Passes are counted together, so a loop may call this again in every epoch.
+        Both datasets share the count of passes, so a loop may call ``with_output`` again in every epoch.
 
         Args:
             output: ``"numpy"``, ``"torch"`` or ``"jax"``.
@@ -458,7 +458,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             The new dataset.
 
         Raises:
-            InvalidArgumentError: The output is unknown, or its framework is not installed.
+            InvalidArgumentError: The output is unknown, or the framework is not installed.
         """
         taker(output)
         made = Dataset(self._graph, reading=self._reading, output=output, options=copy.deepcopy(self._options), passes=self._passes)
@@ -469,10 +469,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._pass(next(self._passes))
 
     def _pass(self, number: int, task_id: int | None = None) -> Elements:
-        """One pass by its number; ``task_id`` tells what is drawn without a seed, if that is not the dataset's own."""
+        """Opens the pass with this number. ``task_id`` replaces missing seeds; by default the dataset's own number replaces them."""
         take = taker(self._output)
         if self._graph.is_within:
-            raise TypeError("a dataset of a function has no elements until the function is called")
+            raise TypeError("a dataset inside a function of another dataset cannot be iterated: return the dataset from the function")
         if self._reading is not None:
             return self._reading.open(number, take)
         task_id = self._task_id if task_id is None else task_id
@@ -481,11 +481,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._executed.run(number, _threads(), task_id, take)
 
     def _on_demand(self, number: int) -> Elements:
-        """One pass, of which each element is computed here, and only while it is waited for. Nothing in it draws but code of Python."""
+        """Opens a pass that computes elements in this process, only while the caller waits. Only Python code in the pass may draw numbers."""
         return self._executed.run(number, _threads(), 0, taker(self._output), True)
 
     def get_single_element(self, name: str | None = None) -> Any:
-        """Reads a dataset of one element.
+        """Returns the only element of the dataset.
 
         Args:
             name: Accepted as in tf.data; has no effect.
@@ -494,7 +494,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             The element.
 
         Raises:
-            InvalidArgumentError: The dataset has no element, or several.
+            InvalidArgumentError: The dataset has no element, or several elements.
 
         Example:
             >>> int(ms.Dataset.range(7, 8).get_single_element())
@@ -502,11 +502,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """
         found = list(self.take(2))
         if len(found) != 1:
-            raise InvalidArgumentError(f"the dataset has {'no element' if not found else 'several elements'}, not one")
+            raise InvalidArgumentError(f"expected a dataset of one element, found {'no element' if not found else 'several elements'}")
         return found[0]
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
-        """Combines all elements by a Python function, here and at once.
+        """Combines all elements with a Python function. Reads the whole dataset in this process before it returns.
 
         Args:
             initial_state: The first state.
@@ -531,26 +531,26 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._made(graph, copy.deepcopy(self._options))
 
     def _made(self, graph: Graph, options: Options) -> Dataset:
-        # Each pass of a job is read once: a dataset that is made again every epoch goes on with the next.
+        # A pass of a job is read only once. The new dataset therefore continues with the next pass of this dataset.
         is_read_once = not self._graph.is_within and self._graph.reads_service
         passes = self._passes if is_read_once else None
         return Dataset(graph, output=self._output, options=options, passes=passes)
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """Applies a function to the dataset; for transformations such as ``ms.service.distribute``.
+        """Applies a function to the dataset, for example the result of ``ms.service.distribute``.
 
         Args:
-            transformation_func: A function of a dataset that returns a dataset.
+            transformation_func: A function that takes and returns a dataset.
 
         Returns:
             The new dataset.
 
         Raises:
-            TypeError: The function returned something else.
+            TypeError: The function did not return a dataset.
         """
         dataset = transformation_func(self)
         if not isinstance(dataset, Dataset):
-            raise TypeError(f"the function given to apply made {dataset!r} and not a dataset")
+            raise TypeError(f"the function of apply returned {dataset!r}, which is not a dataset")
         return dataset
 
     def map(
@@ -564,12 +564,13 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     ) -> Dataset:
         """Applies a function to each element, natively and without Python.
 
-        The function is called once, with symbolic tensors, to record what it computes. Use ``map_python`` for code that needs values.
+        The function is called once with symbolic tensors, and the recorded operations run for each element. Use ``map_python`` for code that
+        needs values.
 
         Args:
-            map_func: A function of the element; the parts of a tuple are separate arguments.
-            num_parallel_calls: Threads that compute; ``ms.AUTOTUNE`` tunes them.
-            deterministic: Whether parallel calls keep the order; true by default.
+            map_func: A function of the element. The components of a tuple are separate arguments.
+            num_parallel_calls: The number of threads that compute; ``ms.AUTOTUNE`` tunes the number.
+            deterministic: Whether the results of parallel calls keep the order of the elements; true by default.
             synchronous: Accepted as in tf.data; has no effect.
             use_unbounded_threadpool: Accepted as in tf.data; has no effect.
             name: Accepted as in tf.data; has no effect.
@@ -598,14 +599,15 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     ) -> Dataset:
         """Applies any Python function to each element.
 
-        On workers it runs in Python processes, as many as there are calls at once, within ``limits``. After ``distribute`` it runs here.
+        On workers the function runs in Python processes, one process for each concurrent call, within ``limits``. After ``distribute`` the
+        function runs in this process.
 
         Args:
-            map_func: A function, or the name ``module:function`` of one that workers can import.
-            element_spec: The spec of the results. Without it, the function is called here with the first element.
-            num_parallel_calls: Processes that compute; ``ms.AUTOTUNE`` tunes them.
-            deterministic: Whether parallel calls keep the order; true by default.
-            limits: Limits of the processes.
+            map_func: A function, or the name ``module:function`` of a function that workers can import.
+            element_spec: The spec of the results. By default the function is called once in this process with the first element, to find the spec.
+            num_parallel_calls: The number of processes that compute; ``ms.AUTOTUNE`` tunes the number.
+            deterministic: Whether the results of parallel calls keep the order of the elements; true by default.
+            limits: The limits of the Python processes on workers.
 
         Returns:
             The new dataset.
@@ -628,15 +630,15 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         element_spec: Any = None,
         limits: Limits | None = None,
     ) -> Dataset:
-        """Yields all that Python iterables yield, one iterable for each element.
+        """Calls a Python function for each element, and yields all elements of the iterable that the function returns.
 
-        On workers, one process reads an iterable to its end. If the process dies before its first result, the element is begun again. A later death
-        is an error, because another run might yield other results.
+        On workers, one process reads an iterable to its end. If the process dies before its first result, another process starts the iterable
+        again. A later death is an error, because another run might yield different results.
 
         Args:
-            map_func: A function that returns an iterable, for example a generator; or the name ``module:function`` of one.
-            element_spec: The spec of the results. Without it, the function is called here with the first element.
-            limits: Limits of the processes.
+            map_func: A function that returns an iterable, for example a generator function; or the name ``module:function`` of such a function.
+            element_spec: The spec of the results. By default the function is called once in this process with the first element, to find the spec.
+            limits: The limits of the Python processes on workers.
 
         Returns:
             The new dataset.
@@ -653,7 +655,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.flat_map_python(spec, code))
 
     def _first(self, function: Callable[..., Any]) -> Any:
-        """What a function makes of the first element, here."""
+        """Returns the function's result for the first element, computed in this process."""
         first = self.take(1).get_single_element()
         return function(*first) if isinstance(first, tuple) else function(first)
 
@@ -674,7 +676,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(_tensor.filtered(self._graph, called(predicate, self._graph), "filter_expr"))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
-        """Yields elements up to the first for which a predicate is false.
+        """Yields elements until a predicate is false for the first time.
 
         Args:
             predicate: A function of the element that returns a symbolic Boolean scalar.
@@ -690,7 +692,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(_tensor.filtered(self._graph, called(predicate, self._graph), "take_while_expr"))
 
     def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
-        """Yields the elements of one dataset for each element, one dataset after the other.
+        """Turns each element into a dataset, and yields the elements of these datasets, one dataset after the other.
 
         Args:
             map_func: A function of the element that returns a dataset.
@@ -714,13 +716,13 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Yields the elements of one dataset for each element, several datasets in turn.
+        """Turns each element into a dataset, and yields elements of several of these datasets in turn.
 
         Args:
             map_func: A function of the element that returns a dataset.
-            cycle_length: Datasets that are open at a time; by default as many as there are processors.
-            block_length: Elements of one dataset in a turn; 1 by default.
-            num_parallel_calls: Datasets that are read ahead by threads; ``ms.AUTOTUNE`` tunes them.
+            cycle_length: The number of datasets that are open at a time; by default the number of processors.
+            block_length: The number of elements of one dataset in a turn; 1 by default.
+            num_parallel_calls: The number of datasets that threads prefetch; ``ms.AUTOTUNE`` tunes the number.
             deterministic: Whether parallel reading keeps the order; true by default.
             name: Accepted as in tf.data; has no effect.
 
@@ -735,7 +737,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         length = _threads() if cycle_length is None or cycle_length == AUTOTUNE else whole(cycle_length, "cycle_length")
         block = 1 if block_length is None else whole(block_length, "block_length")
         if not block:
-            raise InvalidArgumentError("block_length=0: a turn has at least one element")
+            raise InvalidArgumentError("block_length=0: must be at least 1")
         graph = self._graph.interleave(length, block, _body(map_func))
         return self._then(_scheduled(graph, num_parallel_calls, deterministic))
 
@@ -750,8 +752,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Stacks consecutive elements along a new leading dimension.
 
         Args:
-            batch_size: Elements of a batch.
-            drop_remainder: Whether a last batch of fewer elements is left out.
+            batch_size: The number of elements in a batch.
+            drop_remainder: Whether to leave out a last batch with fewer elements.
             num_parallel_calls: Accepted as in tf.data; has no effect.
             deterministic: Accepted as in tf.data; has no effect.
             name: Accepted as in tf.data; has no effect.
@@ -766,7 +768,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("batch", size=whole(batch_size, "batch_size"), drop_remainder=bool(drop_remainder)))
 
     def unbatch(self, name: str | None = None) -> Dataset:
-        """Yields the rows of every element.
+        """Yields the rows of every element as separate elements.
 
         Args:
             name: Accepted as in tf.data; has no effect.
@@ -784,8 +786,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Cuts the rows of batches into batches of other sizes.
 
         Args:
-            batch_size: Rows of a batch; several sizes are used in turn.
-            drop_remainder: Whether a last batch of fewer rows is left out.
+            batch_size: The number of rows in a batch, or several numbers, which are used in turn.
+            drop_remainder: Whether to leave out a last batch with fewer rows.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -801,11 +803,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     def ragged_batch(
         self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = int64, name: str | None = None
     ) -> Dataset:
-        """Stacks consecutive elements; tensors whose shapes vary become ragged tensors.
+        """Stacks consecutive elements. Tensors whose shapes vary become ragged tensors.
 
         Args:
-            batch_size: Elements of a batch.
-            drop_remainder: Whether a last batch of fewer elements is left out.
+            batch_size: The number of elements in a batch.
+            drop_remainder: Whether to leave out a last batch with fewer elements.
             row_splits_dtype: Must be ``int64``.
             name: Accepted as in tf.data; has no effect.
 
@@ -858,13 +860,14 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Stacks consecutive elements, padded to one shape.
+        """Pads consecutive elements to the same shape, and stacks the padded elements.
 
         Args:
-            batch_size: Elements of a batch.
-            padded_shapes: Shapes, nested as elements are. ``None`` or -1 pads a dimension to the longest of the batch, and so does no shape.
-            padding_values: Scalars, nested as elements are; zeros and empty strings by default.
-            drop_remainder: Whether a last batch of fewer elements is left out.
+            batch_size: The number of elements in a batch.
+            padded_shapes: The padded shapes, in the structure of the elements. A dimension of ``None`` or -1 is padded to the longest in the batch.
+                By default all dimensions are padded to the longest in the batch.
+            padding_values: The padding, as scalars in the structure of the elements; zeros and empty strings by default.
+            drop_remainder: Whether to leave out a last batch with fewer elements.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -888,13 +891,13 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     ) -> Dataset:
         """Draws elements at random from a buffer.
 
-        Every pass draws otherwise, unless ``reshuffle_each_iteration`` is false. Then all passes of datasets made of this one draw the same, so
-        ``take`` and ``skip`` divide it into parts.
+        Every pass has a different order, unless ``reshuffle_each_iteration`` is false. With false, all passes of all datasets that are derived from
+        the result have the same order, so ``take`` and ``skip`` divide the dataset into disjoint parts.
 
         Args:
-            buffer_size: Elements in the buffer. As large as the dataset, it shuffles completely.
-            seed: The seed of the draws; with it they are the same on every worker.
-            reshuffle_each_iteration: Whether passes differ; true by default.
+            buffer_size: The number of elements in the buffer. A buffer of the dataset's size shuffles completely.
+            seed: The seed of the order. With a seed, the order is the same on every worker.
+            reshuffle_each_iteration: Whether every pass has a different order; true by default.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -908,10 +911,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(_drawn(self._graph.then("shuffle", buffer=size, seed=_seed(seed, reshuffle_each_iteration)), reshuffle_each_iteration))
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
-        """Yields the dataset several times.
+        """Yields the elements of the dataset several times.
 
         Args:
-            count: Passes; ``None`` or -1 for passes without end.
+            count: The number of passes; ``None`` or -1 for endless repetition.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -927,7 +930,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Yields the first elements.
 
         Args:
-            count: Elements to yield; -1 for all.
+            count: The number of elements to yield; -1 for all elements.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -943,7 +946,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Leaves out the first elements.
 
         Args:
-            count: Elements to leave out; -1 for all.
+            count: The number of elements to leave out; -1 for all elements.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -959,8 +962,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Yields every ``num_shards``-th element.
 
         Args:
-            num_shards: Number of shards; ``ms.service.SHARD_HINT`` for the number of workers.
-            index: Number of the shard, from 0.
+            num_shards: The number of shards; ``ms.service.SHARD_HINT`` uses the number of workers.
+            index: The number of the shard, from 0.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -975,10 +978,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("shard", count=whole(num_shards, "num_shards"), index=whole(index, "index"), require_non_empty=False))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
-        """Yields tuples of a number and the element.
+        """Numbers the elements. Yields tuples of a number and the element.
 
         Args:
-            start: The first number.
+            start: The number of the first element.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -991,7 +994,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("enumerate", start=start))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
-        """Yields the elements of this dataset, then those of another.
+        """Yields the elements of this dataset, followed by the elements of another dataset.
 
         Args:
             dataset: The other dataset, with the same element spec.
@@ -1008,7 +1011,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             [0, 1, 5, 6]
         """
         if not isinstance(dataset, Dataset):
-            raise TypeError(f"concatenate takes another dataset, not {dataset!r}")
+            raise TypeError(f"concatenate: expected another dataset, not {dataset!r}")
         try:
             return self._then(Graph.joined([self._graph, dataset._graph], "concatenate"))
         except InvalidArgumentError as error:
@@ -1016,10 +1019,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             raise TypeError(f"Two datasets to concatenate have different types: {both}") from error
 
     def prefetch(self, buffer_size: int = AUTOTUNE, name: str | None = None) -> Dataset:
-        """Computes elements before they are requested, on a thread of its own.
+        """Computes elements before they are requested, on a separate thread.
 
         Args:
-            buffer_size: Elements in the buffer; ``ms.AUTOTUNE`` tunes it.
+            buffer_size: The maximum number of elements in the buffer; ``ms.AUTOTUNE`` tunes the number.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -1032,12 +1035,12 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("prefetch", buffer=whole(_tuned(buffer_size), "buffer_size")))
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
-        """Yields the elements of the first complete pass in every pass, from memory or from a directory.
+        """Stores the elements of the first complete pass in memory or in a directory. Every later pass yields the stored elements.
 
-        The memory is held as long as this dataset, or one made of it, exists. A pass that is left before its end keeps nothing.
+        The memory is held as long as this dataset, or a dataset that is derived from it, exists. A pass that ends early stores no elements.
 
         Args:
-            filename: The directory; empty for memory.
+            filename: The directory; an empty string stores the elements in memory.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -1058,8 +1061,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Writes the elements of the first pass to files, and reads later passes from them.
 
         Args:
-            path: The directory. A dataset with another definition gets a folder of its own in it.
-            compression: ``AUTO``, ``LZ4``, ``GZIP`` or ``NONE``.
+            path: The directory. Each definition of a dataset has a separate folder in the directory.
+            compression: The compression of the files: ``AUTO``, ``LZ4``, ``GZIP`` or ``NONE``.
             reader_func: Must be ``None``: files are read in turn.
             shard_func: Must be ``None``: elements go to 8 files in turn.
             name: Accepted as in tf.data; has no effect.
@@ -1083,7 +1086,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("snapshot", path=path_of(path), packing=packing_of(compression)))
 
     def unique(self, name: str | None = None) -> Dataset:
-        """Yields the first of equal elements.
+        """Yields each distinct element once, at its first occurrence.
 
         Args:
             name: Accepted as in tf.data; has no effect.
@@ -1098,10 +1101,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("unique"))
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
-        """Leaves out elements that fail.
+        """Leaves out elements whose computation fails.
 
         Args:
-            log_warning: Whether each failure is logged.
+            log_warning: Whether to log a warning for each failure.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -1110,10 +1113,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("ignore_errors", log_warning=bool(log_warning)))
 
     def on_error(self, policy: str) -> Dataset:
-        """Sets the treatment of elements that fail, for all operations up to here.
+        """Sets the reaction to elements whose computation fails, for all operations before this call.
 
         Args:
-            policy: ``raise``, ``skip``, ``retry:n``, or ``retry:n,skip``.
+            policy: ``raise``, ``skip``, ``retry:n`` (up to n retries, then raise), or ``retry:n,skip`` (up to n retries, then skip).
 
         Returns:
             The new dataset.
@@ -1133,10 +1136,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("options", on_error={"retries": retries, "skips": "skip" in words}))
 
     def assert_cardinality(self, expected_cardinality: int) -> Dataset:
-        """States the number of elements. Reading another number is an error.
+        """Declares the number of elements. A pass with another number of elements raises an error.
 
         Args:
-            expected_cardinality: The number, or ``ms.INFINITE_CARDINALITY``.
+            expected_cardinality: The number of elements, or ``ms.INFINITE_CARDINALITY``.
 
         Returns:
             The new dataset.
@@ -1145,10 +1148,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.then("assert_cardinality", count=count))
 
     def with_options(self, options: Options, name: str | None = None) -> Dataset:
-        """Sets how all operations up to here are executed.
+        """Sets options for the execution of all operations before this call.
 
         Args:
-            options: The options; those that are not set stay as they are.
+            options: The options to set. Unset options keep their present values.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -1159,23 +1162,23 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._made(optioned(self._graph, options), self._options.merge(options))
 
     def options(self) -> Options:
-        """The options of the execution.
+        """Returns the options for the execution of the dataset.
 
         Returns:
-            The options. Changing them changes this dataset, and all that are made of it from then on.
+            The options. A change to the returned object changes this dataset, and all datasets that are derived from it later.
         """
         return self._options
 
     @property
     def _executed(self) -> Graph:
-        # What was changed in the options themselves is in no graph yet.
+        # The graph does not contain changes that the program made to the object `options()`.
         return self._graph if self._options == Options() else optioned(self._graph, self._options)
 
     def split_size(self, positions: int) -> Dataset:
-        """Sets how many positions of a source a worker leases at a time.
+        """Sets the number of positions of the source in one split, which a worker leases as a whole.
 
         Args:
-            positions: Positions of a split, 1 to 4096.
+            positions: The number of positions in a split, from 1 to 4096.
 
         Returns:
             The new dataset.
@@ -1187,7 +1190,7 @@ def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
     def body(graph: Graph) -> Graph:
         made = called(function, graph)
         if not isinstance(made, Dataset):
-            raise TypeError(f"the function made {made!r} of an element and not a dataset")
+            raise TypeError(f"the function returned {made!r} for an element, which is not a dataset")
         return made._graph
 
     return body
@@ -1200,16 +1203,16 @@ def _zipped(given: Any) -> Graph:
         return Graph.joined([_zipped(item) for item in given.values()], "zip", names=[str(key) for key in given])
     if isinstance(given, tuple | list):
         return Graph.joined([_zipped(item) for item in given], "zip", names=None)
-    raise TypeError(f"zip takes datasets, nested in tuples and dicts, not {given!r}")
+    raise TypeError(f"zip takes datasets, which may be nested in tuples and dicts, not {given!r}")
 
 
 def _rerandomized(seed: int | None, rerandomized: bool | None) -> bool | None:
-    """Whether passes differ: with a seed only if that is said."""
+    """Returns whether every pass draws differently. With a seed the default is false."""
     return False if rerandomized is None and seed is not None else rerandomized
 
 
 def _seed(seed: int | None, draws_again: bool | None) -> int | None:
-    """One is chosen where all passes draw alike and none is given, so that all that is made of the dataset draws alike too."""
+    """Returns the seed. Chooses a seed if all passes must draw alike, so that all derived datasets draw alike, too."""
     return random.getrandbits(63) if seed is None and draws_again is False else seed_of(seed)
 
 

@@ -1,6 +1,6 @@
-"""Any Python on workers: datasets of torch, of Hugging Face, and whatever can be iterated over or made by a function.
+"""Distributes Python code among workers: torch and Hugging Face datasets, iterables, and functions that return an iterable.
 
-Workers run it in processes of the user's interpreter, in which this package must be installed.
+Workers run the code in processes of the user's interpreter, in which this package must be installed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ __all__ = ["distribute", "from_python"]
 
 
 def default_collate(samples: list[Any], sequence: type[Any] | None = None) -> Any:
-    """Samples stacked along a new leading dimension, in every leaf of their structure: once it is known where to.
+    """Stacks samples along a new leading dimension, in every leaf of their structure. The arrays are copied later, to their final place.
 
-    ``sequence``: what tuples and lists become, unless they stay what they are.
+    ``sequence`` is the type that replaces tuples and lists. Without ``sequence`` tuples and lists keep their types.
     """
     first = samples[0]
     if any(sample is None for sample in samples):
-        raise TypeError("a sample has None where others may have an array: fill it in the dataset, or by collate_fn")
+        raise TypeError("expected an array in every sample, found None: replace None in the dataset or in collate_fn")
     if isinstance(first, Mapping):
         return {name: default_collate([sample[name] for sample in samples], sequence) for name in first}
     if isinstance(first, tuple | list):
         if any(len(sample) != len(first) for sample in samples):
-            raise ValueError(f"a batch of lists of {sorted({len(sample) for sample in samples})} items: pad them by collate_fn")
+            lengths = sorted({len(sample) for sample in samples})
+            raise ValueError(f"expected lists of equal lengths in a batch, found lengths {lengths}: pad the lists in collate_fn")
         parts = (default_collate(list(items), sequence) for items in zip(*samples, strict=True))
         return (sequence or (list if isinstance(first, list) else tuple))(parts)
     if isinstance(first, str | bytes):
@@ -48,17 +49,17 @@ def default_collate(samples: list[Any], sequence: type[Any] | None = None) -> An
 
 
 def _collate_of_torch(samples: list[Any]) -> Any:
-    """What torch's own function makes, without its copies to memory that it shares with others: tuples become lists."""
+    """Returns the result of torch's ``default_collate``, in which tuples become lists, without torch's copies to shared memory."""
     return default_collate(samples, list)
 
 
-#: Where torch has its functions.
+#: The modules and names of torch's own collate functions.
 _COLLATE_OF_TORCH = ("torch.utils.data._utils.collate", "default_collate")
 _CONVERT_OF_TORCH = ("torch.utils.data._utils.collate", "default_convert")
 
 
 def collate_of(loader: Any) -> Callable[[Any], Any] | None:
-    """What a ``DataLoader`` of torch does with samples; ``None``: they stay as they are."""
+    """Returns the collate function of a torch ``DataLoader``; ``None`` if the loader yields samples unchanged."""
     given: Callable[[Any], Any] = loader.collate_fn
     named = (getattr(given, "__module__", ""), getattr(given, "__name__", ""))
     if named == _COLLATE_OF_TORCH:
@@ -67,7 +68,7 @@ def collate_of(loader: Any) -> Callable[[Any], Any] | None:
 
 
 def draws_all(sampler: Any) -> bool:
-    """Whether a sampler is one of torch that draws every sample once."""
+    """Returns whether a sampler is a torch ``RandomSampler`` that draws every sample exactly once."""
     count = len(getattr(sampler, "data_source", ()))
     is_random = type(sampler).__name__ == "RandomSampler" and not getattr(sampler, "replacement", False)
     return is_random and getattr(sampler, "num_samples", count) == count
@@ -75,10 +76,10 @@ def draws_all(sampler: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fetch:
-    """On a worker: the sample of an index, or a batch of several.
+    """The function that returns the sample of an index, or the batch of several indices. Runs on a worker.
 
-    ``collate``: what is made of the samples of a batch, or of a single one. ``millstream_seed``: with it each sample draws by seed, epoch and
-    index, and a batch is collated with what the generators draw after its last sample.
+    ``collate`` is applied to the samples of a batch, or to a single sample. With ``millstream_seed`` the generators are seeded for each sample by
+    seed, epoch and index. The collate function of a batch continues with the generators of the last sample.
     """
 
     dataset: Any
@@ -92,24 +93,24 @@ class Fetch:
         return self.drawn(indices, None if self.millstream_seed is None or told is None else _draws.base(self.millstream_seed, told[0]))
 
     def drawn(self, indices: Any, base: int | None, by_place: bool = False) -> Any:
-        """Returns the sample or batch.
+        """Returns the sample of an index, or the batch of several indices.
 
-        Samples draw from ``base`` and their index, and from the place in the batch where an index may come twice. Without a base they draw from the
-        generators as they are.
+        ``base`` and the index seed the generators for each sample. With ``by_place`` the position in the batch is part of the seed, because a batch
+        may contain an index twice. Without a base the generators keep their present states.
 
         Args:
-            indices: An index, or those of a batch.
-            base: The seed that draws are mixed from.
-            by_place: Whether the place in the batch counts.
+            indices: An index, or the indices of a batch.
+            base: The base of the seeds.
+            by_place: Whether the position in the batch is part of the seed.
 
         Returns:
-            The sample, or what the collation makes of the batch.
+            The sample, or the collated batch.
         """
         if not self.is_batched:
             if base is not None:
                 _draws.seed_all(_draws.mix(base, int(indices)))
             return self._sample(int(indices))
-        # Some fetch several at once better than one by one.
+        # Some datasets fetch several samples at once faster than one by one.
         several = getattr(self.dataset, "__getitems__", None)
         listed = [int(index) for index in indices]
         collate = self.collate or default_collate
@@ -145,7 +146,7 @@ class Fetch:
 
 
 def _say_of(error: Exception, *indices: int) -> None:
-    """Has an error say of which samples it is, beside what it says itself; where one is known, of that."""
+    """Adds the indices of the failing samples to an error, unless the error already has indices."""
     if not hasattr(error, "millstream_samples"):
         with contextlib.suppress(AttributeError):
             error.millstream_samples = indices  # type: ignore[attr-defined]
@@ -153,7 +154,7 @@ def _say_of(error: Exception, *indices: int) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Iterate:
-    """On a worker: samples, or batches of them; of the epoch that is said, if it is one of those that shuffle by it."""
+    """The function that returns an iterator over samples or batches. Runs on a worker. Calls the iterable's ``set_epoch`` if an epoch is set."""
 
     dataset: Any
     collate: Callable[[Any], Any] | None
@@ -161,11 +162,11 @@ class Iterate:
     drop_last: bool
     worker_init_fn: Callable[[int], Any] | None = None
     epoch: int | None = None
-    #: With it each process begins to draw by seed, pass and its own number.
+    #: The seed. With a seed, the seed, the pass and the process's number seed the generators of each process.
     millstream_seed: int | None = None
 
     def loaded(self) -> Iterate:
-        """With what is only named: its imports are done before it is called."""
+        """Returns a copy with the imported dataset, if the dataset is only a name."""
         named = isinstance(self.dataset, str)
         return dataclasses.replace(self, dataset=unpacked(packed(self.dataset))) if named else self
 
@@ -173,7 +174,7 @@ class Iterate:
         return self.batches(iter(self.made()))
 
     def made(self) -> Any:
-        """Returns the iterable, after telling it the epoch."""
+        """Returns the iterable, after a call of its ``set_epoch``."""
         made = self.loaded().dataset
         if callable(made):
             made = made()
@@ -193,22 +194,22 @@ class Iterate:
                 yield collate(batch)
 
     def spec(self) -> tuple[Any, ...]:
-        """What it yields, found by computing the first one here.
+        """Returns the spec of the elements, by computing the first element in this process.
 
         Raises:
-            InvalidArgumentError: It yields nothing.
+            InvalidArgumentError: The iterable yields no element.
         """
         with _draws.kept():
             for first in self():
                 return varying(described(first), self.batch_size is not None)
-        raise InvalidArgumentError("it yields nothing, which does not show what its elements are: give element_spec")
+        raise InvalidArgumentError("the iterable yields nothing, so the spec of its elements is unknown: pass element_spec")
 
     def __repr__(self) -> str:
         return f"the dataset {self.dataset if isinstance(self.dataset, str) else type(self.dataset).__qualname__}"
 
 
 def loose(spec: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What was found of one element, of which every dimension may differ in others."""
+    """Returns the spec of one element with all dimensions unknown, because other elements may have other shapes."""
     kind = spec[0]
     if kind == "tensor":
         return (kind, spec[1], (None,) * len(spec[2]))
@@ -218,7 +219,7 @@ def loose(spec: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def varying(spec: tuple[Any, ...], batched: bool) -> tuple[Any, ...]:
-    """What was found of one element, with a leading dimension that may differ in the last batch."""
+    """Returns the spec of one element. The leading dimension of a batch is unknown, because the last batch may be smaller."""
     kind = spec[0]
     if kind == "tensor":
         return (kind, spec[1], (None, *spec[2][1:]) if batched and spec[2] else spec[2])
@@ -228,7 +229,7 @@ def varying(spec: tuple[Any, ...], batched: bool) -> tuple[Any, ...]:
 
 
 class _Loader:
-    """What a ``DataLoader`` of torch was made with, or the arguments given instead."""
+    """The settings of a torch ``DataLoader``, or the arguments that the caller passed instead of a loader."""
 
     def __init__(
         self, x: Any, batch_size: int | None, shuffle: bool, drop_last: bool, collate: Any, limits: Limits
@@ -242,25 +243,25 @@ class _Loader:
         )
         self.worker_init_fn: Callable[[int], Any] | None = None
         self.limits = limits
-        # By its attributes, so that torch need not be there.
+        # The attributes identify a loader, so that torch need not be imported.
         if not isinstance(x, str) and all(hasattr(x, name) for name in ("dataset", "collate_fn", "batch_sampler")):
             self._take_over(x, batch_size)
 
     def _take_over(self, loader: Any, batch_size: int | None) -> None:
         if batch_size is not None:
-            raise InvalidArgumentError("a DataLoader says batch_size itself")
+            raise InvalidArgumentError("a DataLoader has its own batch_size: leave out the argument batch_size")
         sampler = loader.sampler
         self.shuffle = draws_all(sampler)
         is_plain = type(sampler).__name__ in ("SequentialSampler", "_InfiniteConstantSampler")
         if loader.batch_size is None and loader.batch_sampler is not None:
             raise InvalidArgumentError(
-                f"the batch_sampler {type(loader.batch_sampler).__name__} cannot be dealt out to workers: ms.wrap(loader, service=...) "
-                "asks it for every epoch"
+                f"the batch_sampler {type(loader.batch_sampler).__name__} cannot be divided among workers: use ms.wrap(loader, "
+                "service=...), which calls the batch_sampler for every epoch"
             )
         if not is_plain and not self.shuffle:
             raise InvalidArgumentError(
-                f"the sampler {type(sampler).__name__} cannot be dealt out to workers, which read every sample once: give the dataset "
-                "with shuffle=True or False; or ms.wrap(loader, service=...), which asks it for every epoch"
+                f"the sampler {type(sampler).__name__} cannot be divided among workers, which read every sample once: pass the dataset "
+                "with shuffle=True or False, or use ms.wrap(loader, service=...), which calls the sampler for every epoch"
             )
         self.dataset, self.collate = loader.dataset, collate_of(loader)
         self.batch_size, self.drop_last = loader.batch_size, bool(loader.drop_last)
@@ -284,19 +285,19 @@ def from_python(
     limits: Limits | None = None,
     shelf: Shelf | None = None,
 ) -> Dataset:
-    """Makes the dataset of ``distribute`` without a service.
+    """Returns the dataset of ``distribute``, without a service.
 
     Args:
         x: The dataset, loader or iterable.
-        batch_size: The samples of a batch.
-        shuffle: Whether the order differs from epoch to epoch.
-        drop_last: Whether a last batch that is not full is left out.
-        collate_fn: The function that makes a batch.
-        seed: The seed of order and draws.
+        batch_size: The number of samples in a batch.
+        shuffle: Whether every epoch has a different order.
+        drop_last: Whether to leave out an incomplete last batch.
+        collate_fn: The function that turns a list of samples into a batch.
+        seed: The seed of the order and of random draws.
         element_spec: The spec of an element.
-        num_parallel_calls: The number of Python processes of a worker.
-        limits: Limits of the processes.
-        shelf: The place for large data, if workers can read it.
+        num_parallel_calls: The number of Python processes of each worker.
+        limits: The limits of the processes.
+        shelf: The store for large data, if workers can read it.
 
     Returns:
         The new dataset.
@@ -307,7 +308,7 @@ def from_python(
     count, is_batched = len(loader.dataset), loader.batch_size is not None
     indices = Dataset.range(count)
     if is_batched:
-        # Dealt out by whole batches, so that only the last one of all workers is short.
+        # A split is a whole batch, so that only the last batch of the dataset is short.
         indices = indices.split_size(loader.batch_size or 1)
     if loader.shuffle:
         indices = indices.shuffle(max(count, 1), seed)
@@ -321,37 +322,37 @@ def from_python(
         with _draws.kept():
             spec = varying(described(fetch(first)), is_batched)
     else:
-        raise InvalidArgumentError("an empty dataset does not show what its elements are: give element_spec")
+        raise InvalidArgumentError("the dataset is empty, so the spec of its elements is unknown: pass element_spec")
     asked = num_parallel_calls if num_parallel_calls != AUTOTUNE else loader.limits.processes or 0
     code = packed(fetch, limits=loader.limits, shelf=shelf, seeded=seed is not None)
     return Dataset(indices._graph.map_python(spec, code).parallel(asked))
 
 
 def is_indexed(dataset: Any) -> bool:
-    """Whether it is read by index; else it is iterated over, or called for what is."""
+    """Returns whether a dataset is read by index, instead of by iteration."""
     return hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, str)
 
 
 def _iterated(loader: _Loader, element_spec: Any, shelf: Shelf | None, seed: int | None) -> Dataset:
     if loader.shuffle:
-        raise InvalidArgumentError("what can only be iterated over cannot be shuffled by index: use Dataset.shuffle behind it")
+        raise InvalidArgumentError("an object that can only be iterated over cannot be shuffled by index: use Dataset.shuffle after from_python")
     check_iterable(loader.dataset)
     make = Iterate(loader.dataset, loader.collate, loader.batch_size, loader.drop_last, loader.worker_init_fn, millstream_seed=seed)
-    # Workers begin where it stands now, whatever finding the spec reads of it.
+    # The iterable is packed before the spec reads an element of it, so that workers begin at its present position.
     code = packed(make, limits=loader.limits, shelf=shelf, seeded=seed is not None)
     spec = make.spec() if element_spec is None else plain(element_spec)
     return Dataset(Graph.iterable(spec, code, -2))
 
 
 def check_iterable(source: Any) -> None:
-    """Refuses an object that is not a dataset.
+    """Checks that an object is an iterable that can be read several times, or a function.
 
     Raises:
-        InvalidArgumentError: It can neither be iterated over nor called, or be iterated over once.
+        InvalidArgumentError: The object can neither be iterated over nor called, or can be iterated over only once.
     """
     if type(source).__module__ in ("builtins", "itertools") and isinstance(source, Iterator):
         raise InvalidArgumentError(
-            f"{source!r} is an iterator, which can be read only once: give what makes it, as a function without arguments"
+            f"{source!r} is an iterator, which can be read only once: pass a function without arguments that returns the iterator"
         )
     if not isinstance(source, str | Iterable) and not callable(source):
         raise InvalidArgumentError(f"{source!r} is not a dataset: it cannot be indexed, iterated over or called")
@@ -376,41 +377,42 @@ def distribute(
 ) -> Dataset:
     """Returns a dataset that Python code computes on the workers of a service.
 
-    The code runs in Python processes that each worker supervises, as many as it has calls at a time. Each process knows its number from
-    ``torch.utils.data.get_worker_info()``. With ``ms.local(inline=True)`` it runs in threads of this process.
+    Each worker runs the code in supervised Python processes, one process for each concurrent call. ``torch.utils.data.get_worker_info()`` returns
+    the number of the process. With ``ms.local(inline=True)`` the code runs in threads of this process.
 
     Args:
-        x: What is computed. It is pickled; data of more than a few megabytes can only be read by workers of ``ms.local``, from this process.
+        x: The data and code, which are pickled. Data of more than a few megabytes can be read only by workers of ``ms.local``, from this process.
 
-            - A dataset with ``len`` and indices, as torch's and Hugging Face's: one worker reads each index, once an epoch.
-            - A torch ``DataLoader``. Its dataset, batch size, sampler, collation, ``drop_last``, ``worker_init_fn``, ``timeout`` (as
-              ``limits.deadline_s``) and ``num_workers`` are taken over. The sampler must draw every sample once.
-            - An iterable, a function without arguments that returns one, or the name ``"module:function"`` of a function that workers can
-              import: every worker yields all of its elements.
+            - A dataset with ``len`` and indices, for example of torch or Hugging Face: each index is read once in an epoch, by one worker.
+            - A torch ``DataLoader``. The result uses the loader's dataset, batch size, sampler, collate function, ``drop_last``,
+              ``worker_init_fn``, ``timeout`` (as ``limits.deadline_s``) and ``num_workers``. The sampler must draw every sample once.
+            - An iterable, a function without arguments that returns an iterable, or the name ``"module:function"`` of such a function that
+              workers can import: every worker yields all elements of the iterable.
         service: The address of a service, or an ``ms.local`` service.
-        batch_size: The samples of a batch. The default is the samples themselves.
-        shuffle: Whether the order of samples differs from epoch to epoch.
-        drop_last: Whether a last batch that is not full is left out.
-        collate_fn: The function that makes a batch of a list of samples. The default stacks arrays, nested as samples are.
-        seed: The seed of the order, and of what ``random``, ``numpy.random`` and ``torch`` draw: these depend on seed, epoch and index alone. In
-            an iterable they depend on the number of the process, and go on from element to element. The default is another seed in each
-            run. Inline workers draw from this program's own generators.
-        element_spec: The ``TensorSpec`` of an element. Without it the first element is computed in this process.
-        num_parallel_calls: The number of Python processes of a worker, at most its number of threads. The default is ``num_workers`` of a
-            ``DataLoader``, or the number that turns out to be needed.
-        limits: The time and the memory that Python processes may take.
-        processing_mode: How workers share the dataset. The default is ``"distributed_epoch"`` for datasets by index, and
+        batch_size: The number of samples in a batch. By default the dataset yields single samples.
+        shuffle: Whether every epoch has a different order of samples.
+        drop_last: Whether to leave out an incomplete last batch.
+        collate_fn: The function that turns a list of samples into a batch. The default stacks the arrays in each leaf of the samples.
+        seed: The seed of the order, and of random draws by ``random``, ``numpy.random`` and ``torch``. Draws depend only on the seed, the epoch
+            and the index. Draws of an iterable depend on the number of the process, and the generators are not seeded again for each element.
+            By default each run has another seed. Inline workers draw from this program's own generators.
+        element_spec: The ``TensorSpec`` of an element. By default the first element is computed in this process, to find the spec.
+        num_parallel_calls: The number of Python processes of each worker, at most its number of threads. The default is ``num_workers`` of a
+            ``DataLoader``, or a number that is tuned at run time.
+        limits: The limits of the Python processes, such as time and memory.
+        processing_mode: The policy by which workers divide the dataset. The default is ``"distributed_epoch"`` for datasets with indices, and
             ``"parallel_epochs"`` for iterables.
-        output: ``"numpy"``, ``"torch"`` or ``"jax"``. The default is torch for torch's own datasets and loaders, and numpy for others.
-        on_lost: What happens at the end of an epoch that lost elements with a worker. ``"raise"`` raises ``DataLossError`` after all other
-            elements, ``"warn"`` issues a ``DataLossWarning``, ``"ignore"`` does nothing.
+        output: The framework of the arrays: ``"numpy"``, ``"torch"`` or ``"jax"``. The default is torch for torch's datasets and loaders, and
+            numpy otherwise.
+        on_lost: The reaction to the end of an epoch that lost elements with a worker. ``"raise"`` raises ``DataLossError`` after all other
+            elements, ``"warn"`` issues a ``DataLossWarning``, and ``"ignore"`` does nothing.
         **options: Further parameters of ``ms.service.distribute``.
 
     Returns:
-        The dataset. ``len`` of it is known for datasets by index whose batches are not shuffled.
+        The dataset. ``len`` of the dataset is known for datasets with indices whose batches are not shuffled.
 
     Raises:
-        InvalidArgumentError: ``x`` is not a dataset, or cannot be sent to workers.
+        InvalidArgumentError: ``x`` is not a dataset, or ``x`` cannot be sent to workers.
     """
     dataset = from_python(
         x,
@@ -429,11 +431,11 @@ def distribute(
     batches_drawn = shuffle or draws_all(getattr(x, "sampler", None))
     is_batched = batch_size is not None or getattr(x, "batch_size", None) is not None
     if dataset._graph.cardinality >= 0 and _policy(mode) is ShardingPolicy.DYNAMIC and not (batches_drawn and is_batched):
-        # Splits are whole batches, of which each is read once.
+        # Each split is a whole batch and is read once, so the number of batches is known.
         distributed._known_count = dataset._graph.cardinality
     return distributed.with_output(output or ("torch" if _is_of_torch(x) else "numpy"))
 
 
 def _is_of_torch(x: Any) -> bool:
-    """Returns whether it is a dataset or a loader of torch, which then is imported."""
+    """Returns whether an object is a torch dataset or loader."""
     return any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__)

@@ -1,7 +1,7 @@
-"""Distributed input: what one trainer reads, dealt out to its replicas step by step, as ``tf.distribute`` deals it out.
+"""Distributes the input of a trainer among its replicas, step by step, in the same way as ``tf.distribute``.
 
-A step gives every replica its part of a global batch. Values stay in the memory they arrived in; what devices replicas are
-is their owner's business.
+In each step every replica receives its part of a global batch. Values stay in the received memory. The caller copies values to the replicas'
+devices.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 _END = object()
 
-#: How a dataset is divided among workers, by upstream's name for it.
+#: The extension's name for each policy by which a dataset is divided among trainers.
 _DIVISIONS = {
     AutoShardPolicy.AUTO: "files_or_elements",
     AutoShardPolicy.FILE: "files",
@@ -47,7 +47,7 @@ _DIVISIONS = {
 
 
 class InputReplicationMode(enum.Enum):
-    """How often the function of ``distribute_datasets_from_function`` is called: for a worker, or for each of its replicas."""
+    """Whether ``distribute_datasets_from_function`` calls its function once for each trainer, or once for each replica."""
 
     PER_WORKER = "PER_WORKER"
     PER_REPLICA = "PER_REPLICA"
@@ -55,11 +55,11 @@ class InputReplicationMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class InputOptions:
-    """How input is distributed. Names and defaults are upstream's.
+    """The options of the distribution. Names and defaults are those of ``tf.distribute.InputOptions``.
 
-    ``experimental_fetch_to_device``, which older versions call ``experimental_prefetch_to_device``, and
-    ``experimental_place_dataset_on_device`` are accepted where they are upstream, and have no effect: values stay on the host.
-    ``experimental_per_replica_buffer_size`` steps are computed ahead.
+    ``experimental_fetch_to_device`` (``experimental_prefetch_to_device`` in older versions) and ``experimental_place_dataset_on_device`` are
+    accepted as in TensorFlow, and have no effect: values stay on the host. ``experimental_per_replica_buffer_size`` is the number of steps that
+    are prefetched.
     """
 
     experimental_fetch_to_device: bool | None = None
@@ -80,7 +80,7 @@ class InputOptions:
 
 @dataclasses.dataclass(frozen=True)
 class InputContext:
-    """For which input pipeline a function makes a dataset, of how many, and how many replicas there are over all of them."""
+    """The number of input pipelines, the number of this pipeline, and the number of replicas of all pipelines."""
 
     num_input_pipelines: int = 1
     input_pipeline_id: int = 0
@@ -90,13 +90,13 @@ class InputContext:
         """Divides a global batch size by the number of replicas.
 
         Args:
-            global_batch_size: Rows of a step over all replicas.
+            global_batch_size: The number of rows of all replicas in a step.
 
         Returns:
-            The rows of one replica.
+            The number of rows of one replica.
 
         Raises:
-            ValueError: The replicas cannot have equally many rows.
+            ValueError: The global batch size is not divisible by the number of replicas.
         """
         if global_batch_size % self.num_replicas_in_sync:
             raise ValueError(
@@ -107,14 +107,14 @@ class InputContext:
 
 @dataclasses.dataclass(frozen=True)
 class ValueContext:
-    """For which replica a function makes a value, and how many there are."""
+    """The number of the replica for which a function returns a value, and the number of all replicas."""
 
     replica_id_in_sync_group: int = 0
     num_replicas_in_sync: int = 1
 
 
 class PerReplica:
-    """One value for each replica of this trainer, in their order: upstream's ``DistributedValues``."""
+    """One value for each replica of this trainer, in the order of the replicas, like ``tf.distribute.DistributedValues``."""
 
     __slots__ = ("values",)
 
@@ -127,7 +127,7 @@ class PerReplica:
 
 
 class PerReplicaSpec:
-    """What the values of a ``PerReplica`` are."""
+    """The specs of the values of a ``PerReplica``."""
 
     __slots__ = ("_value_specs",)
 
@@ -147,8 +147,8 @@ class PerReplicaSpec:
 class DistributedDataset:
     """A dataset that all replicas of this trainer read step by step.
 
-    It can be iterated over several times, and has an ``element_spec``. A step is nested as elements of the dataset are, with a ``PerReplica``
-    in each leaf. For one replica it is the element itself.
+    The dataset can be iterated over several times, and has an ``element_spec``. A step has the structure of the dataset's elements, with a
+    ``PerReplica`` in each leaf. With only one replica a step is the element itself.
     """
 
     def __init__(self, element_spec: Any, steps: Callable[[], Iterator[Any]]) -> None:
@@ -157,7 +157,7 @@ class DistributedDataset:
 
     @property
     def element_spec(self) -> Any:
-        """What a step is."""
+        """The spec of a step."""
         return self._element_spec
 
     def __iter__(self) -> DistributedIterator:
@@ -173,7 +173,7 @@ class DistributedIterator:
 
     @property
     def element_spec(self) -> Any:
-        """What a step is."""
+        """The spec of a step."""
         return self._element_spec
 
     def __iter__(self) -> DistributedIterator:
@@ -183,21 +183,21 @@ class DistributedIterator:
         return next(self._steps)
 
     def get_next(self) -> Any:
-        """Reads the next step.
+        """Returns the next step of the iterator.
 
         Returns:
-            The values of the step, a ``PerReplica`` in each leaf.
+            The values of the step, with a ``PerReplica`` in each leaf.
 
         Raises:
             OutOfRangeError: The dataset has ended.
         """
         step = next(self._steps, _END)
         if step is _END:
-            raise OutOfRangeError("the iterator is at its end")
+            raise OutOfRangeError("the iterator is at its end: no step is left")
         return step
 
     def get_next_as_optional(self) -> Optional[Any]:
-        """Reads the next step, if there is one.
+        """Returns the next step of the iterator, or an empty ``Optional`` at the end.
 
         Returns:
             An ``Optional`` of the step.
@@ -209,9 +209,9 @@ class DistributedIterator:
 def batch_sizes_for_worker(
     global_batch_size: int, num_workers: int, num_replicas_per_worker: int, worker_index: int
 ) -> list[int]:
-    """Returns the sizes that a worker's batches are cut into, in turn.
+    """Returns the sizes of the parts into which a trainer's batches are cut, in turn.
 
-    All replicas of all workers together take one global batch a step, and no two of them differ by more than a row.
+    In each step the replicas of all trainers together take one global batch. The sizes of their parts differ by at most one row.
     """
     parts = num_workers * num_replicas_per_worker
     size, larger = divmod(global_batch_size, parts)
@@ -228,28 +228,29 @@ def distribute_dataset(
     num_workers: int = 1,
     worker_index: int = 0,
 ) -> DistributedDataset:
-    """Splits global batches among the replicas of a trainer: upstream's ``experimental_distribute_dataset``.
+    """Splits global batches among the replicas of a trainer, like TensorFlow's ``experimental_distribute_dataset``.
 
-    The dataset's batches have the rows of all replicas in a step. If the dataset ends in ``batch``, or in operations that leave rows alone after
-    it, parts are those of upstream: sizes differ by at most one row, and at the end the first replicas get full parts and the last ones empty
-    arrays. Otherwise every batch is cut into equal parts, of which the last may be smaller. With ``drop_remainder`` an incomplete step is dropped.
+    A batch of the dataset contains the rows of all replicas in a step. If the last operation of the dataset that changes rows is ``batch``, the
+    parts are those of TensorFlow: the sizes differ by at most one row. At the end the first replicas then receive full parts, and the last
+    replicas receive empty arrays. Otherwise every batch is cut into equal parts, and the last part may be smaller. With ``drop_remainder`` an
+    incomplete step is dropped.
 
-    Several trainers divide the dataset as ``Options.experimental_distribute.auto_shard_policy`` says: by files, or each computes all of it and
-    keeps its elements. A dataset that reads a named job is not divided, because trainers share the job. Trainers do not know of each other's
-    ends.
+    ``Options.experimental_distribute.auto_shard_policy`` decides how several trainers divide the dataset: by files, or by elements. With a
+    division by elements each trainer computes the whole dataset and keeps only its own elements. A dataset that reads a named job is not
+    divided, because trainers share the job. A trainer does not notice the end of another trainer's data.
 
     Args:
         dataset: A dataset of global batches.
-        replicas: The number of replicas of this trainer, or the replicas themselves.
-        options: Options of the input.
-        num_workers: The number of trainers, which have equally many replicas.
+        replicas: The number of this trainer's replicas, or a sequence of the replicas.
+        options: The options of the distribution.
+        num_workers: The number of trainers. All trainers must have the same number of replicas.
         worker_index: The number of this trainer, from 0.
 
     Returns:
         The distributed dataset.
 
     Raises:
-        ValueError: The options are for functions, or there is no such trainer.
+        ValueError: The options apply only to ``distribute_datasets_from_function``, or ``worker_index`` is out of range.
         InvalidArgumentError: The dataset cannot be divided as requested.
     """
     options = options or InputOptions()
@@ -276,14 +277,14 @@ def distribute_datasets_from_function(
     num_workers: int = 1,
     worker_index: int = 0,
 ) -> DistributedDataset:
-    """Calls a function for the dataset of this trainer, or of each replica, batched by the rows of a replica.
+    """Calls a function that returns the dataset of this trainer, or of each replica. The batches have the rows of one replica.
 
-    Nothing is split or divided: the function does so by its ``InputContext``.
+    Millstream does not divide the dataset: the function divides the dataset by its ``InputContext``.
 
     Args:
-        dataset_fn: A function of an ``InputContext`` that returns a dataset.
-        replicas: The number of replicas of this trainer, or the replicas themselves.
-        options: Options of the input.
+        dataset_fn: A function that takes an ``InputContext`` and returns a dataset.
+        replicas: The number of this trainer's replicas, or a sequence of the replicas.
+        options: The options of the distribution.
         num_workers: The number of trainers.
         worker_index: The number of this trainer, from 0.
 
@@ -298,7 +299,7 @@ def distribute_datasets_from_function(
         pipeline = worker_index * apart + index
         dataset = dataset_fn(InputContext(num_workers * apart, pipeline, num_workers * count))
         if not isinstance(dataset, Dataset):
-            raise TypeError(f"the function made {dataset!r} and not a dataset")
+            raise TypeError(f"the function returned {dataset!r}, which is not a dataset")
         datasets.append(_ahead(dataset, count // apart, options))
     spec = datasets[0].element_spec
     return _grouped(datasets, count, spec, num_workers == 1 and _is_static(spec))
@@ -314,13 +315,13 @@ def distribute_values_from_function(
     """Calls a function for the value of each replica of this trainer.
 
     Args:
-        value_fn: A function of a ``ValueContext``.
-        replicas: The number of replicas of this trainer, or the replicas themselves.
+        value_fn: A function that takes a ``ValueContext`` and returns a value.
+        replicas: The number of this trainer's replicas, or a sequence of the replicas.
         num_workers: The number of trainers.
         worker_index: The number of this trainer, from 0.
 
     Returns:
-        The values, nested as the function's results are, a ``PerReplica`` in each leaf.
+        The values in the structure of the function's results, with a ``PerReplica`` in each leaf.
     """
     count = _counted(replicas, num_workers, worker_index)
     contexts = [ValueContext(worker_index * count + index, num_workers * count) for index in range(count)]
@@ -332,11 +333,11 @@ def run_replicas(function: Callable[..., Any], args: Sequence[Any] = (), kwargs:
 
     Args:
         function: The function.
-        args: Its arguments, a ``PerReplica`` or a common value each.
-        kwargs: Its arguments by name.
+        args: The arguments of the function. Each argument is a ``PerReplica``, or a common value for all replicas.
+        kwargs: The keyword arguments of the function.
 
     Returns:
-        The results, a ``PerReplica`` in each leaf.
+        The results, with a ``PerReplica`` in each leaf.
     """
     named = kwargs or {}
     leaves = [leaf for value in (*args, *named.values()) for leaf in _leaves(value)]
@@ -344,7 +345,7 @@ def run_replicas(function: Callable[..., Any], args: Sequence[Any] = (), kwargs:
     if not counts:
         return function(*args, **named)
     if len(counts) > 1:
-        raise ValueError(f"the arguments are for different numbers of replicas: {sorted(counts)}")
+        raise ValueError(f"expected arguments for the same number of replicas, found {sorted(counts)} replicas")
 
     def of(index: int) -> Callable[[Any], Any]:
         return lambda leaf: leaf.values[index] if isinstance(leaf, PerReplica) else leaf
@@ -356,10 +357,10 @@ def run_replicas(function: Callable[..., Any], args: Sequence[Any] = (), kwargs:
 
 
 def local_results(value: Any) -> tuple[Any, ...]:
-    """Returns the values of this trainer's replicas: upstream's ``experimental_local_results``.
+    """Returns the values of this trainer's replicas as a tuple, like TensorFlow's ``experimental_local_results``.
 
     Args:
-        value: A ``PerReplica``, or one value.
+        value: A ``PerReplica``, or a single value.
     """
     counts = {len(leaf.values) for leaf in _leaves(value) if isinstance(leaf, PerReplica)}
     if not counts:
@@ -374,7 +375,7 @@ def local_results(value: Any) -> tuple[Any, ...]:
 def _counted(replicas: int | Sequence[Any], num_workers: int, worker_index: int) -> int:
     count = replicas if isinstance(replicas, int) else len(replicas)
     if count < 1:
-        raise ValueError(f"{count} replicas: there is at least one")
+        raise ValueError(f"{count} replicas: expected at least one replica")
     if not 0 <= worker_index < num_workers:
         raise ValueError(f"worker {worker_index} of {num_workers}: workers are 0 to {num_workers - 1}")
     return count
@@ -382,7 +383,7 @@ def _counted(replicas: int | Sequence[Any], num_workers: int, worker_index: int)
 
 def _share(dataset: Dataset, num_workers: int, worker_index: int) -> Dataset:
     policy = dataset.options().experimental_distribute.auto_shard_policy
-    # Readers of a named job share it.
+    # Readers of a named job already share its elements.
     is_shared = dataset._reading is not None and dataset._reading.request["job_name"] is not None
     if num_workers == 1 or is_shared or policy is AutoShardPolicy.OFF:
         return dataset
@@ -390,14 +391,14 @@ def _share(dataset: Dataset, num_workers: int, worker_index: int) -> Dataset:
 
 
 def _ahead(dataset: Dataset, elements: int, options: InputOptions) -> Dataset:
-    # Who reads a service is ahead by itself.
+    # The reader of a service already prefetches.
     if dataset._reading is not None:
         return dataset
     return dataset.prefetch(elements * options.experimental_per_replica_buffer_size)
 
 
 def _grouped(datasets: list[Dataset], count: int, spec: Any, drops_parts: bool = False) -> DistributedDataset:
-    """So many elements a step, of one dataset or of one a replica."""
+    """Groups ``count`` elements into a step. The elements come from one dataset, or from one dataset for each replica."""
 
     def steps() -> Iterator[Any]:
         readers = [iter(dataset) for dataset in datasets]
@@ -412,7 +413,7 @@ def _grouped(datasets: list[Dataset], count: int, spec: Any, drops_parts: bool =
 
 
 def _cut(dataset: Dataset, count: int, num_workers: int, rows: int | None) -> DistributedDataset:
-    """Each element of a dataset cut into parts, which are views of it."""
+    """Cuts each element of a dataset into parts, which are views of the element."""
 
     def steps() -> Iterator[Any]:
         parts = count * num_workers
@@ -428,7 +429,7 @@ def _cut(dataset: Dataset, count: int, num_workers: int, rows: int | None) -> Di
 
 def _rows(leaf: Any) -> int:
     if not getattr(leaf, "shape", None) and not isinstance(leaf, Ragged):
-        raise ValueError("an element without rows cannot be split among replicas: batch the dataset by the global batch size")
+        raise ValueError("a scalar element cannot be split among replicas: batch the dataset by the global batch size")
     return len(leaf)
 
 

@@ -1,6 +1,6 @@
-"""Seeds ``random``, ``numpy.random`` and ``torch`` in code that computes samples, from a seed, an epoch and an element.
+"""Seeds the generators of ``random``, ``numpy.random`` and ``torch`` from a seed, an epoch and an element.
 
-Refuses to know what samples are and where they are computed.
+The module does not depend on the kind of samples, or on the process that computes the samples.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Generators", "base", "kept", "mix", "pass_of", "seed_all", "tell", "
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _GOLDEN = 0x9E37_79B9_7F4A_7C15
 
-#: The pass that an executor computes, and its number among the processes of its kind; nothing in other processes.
+#: The pass that this executor computes, and the executor's number. ``None`` in other processes.
 _told: tuple[int, int] | None = None
 
 
 def mix(a: int, b: int) -> int:
-    """Combines two numbers into one of 64 bits, as ``mix`` in ``pipeline/src/exec/random.rs`` does."""
+    """Combines two numbers into a 64-bit number, by the same function as ``mix`` in ``pipeline/src/exec/random.rs``."""
     b = b * _GOLDEN & _MASK
     return _finalised(_finalised(a + _GOLDEN & _MASK) ^ (b << 32 & _MASK | b >> 32))
 
@@ -35,28 +35,28 @@ def _finalised(x: int) -> int:
 
 
 def pass_of(epoch: int) -> int:
-    """Names an epoch as workers are told it: the first pass of that epoch."""
+    """Returns the identifier of the first pass of an epoch, which workers receive."""
     return mix(epoch & _MASK, 0)
 
 
 def base(seed: int, of_pass: int) -> int:
-    """Returns the number of which those of a pass's elements are made, by ``mix``."""
+    """Returns the base number of a pass. ``mix`` derives the seeds of the elements from this number."""
     return mix(mix(1, int(seed) & _MASK), of_pass)
 
 
 def tell(of_pass: int, index: int) -> None:
-    """Says which pass this process computes from now on, and which of the processes of its kind it is."""
+    """Sets the pass that this process computes from now on, and the number of this process."""
     global _told
     _told = (of_pass, index)
 
 
 def told() -> tuple[int, int] | None:
-    """Returns what was said last; ``None`` where nothing was, as in a trainer."""
+    """Returns the pass and the number of the last call of ``tell``; ``None`` without a call, for example in a trainer."""
     return _told
 
 
 def seed_all(draw: int) -> None:
-    """Seeds the generators of the process: those of Python and numpy, and torch's where it is imported."""
+    """Seeds the generators of Python and numpy, and the generator of torch if torch is imported."""
     random.seed(draw)
     np.random.seed(draw & 0xFFFF_FFFF)
     generator = _of_torch()
@@ -65,7 +65,7 @@ def seed_all(draw: int) -> None:
 
 
 def _of_torch() -> Any:
-    """The generator of torch, where the program has imported it."""
+    """Returns torch's generator, or ``None`` if the program has not imported torch."""
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 
@@ -83,7 +83,7 @@ def _restore(states: tuple[Any, Any, Any]) -> None:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Leaves the generators of the program as they were before the block, whatever is seeded and drawn in it."""
+    """Restores the states of the program's generators after the block."""
     states = _states()
     try:
         yield
@@ -92,10 +92,10 @@ def kept() -> Iterator[None]:
 
 
 class Generators:
-    """The generators of one iterable, in a process whose own generators others use.
+    """Separate generator states for one iterable, in a process whose generators other code uses.
 
     Args:
-        draw: Where they begin; ``None`` draws from the generators of the program.
+        draw: The seed of the generators; ``None`` uses the generators of the program.
     """
 
     def __init__(self, draw: int | None) -> None:
@@ -104,7 +104,7 @@ class Generators:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Has the block draw from these generators, and leaves those of the program as they were."""
+        """Runs the block with these generators, and restores the program's generators after the block."""
         if self._draw is None:
             yield
             return

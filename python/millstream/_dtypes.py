@@ -1,4 +1,4 @@
-"""The types of items: ``ms.float32`` and its like, which know their numpy and TensorFlow names."""
+"""The dtypes of tensors, such as ``ms.float32``, with their numpy and TensorFlow names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DType", "as_dtype", "numpy_dtype"]
 class DType:
     """The type of a tensor's items.
 
-    Equal to whatever names it: ``ms.int64 == "int64" == np.dtype("int64")``.
+    A dtype is equal to its names in other libraries: ``ms.int64 == "int64" == np.dtype("int64")``.
     """
 
     __slots__ = ("code", "name")
@@ -24,7 +24,7 @@ class DType:
 
     @property
     def as_numpy_dtype(self) -> type[Any]:
-        """The scalar type of numpy; ``object`` for text. See ``numpy_dtype``."""
+        """The scalar type of numpy, which is ``object`` for text. See ``numpy_dtype``."""
         if self.code in ("string", "bytes"):
             return np.object_
         kind: type[Any] = numpy_dtype(self.code).type
@@ -32,12 +32,12 @@ class DType:
 
     @property
     def is_floating(self) -> bool:
-        """Whether it is a float of any width."""
+        """Whether the dtype is a float of any width."""
         return self.code.startswith(("f", "bf"))
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is an integer of any width."""
+        """Whether the dtype is an integer of any width."""
         return self.code[0] in "iu"
 
     def __eq__(self, other: object) -> bool:
@@ -91,7 +91,7 @@ string, bytes_ = _DTYPES["string"], _DTYPES["bytes"]
 
 
 def as_dtype(value: Any) -> DType:
-    """Converts to a dtype of Millstream.
+    """Converts a name, or the dtype of another library, to a dtype of Millstream.
 
     Args:
         value: A name, a numpy dtype or scalar type, or a dtype of TensorFlow or torch.
@@ -100,7 +100,7 @@ def as_dtype(value: Any) -> DType:
         The dtype.
 
     Raises:
-        TypeError: The value names no dtype.
+        TypeError: The value is not the name of a dtype.
     """
     if isinstance(value, DType):
         return value
@@ -111,25 +111,25 @@ def as_dtype(value: Any) -> DType:
     elif value is bytes:
         name = "bytes"
     else:
-        # TensorFlow's have a name; torch's say `torch.float32`; numpy's come from whatever numpy takes.
+        # A TensorFlow dtype has the attribute `name`. The text of a torch dtype is `torch.float32`. numpy converts all other values.
         name = getattr(value, "name", None) or str(value).removeprefix("torch.")
         if name not in _DTYPES:
             try:
                 name = np.dtype(value).name
             except TypeError:
-                raise TypeError(f"{value!r} is no dtype") from None
+                raise TypeError(f"expected a dtype, found {value!r}") from None
     found = _DTYPES.get(name) or _BY_CODE.get(name)
     if found is None:
-        raise TypeError(f"{value!r} is no dtype that elements can have")
+        raise TypeError(f"{value!r} is not a dtype that elements can have: use one of {', '.join(_DTYPES)}")
     return found
 
 
 @functools.cache
 def numpy_dtype(code: str) -> np.dtype[Any]:
-    """The numpy dtype of a fixed-size type.
+    """Returns the numpy dtype of a dtype of fixed size.
 
-    ``bfloat16`` and the 8-bit floats are those of ``ml_dtypes`` where it is installed; elsewhere unsigned integers
-    of the same width hold their bits.
+    ``bfloat16`` and the 8-bit floats use the dtypes of ``ml_dtypes`` if this package is installed. Otherwise unsigned integers of the same width
+    hold the bits.
     """
     name = _BY_CODE[code].name
     if code in ("bf16", "f8e4m3", "f8e5m2"):

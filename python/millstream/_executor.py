@@ -1,7 +1,7 @@
-"""A process that runs one piece of user code for a worker: a function of elements, or an iterable.
+"""The executor: a process that runs one piece of user code for a worker, which is a function of elements or an iterable.
 
-``foreman`` starts it, by fork or as ``python -m millstream._executor``. It reports exceptions of the code to the worker, which replaces the
-process when it crashes, exits or hangs.
+The template process of ``_foreman`` starts executors, by fork or as ``python -m millstream._executor``. An executor reports exceptions of the code
+to the worker. The worker replaces an executor that crashes, exits or hangs.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ __all__ = ["end_with", "leave", "read", "settle", "work"]
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
-#: What an iterator that is exhausted yields.
+#: The result of ``next`` for an exhausted iterator.
 _NOTHING = object()
 
 
 def confine() -> None:
-    """Has no process of this tree gain rights by starting a program, and adopts those that their parents leave behind."""
+    """Prevents this process and its descendants from gaining privileges, and makes this process adopt orphaned descendants."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_with(parent: int) -> None:
-    """Has the system kill this process when its parent ends, whatever ends that."""
+    """Makes the system kill this process when its parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def settle(parent: int) -> None:
-    """What a process does before it runs anybody's code."""
+    """Prepares this process to run users' code."""
     end_with(parent)
-    # A group of its own: what the code starts ends with it.
+    # A separate process group lets the worker kill the executor together with the processes that the code starts.
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Where it crashed or hung, standard error says.
+    # After a crash, standard error shows the position in the code.
     faulthandler.enable()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
@@ -59,7 +59,7 @@ def settle(parent: int) -> None:
 
 
 def leave(status: int) -> None:
-    """Ends this process without what its parent, of which it is a fork, has registered for its own end."""
+    """Ends this forked process without running the exit handlers that the parent has registered."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -67,7 +67,7 @@ def leave(status: int) -> None:
 
 
 def read(file: int, described: int, code: int) -> tuple[dict[str, Any], bytes]:
-    """What elements are and what is done with them, and the code, from a file in memory."""
+    """Reads the description of the elements and the code from a file in memory."""
     return json.loads(os.pread(file, described, 0)), _whole(file, code, described)
 
 
@@ -80,12 +80,12 @@ def _whole(file: int, size: int, at: int) -> bytes:
 
 
 def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int, seed: int) -> None:
-    """Runs the code for the process at the other end, until it is gone."""
+    """Runs the code for the worker at the other end of the socket, until the worker closes the socket."""
     given, yields = described["given"], described["yields"]
     link = Link(end, _dtypes(given), described["dtypes"])
     try:
         called = unpacked(code)
-        # What is only named is imported before it is told who it is.
+        # Named code is imported first, so that `_introduce` sees the imported object.
         called = getattr(called, "loaded", lambda: called)()
         _draws.tell(seed, index)
         own = getattr(called, "millstream_seed", None)
@@ -107,7 +107,7 @@ def work(end: socket.socket, described: dict[str, Any], code: bytes, index: int,
                 link.end()
             else:
                 link.result(call, leaves)
-        # Also what is meant to end a process: it would end without a word.
+        # SystemExit and KeyboardInterrupt are reported, too, because the process would end without a report.
         except BaseException as error:
             link.raised(*told(error, error.__traceback__))
 
@@ -125,10 +125,10 @@ def _flat_function(called: Callable[..., Any], given: Any, yields: Any, index: i
 
     def answer(call: Call) -> list[Leaf] | None:
         nonlocal iterator
-        # Of an iterable that raised nothing is left, whatever kind it is.
+        # An iterable that raised an exception is not continued.
         going_on, iterator = iterator, iter(())
         if not call.is_next:
-            # What is left of the one before ends first.
+            # The previous iterable is closed before the next iterable starts.
             del going_on
             _drawing(call, index)
             going_on = iter(_applied(called, given, call))
@@ -158,7 +158,7 @@ def _iterable(called: Callable[..., Any], yields: Any) -> Callable[[Call], list[
 
 
 def _dtypes(given: Any) -> list[str]:
-    """Of the components, in order."""
+    """Returns the dtypes of the components, in order."""
     if given is None or given[0] == "none":
         return []
     if given[0] == "tensor":
@@ -168,13 +168,13 @@ def _dtypes(given: Any) -> list[str]:
 
 
 def _drawing(call: Call, index: int) -> None:
-    """Has what a function draws follow from the call, whichever process it comes to."""
+    """Seeds the generators by the call, so that draws do not depend on the process."""
     _draws.tell(call.draw, index)
     _draws.seed_all(call.draw)
 
 
 def _introduce(called: Any, index: int, processes: int, seed: int) -> None:
-    """Tells torch, where it is used, which of how many workers this is; and calls what is to be called in each."""
+    """Sets torch's worker information if torch is imported, and calls the code's ``worker_init_fn``."""
     if "torch" in sys.modules:
         import torch
         import torch.utils.data._utils.worker as of_torch
@@ -190,7 +190,7 @@ def _introduce(called: Any, index: int, processes: int, seed: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """One that was not forked."""
+    """Runs an executor that was started as a new interpreter."""
     parent, end, file, described, code, index, seed = map(int, arguments)
     settle(parent)
     work(socket.socket(fileno=end), *read(file, described, code), index, seed)

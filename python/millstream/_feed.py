@@ -1,7 +1,7 @@
-"""Elements on the device that trains: copied ahead, beside what is computed, from memory that the device reads by itself.
+"""Copies elements to the training device before the program requests them, while the device computes.
 
-Owns the order of copies, what is alive during them, and which memory is registered. Everything that touches a device is in
-``_Cuda``; what feeds other devices, or none, is the same without it.
+The module decides the order of copies, the lifetime of their sources, and the memory that is registered with the device. Only the class
+``_Cuda`` calls a device. Other devices use the same code with another class.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from .errors import InvalidArgumentError
 
 __all__ = ["DeviceFeed", "feed", "lane_of"]
 
-#: Elements on their way to a device, unless it is said.
+#: The default number of elements that are prefetched to a device.
 DEPTH = 2
 
-#: Memory of one registration at most: what is larger is copied through a buffer.
+#: The maximum bytes of one registration. Larger memory is copied through a buffer.
 _REGISTER_BYTES_MAX = 16 << 30
 
-#: Memory that none of so many tensors lay in is let go when other memory is registered: that of passes that have ended.
+#: The number of tensors of other memory after which registered memory counts as idle. Idle memory is released when other memory is registered.
 IDLE_AFTER = 256
 
-#: Tensors of fewer bytes are copied as they are: a copy costs less than looking where they lie.
+#: The minimum bytes of a tensor for which the feed searches the tensor's memory mapping. Smaller tensors are copied directly.
 _STAGE_BYTES_MIN = 64 << 10
 
 
 class Lane(Protocol):
-    """The way to a device. Used by one thread, the one that iterates."""
+    """The interface by which a feed copies tensors to a device. Only the iterating thread calls its methods."""
 
     def send(self, tensor: Any) -> Any:
-        """Begins to copy a tensor; returns what it becomes."""
+        """Starts to copy a tensor, and returns the tensor on the device."""
 
     def sent(self) -> Any:
-        """What says that all copies that were begun so far are done."""
+        """Returns a marker that is done when all copies that have started so far are done."""
 
     def receive(self, tensors: list[Any], done: Any) -> None:
-        """Makes the consumer's work wait for copies, and lets it have the tensors."""
+        """Makes the consumer's work on the device wait for copies, and hands the tensors to the consumer."""
 
     def wait(self, done: Any) -> None:
         """Waits until copies are done."""
 
     def close(self) -> None:
-        """Ends it; copies that were begun are waited for."""
+        """Waits for all started copies, and releases the resources."""
 
 
 class _Host:
-    """To the host itself, where tensors are already, or by a plain copy to a device that knows no streams."""
+    """A lane for the CPU, which needs no copies, and for devices without streams, which need plain copies."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -72,7 +72,7 @@ class _Host:
 
 @dataclasses.dataclass
 class _Mapping:
-    """Registered memory, with a tensor that keeps it mapped, and how many feeds use it."""
+    """A range of registered memory, a tensor that keeps the range mapped, and the number of feeds that use the range."""
 
     start: int
     stop: int
@@ -81,7 +81,7 @@ class _Mapping:
 
 
 class Registry:
-    """Memory that is registered with ``register(address, bytes)``, once for all that use it, until the last of them does not any more."""
+    """Memory that is registered with a device by ``register(address, bytes)``. Each range is registered once, until its last user is gone."""
 
     def __init__(self, register: Callable[[int, int], bool], unregister: Callable[[int], None]) -> None:
         self._register, self._unregister = register, unregister
@@ -89,7 +89,7 @@ class Registry:
         self._lock = threading.Lock()
 
     def taken(self, start: int, stop: int, keeper: Any) -> _Mapping | None:
-        """One more use of a mapping, which a tensor in it keeps; ``None``: it cannot be registered."""
+        """Adds a user to the mapping, which is registered if necessary. Returns ``None`` if the registration fails. ``keeper`` keeps it mapped."""
         with self._lock:
             mapping = self._mappings.get(start)
             if mapping is None:
@@ -100,32 +100,32 @@ class Registry:
             return mapping
 
     def left(self, mapping: _Mapping) -> None:
-        """One use less."""
+        """Removes a user of the mapping, which is unregistered after its last user."""
         with self._lock:
             mapping.users -= 1
             if mapping.users == 0:
-                # While it is mapped still: the keeper goes after it.
+                # The keeper is dropped after this call, because memory must be mapped while it is unregistered.
                 self._unregister(mapping.start)
                 del self._mappings[mapping.start]
 
 
 class Arenas:
-    """Memory that workers of this host share with this process, registered so that a device copies from it without the processor.
+    """The shared memory of workers on this host, registered so that a device copies from it without the processor.
 
-    A tensor in each keeps it mapped for as long as it is registered. Memory that nothing comes from any more is released after ``settle``, which
-    waits for copies that were begun.
+    A tensor in each mapping keeps the mapping alive while it is registered. Idle mappings are released after a call of ``settle``, which waits for
+    all started copies.
     """
 
     def __init__(self, registry: Registry, settle: Callable[[], None]) -> None:
         self._registry, self._settle = registry, settle
-        #: With the number of the tensor that lay in it last.
+        #: The mappings, each with the number of the last tensor in the mapping.
         self._mappings: list[tuple[_Mapping, int]] = []
         self._looked = 0
-        #: Where registering failed, or what is there is nothing to register.
+        #: The address ranges whose registration failed, or that need no registration.
         self._others: set[int] = set()
 
     def has(self, tensor: Any) -> bool:
-        """Whether a tensor lies in registered memory, which is registered now if it can be."""
+        """Returns whether a tensor is in registered memory. Registers the tensor's memory if possible."""
         address = tensor.data_ptr()
         stop = address + tensor.nbytes
         self._looked += 1
@@ -155,14 +155,14 @@ class Arenas:
             self._registry.left(mapping)
 
     def close(self) -> None:
-        """Uses nothing any more."""
+        """Gives up all mappings."""
         for mapping, _ in self._mappings:
             self._registry.left(mapping)
         self._mappings.clear()
 
 
 def _shared_mapping(address: int) -> tuple[int, int] | None:
-    """Where the shared memory file is mapped in which an address lies."""
+    """Returns the start and the end of the shared memory mapping that contains an address; ``None`` if no such mapping exists."""
     with open("/proc/self/maps") as maps:
         for line in maps:
             span, _, rest = line.partition(" ")
@@ -173,13 +173,13 @@ def _shared_mapping(address: int) -> tuple[int, int] | None:
 
 
 def _registered(start: int, count: int) -> bool:
-    """Registers memory with CUDA, for all devices of the process. The current device is one that is in use."""
+    """Registers memory with CUDA for all devices of the process. The current device must already be in use."""
     import torch
 
     if int(torch.cuda.cudart().cudaHostRegister(start, count, _PORTABLE)) == 0:
         return True
     try:
-        # What was refused is remembered as an error of the next thing that is asked of the device.
+        # CUDA reports a failed registration as an error of the next operation on the device, so a small operation clears the error.
         torch.zeros(1, device="cuda").add_(1)
     except RuntimeError:
         pass
@@ -195,14 +195,15 @@ def _unregistered(start: int) -> None:
 #: ``cudaHostRegisterPortable``.
 _PORTABLE = 1
 
-#: What is registered in this process, whichever feeds and devices use it.
+#: The registered memory of this process, shared by all feeds and devices.
 _REGISTRY = Registry(_registered, _unregistered)
 
 
 class _Cuda:
-    """To a CUDA device: copies on a stream of their own, each behind an event that the consumer's stream waits for.
+    """A lane for a CUDA device. Copies run on a separate stream, and the consumer's stream waits for the event of each copy.
 
-    What lies in registered arenas is copied from where it is; everything else through pinned buffers, each used again when its copy is done.
+    Tensors in registered arenas are copied directly. Other tensors are copied through pinned buffers, which are used again when their copies are
+    done.
     """
 
     def __init__(self, device: Any) -> None:
@@ -218,7 +219,7 @@ class _Cuda:
     def send(self, tensor: Any) -> Any:
         torch = self._torch
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
-            # Allocated for this stream: other users are recorded, so that its memory is not used again too early.
+            # The memory belongs to this stream. `receive` records the consumer's stream, so that the memory is not reused too early.
             moved = torch.empty_like(tensor, device=self._device)
             if tensor.nbytes < _STAGE_BYTES_MIN or self._arenas.has(tensor):
                 moved.copy_(tensor, non_blocking=True)
@@ -260,7 +261,7 @@ class _Cuda:
 
 @dataclasses.dataclass
 class _Sent:
-    """An element on its way: what it becomes, its tensors, and what it was, which must live until it is copied."""
+    """An element whose copy has started: the element on the device, its tensors, and the source, which must live until the copy is done."""
 
     element: Any
     tensors: list[Any]
@@ -269,11 +270,11 @@ class _Sent:
 
 
 class DeviceFeed:
-    """Elements whose tensors are on a device. See ``feed``. Several iterators may live at a time; each has a stream of its own."""
+    """An iterable of elements whose tensors are on a device. See ``feed``. Several iterators may exist at once; each has a separate stream."""
 
     def __init__(self, elements: Iterable[Any], lane: Callable[[], Lane], depth: int) -> None:
         if depth < 1:
-            raise InvalidArgumentError(f"depth={depth}: at least one element is on its way")
+            raise InvalidArgumentError(f"depth={depth}: must be at least 1")
         self._elements, self._lane, self._depth = elements, lane, depth
 
     def __len__(self) -> int:
@@ -281,7 +282,7 @@ class DeviceFeed:
 
     def __iter__(self) -> Iterator[Any]:
         source = iter(self._elements)
-        # Where elements come from a service, what is not there yet is not waited for before what is there is handed over.
+        # A service's elements have the method `ready`, so the feed delivers a copied element before it waits for the next element.
         at_hand = getattr(source, "ready", lambda otherwise: next(source, otherwise))
         lane: Lane | None = None
         ahead: collections.deque[_Sent] = collections.deque()
@@ -292,7 +293,7 @@ class DeviceFeed:
                     taken = at_hand(_END) if ahead else next(source, _END)
                     if taken is _END:
                         break
-                    # On the thread that trains, when it asks for its first element: there the device has its context.
+                    # The lane is opened on the training thread at its first request, because this thread has the device's context.
                     lane = lane or self._lane()
                     ahead.append(_begun(lane, taken))
                 if not ahead or lane is None:
@@ -300,7 +301,7 @@ class DeviceFeed:
                 ready = ahead.popleft()
                 lane.receive(ready.tensors, ready.done)
                 element = ready.element
-                # From here on it is the consumer's; what it was must live until it is copied, however far the consumer is ahead of the
+                # The consumer now owns the element. The source must live until its copy is done, even if the consumer runs ahead of the
                 # device.
                 behind.append(dataclasses.replace(ready, element=None, tensors=[]))
                 del ready
@@ -335,17 +336,17 @@ def _mapped(value: Any, lane: Lane, tensors: list[Any]) -> Any:
 
 
 def feed(elements: Iterable[Any], device: Any = "cuda", *, depth: int = DEPTH) -> DeviceFeed:
-    """Copies the tensors of elements to a device while it computes.
+    """Copies the tensors of elements to a device while the device computes.
 
-    At most ``depth`` elements are on their way or wait there. Each is copied on a stream of its own, and the stream that is current at the
-    request waits for that copy alone. Memory that workers of this host share is registered with the device, once for all feeds, and copied from
-    where it lies; it is released when the feed ends, or after ``IDLE_AFTER`` tensors of other memory. Elements that operations after
-    ``distribute`` computed go through pinned buffers. Text stays in Python.
+    At most ``depth`` elements are being copied or wait on the device. Copies run on a separate stream. The stream that is current at a request
+    waits only for the copy of the requested element. Shared memory of workers on this host is registered with the device once for all feeds, and
+    copied directly. The registration ends with the feed, or after ``IDLE_AFTER`` tensors of other memory. Elements that operations after
+    ``distribute`` computed are copied through pinned buffers. Text stays in Python objects.
 
     Args:
         elements: A dataset, a loader, or an iterable of torch tensors.
-        device: A torch device. ``"cpu"`` does the same without a device.
-        depth: Elements ahead of the program.
+        device: A torch device. ``"cpu"`` needs no GPU.
+        depth: The number of elements that are prefetched to the device.
 
     Returns:
         An iterable of the elements with their tensors on the device.
@@ -361,7 +362,7 @@ def feed(elements: Iterable[Any], device: Any = "cuda", *, depth: int = DEPTH) -
 
 
 def lane_of(device: Any) -> Callable[[], Lane]:
-    """What opens ways to a device of torch."""
+    """Returns a function that opens a lane to a torch device."""
     import torch
 
     where = torch.device(device)

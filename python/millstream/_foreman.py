@@ -1,9 +1,9 @@
-"""The process that starts and ends the executors of one piece of code: ``python -m millstream._foreman PARENT [SCRATCH READABLE...]``.
+"""The foreman: a template process that starts and ends the executors of one piece of code.
 
-With a folder for scratch files it confines itself and its executors: see ``isolation``. It imports the modules that the code names, so its
-children need not. It starts them by fork while it has one thread, and otherwise as new processes, because a fork of several threads may hang.
-It talks to its worker over the socket that was its standard input, and ends with it and with all children. Of the user's code only imports
-run in it.
+A worker starts the foreman with ``python -m millstream._foreman PARENT [SCRATCH READABLE...]``. With a scratch folder the foreman confines itself
+and its executors; see ``_isolation``. The foreman imports the modules that the code names, so that its executors need not import them. A foreman
+with one thread forks executors. A foreman with several threads starts new interpreters, because a fork may then hang. The foreman's standard
+input is the socket to its worker. The foreman ends with its worker, and kills all executors. The foreman runs no user code except imports.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _START, _HIRE, _END = 1, 2, 3
 _DONE, _FAILED = b"\1", b"\2"
 _SOON, _SHOWN = 0, 2
 
-#: How long a child may take that is ending by itself, and to say where it is.
+#: The seconds that a child may take to end by itself, and to write its traceback.
 _SOON_S, _SHOWN_S = 1.0, 0.5
 
 
 class _Foreman:
     def __init__(self, control: socket.socket, refusal: OSError | None) -> None:
         self._control = control
-        #: Why it runs no code.
+        #: The error for which the foreman refuses to run code.
         self._refusal = refusal
         self._children: dict[int, tuple[int, subprocess.Popen[bytes] | None]] = {}
         self._described: dict[str, Any] = {}
@@ -45,11 +45,11 @@ class _Foreman:
         self._sizes = (0, 0)
         self._file = -1
         self._forks = True
-        #: What its imports have started.
+        #: The child processes that imports have started.
         self._own: set[int] = set()
 
     def serve(self) -> None:
-        """Does what it is told until nobody is there."""
+        """Executes the worker's requests until the worker closes the socket."""
         try:
             while True:
                 data, fds, _, _ = socket.recv_fds(self._control, 1 << 12, 1)
@@ -64,7 +64,7 @@ class _Foreman:
             for child in list(self._children):
                 self._end(child, urgency=1)
             self._end_orphans()
-            # Extensions that count their objects at the end would report all that is kept from the collector as leaked.
+            # Extensions that count their objects at exit would report frozen objects as leaks.
             gc.unfreeze()
 
     def _answer(self, data: bytes, fds: list[int]) -> bytes:
@@ -84,13 +84,13 @@ class _Foreman:
         self._described, self._code = _executor.read(file, described, code)
         header = json.loads(self._code.partition(b"\n")[0])
         for name in header.get("modules", ()):
-            # What is missing, the code itself will say.
+            # If an import fails, the code itself raises the error later.
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         remember(header.get("own", ()))
         self._forks = len(os.listdir("/proc/self/task")) == 1 and os.environ.get("MILLSTREAM_START_METHOD") != "spawn"
         self._own = _children()
-        # What children only read stays shared with them.
+        # Frozen objects stay in pages that the foreman and its children share.
         gc.collect()
         gc.freeze()
 
@@ -114,7 +114,7 @@ class _Foreman:
         return pid
 
     def _become(self, end: int, index: int, seed: int) -> None:
-        """The child of a fork goes on here, and does not return."""
+        """Runs the executor in the child of a fork. Never returns."""
         status = 1
         try:
             parent = os.getppid()
@@ -127,20 +127,20 @@ class _Foreman:
             _executor.leave(status)
 
     def _end(self, child: int, urgency: int) -> int:
-        """Ends and reaps a child, and what it has started: its exit status, less than 0 for a signal."""
+        """Ends and reaps a child and its descendants. Returns the exit status, which is negative for a signal."""
         known = self._children.pop(child, None)
         if known is None:
             raise ProcessLookupError(f"no child {child}")
         pid, started = known
         grace = _SOON_S
         if urgency == _SHOWN:
-            # Its handler writes where it is to standard error.
+            # The child's signal handler writes its traceback to standard error.
             os.kill(pid, signal.SIGABRT)
             grace = _SHOWN_S
         if urgency not in (_SOON, _SHOWN) or not _has_ended(pid, grace):
             os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        # Its group is its own as long as it is not reaped.
+        # The process group belongs to the child until the child is reaped.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -150,7 +150,7 @@ class _Foreman:
         return status
 
     def _end_orphans(self) -> None:
-        """Kills and reaps what executors started and left behind in groups of its own: this process has adopted it."""
+        """Kills and reaps orphaned processes that executors started in other process groups, and that this process has adopted."""
         while True:
             executors = {pid for pid, _ in self._children.values()}
             orphans = _children() - executors - self._own
@@ -160,13 +160,13 @@ class _Foreman:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             for pid in orphans:
-                # Another may have reaped it. Those that it has started are adopted now.
+                # The process may already be reaped. This process has now adopted the children of the orphan.
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
 
 
 def _children() -> set[int]:
-    """The processes whose parent this one is."""
+    """Returns the ids of the child processes of this process."""
     found: set[int] = set()
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as children:
@@ -175,7 +175,7 @@ def _children() -> set[int]:
 
 
 def _has_ended(pid: int, grace: float) -> bool:
-    """Whether a child ends within so many seconds."""
+    """Returns whether a child process ends within ``grace`` seconds."""
     watched = os.pidfd_open(pid)
     try:
         return bool(select.select([watched], [], [], grace)[0])
@@ -184,8 +184,8 @@ def _has_ended(pid: int, grace: float) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Serves the worker whose process id it is given."""
-    # Ctrl-C goes to the whole group of processes; this one ends with its worker.
+    """Runs the foreman for the worker whose process id is the first argument."""
+    # Ctrl-C sends SIGINT to the whole process group. The foreman ignores SIGINT, and ends with its worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _executor.end_with(int(arguments[0]))
     _executor.confine()

@@ -1,4 +1,4 @@
-"""What functions of Python yield, as the source of a dataset."""
+"""The source of a dataset that a Python generator function yields."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def generated(
     args: Sequence[Any] | None,
     output_signature: Any,
 ) -> Graph:
-    """The source of what a function yields.
+    """Returns the graph of a source that yields the elements of a generator.
 
     Raises:
-        TypeError: It is no function, or what it yields is said by nothing, or twice.
+        TypeError: The generator is not callable, or the arguments declare the element type not at all or twice.
     """
     if not callable(generator):
-        raise TypeError(f"the generator must be a function, or another callable, not {generator!r}")
+        raise TypeError(f"generator: expected a callable, found {generator!r}")
     if output_signature is not None and (output_types is not None or output_shapes is not None):
-        raise TypeError("give output_signature, or output_types and output_shapes, not both")
+        raise TypeError("output_signature excludes output_types and output_shapes: pass only output_signature")
     if output_signature is None and output_types is None:
-        raise TypeError("what the generator yields must be said: give output_signature")
+        raise TypeError("the element type of the generator is unknown: pass output_signature")
     signature = _signature(output_types, output_shapes) if output_signature is None else output_signature
-    # A list is one tensor when it is yielded, so as a container a list means what a tuple does.
+    # A list that the generator yields is one tensor. A list in the signature therefore means a tuple.
     arguments = tuple(np.asarray(argument) for argument in args or ())
     local = LocalCode(repr(generator), lambda: yielded(generator, arguments, signature), yielded, generator, arguments, signature)
     return Graph.iterable(plain(signature), local.code, -2)
@@ -54,7 +54,7 @@ def _signature(types: Any, shapes: Any) -> Any:
 
 
 def yielded(generator: Callable[..., Iterable[Any]], arguments: tuple[Any, ...], signature: Any) -> Iterator[Any]:
-    """Where the pipeline runs: the elements as the signature has them."""
+    """Returns the generator's elements, converted to the signature. Runs in the process that runs the pipeline."""
     return _Yielded(generator(*arguments), signature)
 
 
@@ -79,11 +79,11 @@ def _fitted(value: Any, spec: Any) -> Any:
         return None
     if isinstance(spec, dict):
         if not isinstance(value, dict) or set(value) != set(spec):
-            raise InvalidArgumentError(f"the generator yielded {repr(value)[:200]} where the signature has a dict of {list(spec)}")
+            raise InvalidArgumentError(f"expected a dict with the keys {list(spec)} from the generator, found {repr(value)[:200]}: change output_signature")
         return {name: _fitted(value[name], item) for name, item in spec.items()}
     if isinstance(spec, tuple | list):
         if not isinstance(value, tuple | list) or len(value) != len(spec):
-            raise InvalidArgumentError(f"the generator yielded {repr(value)[:200]} where the signature has {len(spec)} components")
+            raise InvalidArgumentError(f"expected {len(spec)} components from the generator, found {repr(value)[:200]}: change output_signature")
         return type(spec)(_fitted(item, of) for item, of in zip(value, spec, strict=True))
     if isinstance(spec, RaggedTensorSpec):
         return Ragged(_array(value.values, spec.values), *map(_array, value.nested_row_splits, spec.row_splits))
@@ -100,7 +100,7 @@ def _array(value: Any, spec: Any) -> Any:
     try:
         made = np.asarray(value, dtype.as_numpy_dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"the generator yielded {repr(value)[:200]}, which is no tensor of {dtype!r}: {error}") from error
+        raise InvalidArgumentError(f"expected a tensor of {dtype!r} from the generator, found {repr(value)[:200]}: {error}") from error
     return _shaped(value, made, spec)
 
 
@@ -108,17 +108,17 @@ def _shaped(value: Any, made: Any, spec: Any) -> Any:
     found, wanted = np.shape(made), spec.shape
     if wanted is None or (len(found) == len(wanted) and all(size in (None, of) for size, of in zip(wanted, found, strict=True))):
         return made
-    raise InvalidArgumentError(f"the generator yielded {repr(value)[:200]} of the shape {found} where the signature has {tuple(wanted)}")
+    raise InvalidArgumentError(f"expected a tensor of the shape {tuple(wanted)} from the generator, found {repr(value)[:200]} of the shape {found}")
 
 
 def _text(value: Any, is_text: bool) -> Any:
-    """Text, or bytes, of either of them, nested in lists or arrays: TensorFlow has one type for both."""
+    """Converts ``str`` and ``bytes``, also in lists and arrays, to one of both types, because TensorFlow has one type for both."""
     if isinstance(value, bytes) and is_text:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
             shown = repr(value)[:200]
-            raise InvalidArgumentError(f"the generator yielded {shown}, which is no text: give ms.bytes in the signature. {error}") from error
+            raise InvalidArgumentError(f"expected UTF-8 text from the generator, found {shown}: use ms.bytes in output_signature. {error}") from error
     if isinstance(value, str) and not is_text:
         return value.encode()
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What needs several elements at a time: windows, groups, buckets, classes, and what carries a state from one to the next."""
+"""Methods of datasets that combine several elements: windows, groups, buckets, classes, and scans with a state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["GroupMethods", "Windows"]
 
 
 class GroupMethods:
-    """What a dataset can do with several elements."""
+    """The methods of a dataset that combine several elements."""
 
     _graph: Graph
 
@@ -38,13 +38,13 @@ class GroupMethods:
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Windows:
-        """Groups consecutive elements into windows, which are datasets; ``flat_map`` turns them into elements.
+        """Groups consecutive elements into windows. Each window is a dataset, and ``flat_map`` turns windows into elements.
 
         Args:
-            size: Elements of a window.
-            shift: Elements between the starts of two windows; ``size`` by default.
-            stride: Elements between two elements of a window.
-            drop_remainder: Whether windows of fewer elements are left out.
+            size: The number of elements in a window.
+            shift: The distance between the starts of two windows, in elements; ``size`` by default.
+            stride: The distance between two elements of a window, in elements.
+            drop_remainder: Whether to leave out windows with fewer elements.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -65,20 +65,20 @@ class GroupMethods:
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Collects elements by key, and yields the dataset that a function returns for each window of one key.
+        """Collects elements by key into windows. A function turns each window into a dataset, whose elements are yielded.
 
         Args:
             key_func: A function of the element that returns its key, an ``int64`` scalar.
             reduce_func: A function of the key and the window that returns a dataset.
-            window_size: Elements of a window.
-            window_size_func: A function of the key that returns the elements of its windows.
+            window_size: The number of elements in a window.
+            window_size_func: A function of the key that returns the number of elements in the key's windows.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
             The new dataset.
 
         Raises:
-            ValueError: Neither or both of the sizes are given.
+            ValueError: Neither or both of ``window_size`` and ``window_size_func`` are passed.
 
         Example:
             >>> grouped = ms.Dataset.range(6).group_by_window(lambda x: x % 2, lambda key, rows: rows.batch(3), 3)
@@ -88,14 +88,14 @@ class GroupMethods:
         from ._dataset import Dataset
 
         if (window_size is None) == (window_size_func is None):
-            raise ValueError("give window_size or window_size_func, one of both")
-        key = _tensor._Untraceable("the key of a window: make it part of the elements by a map before")
+            raise ValueError("expected either window_size or window_size_func: pass one of both")
+        key = _tensor._Untraceable("the key of a window: add the key to the elements with map before group_by_window")
 
         def reduced(graph: Graph) -> Graph:
             with tracing():
                 made = reduce_func(key, Dataset(graph))
             if not isinstance(made, Dataset):
-                raise TypeError(f"reduce_func made {made!r} of a window and not a dataset")
+                raise TypeError(f"reduce_func returned {made!r} for a window, which is not a dataset")
             return made._graph
 
         if window_size_func is not None:
@@ -117,30 +117,31 @@ class GroupMethods:
     ) -> Dataset:
         """Batches elements of similar length.
 
-        Bucket 0 has the elements shorter than the first boundary; each further bucket has those from its boundary on.
+        Bucket 0 contains the elements that are shorter than the first boundary. Bucket n contains the elements that are at least as long as
+        boundary n - 1 and shorter than boundary n.
 
         Args:
             element_length_func: A function of the element that returns its length.
-            bucket_boundaries: The boundaries, rising.
-            bucket_batch_sizes: The batch size of each bucket, one more than there are boundaries.
-            padded_shapes: Shapes, as for ``padded_batch``.
-            padding_values: Values, as for ``padded_batch``.
-            pad_to_bucket_boundary: Whether batches are padded to one less than the bucket's upper boundary.
-            no_padding: Whether elements are batched without padding.
-            drop_remainder: Whether batches of fewer elements are left out.
+            bucket_boundaries: The boundaries, in ascending order.
+            bucket_batch_sizes: The batch size of each bucket. The list has one entry more than ``bucket_boundaries``.
+            padded_shapes: The padded shapes, as for ``padded_batch``.
+            padding_values: The padding values, as for ``padded_batch``.
+            pad_to_bucket_boundary: Whether to pad batches to the length of the bucket's upper boundary minus 1.
+            no_padding: Whether to batch elements without padding.
+            drop_remainder: Whether to leave out batches with fewer elements.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
             The new dataset.
 
         Raises:
-            ValueError: The boundaries do not rise, or there are not as many batch sizes as buckets.
-            UnimplementedError: ``padded_shapes`` or ``padding_values`` is combined with arguments that it does not fit.
+            ValueError: The boundaries are not in ascending order, or the number of batch sizes differs from the number of buckets.
+            UnimplementedError: ``padded_shapes`` or ``padding_values`` is combined with an argument that excludes it.
         """
         length = _number(element_length_func)
         boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
         if len(sizes) != len(boundaries) + 1:
-            raise ValueError(f"bucket_batch_sizes has {len(sizes)} sizes for {len(boundaries) + 1} buckets")
+            raise ValueError(f"bucket_batch_sizes has {len(sizes)} sizes for {len(boundaries) + 1} buckets: pass one size for each bucket")
         if padded_shapes is None and padding_values is None:
             return self._then(
                 self._graph.bucket_by_sequence_length(
@@ -149,8 +150,8 @@ class GroupMethods:
             )
         if pad_to_bucket_boundary or no_padding or (drop_remainder and len(set(sizes)) > 1):
             raise UnimplementedError(
-                "padded_shapes and padding_values do not go with pad_to_bucket_boundary or no_padding, nor with drop_remainder where "
-                "bucket_batch_sizes differ"
+                "padded_shapes and padding_values exclude pad_to_bucket_boundary and no_padding, and exclude drop_remainder if "
+                "bucket_batch_sizes differ: leave out one of these arguments"
             )
 
         def bucket(*element: Any) -> Any:
@@ -174,13 +175,13 @@ class GroupMethods:
         seed: int | None = None,
         name: str | None = None,
     ) -> Dataset:
-        """Drops elements until their classes are as frequent as requested; yields tuples of class and element.
+        """Drops elements so that the classes have the requested frequencies. Yields tuples of class and element.
 
         Args:
             class_func: A function of the element that returns its class, from 0.
-            target_dist: The wanted share of each class.
-            initial_dist: The present share of each class; estimated by default.
-            seed: The seed of the draws.
+            target_dist: The requested frequency of each class.
+            initial_dist: The present frequency of each class; estimated from the elements by default.
+            seed: The seed of the random draws.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -197,9 +198,10 @@ class GroupMethods:
         name: str | None = None,
         use_default_device: bool | None = None,
     ) -> Dataset:
-        """Computes each element from a state and the input's element.
+        """Computes each element from a state and an element of the input.
 
-        The function is called once, as that of ``map`` is. The state keeps its structure and dtypes; a shape may grow.
+        The function is called once with symbolic tensors, like the function of ``map``. The state keeps its structure and dtypes, but its shapes
+        may grow.
 
         Args:
             initial_state: The first state.
@@ -222,14 +224,14 @@ class GroupMethods:
             with tracing():
                 made = scan_func(both["state"], both["element"])
             if not isinstance(made, tuple) or len(made) != 2:
-                raise TypeError(f"the function made {made!r} of a state and an element, not a pair of a state and an element")
+                raise TypeError(f"expected a tuple of the next state and an element from scan_func, found {made!r}")
             return applied(graph, made)
 
         return self._then(self._graph.scan(described, data, body))
 
 
 class Windows:
-    """Windows of a dataset's elements, each a dataset that ``flat_map`` makes elements of."""
+    """The windows of a dataset. Each window is a dataset, and ``flat_map`` turns windows into elements."""
 
     def __init__(
         self,
@@ -245,10 +247,11 @@ class Windows:
         self._window = (size, shift, stride, drop_remainder)
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
-        """Yields the elements of one dataset for each window.
+        """Turns each window into a dataset, and yields the elements of these datasets.
 
-        For windows of tuples the function is called with a dataset for each component, as in TensorFlow; or, if it takes one argument, with one
-        dataset of tuples. For windows of dicts it is called with one dataset, in which ``window["name"]`` is the dataset of a component.
+        If the elements are tuples, the function receives one dataset for each component, as in TensorFlow. A function with one parameter receives
+        one dataset of tuples instead. If the elements are dicts, the function receives one dataset, and ``window["name"]`` is the dataset of a
+        component.
 
         Args:
             map_func: A function of the window that returns a dataset.
@@ -265,13 +268,13 @@ class Windows:
             with tracing():
                 made = map_func(*parts) if len(parts) > 1 and _takes(map_func, len(parts)) else map_func(window)
             if not isinstance(made, Dataset):
-                raise TypeError(f"the function made {made!r} of a window and not a dataset")
+                raise TypeError(f"the function returned {made!r} for a window, which is not a dataset")
             return made._graph
 
         return self._then(self._graph.window(*self._window, reduced))
 
     def __iter__(self) -> Iterator[Any]:
-        """Windows of elements of equal shapes: datasets, of tuples and dicts nested as these are."""
+        """Yields each window as datasets in the structure of the elements. All elements must have equal shapes."""
         from ._dataset import Dataset
 
         def datasets(batch: Any) -> Any:
@@ -283,7 +286,7 @@ class Windows:
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with so many arguments."""
+    """Returns whether a function can be called with ``count`` arguments."""
     try:
         inspect.signature(function).bind(*[None] * count)
     except (TypeError, ValueError):
@@ -299,7 +302,7 @@ def _number(function: Callable[..., Any]) -> Callable[[Graph], Graph]:
     def body(graph: Graph) -> Graph:
         result = called(function, graph)
         if not isinstance(result, Tensor | int):
-            raise TypeError(f"the function made {result!r} of an element and not a number")
+            raise TypeError(f"expected a number from the function, found {result!r}")
         return applied(graph, _tensor.convert_to_tensor(result).cast("int64"))
 
     return body

@@ -1,4 +1,4 @@
-"""Pictures: methods of datasets that change one component. Sizes are in pixels, rows before columns."""
+"""Methods of datasets that change a component with a picture. Sizes are in pixels, and rows come before columns."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageMethods"]
 
-#: Height and width, or the height alone where the width follows.
+#: A pair of height and width, or the height alone if the width is the next argument.
 Size = int | tuple[int, int]
 
 
 def _size(height: Size, width: int | None = None) -> tuple[int, int]:
-    """Returns height and width, which are given as a pair or one after the other."""
+    """Returns height and width, from a pair or from two arguments."""
     if isinstance(height, int):
         if width is None:
-            raise InvalidArgumentError(f"a size is height and width: ({height}, width), not {height} alone")
+            raise InvalidArgumentError(f"a size is height and width: ({height}, width), not only {height}")
         return height, width
     if width is not None or len(height) != 2:
         raise InvalidArgumentError(f"a size is height and width, not {height!r}" + ("" if width is None else f" and {width}"))
@@ -31,7 +31,7 @@ def _size(height: Size, width: int | None = None) -> tuple[int, int]:
 
 
 class ImageMethods:
-    """What a dataset can do with a component that is a picture; an empty name is the only component."""
+    """The methods of a dataset that change a component with a picture. An empty name selects the only component."""
 
     _graph: Graph
 
@@ -41,12 +41,12 @@ class ImageMethods:
     def decode_image(
         self, component: str = "", *, channels: int | None = None, on_error: str = "raise"
     ) -> Dataset:
-        """Decodes JPEG, PNG or WebP to ``uint8`` of height, width and channels.
+        """Decodes JPEG, PNG or WebP images to ``uint8`` arrays of height, width and channels.
 
         Args:
-            component: The component with the bytes; empty if the element is the bytes.
-            channels: 1, 3 or 4; by default those of the image.
-            on_error: ``"raise"`` or ``"skip"``, for images that cannot be decoded.
+            component: The name of the component that contains the encoded bytes; empty if the whole element is the bytes.
+            channels: The number of channels: 1, 3 or 4, or 0 for the number of channels in the image. The default is 3.
+            on_error: Raises an error for an image that cannot be decoded (``"raise"``), or skips the element (``"skip"``).
 
         Returns:
             The new dataset.
@@ -61,13 +61,13 @@ class ImageMethods:
         method: str = "bilinear",
         antialias: bool = True,
     ) -> Dataset:
-        """Resizes an image.
+        """Resizes images to a height and a width.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            size: Height and width.
-            method: ``nearest``, ``bilinear``, ``bicubic``, ``area`` or ``lanczos3``.
-            antialias: Whether to filter when shrinking.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            size: The height and the width of the result.
+            method: The interpolation method: ``nearest``, ``bilinear``, ``bicubic``, ``area`` or ``lanczos3``.
+            antialias: Whether to apply an antialiasing filter when the image shrinks.
 
         Returns:
             The new dataset.
@@ -83,14 +83,14 @@ class ImageMethods:
         )
 
     def crop(self, component: str, top: int, left: int, height: Size, width: int | None = None) -> Dataset:
-        """Crops a fixed part, which must lie within every image.
+        """Crops a fixed part of each image. The part must be within every image.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            top: The first row.
-            left: The first column.
-            height: Rows, or ``(height, width)``.
-            width: Columns.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            top: The first row of the part.
+            left: The first column of the part.
+            height: The number of rows, or a pair ``(height, width)``.
+            width: The number of columns.
 
         Returns:
             The new dataset.
@@ -104,11 +104,11 @@ class ImageMethods:
         return self._then(self._graph.then("crop", component=component, top=top, left=left, height=rows, width=columns))
 
     def central_crop(self, component: str, fraction: float) -> Dataset:
-        """Crops the middle of an image.
+        """Crops the central part of each image.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            fraction: The part of each side to keep, up to 1.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            fraction: The fraction of the height and of the width to keep, up to 1.
 
         Returns:
             The new dataset.
@@ -116,12 +116,12 @@ class ImageMethods:
         return self._then(self._graph.then("central_crop", component=component, fraction=float(fraction)))
 
     def center_crop(self, component: str, height: Size, width: int | None = None) -> Dataset:
-        """Crops the middle of an image to a size.
+        """Crops the central part of each image to a size.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            height: Rows, or ``(height, width)``.
-            width: Columns.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            height: The number of rows, or a pair ``(height, width)``.
+            width: The number of columns.
 
         Returns:
             The new dataset.
@@ -132,13 +132,13 @@ class ImageMethods:
     def random_crop(
         self, component: str, height: Size, width: int | None = None, seed: int | None = None
     ) -> Dataset:
-        """Crops a part at a random place.
+        """Crops a part of each image at a random position.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            height: Rows, or ``(height, width)``.
-            width: Columns.
-            seed: The seed of the draws.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            height: The number of rows, or a pair ``(height, width)``.
+            width: The number of columns.
+            seed: The seed of the random draws.
 
         Returns:
             The new dataset.
@@ -157,14 +157,14 @@ class ImageMethods:
         ratio: tuple[float, float] = (3 / 4, 4 / 3),
         seed: int | None = None,
     ) -> Dataset:
-        """Crops a random part and resizes it.
+        """Crops a random part of each image, and resizes the part.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            size: Height and width of the result.
-            scale: The part's share of the image's area.
-            ratio: The part's aspect ratio, width by height.
-            seed: The seed of the draws.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            size: The height and the width of the result.
+            scale: The range of the part's area, as a fraction of the image's area.
+            ratio: The range of the part's aspect ratio, which is width divided by height.
+            seed: The seed of the random draws.
 
         Returns:
             The new dataset.
@@ -185,10 +185,10 @@ class ImageMethods:
         )
 
     def flip_left_right(self, component: str = "") -> Dataset:
-        """Mirrors an image.
+        """Flips each image from left to right.
 
         Args:
-            component: The component of the image; empty if the element is the image.
+            component: The name of the component that contains the image; empty if the whole element is the image.
 
         Returns:
             The new dataset.
@@ -196,10 +196,10 @@ class ImageMethods:
         return self._then(self._graph.then("flip", component=component, axis="left_right"))
 
     def flip_up_down(self, component: str = "") -> Dataset:
-        """Turns an image upside down.
+        """Flips each image upside down.
 
         Args:
-            component: The component of the image; empty if the element is the image.
+            component: The name of the component that contains the image; empty if the whole element is the image.
 
         Returns:
             The new dataset.
@@ -207,11 +207,11 @@ class ImageMethods:
         return self._then(self._graph.then("flip", component=component, axis="up_down"))
 
     def random_flip_left_right(self, component: str = "", seed: int | None = None) -> Dataset:
-        """Mirrors every other image, by chance.
+        """Flips each image from left to right with a probability of one half.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            seed: The seed of the draws.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            seed: The seed of the random draws.
 
         Returns:
             The new dataset.
@@ -219,11 +219,11 @@ class ImageMethods:
         return self._then(self._graph.then("flip", component=component, axis="left_right", probability=0.5, seed=seed_of(seed)))
 
     def random_flip_up_down(self, component: str = "", seed: int | None = None) -> Dataset:
-        """Turns every other image upside down, by chance.
+        """Flips each image upside down with a probability of one half.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            seed: The seed of the draws.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            seed: The seed of the random draws.
 
         Returns:
             The new dataset.
@@ -234,15 +234,15 @@ class ImageMethods:
         self, component: str, *, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None,
         seed: int | None = None,
     ) -> Dataset:
-        """Changes the colours at random, each property within a range.
+        """Changes the colours of each image by random amounts within ranges.
 
         Args:
-            component: The component of the image; empty if the element is the image.
+            component: The name of the component that contains the image; empty if the whole element is the image.
             brightness: A range of factors ``(low, high)``, or ``x`` for ``(1 - x, 1 + x)``.
-            contrast: A range of factors, as ``brightness``.
-            saturation: A range of factors, as ``brightness``.
+            contrast: A range of factors, in the same form as ``brightness``.
+            saturation: A range of factors, in the same form as ``brightness``.
             hue: A range of turns of the colour circle ``(low, high)``, or ``x`` for ``(-x, x)``.
-            seed: The seed of the draws.
+            seed: The seed of the random draws.
 
         Returns:
             The new dataset.
@@ -263,9 +263,9 @@ class ImageMethods:
         """Computes ``(value / 255 - mean) / std`` as ``float32``.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            mean: A mean for each channel, or one for all.
-            std: A standard deviation for each channel, or one for all.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            mean: The mean of each channel, or one mean for all channels.
+            std: The standard deviation of each channel, or one standard deviation for all channels.
 
         Returns:
             The new dataset.
@@ -273,11 +273,11 @@ class ImageMethods:
         return self._then(self._graph.then("normalize", component=component, mean=[*map(float, mean)], std=[*map(float, std)]))
 
     def rgb_to_grayscale(self, component: str = "", channels: int = 1) -> Dataset:
-        """Removes the colours.
+        """Converts images from RGB to grayscale.
 
         Args:
-            component: The component of the image; empty if the element is the image.
-            channels: Equal channels of the result, 1 or 3.
+            component: The name of the component that contains the image; empty if the whole element is the image.
+            channels: The number of equal channels of the result, 1 or 3.
 
         Returns:
             The new dataset.
@@ -285,10 +285,10 @@ class ImageMethods:
         return self._then(self._graph.then("rgb_to_grayscale", component=component, channels=channels))
 
     def hwc_to_chw(self, component: str = "") -> Dataset:
-        """Puts the channels first, as torch expects them.
+        """Moves the channels to the first dimension, as torch expects.
 
         Args:
-            component: The component of the image; empty if the element is the image.
+            component: The name of the component that contains the image; empty if the whole element is the image.
 
         Returns:
             The new dataset.

@@ -1,10 +1,10 @@
-"""Confines this process and all that it starts to reading named folders, with Landlock and seccomp: ``--isolation strict``.
+"""Confines this process and its descendants with Landlock and seccomp: ``--isolation strict``.
 
-Code that is confined reads Python, its libraries and the folders of its worker; it writes to a folder of its own; it opens no
-connection, and traces and signals no process outside. So it obtains no key that stands in a file or in another process's
-environment. It can still use processor, memory and disk within the worker's limits, and what a defect of the kernel gives it.
+Confined code can read only Python, its libraries and the allowed folders of its worker. Confined code can write only to its scratch folder. Confined code
+cannot open connections, and cannot trace or signal processes outside. Confined code therefore cannot read a key from a file or from the environment of another
+process. Confined code can still use processor time, memory and disk space within the worker's limits, and can exploit defects of the kernel.
 
-Needs Linux 5.13 or later; from 6.7 the kernel refuses TCP a second time, from 6.12 signals to processes outside.
+The module needs Linux 5.13 or later. From Linux 6.7 on Landlock also refuses TCP, and from Linux 6.12 on signals to processes outside.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULESET_VERSION, _RULE_PATH_BENEATH = 1, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
-#: Rights that rules of files may name; those of folders may name all.
+#: The rights that rules for files may contain. Rules for folders may contain all rights.
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
-#: How many of the rights to files each version of the interface knows, from the first on.
+#: The number of file rights in each version of the Landlock interface, from version 1 on.
 _FILE_RIGHTS = (13, 14, 15, 15, 16)
-#: The versions that know TCP, and signals and abstract sockets.
+#: The first interface versions with rules for TCP, and with scopes for signals and abstract sockets.
 _NET_VERSION, _SCOPE_VERSION = 4, 6
 
 # <linux/capability.h>.
@@ -39,16 +39,16 @@ _CAPABILITY_VERSION = 0x20080522
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
 _LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-#: Offsets in the data that a filter sees; arguments are words of 64 bits, the low half first.
+#: The offsets in the data of a seccomp filter. Arguments are 64-bit words, with the low half first.
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 
 _AF_UNIX = 1
-#: The flags by which ``clone`` makes namespaces: of users, mounts, networks and the like.
+#: The flags by which ``clone`` creates namespaces, for example for users, mounts and networks.
 _NEW_NAMESPACES = 0x7E020080
-#: Calls of x86-64 under their x32 numbers, which would pass a filter of numbers.
+#: The bit that marks x32 system calls on x86-64, which would otherwise bypass a filter by numbers.
 _X32 = 0x40000000
 
-#: By architecture: what auditing calls it, and the numbers of the system calls that are refused or looked at.
+#: For each architecture the audit constant, and the numbers of the system calls that are refused or inspected.
 _ARCHITECTURES: dict[str, tuple[int, dict[str, int]]] = {
     "x86_64": (
         0xC000003E,
@@ -71,10 +71,10 @@ _ARCHITECTURES: dict[str, tuple[int, dict[str, int]]] = {
         },
     ),
 }  # fmt: skip
-#: Calls of which the arguments decide.
+#: The system calls whose arguments decide whether they are allowed.
 _LOOKED_AT = ("socket", "sendto", "clone", "clone3")
 
-#: What programs of a usual system read at their start, beside their own files.
+#: The system paths that programs usually read when they start.
 _OF_SYSTEM = (
     "/bin", "/lib", "/lib32", "/lib64", "/usr", "/proc", "/sys/devices/system", "/sys/fs/cgroup", "/etc/group", "/etc/ld.so.cache",
     "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/passwd",
@@ -84,14 +84,14 @@ _WRITABLE_DEVICES = ("/dev/null", "/dev/full")
 
 
 def restrict(scratch: str, readable: Iterable[str]) -> None:
-    """Confines this process, and all that it starts, for good. Call it while there is one thread.
+    """Confines this process and its descendants permanently. The process must have only one thread.
 
     Args:
-        scratch: The folder that it may write to, which becomes its home and the place of its temporary files.
-        readable: Folders and files that it may read, beside Python and its libraries.
+        scratch: The only writable folder, which becomes the home folder and the folder for temporary files.
+        readable: The readable folders and files, in addition to Python and its libraries.
 
     Raises:
-        OSError: The kernel does not offer what this needs.
+        OSError: The kernel lacks Landlock or seccomp, or refuses a request.
     """
     for name in ("HOME", "TMPDIR", "TMP", "TEMP"):
         os.environ[name] = scratch
@@ -114,13 +114,13 @@ def _call(function: object, what: str, *arguments: object) -> int:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Gives up what root may do beyond its own files: with it, a process looks into others in spite of Landlock."""
+    """Drops all capabilities, because a process with capabilities can read other processes in spite of Landlock."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     _call(libc.capset, "capset", header, bytes(24))
 
 
 def _of_python() -> Iterator[str]:
-    """The folders of the interpreter, its packages and its libraries."""
+    """Yields the folders of the interpreter, its packages and its libraries."""
     yield from (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
     yield os.path.realpath(sys.executable)
     yield from filter(None, sys.path)
@@ -135,7 +135,7 @@ def _confine_files(libc: ctypes.CDLL, scratch: str, readable: Iterable[str]) -> 
     network = 0b11 if version >= _NET_VERSION else 0
     scopes = 0b11 if version >= _SCOPE_VERSION else 0
     attributes = struct.pack("=QQQ", every, network, scopes)
-    # A kernel refuses a longer structure than it knows only where what it does not know is not zero.
+    # An older kernel accepts the longer structure if all fields that it does not know are zero.
     rules = _call(syscall, "Landlock", _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     try:
         read = _EXECUTE | _READ_FILE | _READ_DIR
@@ -150,7 +150,7 @@ def _confine_files(libc: ctypes.CDLL, scratch: str, readable: Iterable[str]) -> 
 
 
 def _permit(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
-    """Permits what is beneath a path; a path that does not exist, nothing."""
+    """Permits access beneath a path. Does nothing if the path does not exist."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -167,7 +167,7 @@ def _permit(libc: ctypes.CDLL, rules: int, path: str, rights: int) -> None:
 def _confine_calls(libc: ctypes.CDLL) -> None:
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"--isolation strict knows the system calls of x86_64 and aarch64, and not those of {machine}")
+        raise OSError(errno.ENOSYS, f"--isolation strict supports only x86_64 and aarch64, found {machine}")
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in _filter(*_ARCHITECTURES[machine]))
     kept = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(kept))
@@ -175,7 +175,7 @@ def _confine_calls(libc: ctypes.CDLL) -> None:
 
 
 def _filter(architecture: int, calls: dict[str, int]) -> list[tuple[int, int, int, int]]:
-    """A program of the kernel's filter machine: each instruction with where it goes on if its test holds, and if not."""
+    """Returns a BPF program. An instruction has an operation, the jump offsets for a true and a false test, and a constant."""
     refuse = (_RETURN, 0, 0, _REFUSE | errno.EACCES)
     low, high = (_AT_ARGUMENTS + 8 * 4, _AT_ARGUMENTS + 8 * 4 + 4)
     program = [
@@ -185,7 +185,7 @@ def _filter(architecture: int, calls: dict[str, int]) -> list[tuple[int, int, in
         (_LOAD, 0, 0, _AT_NUMBER),
         (_JUMP_ABOVE, 0, 1, _X32),
         refuse,
-        # Its flags lie in memory, which no filter sees: libraries use `clone` where there is no `clone3`.
+        # A filter cannot read the flags of `clone3`, which are in memory. Libraries use `clone` if `clone3` does not exist.
         (_JUMP_EQUAL, 0, 1, calls["clone3"]),
         (_RETURN, 0, 0, _REFUSE | errno.ENOSYS),
         (_JUMP_EQUAL, 0, 4, calls["clone"]),
@@ -198,7 +198,7 @@ def _filter(architecture: int, calls: dict[str, int]) -> list[tuple[int, int, in
         (_JUMP_EQUAL, 1, 0, _AF_UNIX),
         refuse,
         (_RETURN, 0, 0, _ALLOW),
-        # To an address: what is sent to the other end of a pair has none.
+        # `sendto` with an address is refused. A message to the other end of a socket pair has no address.
         (_JUMP_EQUAL, 0, 6, calls["sendto"]),
         (_LOAD, 0, 0, low),
         (_JUMP_EQUAL, 0, 2, 0),

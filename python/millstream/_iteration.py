@@ -1,6 +1,6 @@
-"""An epoch of a loader on its way to who iterates: asked for ahead, waited for no longer than is said, brought to a device.
+"""The iterator over one epoch of a loader: prefetches the first batch, limits waits, and copies batches to a device.
 
-Refuses to know which batches there are and in which order they come.
+The module does not decide which batches exist, or their order.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 __all__ = ["END", "LoaderIterator"]
 
-#: There is no batch any more.
+#: The marker for the end of an epoch.
 END = object()
 
 
 class LoaderIterator:
-    """One epoch of a loader. It begins when its first batch is asked for."""
+    """An iterator over one epoch of a loader. The epoch begins when the first batch is requested."""
 
     def __init__(self, loader: DataLoader) -> None:
         self._loader = loader
         self._batches: Steps | None = None
         self._first: Future[Any] | None = None
-        #: What is handed over: those, or the same on the device, which is fed on the thread that asks.
+        #: The batches to deliver, which are copied to the device if the loader has a device.
         self._handing: Iterator[Any] | None = None
         self._is_closed = False
         self._handed = time.perf_counter()
 
     def begin(self) -> None:
-        """Asks for the first batch on a thread of its own."""
+        """Requests the first batch on a separate thread."""
         self._open()
         first: Future[Any] = Future()
 
@@ -54,7 +54,7 @@ class LoaderIterator:
         threading.Thread(target=ask, name="millstream-prefetch").start()
 
     def close(self) -> None:
-        """Ends the iteration: a thread that waits for a batch gets ``CancelledError``."""
+        """Ends the iteration. A thread that waits for a batch receives ``CancelledError``."""
         self._is_closed = True
         if self._batches is not None:
             self._batches.elements.close()
@@ -112,7 +112,7 @@ class LoaderIterator:
 
 
 class _Batches:
-    """The batches of an epoch as they come, the one that was asked for ahead first."""
+    """The batches of an epoch in the order of arrival. A prefetched batch comes first."""
 
     def __init__(self, batches: Steps, first: Future[Any] | None) -> None:
         self._batches, self._first = batches, first
@@ -133,7 +133,7 @@ class _Batches:
         return found
 
     def ready(self, otherwise: Any) -> Any:
-        """The next one if it is at hand, else ``otherwise``; so is the end."""
+        """Returns the next batch if it is available. Returns ``otherwise`` if no batch is available, or at the end."""
         return self._batches.ready(otherwise) if self._first is None else otherwise
 
 
@@ -142,7 +142,7 @@ _watcher: threading.Thread | None = None
 
 
 def _end_with_program(iterator: LoaderIterator) -> None:
-    """Closes it when the main thread has ended, whose program would else wait for a batch that may never come."""
+    """Closes the iterator when the main thread ends. Otherwise the program could wait forever for a prefetched batch."""
     global _watcher
 
     def watch() -> None:
@@ -157,7 +157,7 @@ def _end_with_program(iterator: LoaderIterator) -> None:
 
 
 def _within(timeout_s: float, batches: Iterator[Any], elements: Elements) -> Any:
-    """The next batch, if it comes in time."""
+    """Returns the next batch, or raises ``DeadlineExceededError`` after ``timeout_s`` seconds."""
     late = threading.Event()
 
     def give_up() -> None:
@@ -175,7 +175,7 @@ def _within(timeout_s: float, batches: Iterator[Any], elements: Elements) -> Any
             raise
     finally:
         timer.cancel()
-    # Code of Python that is computed here is not interrupted, and ends when it ends.
+    # Python code in this process is not interrupted, so `next` may return after the timeout.
     if found is END and late.is_set():
-        raise DeadlineExceededError(f"no batch came within the timeout of {timeout_s} s")
+        raise DeadlineExceededError(f"no batch arrived within the timeout of {timeout_s} s")
     return found

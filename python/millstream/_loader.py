@@ -1,7 +1,7 @@
-"""The loader: what training loops and trainers expect of one, over Python's datasets and native ones, here or on a service.
+"""The loader for training loops, over Python datasets and native datasets, in this process or on a service.
 
-It takes the arguments of torch's ``DataLoader`` by name. Which samples a step has is a function of seed, epoch and position,
-so its state is a few numbers, and restoring reads nothing that was read before.
+The loader takes the arguments of torch's ``DataLoader`` by name. The samples of a step are a function of seed, epoch and position. The state of the
+loader is therefore a few numbers, and a restored loader reads no sample again.
 """
 
 from __future__ import annotations
@@ -31,59 +31,60 @@ from .service import ON_LOST
 
 __all__ = ["DataLoader", "wrap"]
 
-#: Of the states that this version writes and reads.
+#: The version of the states that this loader writes and reads.
 STATE_VERSION = 1
 
-#: Batches that are kept until an earlier one comes, unless ``prefetch_factor`` says how many each worker is to be ahead.
+#: The default number of batches that the loader keeps until an earlier batch arrives. ``prefetch_factor`` replaces the default.
 _WINDOW = 16
 
-#: Steps that an error names.
+#: The maximum number of steps that an error names.
 _STEPS_TOLD = 16
 
 
 class DataLoader:
-    """Batches of a dataset, for a training loop.
+    """A loader that yields the batches of a dataset to a training loop.
 
-    The parameters up to ``in_order`` are those of torch's ``DataLoader``, with the same meanings. The others are keywords.
+    The parameters up to ``in_order`` are those of torch's ``DataLoader``, with the same meanings. The remaining parameters are keywords.
 
-    Where batches are computed:
+    The arguments decide the processes that compute batches:
 
-    - with a ``service``, on its workers, each with at most ``num_workers`` Python processes;
-    - with ``num_workers`` alone, on a worker of this machine with that many Python processes, which ends with the loader. An
-      ``ms.Dataset`` uses threads in place of processes;
-    - with neither, in this process, one batch after the other.
+    - With a ``service``, the service's workers compute batches. Each worker uses at most ``num_workers`` Python processes.
+    - With only ``num_workers``, a worker on this machine computes batches with ``num_workers`` Python processes. The worker ends with the
+      loader. For an ``ms.Dataset`` the worker uses threads instead of processes.
+    - Otherwise this process computes one batch after the other.
 
-    An iterable dataset is iterated over by every process. ``torch.utils.data.get_worker_info()`` says which process this is. Each worker
-    of a ``service`` yields the whole dataset.
+    Every process iterates over an iterable dataset. ``torch.utils.data.get_worker_info()`` returns the number of the process, by which a
+    dataset can divide itself. Each worker of a ``service`` yields the whole dataset.
 
-    Order: with ``in_order=True``, batches of a dataset by index come in the order of their steps, from several workers too. The loader
-    keeps at most ``prefetch_factor`` batches of each worker, 16 by default, that come before their turn. With ``in_order=False`` batches
-    come when they are ready. Batches of an iterable dataset on a service come when they are ready in both cases.
+    Order: with ``in_order=True``, batches of a dataset with indices are delivered in the order of their steps, also from several workers. The
+    loader keeps at most ``prefetch_factor`` early batches of each worker, 16 batches by default. With ``in_order=False`` the loader delivers
+    batches as soon as they are ready. Batches of an iterable dataset on a service are always delivered as soon as they are ready.
 
     Waits: Ctrl-C ends every wait within a tenth of a second. After ``timeout`` seconds without a batch the loader raises
-    ``DeadlineExceededError`` and ends the epoch; 0 sets no limit. Neither interrupts Python code that computes in this process.
+    ``DeadlineExceededError`` and ends the epoch; 0 sets no limit. Ctrl-C and ``timeout`` do not interrupt Python code that runs in this process.
 
     Args:
-        dataset: A dataset by index, as torch's and Hugging Face's; an iterable; a function that returns one; or an ``ms.Dataset``, whose
-            elements are batches already.
-        service: The address of a service, or an ``ms.local`` service. Its workers compute the batches.
-        output: ``"numpy"``, ``"torch"`` or ``"jax"``. The default is torch if the program has imported it, and numpy if not.
-        seed: The seed of the order of samples, and of what ``random``, ``numpy.random`` and ``torch`` draw in the dataset. Both depend on
-            seed, epoch and sample alone, whatever computes them; draws of an iterable dataset depend on the number of the process too. The
-            default is the seed of ``generator``, or 0. Without both, a dataset in this process draws from the program's own
-            generators, as in torch.
-        dp_rank: The number of this data-parallel trainer. The default is found as ``ms.rank`` finds it, unless a sampler is given.
+        dataset: A dataset with indices, for example of torch or Hugging Face; an iterable; a function that returns an iterable; or an
+            ``ms.Dataset`` whose elements are batches.
+        service: The address of a service, or an ``ms.local`` service, whose workers compute the batches.
+        output: The framework of the arrays: ``"numpy"``, ``"torch"`` or ``"jax"``. The default is torch if the program has imported torch, and
+            numpy otherwise.
+        seed: The seed of the order of samples, and of random draws by ``random``, ``numpy.random`` and ``torch`` in the dataset. Order and
+            draws depend only on the seed, the epoch and the sample, not on the process. Draws of an iterable dataset also depend on the number
+            of the process. The default is the seed of ``generator``, or 0. Without a seed and a generator, a dataset in this process draws
+            from the program's own generators, as in torch.
+        dp_rank: The number of this data-parallel trainer. By default the loader finds the number with ``ms.rank``, unless a sampler is passed.
         dp_size: The number of data-parallel trainers.
-        replication: How many consecutive trainers read the same batches, as in tensor parallelism.
-        last_batch: What becomes of samples that do not fill a step of all trainers. ``"PARTIAL"`` gives each trainer a part of them,
-            ``"FILL"`` adds samples from the beginning, ``"DROP"`` leaves them out, as ``drop_last`` does. All trainers have
-            equally many steps.
-        element_spec: The ``TensorSpec`` of a batch, for datasets whose first batch is too expensive to compute in this process. Without it
-            the first batch says how batches are nested and typed; their sizes may differ.
-        pin_memory: Has no effect and warns: ``device`` copies from pinned memory.
-        device: The torch device of the batches. Copies to it go on beside its computation, as in ``ms.feed``.
-        on_lost: What happens at the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
-            batches, ``"warn"`` issues a ``DataLossWarning``, ``"ignore"`` does nothing.
+        replication: The number of consecutive trainers that read the same batches, for example with tensor parallelism.
+        last_batch: The treatment of the last samples if they do not fill a step of all trainers. ``"PARTIAL"`` divides the samples among the
+            trainers, ``"FILL"`` adds samples from the beginning, and ``"DROP"`` leaves the samples out, like ``drop_last``. All trainers have
+            the same number of steps.
+        element_spec: The ``TensorSpec`` of a batch, for datasets whose first batch is too expensive to compute in this process. By default the
+            first batch determines the structure and the dtypes of all batches. The sizes of batches may differ.
+        pin_memory: Has no effect and issues a warning, because ``device`` copies from pinned memory.
+        device: The torch device of the batches. Batches are copied while the device computes, as in ``ms.feed``.
+        on_lost: The reaction to the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
+            batches, ``"warn"`` issues a ``DataLossWarning``, and ``"ignore"`` does nothing.
 
     Example:
         >>> loader = ms.DataLoader(list(range(10)), batch_size=4)
@@ -123,21 +124,21 @@ class DataLoader:
         on_lost: str = "raise",
     ) -> None:
         if pin_memory:
-            warnings.warn("pin_memory has no effect: device copies from pinned memory", stacklevel=2)
+            warnings.warn("pin_memory has no effect: use device, which copies from pinned memory", stacklevel=2)
         if pin_memory_device:
-            warnings.warn("pin_memory_device has no effect: give device", DeprecationWarning, stacklevel=2)
+            warnings.warn("pin_memory_device has no effect: use device", DeprecationWarning, stacklevel=2)
         if batch_size is not None and batch_size < 1:
-            raise InvalidArgumentError(f"batch_size={batch_size}: a batch has at least one sample; None: samples as they are")
+            raise InvalidArgumentError(f"batch_size={batch_size}: must be at least 1, or None for single samples")
         if num_workers < 0:
-            raise InvalidArgumentError(f"num_workers={num_workers}: how many processes compute, or 0 to compute here")
+            raise InvalidArgumentError(f"num_workers={num_workers}: must be a number of processes, or 0 to compute in this process")
         if prefetch_factor is not None and prefetch_factor < 1:
-            raise InvalidArgumentError(f"prefetch_factor={prefetch_factor}: batches for each worker, at least 1, or None")
+            raise InvalidArgumentError(f"prefetch_factor={prefetch_factor}: must be at least 1 batch for each worker, or None")
         if batch_sampler is not None and (batch_size not in (None, 1) or drop_last):
-            raise InvalidArgumentError("batch_sampler, batch_size and drop_last exclude each other: the sampler says what batches are")
+            raise InvalidArgumentError("batch_sampler, batch_size and drop_last exclude each other: leave out batch_size and drop_last")
         if on_lost not in ON_LOST:
             raise InvalidArgumentError(f"on_lost {on_lost!r}: use {', '.join(map(repr, ON_LOST))}")
         if timeout < 0:
-            raise InvalidArgumentError(f"timeout={timeout}: seconds, or 0 to wait as long as it takes")
+            raise InvalidArgumentError(f"timeout={timeout}: must be a number of seconds, or 0 to wait without a limit")
         self.batch_size = None if batch_sampler is not None else batch_size
         self.drop_last = bool(drop_last) or last_batch == "DROP"
         self.num_workers, self.collate_fn = num_workers, collate_fn or default_collate
@@ -145,13 +146,13 @@ class DataLoader:
         self.multiprocessing_context, self.generator = None, generator
         self.prefetch_factor, self.persistent_workers, self.in_order = prefetch_factor, persistent_workers, in_order
         self.device = device
-        #: Trainers that look into it for a sampler find that of ``sampler``.
+        #: Always ``None``, so that libraries use the attribute ``sampler``.
         self.batch_sampler = None
         self._output = output or ("torch" if device is not None or "torch" in sys.modules else "numpy")
         taker(self._output)
         if device is not None and self._output != "torch":
-            raise InvalidArgumentError(f"device={device!r} is one of torch: it needs output='torch', not {self._output!r}")
-        #: What opens a way to the device.
+            raise InvalidArgumentError(f"device={device!r} needs output='torch', found output={self._output!r}")
+        #: The function that opens a lane to the device.
         self._lane: Callable[[], Lane] | None = None if device is None else lane_of(device)
         found = rank(dp_rank, dp_size, replication=replication) if sampler is batch_sampler is None else Rank()
         is_seeded = seed is not None or generator is not None
@@ -195,48 +196,48 @@ class DataLoader:
         self._restored(0, 0, [])
         self._given = dataset
 
-    # What it is.
+    # Properties of the loader.
 
     @property
     def sampler(self) -> _Sampler:
-        """What trainers tell the epoch. Made when it is asked for: a loader that nobody has any more goes at once."""
+        """The object whose ``set_epoch`` libraries call. Each access creates a new object, to avoid a reference cycle."""
         return _Sampler(self)
 
     @property
     def dataset(self) -> _Stub:
-        """The dataset, with what trainers ask of one."""
+        """The dataset, with the additional methods that libraries call."""
         return _Stub(self, self._given)
 
     @property
     def element_spec(self) -> Any:
-        """The ``TensorSpec`` of a batch, nested as batches are."""
+        """The ``TensorSpec`` of a batch, in the structure of a batch."""
         return self._loading.element_spec
 
     @property
     def epoch(self) -> int:
-        """The epoch that is read, or will be."""
+        """The number of the present epoch, or of the next epoch before the first batch."""
         return self._epoch
 
     @property
     def step(self) -> int:
-        """How many batches of the epoch were delivered."""
+        """The number of batches of the epoch that were delivered."""
         return len(self._delivered)
 
     @property
     def total_batch_size(self) -> int | None:
-        """The samples of a step on all trainers together."""
+        """The number of samples of all trainers in a step."""
         return None if self.batch_size is None else self.batch_size * self.rank.dp_size
 
     @property
     def last_batch_valid_count(self) -> int | None:
-        """How many samples of the latest batch, from the first on, do not repeat others to make it full; where that is known."""
+        """The number of samples at the start of the latest batch that are not repeated to fill the batch; ``None`` if unknown."""
         return None if self._latest is None else self._loading.valid(self._latest)
 
     def __len__(self) -> int:
-        """Batches of an epoch, as many on all trainers.
+        """Returns the number of batches of an epoch, which is equal on all trainers.
 
         Raises:
-            TypeError: Nobody knows.
+            TypeError: The number is unknown.
         """
         return self._loading.steps(self._epoch)
 
@@ -261,23 +262,23 @@ class DataLoader:
             while (batch := await loop.run_in_executor(None, next, batches, END)) is not END:
                 yield batch
         finally:
-            # Else a thread would wait on for a batch that nobody wants.
+            # Closing ends the wait of the thread that requests the next batch.
             batches.close()
 
     def start_prefetch(self) -> None:
-        """Has the next epoch begin in the background, while the program is not ready for it yet."""
+        """Starts the next epoch in the background, before the program requests its first batch."""
         if self._prefetched is None:
             ahead = LoaderIterator(self)
-            # Beginning an epoch forgets what was begun ahead before.
+            # `begin` clears `_prefetched`, so the attribute is set afterwards.
             ahead.begin()
             self._prefetched = ahead
 
     def _window(self) -> int:
-        """Batches that are kept until an earlier one comes, before workers wait."""
+        """Returns the maximum number of early batches that the loader keeps. Workers wait when the limit is reached."""
         return (self.prefetch_factor or 0) * self.num_workers or _WINDOW
 
     def _begun(self) -> tuple[int, Delivered, Steps]:
-        """The next epoch, which begins now: its number, what of it was delivered before, and what is left."""
+        """Starts the next epoch. Returns its number, the delivered steps, and the remaining batches."""
         if self._wanted is not None:
             self._restored(self._wanted, 0, [])
         elif self._is_finished or self._has_begun:
@@ -288,31 +289,31 @@ class DataLoader:
         return self._epoch, self._delivered, batches
 
     def _check_complete(self, epoch: int, delivered: Delivered, batches: Steps | None) -> None:
-        """Looks at the end of an epoch for steps that were lost with a worker."""
+        """Reports the steps that were lost with a worker, at the end of an epoch."""
         if self.on_lost == "ignore" or batches is None or not batches.elements.stats().get("lost_splits"):
             return
         if missing := self._loading.missing(delivered):
             named = ", ".join(map(str, missing[:_STEPS_TOLD])) + (", ..." if len(missing) > _STEPS_TOLD else "")
             text = f"{len(missing)} of {len(self)} steps of epoch {epoch} were lost with their workers: {named}"
             if self.on_lost == "raise":
-                raise DataLossError(f"{text}. All others were delivered")
+                raise DataLossError(f"{text}. All other steps were delivered")
             warn_of_loss(text)
 
     def _at(self) -> Any:
-        """The service, started if it is this loader's own."""
+        """Returns the service, and starts the loader's own service if necessary."""
         if self._service is None and self.num_workers > 0:
             if self._own_service is None:
                 from ._local import local
 
-                # One, which has so many processes of Python, or threads: they know each other's numbers.
+                # One worker has all processes or threads, so that `get_worker_info()` numbers them from 0.
                 self._own_service = local(workers=1, threads=self.num_workers)
             return self._own_service
         return self._service
 
-    # Where it is.
+    # The position.
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch that the next iterator reads. It begins at its beginning, unless it is being read.
+        """Sets the epoch that the next iterator reads. The epoch starts at its first batch, and a running iterator continues.
 
         Args:
             epoch: The number of the epoch, from 0.
@@ -324,23 +325,24 @@ class DataLoader:
             self._restored(epoch, 0, [])
 
     def state_dict(self, *, behind: int = 0) -> dict[str, Any]:
-        """The position, as a few plain numbers: after the batch that was delivered last.
+        """Returns the position after the batch that was delivered last, as a few numbers.
 
-        It is the same on all trainers if batches come in order. Otherwise it names its trainer.
+        If batches arrive in order, the state is the same on all trainers. Otherwise the state belongs to one trainer, and contains the
+        trainer's number.
 
         Args:
-            behind: Batches before the last one, for trainers that prefetch.
+            behind: The number of delivered batches that the trainer has prefetched and not used.
 
         Returns:
-            A dict that JSON can hold.
+            A dict that JSON can represent.
 
         Raises:
-            InvalidArgumentError: That many batches were not delivered in order.
+            InvalidArgumentError: ``behind`` is larger than the number of batches that were delivered in order.
         """
         ahead, step = self._delivered.ahead, self._delivered.first
         if behind:
             if ahead or behind > step:
-                raise InvalidArgumentError(f"behind={behind}: so many batches were not delivered in order")
+                raise InvalidArgumentError(f"behind={behind}: only {0 if ahead else step} batches were delivered in order")
             step -= behind
         state = {
             "version": STATE_VERSION,
@@ -356,31 +358,32 @@ class DataLoader:
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any], *, strict: bool = True) -> None:
-        """Continues after the batch that was delivered last when the state was taken. Nothing is read before the next batch.
+        """Sets the position of the loader to a saved state. The loader reads no data before the program requests the next batch.
 
-        For a dataset by index, no sample is computed again or left out. An iterable dataset is computed again up to the position, without
-        delivering the elements.
+        For a dataset with indices, no sample is computed again or left out. An iterable dataset is computed again up to the position, without
+        delivery of the elements.
 
         Args:
-            state_dict: A state of ``state_dict``.
-            strict: Whether a state of another dataset or order is refused.
+            state_dict: A state that ``state_dict`` returned.
+            strict: Whether to refuse a state of another dataset or order.
 
         Raises:
-            InvalidArgumentError: The state has another version, seed, size or trainer; the message has both values.
-            FailedPreconditionError: The order of batches is not the same in every run.
+            InvalidArgumentError: The state has another version, seed, size or trainer. The message contains both values.
+            FailedPreconditionError: The order of batches differs between runs.
         """
         if state_dict.get("version") != STATE_VERSION:
             raise InvalidArgumentError(
-                f"the state is of version {state_dict.get('version')!r}, this is {STATE_VERSION}: it was written by another Millstream"
+                f"expected a state of version {STATE_VERSION}, found version {state_dict.get('version')!r}: load the state with the "
+                "version of Millstream that wrote it"
             )
         step, ahead = int(state_dict["step"]), [list(pair) for pair in state_dict["ahead"]]
         if strict:
             if reason := self._loading.unordered(self._service is not None or self.num_workers > 0):
-                raise FailedPreconditionError(f"{reason}: load_state_dict(..., strict=False) goes on by count")
+                raise FailedPreconditionError(f"{reason}: load_state_dict(..., strict=False) continues by the number of delivered batches")
             mine = {"dp_rank": self.rank.dp_rank, "dp_size": self.rank.dp_size} if ahead else {}
             for name, value in mine.items():
                 if state_dict.get(name) != value:
-                    raise InvalidArgumentError(f"the state has {name} {state_dict.get(name)}, this loader {value}")
+                    raise InvalidArgumentError(f"the state has {name} {state_dict.get(name)}, this loader {value}: use the state of this trainer")
             step = self._loading.adapted(state_dict, step)
         self._restored(int(state_dict["epoch"]), step, ahead)
         self._is_finished = bool(state_dict["finished"])
@@ -403,20 +406,20 @@ class DataLoader:
         await asyncio.to_thread((Path(directory) / "millstream.json").write_text, json.dumps(self.state_dict()))
 
     async def load(self, directory: str | Path) -> None:
-        """Continues where a state in a directory says.
+        """Loads the state from a directory, and continues at its position.
 
         Args:
-            directory: A directory that ``save`` wrote to.
+            directory: A directory to which ``save`` wrote.
         """
         self.load_state_dict(json.loads(await asyncio.to_thread((Path(directory) / "millstream.json").read_text)))
 
-    # The rest of what is expected.
+    # Measurements and the end.
 
     def stats(self) -> dict[str, Any]:
-        """Measurements of the latest epoch.
+        """Returns measurements of the latest epoch.
 
         Returns:
-            The bottleneck (trainer, network or workers) with rates, waits and transports.
+            A dict with the bottleneck (trainer, network or workers), rates, waits and transports.
         """
         if self._reading is not None:
             self._measured = self._reading.stats()
@@ -424,13 +427,13 @@ class DataLoader:
 
     @contextlib.contextmanager
     def profile(self, path: str | Path) -> Iterator[None]:
-        """Records how long the program waited for each batch and worked on it, in the form of Chrome's trace viewers.
+        """Records the program's wait and work for each batch, in the format of Chrome's trace viewer.
 
         Args:
-            path: The file to write when the block ends.
+            path: The file that is written when the block ends.
 
         Returns:
-            A context manager for the block to record.
+            A context manager for the recorded block.
         """
         events: list[dict[str, Any]] = []
         self._profiled = events
@@ -441,11 +444,11 @@ class DataLoader:
             Path(path).write_text(json.dumps({"traceEvents": events}))
 
     def close(self) -> None:
-        """Ends the workers that are its own. It can be iterated over again."""
+        """Ends the loader's own workers. A closed loader can be iterated over again."""
         if self._prefetched is not None:
             self._prefetched.close()
             self._prefetched = None
-        # Else what was read last would look for its service as long as the loader is there.
+        # The last iterator is released, because an iterator tries to reach a closed service as long as the iterator exists.
         self.stats()
         self._reading = None
         if self._own_service is not None:
@@ -459,7 +462,7 @@ class DataLoader:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # The copy goes on where this one is, by connections and workers of its own.
+        # The copy has the same position, but its own connections and workers.
         state = self.__dict__ | {"_own_service": None, "_prefetched": None, "_reading": None, "_profiled": None, "_lane": None}
         return state | {"_service": getattr(self._service, "target", self._service), "_has_begun": False}
 
@@ -469,31 +472,31 @@ class DataLoader:
 
 
 class _Sampler:
-    """What trainers look for to tell the epoch."""
+    """The object whose ``set_epoch`` libraries call."""
 
     def __init__(self, loader: DataLoader) -> None:
         self._loader = loader
 
     def set_epoch(self, epoch: int) -> None:
-        """See ``DataLoader.set_epoch``."""
+        """Sets the epoch of the loader; see ``DataLoader.set_epoch``."""
         self._loader.set_epoch(epoch)
 
 
 class _Stub:
-    """The dataset of a loader: what trainers ask of one, and else the user's own."""
+    """A wrapper of a loader's dataset with additional methods that libraries call. All other attributes are those of the dataset."""
 
     def __init__(self, loader: DataLoader, dataset: Any) -> None:
         self._loader, self._dataset = loader, dataset
 
     @property
     def num_shards(self) -> int:
-        """Into how many parts it can be divided: any number."""
+        """The maximum number of shards, which is the number of samples."""
         return max(1, self._loader._loading.samples or 1)
 
     n_shards = num_shards
 
     def shard(self, num_shards: int, index: int, contiguous: bool = True) -> DataLoader:
-        """The part of one of so many trainers, as a loader of its own."""
+        """Returns a loader for the part of trainer ``index`` of ``num_shards`` trainers."""
         part = copy.copy(self._loader)
         part._loading = self._loader._loading.sharded(num_shards, index)
         part.rank = Rank(index, num_shards, "shard")
@@ -501,15 +504,15 @@ class _Stub:
         return part
 
     def set_epoch(self, epoch: int) -> None:
-        """See ``DataLoader.set_epoch``."""
+        """Sets the epoch of the loader; see ``DataLoader.set_epoch``."""
         self._loader.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``DataLoader.state_dict``."""
+        """Returns the position of the loader; see ``DataLoader.state_dict``."""
         return self._loader.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """See ``DataLoader.load_state_dict``."""
+        """Sets the position of the loader; see ``DataLoader.load_state_dict``."""
         self._loader.load_state_dict(state_dict)
 
     def __len__(self) -> int:
@@ -525,11 +528,11 @@ class _Stub:
 
 
 def wrap(x: Any, **arguments: Any) -> DataLoader:
-    """Makes a loader of a loader or dataset that a program has already.
+    """Creates a loader from an existing torch loader or dataset.
 
     Args:
-        x: A torch ``DataLoader``, whose arguments are taken over, or any dataset.
-        **arguments: Arguments of ``ms.DataLoader``, which replace those of ``x``.
+        x: A torch ``DataLoader``, whose arguments the new loader uses, or any dataset.
+        **arguments: Arguments of ``ms.DataLoader``, which replace the arguments of ``x``.
 
     Returns:
         The loader.

@@ -1,6 +1,6 @@
-"""What a loader reads epoch by epoch: a dataset by index, of which each step can be computed anywhere, or a stream of batches.
+"""The sources of a loader's batches: datasets with indices, whose steps any worker can compute, and streams of batches.
 
-Refuses to know who asks for batches and how many were delivered.
+The loader itself decides which batches are requested, and counts the delivered batches.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .service import ShardingPolicy, distribute, distribute_steps, is_of_this_ho
 
 __all__ = ["IndexedLoading", "IterableLoading", "Loading", "StreamLoading", "loading_of"]
 
-#: Of the samples of a batch, or of a single one.
+#: A function of the list of samples of a batch, or of a single sample.
 Collate = Callable[[Any], Any]
 
-#: Processes that may be asked for.
+#: The maximum number of processes that a loader requests from a worker.
 _PROCESSES_MAX = 256
 
 
 class Loading(Protocol):
-    """What is read."""
+    """The interface of a source of batches."""
 
     @property
     def element_spec(self) -> Any:
@@ -48,34 +48,34 @@ class Loading(Protocol):
 
     @property
     def samples(self) -> int | None:
-        """How many samples there are, if that is known."""
+        """The number of samples; ``None`` if the number is unknown."""
 
     def steps(self, epoch: int) -> int:
-        """Batches of an epoch. ``TypeError``: nobody knows."""
+        """Returns the number of batches of an epoch. Raises ``TypeError`` if the number is unknown."""
 
     def valid(self, step: int) -> int | None:
-        """How many samples of a step do not only fill it, if that is known."""
+        """Returns the number of samples of a step that are not repeated to fill the step; ``None`` if unknown."""
 
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
-        """An epoch, without the steps that were delivered."""
+        """Returns the batches of an epoch, without the delivered steps."""
 
     def missing(self, delivered: Delivered) -> list[int]:
-        """The steps that an epoch lacks at its end, where steps have numbers."""
+        """Returns the steps that were not delivered in an epoch; empty if steps have no numbers."""
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same for a position to mean the same."""
+        """Returns the values that must be equal in two loaders, so that a position has the same meaning."""
 
     def state_after(self, epoch: int, step: int) -> dict[str, Any]:
-        """Returns the rest of the state after this step; empty if the step alone is enough."""
+        """Returns the additional state after a step; empty if the number of the step is sufficient."""
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
-        """The step here of a position elsewhere. ``InvalidArgumentError``: there is none."""
+        """Returns the step of this loader for a position of another loader. Raises ``InvalidArgumentError`` if no step matches."""
 
     def unordered(self, is_distributed: bool) -> str:
-        """Why batches do not come in the same order twice; empty if they do."""
+        """Returns the reason why two runs have different orders of batches; empty if the order is fixed."""
 
     def sharded(self, num_shards: int, index: int) -> Loading:
-        """The part of one of so many trainers."""
+        """Returns the part of trainer ``index`` of ``num_shards`` trainers."""
 
 
 def loading_of(
@@ -98,20 +98,20 @@ def loading_of(
     is_served: bool,
     on_lost: str,
 ) -> Loading:
-    """What a loader with these arguments reads of Python's own dataset; ``window`` and ``processes``: see ``IndexedLoading``.
+    """Returns the source of batches for a Python dataset and the arguments of a loader. See ``IndexedLoading`` for ``window`` and ``processes``.
 
     Raises:
-        InvalidArgumentError: They contradict each other, or the dataset.
+        InvalidArgumentError: The arguments contradict each other, or do not suit the dataset.
     """
     if not is_indexed(dataset):
         if shuffle or sampler is not None or batch_sampler is not None:
-            raise InvalidArgumentError("what can only be iterated over has no order to choose: leave out shuffle and samplers")
+            raise InvalidArgumentError("a dataset that can only be iterated over has a fixed order: leave out shuffle and samplers")
         check_iterable(dataset)
         make = Iterate(dataset, collate, batch_size, last_batch == "DROP", worker_init_fn, millstream_seed=seed)
         spec = None if element_spec is None else plain(element_spec)
         return IterableLoading(make, spec, processes, is_served=is_served, is_seeded=is_seeded, on_lost=on_lost)
     if sampler is not None and shuffle or batch_sampler is not None and (shuffle or sampler is not None):
-        raise InvalidArgumentError("sampler, batch_sampler and shuffle exclude each other: each says the order")
+        raise InvalidArgumentError("sampler, batch_sampler and shuffle exclude each other, because each sets the order: pass one of them")
     of = IndexedLoading(
         Fetch(dataset, collate, batch_size is not None or batch_sampler is not None, worker_init_fn),
         IndexPlan(len(dataset), batch_size or 1, rank.dp_rank, rank.dp_size, shuffle, seed, last_batch),
@@ -127,7 +127,7 @@ def loading_of(
 
 @dataclasses.dataclass
 class _Lister:
-    """What a sampler says of each epoch."""
+    """The order of a sampler or batch sampler, for each epoch."""
 
     sampler: Any
     batch_sampler: Any
@@ -135,7 +135,7 @@ class _Lister:
     drops_last: bool
 
     def plan(self, epoch: int) -> ListedPlan:
-        """The batches of an epoch."""
+        """Returns the plan of the batches of an epoch. Calls the sampler's ``set_epoch``."""
         source = self.batch_sampler if self.batch_sampler is not None else self.sampler
         for one in (source, getattr(source, "sampler", None)):
             set_epoch = getattr(one, "set_epoch", None)
@@ -148,24 +148,24 @@ class _Lister:
         return ListedPlan([indices[start : start + self.batch_size] for start in starts])
 
     def steps(self) -> int:
-        """As the sampler itself says."""
+        """Returns the number of batches, from the length of the sampler."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)
         return (len(self.sampler) + (0 if self.drops_last else self.batch_size - 1)) // self.batch_size
 
     def unordered(self) -> str:
-        """Samplers of torch that draw say by which generator."""
+        """Returns the reason why two runs have different orders. A torch sampler without a generator draws a different order in each run."""
         source = getattr(self.batch_sampler, "sampler", None) or self.sampler or self.batch_sampler
         draws = "Random" in type(source).__name__ and getattr(source, "generator", None) is None
-        return f"the sampler {type(source).__name__} draws another order each time" if draws else ""
+        return f"the sampler {type(source).__name__} draws a different order in each run" if draws else ""
 
 
 @dataclasses.dataclass
 class IndexedLoading:
-    """A dataset by index: each step is computed of its number, by whichever worker.
+    """A dataset with indices. Any worker can compute a step from the step's number.
 
-    ``window``: how many batches may be kept until an earlier one comes before those who are ahead wait; ``None``: batches come as they are
-    done. ``processes``: how many of Python each worker uses at once; 0: as many as turn out to be needed.
+    ``window`` is the maximum number of early batches that the loader keeps before faster workers wait. With ``None`` batches are delivered as soon
+    as they are ready. ``processes`` is the number of Python processes of each worker; 0 tunes the number.
     """
 
     fetch: Fetch
@@ -174,13 +174,13 @@ class IndexedLoading:
     spec: tuple[Any, ...] | None
     processes: int = 0
     lister: _Lister | None = None
-    #: Whether the program gave the seed. Computed here without one, samples draw from the program's own generators.
+    #: Whether the program set the seed. Without a seed, samples in this process draw from the program's own generators.
     is_seeded: bool = True
-    #: Which of the trainers this is, of which each has a sampler: two may be given the same sample.
+    #: The number of this trainer. Each trainer has a separate sampler, and two samplers may select the same sample.
     reader: int = 0
-    #: What the first batch is, where nobody said what batches are.
+    #: The spec of the first batch, if the program has not set a spec.
     _found: tuple[Any, ...] | None = dataclasses.field(default=None, repr=False)
-    #: What workers run, with what holds it, for the service it is for.
+    #: The packed code for workers, and the service to which the code belongs.
     _sent: tuple[Any, _Sent] | None = dataclasses.field(default=None, repr=False)
 
     def __str__(self) -> str:
@@ -188,43 +188,43 @@ class IndexedLoading:
 
     @property
     def samples(self) -> int:
-        """How many there are."""
+        """The number of samples."""
         return self.plan.count
 
     def described(self) -> tuple[Any, ...]:
-        """The spec of a batch. Computes the first batch unless a spec was given."""
+        """Returns the spec of a batch. Computes the first batch unless the program set a spec."""
         if self.spec is not None:
             return self.spec
         if self._found is None:
             plan: Plan = self.plan if self.lister is None else self.lister.plan(0)
             if not plan.steps:
-                raise InvalidArgumentError("there is no batch that shows what batches are: give element_spec")
+                raise InvalidArgumentError("the dataset has no batch, so the spec of a batch is unknown: pass element_spec")
             with _draws.kept():
                 self._found = varying(described(_fetched(self.fetch, plan.rows(0, 0))), self.fetch.is_batched)
         return self._found
 
     @property
     def element_spec(self) -> Any:
-        """The spec of a batch: the given one, or that of the first batch."""
+        """The spec of a batch, which the program set, or which is the spec of the first batch."""
         return dressed(self.described())
 
     def steps(self, epoch: int) -> int:
-        """Batches of an epoch."""
+        """Returns the number of batches of an epoch."""
         return self.plan.steps if self.lister is None else self.lister.steps()
 
     def valid(self, step: int) -> int | None:
-        """How many samples of a step do not only fill it."""
+        """Returns the number of samples of a step that are not repeated to fill the step."""
         return self.plan.valid(step) if self.lister is None else None
 
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
-        """An epoch, without the steps that were delivered."""
+        """Returns the batches of an epoch, without the delivered steps."""
         plan: Plan = self.plan if self.lister is None else self.lister.plan(epoch)
-        # The number of a step says its epoch too, so that one function serves all of them.
+        # The number of a step includes its epoch, so that the same function serves all epochs.
         base = epoch * plan.steps if self.lister is None else 0
         numbers = Dataset.range(base + delivered.first, base + max(plan.steps, delivered.first))
         for start, stop in delivered.ahead:
             numbers = numbers.filter(lambda x, first=base + start, end=base + stop: (x < first) | (x >= end))
-        # A batch may have other sizes than the first one: the collation pads each as far as it needs.
+        # Batches may have different sizes, because the collate function may pad each batch to its longest sample.
         batch = self.spec or (loose(self.described()) if plan.steps else ("none",))
         spec = ("tuple", [("tensor", "i64", ()), batch])
 
@@ -232,14 +232,13 @@ class IndexedLoading:
             return int(element[0]) - base, element[1]
 
         if service is None:
-            # With the dataset itself, one batch after the other.
-            # Only while it is waited for: the program and its dataset may draw from the same generators.
+            # The dataset runs only while the program waits for a batch, because both may draw from the same generators.
             here = Held(StepBatch(self.fetch, plan, self.plan.seed if self.is_seeded else None, self._epoch_of(epoch), self.reader, True))
             dataset = Dataset(numbers._graph.map_python(spec, here.code))
             return Steps(dataset.with_output(output)._on_demand(0), numbered, here)
         sent = self._packed(plan, service, epoch)
         graph = numbers._graph.map_python(spec, sent.code).parallel(self.processes)
-        # They are dealt out one by one: a split that a worker had begun has one batch, which is here or is read again.
+        # A split is one batch. A batch that a lost worker had begun was therefore delivered, or is read again.
         graph = graph.split_size(1) if self.window is not None else graph.in_order(False).split_size(1)
         dataset = Dataset(graph).apply(distribute_steps(service, self.window is not None))
         elements = iter(dataset.with_output(output))
@@ -248,22 +247,22 @@ class IndexedLoading:
         return OrderedSteps(elements, numbered, delivered.missing(plan.steps), self.window, delivered.first, sent)
 
     def missing(self, delivered: Delivered) -> list[int]:
-        """The steps that were not delivered."""
+        """Returns the steps that were not delivered."""
         return list(delivered.gaps(self.plan.steps if self.lister is None else self.lister.steps()))
 
     def _packed(self, plan: Plan, service: Any, epoch: int) -> _Sent:
-        # The same for all epochs, unless a sampler says the order of each.
+        # The code is the same for all epochs, unless a sampler sets the order of each epoch.
         if self._sent is None or self._sent[0] is not service or self.lister is not None:
             code = StepBatch(self.fetch, plan, self.plan.seed, self._epoch_of(epoch), self.reader)
             self._sent = service, _Sent.of(code, service, self.processes, seeded=True)
         return self._sent[1]
 
     def _epoch_of(self, epoch: int) -> int | None:
-        """The epoch, where a sampler says its order; else the numbers of steps say it."""
+        """Returns the epoch if a sampler sets the order. Otherwise the numbers of steps include the epoch, and the result is ``None``."""
         return None if self.lister is None else epoch
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same for a position to mean the same."""
+        """Returns the values that must be equal in two loaders, so that a position has the same meaning."""
         plan = self.plan
         return {
             "samples": plan.count,
@@ -274,32 +273,32 @@ class IndexedLoading:
         }
 
     def state_after(self, epoch: int, step: int) -> dict[str, Any]:
-        """Nothing: a step is computed of its number."""
+        """Returns an empty state, because a step is computed from its number."""
         return {}
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
-        """The step here of a position elsewhere: also of other numbers of trainers, where the samples up to it end a step."""
+        """Returns the step of this loader for a saved position. With another number of trainers the position must be the end of a step."""
         for name, mine in self.identity().items():
             theirs = state.get(name)
             if theirs != mine and name not in ("global_batch", "last_batch"):
-                raise InvalidArgumentError(f"the state has {name} {theirs!r}, this loader {mine!r}: load_state_dict(..., strict=False)")
+                raise InvalidArgumentError(f"the state has {name} {theirs!r}, this loader {mine!r}: use load_state_dict(..., strict=False) to load it")
         samples = min(step * int(state["global_batch"]), self.plan.count)
         found, rest = divmod(samples, self.plan.global_batch)
         if samples == self.plan.count:
             return self.plan.steps
         if rest or (state["ahead"] and state["global_batch"] != self.plan.global_batch):
             raise InvalidArgumentError(
-                f"the state was taken after {samples} samples in steps of {state['global_batch']}, which is no number of steps of "
-                f"{self.plan.global_batch}: go on with the same samples a step on all trainers together"
+                f"the state was taken after {samples} samples in steps of {state['global_batch']}, which is not a whole number of steps of "
+                f"{self.plan.global_batch}: use the same number of samples of all trainers in a step"
             )
         return found
 
     def unordered(self, is_distributed: bool) -> str:
-        """Why steps are not the same twice; empty if they are."""
+        """Returns the reason why two runs have different steps; empty if the steps are fixed."""
         return "" if self.lister is None else self.lister.unordered()
 
     def sharded(self, num_shards: int, index: int) -> IndexedLoading:
-        """The part of one of so many trainers."""
+        """Returns the part of trainer ``index`` of ``num_shards`` trainers."""
         return dataclasses.replace(self, plan=dataclasses.replace(self.plan, dp_rank=index, dp_size=num_shards), _sent=None)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -308,14 +307,14 @@ class IndexedLoading:
 
 @dataclasses.dataclass(frozen=True)
 class _Sent:
-    """Code as workers get it, and the memory in which it waits for them, if it does."""
+    """The packed code for workers, and the shelf that stores large code for workers on this host."""
 
     code: bytes
     shelf: Shelf | None
 
     @classmethod
     def of(cls, code: Callable[..., Any], service: Any, processes: int, seeded: bool = False) -> _Sent:
-        """For the workers of a service: those on this host may read it from this process's memory. ``seeded``: see ``packed``."""
+        """Packs code for the workers of a service. Workers on this host may read large code from a shelf. See ``packed`` for ``seeded``."""
         shelf = Shelf() if isinstance(service, LocalService) or is_of_this_host(service) else None
         limits = Limits(processes=min(processes, _PROCESSES_MAX) or None)
         return cls(packed(code, limits=limits, shelf=shelf, seeded=seeded), shelf)
@@ -325,17 +324,17 @@ def _fetched(fetch: Fetch, rows: Any) -> Any:
     return fetch(rows if fetch.is_batched else rows[0])
 
 
-#: Samples that an error names.
+#: The maximum number of samples that an error names.
 _ROWS_TOLD = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepBatch:
-    """The function that turns the number of a step into that number and its batch.
+    """The function that takes the number of a step, and returns the number together with the step's batch.
 
-    With a ``seed``, the draws of a sample follow from the seed, the epoch and the index of the sample. A sampler may list a sample twice:
-    of the steps that one lists in the ``listed`` epoch, the draws follow from the ``reader``, the step and the place in it.
-    ``is_here`` says that the trainer computes the batch. Its own generators are then left as they were.
+    With a ``seed``, the draws of a sample depend on the seed, the epoch and the index of the sample. A sampler may list a sample twice. With a
+    sampler, ``listed`` is the epoch, and the draws depend on the ``reader``, the step and the position in the step instead of the index.
+    ``is_here`` means that the trainer computes the batch. The function then restores the states of the trainer's generators.
     """
 
     fetch: Fetch
@@ -366,7 +365,7 @@ class StepBatch:
         try:
             return np.int64(number), self._drawn(epoch, step, rows)
         except Exception as error:
-            # The trainer has no debugger on the worker: the error itself must name the samples.
+            # Users cannot debug the worker, so the error itself names the samples.
             listed = ", ".join(map(str, rows[:_ROWS_TOLD])) + (", ..." if len(rows) > _ROWS_TOLD else "")
             error.add_note(f"at step {step} of epoch {epoch}, of samples {listed}")
             raise
@@ -386,11 +385,11 @@ class StepBatch:
         return repr(self.fetch)
 
 
-_SERVED = "batches of a service come in the order in which its workers have them"
+_SERVED = "batches of a service arrive in the order in which its workers finish them"
 
 
 class StreamLoading:
-    """A dataset whose elements are batches as they come."""
+    """A stream: a dataset whose elements are batches."""
 
     def __init__(
         self, dataset: Dataset, policy: ShardingPolicy = ShardingPolicy.DYNAMIC, on_lost: str = "raise"
@@ -410,19 +409,19 @@ class StreamLoading:
 
     @property
     def samples(self) -> int | None:
-        """Nobody knows: elements are batches."""
+        """Always ``None``, because elements are batches of unknown size."""
         return None
 
     def steps(self, epoch: int) -> int:
-        """Elements of a pass."""
+        """Returns the number of elements in a pass."""
         return len(self._dataset)
 
     def valid(self, step: int) -> int | None:
-        """Nobody knows."""
+        """Returns ``None``, because the number is unknown."""
         return None
 
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
-        """A pass, without the elements that were delivered."""
+        """Returns the elements of a pass, without the delivered elements."""
         dataset = self._dataset if service is None else self._on(service)
         return self._steps(dataset, epoch, delivered.first, output if dataset._output == "numpy" else dataset._output)
 
@@ -430,7 +429,7 @@ class StreamLoading:
         self, dataset: Dataset, epoch: int, first: int, output: str, code: object = None, skips: bool = True
     ) -> Steps:
         if dataset._reading is not None:
-            # Passes of a job are read once, and others may have read those of the dataset's.
+            # A pass of a job can be read only once, and other iterators may have read passes of the dataset's own job.
             given = dataset._reading
             is_known = self._read is not None and self._read[0] is given
             reading = (self._read[1] if self._read is not None and is_known else given.own()).unread(epoch)
@@ -439,7 +438,7 @@ class StreamLoading:
             unread._task = dataset._task
             dataset = unread
         dataset = dataset.with_output(output)
-        # Code of the program runs here only while it is waited for: both may draw from the same generators.
+        # Users' code runs in this process only while the program waits, because both may draw from the same generators.
         elements = dataset._on_demand(epoch) if isinstance(code, Held) else dataset._pass(epoch, self._draws)
         if skips:
             elements.skip(first)
@@ -447,38 +446,38 @@ class StreamLoading:
         return Steps(elements, lambda element: (next(numbers), element), code)
 
     def _on(self, service: Any) -> Dataset:
-        # One dataset for all epochs, which are passes of one job.
+        # All epochs use the same dataset, because they are passes of the same job.
         if self._distributed is None or self._distributed[0] is not service:
             self._distributed = service, self._dataset.apply(distribute(self._policy, service, on_lost=self._on_lost))
         return self._distributed[1]
 
     def missing(self, delivered: Delivered) -> list[int]:
-        """None that is known: the stream itself says what it lost."""
+        """Returns an empty list, because the stream itself reports its losses."""
         return []
 
     def identity(self) -> dict[str, Any]:
-        """What draws without a seed depend on."""
+        """Returns the number that replaces missing seeds, because random draws depend on it."""
         return {"draws": self._draws}
 
     def state_after(self, epoch: int, step: int) -> dict[str, Any]:
-        """Nothing: elements are counted."""
+        """Returns an empty state, because the number of delivered elements is the position."""
         return {}
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
-        """The same step, drawn as it was drawn."""
+        """Returns the same step, and restores the number that replaces missing seeds."""
         if "draws" not in state:
-            raise InvalidArgumentError("the state is of a dataset by index, this loader reads a stream")
+            raise InvalidArgumentError("the state belongs to a dataset with indices, but this loader reads a stream: load the state of a stream")
         self._draws = int(state["draws"])
         return step
 
     def unordered(self, is_distributed: bool) -> str:
-        """Why elements do not come in the same order twice; empty if they do."""
+        """Returns the reason why two runs have different orders of elements; empty if the order is fixed."""
         if is_distributed or self._dataset._graph.is_served:
             return _SERVED
         return "the dataset's options allow any order" if self._dataset.options().deterministic is False else ""
 
     def sharded(self, num_shards: int, index: int) -> StreamLoading:
-        """The part of one of so many trainers."""
+        """Returns the part of trainer ``index`` of ``num_shards`` trainers."""
         return StreamLoading(self._dataset.shard(num_shards, index), self._policy, self._on_lost)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -488,7 +487,7 @@ class StreamLoading:
 class IterableLoading(StreamLoading):
     """Iterable datasets, read in this process or in ``processes`` of each worker.
 
-    A dataset that shuffles by its epoch is told the epoch.
+    Calls ``set_epoch`` of a dataset that has this method.
     """
 
     def __init__(
@@ -505,15 +504,15 @@ class IterableLoading(StreamLoading):
         self._is_served, self._is_seeded = is_served, is_seeded
         self._on_lost = on_lost
         self._read = None
-        #: The pass whose first batch has shown what batches are, until it begins, and the one that has begun, with its epoch.
+        #: The pass that was opened to find the spec of a batch, until it is used. `_pass` is the running pass, with its epoch.
         self._first_pass: IterablePass | None = None
         self._pass: tuple[int, IterablePass] | None = None
-        #: Where the iterable goes on: the epoch, the step and its own state.
+        #: The position to resume at: the epoch, the step and the iterable's own state.
         self._resumed: tuple[int, int, dict[str, Any]] | None = None
         self._found: tuple[Any, ...] | None = None
         self._policy = ShardingPolicy.OFF
         self._draws = 0
-        #: What workers run, for which service and epoch, with the dataset of it.
+        #: The service, the epoch, the packed code for workers, and the dataset that reads their batches.
         self._sent: tuple[Any, int | None, _Sent, Dataset] | None = None
 
     @property
@@ -522,21 +521,21 @@ class IterableLoading(StreamLoading):
         return dressed(self._described())
 
     def steps(self, epoch: int) -> int:
-        """Batches of a pass.
+        """Raises ``TypeError``, because the number of batches is unknown.
 
         Raises:
-            TypeError: Nobody knows.
+            TypeError: The number is always unknown.
         """
-        raise TypeError("how many batches it has is not known of what can only be iterated over, so it has no len()")
+        raise TypeError("a dataset that can only be iterated over has an unknown number of batches, so it has no len()")
 
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
-        """A pass, without the elements that were delivered."""
+        """Returns the elements of a pass, without the delivered elements."""
         told = epoch if hasattr(self._make.dataset, "set_epoch") else None
         make = dataclasses.replace(self._make, epoch=told)
         if service is None:
             return self._steps_here(make, epoch, delivered.first, output)
         if self._sent is None or self._sent[:2] != (service, told):
-            # Before a batch is looked at: workers begin where the dataset stands now.
+            # The code is packed before the spec reads a batch, so that workers begin at the dataset's present position.
             sent = _Sent.of(make, service, self._processes, seeded=True)
             self._sent = service, told, sent, self._read_on(sent, service)
         return self._steps(self._sent[3], epoch, delivered.first, output, self._sent[2])
@@ -566,7 +565,7 @@ class IterableLoading(StreamLoading):
         return self._steps(self._of(here.code), epoch, first, output, here, skips=resumed is None)
 
     def _draw(self, epoch: int) -> int | None:
-        """Returns where the generators of a pass begin, as in the only process of a worker; ``None`` for the program's own."""
+        """Returns the seed of a pass's generators, as in a worker with one process; ``None`` for the program's own generators."""
         seed = self._make.millstream_seed if self._is_seeded else None
         return None if seed is None else _draws.mix(_draws.base(seed, _draws.pass_of(epoch)), 0)
 
@@ -587,7 +586,7 @@ class IterableLoading(StreamLoading):
         return self._spec or self._found or ()
 
     def state_after(self, epoch: int, step: int) -> dict[str, Any]:
-        """The state that the iterable itself keeps, if it does."""
+        """Returns the iterable's own state after a step, if the iterable has a state."""
         if self._shard is not None:
             return {}
         if self._resumed is not None and self._resumed[:2] == (epoch, step):
@@ -603,11 +602,11 @@ class IterableLoading(StreamLoading):
         return step
 
     def unordered(self, is_distributed: bool) -> str:
-        """Why elements do not come in the same order twice; empty if they do."""
+        """Returns the reason why two runs have different orders of elements; empty if the order is fixed."""
         return _SERVED if is_distributed else ""
 
     def sharded(self, num_shards: int, index: int) -> IterableLoading:
-        """The part of one of so many trainers."""
+        """Returns the part of trainer ``index`` of ``num_shards`` trainers."""
         shard = num_shards, index
         return IterableLoading(self._make, self._spec, self._processes, shard, self._is_served, self._is_seeded, self._on_lost)
 
@@ -616,9 +615,9 @@ class IterableLoading(StreamLoading):
 
 
 def _copied(make: Iterate) -> Iterate:
-    """A copy of what makes batches, so that looking at one changes nothing; what cannot be copied itself."""
+    """Returns a copy of ``make``, so that a read of the first batch changes no state. Returns ``make`` if the dataset cannot be copied."""
     try:
         return dataclasses.replace(make, dataset=copy.deepcopy(make.dataset))
     except Exception:
-        # Whatever a user's class raises where it cannot be copied.
+        # A user's class may raise any exception if it cannot be copied.
         return make

@@ -1,4 +1,4 @@
-"""A service of this program's own: a dispatcher and workers as its child processes, or within it."""
+"""A local service: a dispatcher and workers in child processes of this program, or in threads of this program."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from .service import DispatcherConfig, DispatchServer, WorkerConfig, WorkerServe
 
 __all__ = ["LocalService", "local"]
 
-#: How long a process may take until it serves.
+#: The seconds that a process may take until it serves.
 _READY_S = 60.0
 
-#: How long a process that was asked to end may take.
+#: The seconds that a process may take to end. After this time the process is killed.
 _END_S = 5.0
 
 
 class LocalService:
-    """A running service. Give it where a ``service`` is asked for; it ends with ``close``, or with the program."""
+    """A running service, which can be passed as the argument ``service``. The service ends with ``close``, or with the program."""
 
     def __init__(self, target: str, servers: Sequence[_Child | DispatchServer | WorkerServer]) -> None:
         self.target = target
-        #: Where code waits for its workers that is too large for a definition.
+        #: The store for code that is too large for a definition.
         self.shelf = Shelf()
         self._servers = servers
         self._end = weakref.finalize(self, _ended, servers)
 
     @property
     def pids(self) -> list[int]:
-        """The child processes, the dispatcher first."""
+        """The ids of the child processes, the dispatcher first."""
         return [server.process.pid for server in self._servers if isinstance(server, _Child)]
 
     def close(self) -> None:
-        """Ends it; nothing if it has ended."""
+        """Ends the service. Does nothing if the service has ended."""
         self._end()
         self.shelf.close()
 
@@ -55,7 +55,7 @@ class LocalService:
 
 
 class _Child:
-    """A process that serves until its standard input ends, which this one holds open."""
+    """A child process that serves until its standard input is closed, which this process holds open."""
 
     def __init__(self, *arguments: str) -> None:
         self.name = arguments[0]
@@ -63,7 +63,7 @@ class _Child:
             [sys.executable, "-P", "-m", "millstream._server", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # Its code is that of this program, which may see everything that this program sees.
+            # The child runs the code of this program, so it may see all environment variables of this program.
             env={
                 "MILLSTREAM_PYTHON_ENV": "*",
                 **os.environ,
@@ -72,22 +72,22 @@ class _Child:
         )
 
     def address(self, deadline: float) -> str:
-        """Where it serves, once it does."""
+        """Waits until the child serves, and returns its address."""
         stdout = self.process.stdout
         assert stdout is not None
         said = b""
         while not said.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([stdout], [], [], left)[0]:
-                raise DeadlineExceededError(f"the {self.name} does not serve after {_READY_S:.0f} s")
+                raise DeadlineExceededError(f"the {self.name} did not start within {_READY_S:.0f} s")
             chunk = os.read(stdout.fileno(), 4096)
             if not chunk:
-                raise UnavailableError(f"the {self.name} ended before it served; its reason stands above")
+                raise UnavailableError(f"the {self.name} ended before it had started: see its error output above")
             said += chunk
         return said.decode().strip()
 
     def stop(self) -> None:
-        """Asks it to end, and kills it if it does not."""
+        """Closes the child's standard input, and kills the child if it does not end in time."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -99,7 +99,7 @@ class _Child:
 
 
 def _ended(servers: Sequence[Any]) -> None:
-    # Workers before the dispatcher, to which they say goodbye.
+    # Workers end before the dispatcher, because they send a goodbye message to the dispatcher.
     for server in reversed(servers):
         server.stop()
 
@@ -107,19 +107,19 @@ def _ended(servers: Sequence[Any]) -> None:
 def local(workers: int = 1, *, threads: int | None = None, inline: bool = False) -> LocalService:
     """Starts a dispatcher and workers on this machine, and waits until all of them serve.
 
-    They are child processes, which share memory with this process and end with it.
+    The dispatcher and the workers are child processes, which share memory with this process, and end with this process.
 
     Args:
         workers: The number of workers.
-        threads: The threads of each worker. The default is one for each processor.
-        inline: Whether dispatcher, workers and their Python code run in threads of this process, without deadlines.
+        threads: The number of threads of each worker. The default is the number of processors.
+        inline: Whether the dispatcher, the workers and their Python code run in threads of this process, without deadlines.
 
     Returns:
-        The service. It is a context manager, and stops at its end.
+        The service, which is a context manager and stops when the ``with`` block ends.
 
     Raises:
-        UnavailableError: One of the processes ended at once.
-        DeadlineExceededError: One of the processes does not serve in time.
+        UnavailableError: A process ended before it served.
+        DeadlineExceededError: A process did not serve in time.
 
     Example:
         >>> with ms.local(workers=1, inline=True) as service:
@@ -128,7 +128,7 @@ def local(workers: int = 1, *, threads: int | None = None, inline: bool = False)
         [32, 32, 32, 4]
     """
     if workers < 1:
-        raise InvalidArgumentError(f"workers={workers}: a service has at least one")
+        raise InvalidArgumentError(f"workers={workers}: must be at least one")
     if inline:
         dispatcher = DispatchServer(DispatcherConfig())
         config = WorkerConfig(dispatcher.target, threads=threads, python="inline")

@@ -1,4 +1,4 @@
-"""The extension module, as the package sees it."""
+"""The interface of the extension module, which the package calls."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final

@@ -1,6 +1,6 @@
-"""Notices for a program that waits: lines of the logger ``millstream``, and warnings of lost data.
+"""Log messages of the logger ``millstream``, and warnings about lost data.
 
-A program that configures no logging sees the lines on standard error.
+If the program configures no logging, the messages go to standard error.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _logger = logging.getLogger("millstream")
 
 
 def log(text: str) -> None:
-    """Logs a line as a warning."""
+    """Logs a message with the level warning."""
     _logger.warning(text)
 
 
 def warn_of_loss(text: str) -> None:
-    """Logs that data was lost, and warns of it with the category that programs can filter."""
+    """Logs a loss of data, and issues a ``DataLossWarning``, which programs can filter."""
     _logger.warning(text)
-    # From the line of the program that asked for an element.
+    # The stack level makes the warning name the program's line that requested an element.
     warnings.warn(text, DataLossWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""A value that may be missing: what an iterator gives where its end is no exception."""
+"""A value that may be missing. ``get_next_as_optional`` returns an empty ``Optional`` at the end, instead of an exception."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTHING: Any = object()
 
 
 class Optional(Generic[T]):
-    """A value, or none: as ``tf.experimental.Optional``."""
+    """A container of one value or no value, like ``tf.experimental.Optional``."""
 
     __slots__ = ("_value",)
 
@@ -35,7 +35,7 @@ class Optional(Generic[T]):
 
     @staticmethod
     def empty(element_spec: Any = None) -> Optional[Any]:
-        """Makes an ``Optional`` without a value.
+        """Creates an ``Optional`` without a value.
 
         Args:
             element_spec: Accepted as in tf.data; has no effect.
@@ -46,17 +46,17 @@ class Optional(Generic[T]):
         return Optional()
 
     def has_value(self) -> bool:
-        """Returns whether there is a value."""
+        """Returns whether the ``Optional`` has a value."""
         return self._value is not _NOTHING
 
     def get_value(self) -> T:
         """Returns the value.
 
         Raises:
-            InvalidArgumentError: There is no value.
+            InvalidArgumentError: The ``Optional`` has no value.
         """
         if self._value is _NOTHING:
-            raise InvalidArgumentError("the Optional has no value: ask has_value() first")
+            raise InvalidArgumentError("the Optional has no value: call has_value() first")
         return self._value
 
     def __repr__(self) -> str:

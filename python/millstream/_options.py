@@ -1,4 +1,4 @@
-"""How a dataset is executed, as ``tf.data.Options`` says it.
+"""The options for the execution of a dataset, like ``tf.data.Options``.
 
 Owns the groups of options, their types, and the warnings of options that have no effect. Refuses to know how datasets are executed.
 """
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """How ``distribute_dataset`` divides a dataset among workers.
+    """The policy by which ``distribute_dataset`` divides a dataset among trainers.
 
     Example:
         >>> options = ms.Options()
@@ -326,7 +326,7 @@ class StatsOptions(Group):
 
 @dataclasses.dataclass
 class Options(Group):
-    """How a dataset is executed. What is ``None`` stays as it was.
+    """The options for the execution of a dataset. An option of ``None`` keeps its present value.
 
     Names that begin with ``experimental_`` are upstream's own, or older ones of the same options.
 
@@ -397,7 +397,7 @@ class Options(Group):
         """Combines two sets of options.
 
         Args:
-            options: Options that replace these where they are set.
+            options: Options that replace the present options where they are set.
 
         Returns:
             The combined options.
@@ -429,7 +429,7 @@ def _merged(one: OneGroup, other: OneGroup) -> OneGroup:
 
 
 def optioned(graph: Graph, options: Options) -> Graph:
-    """A dataset that is executed as options say."""
+    """Returns the graph with options for its execution."""
     state, optimization = options.external_state_policy, options.experimental_optimization
     threading = {
         "private_threads": options.threading.private_threadpool_size,
@@ -456,12 +456,12 @@ def optioned(graph: Graph, options: Options) -> Graph:
 
 
 def _stated(settings: Mapping[str, object]) -> Mapping[str, object] | None:
-    """Returns settings of which at least one is stated, else ``None``."""
+    """Returns the settings, or ``None`` if every setting is ``None``."""
     return settings if any(value is not None for value in settings.values()) else None
 
 
 def error_policy(on_error: str) -> str:
-    """Checks the treatment of what cannot be read: ``raise`` or ``skip``."""
+    """Returns ``on_error``. Refuses values other than ``raise`` and ``skip``."""
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error {on_error!r}: use raise or skip")
     return on_error

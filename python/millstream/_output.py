@@ -1,4 +1,4 @@
-"""What elements become: numpy arrays, or the tensors of a framework over the same memory."""
+"""The conversion of elements to numpy arrays, or to tensors of a framework that view the same memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OUTPUTS = ("numpy", "torch", "jax")
 
 
 class _Exported:
-    """A capsule of DLPack with the methods by which libraries ask for it."""
+    """A DLPack capsule with the methods of the DLPack protocol."""
 
     __slots__ = ("_capsule",)
 
@@ -27,10 +27,10 @@ class _Exported:
 
 
 class _Torch:
-    """Makes a torch tensor of a capsule.
+    """The function that converts a DLPack capsule to a torch tensor.
 
-    ``exchange`` has torch's C functions, if it has any; the extension prefers those. Vectors of text are lists, as torch's own collation
-    leaves them.
+    ``exchange`` contains torch's C functions if torch has these functions, and the extension prefers them. Vectors of text are lists, like the
+    results of torch's own collate function.
     """
 
     lists_text = True
@@ -38,10 +38,10 @@ class _Torch:
     def __init__(self) -> None:
         import torch
 
-        # The public function takes a capsule too, but asks it more than is needed.
+        # The public function also accepts a capsule, but makes more calls than necessary.
         self.take: Callable[[Any], Any] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
         self.exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-        # Those that make no capsules with a version take none.
+        # A torch without `max_version` creates and accepts only capsules without a version.
         self.is_versioned = "max_version" in inspect.signature(torch.Tensor.__dlpack__).parameters
 
     def __call__(self, capsule: Any) -> Any:
@@ -49,7 +49,7 @@ class _Torch:
 
 
 class _Jax:
-    """Makes an array of JAX of a capsule, which must be one of before DLPack had versions."""
+    """The function that converts a DLPack capsule to a JAX array. The capsule must not have a version."""
 
     is_versioned = False
 
@@ -63,10 +63,10 @@ class _Jax:
 
 
 def taker(output: str) -> Callable[[Any], Any] | None:
-    """What makes a tensor of a capsule; ``None`` for numpy, whose arrays need none.
+    """Returns the function that converts a capsule to a tensor; ``None`` for numpy, whose arrays need no capsule.
 
     Raises:
-        ValueError: There is no such output.
+        ValueError: The output is unknown.
         ImportError: The framework is not installed.
     """
     if output == "numpy":

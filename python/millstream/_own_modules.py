@@ -1,7 +1,7 @@
-"""The program's own modules that its code only names: workers import them from files of their own, which may be others.
+"""Compares the program's own modules on trainer and worker. Code refers to these modules by name, and workers import their own copies.
 
-The trainer says in the header of the code what they hold, and a worker compares. Modules of installed packages are not looked at, nor
-what is pickled by value. Refuses to know what the code does.
+The trainer writes the digests of the modules in the header of the code, and a worker compares the digests with its own files. Modules of installed packages,
+and modules that are pickled by value, are not compared.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ import cloudpickle
 
 __all__ = ["ON_STALE_CODE", "check", "digests", "remember"]
 
-#: What a worker does about a module that differs from the trainer's.
+#: The possible reactions of a worker to a module that differs from the trainer's module.
 ON_STALE_CODE = ("refuse", "warn")
 
-#: Modules that are compared; what further ones hold is not.
+#: The maximum number of modules that are compared. Further modules are not compared.
 _MODULES_MAX = 256
-#: Bytes of a file that is compared.
+#: The maximum bytes of a file that is compared.
 _FILE_BYTES_MAX = 1 << 20
-#: Digits of a digest that an error shows.
+#: The number of digits of a digest that an error shows.
 _DIGITS_SHOWN = 12
 
-#: What modules held when they were imported, or were sent for the last time, by name.
+#: The digest of each module when the module was imported, or was sent for the last time, by name.
 _known: dict[str, str] = {}
 
 
 def digests(names: Iterable[str]) -> dict[str, str]:
-    """Returns the contents, by name, of the program's own modules among these names and those that they use."""
+    """Returns the digests, by name, of the program's own modules in ``names``, and of the own modules that they use."""
     found: dict[str, str] = {}
     left, seen = sorted(names), set[str]()
     while left and len(found) < _MODULES_MAX:
@@ -53,7 +53,7 @@ def digests(names: Iterable[str]) -> dict[str, str]:
 
 
 def remember(names: Iterable[str]) -> None:
-    """Notes what modules hold that were imported just now: their files may change before anybody compares them."""
+    """Records the digests of modules after their import, because their files may change before the next comparison."""
     for name in names:
         file = getattr(sys.modules.get(name), "__file__", None)
         digest = None if file is None else _digest(file)
@@ -62,31 +62,31 @@ def remember(names: Iterable[str]) -> None:
 
 
 def check(expected: Mapping[str, str], on_stale_code: str) -> None:
-    """Compares modules with those of the trainer, before they are imported.
+    """Compares modules with the trainer's modules, before the modules are imported.
 
     Raises:
-        RuntimeError: One differs, and this is to be refused. It names the module, the file, and both digests.
+        RuntimeError: A module differs, and ``on_stale_code`` is not ``"warn"``. The message names the module, the file, and both digests.
     """
     for name, digest in expected.items():
         file = _file(name)
         found = _known.get(name) or (None if file is None else _digest(file))
-        # What is missing, the import will say.
+        # If the module is missing, its import raises an error later.
         if found is None or found == digest:
             continue
         differs = (
-            f"the module {name} differs: the trainer sent code that was written for sha256 {digest[:_DIGITS_SHOWN]}, this worker imports "
-            f"{file} of sha256 {found[:_DIGITS_SHOWN]}"
+            f"the module {name} differs: the trainer has the sha256 {digest[:_DIGITS_SHOWN]}, but this worker imports {file} with the sha256 "
+            f"{found[:_DIGITS_SHOWN]}"
         )
         if on_stale_code != "warn":
             raise RuntimeError(
-                f"{differs}: bring both to one version and start the trainer again, or accept it by ms.Limits(on_stale_code='warn') or "
-                "MILLSTREAM_ON_STALE_CODE=warn in the trainer's environment"
+                f"{differs}: install the same version on both and restart the trainer, or accept the difference with "
+                "ms.Limits(on_stale_code='warn') or MILLSTREAM_ON_STALE_CODE=warn in the trainer's environment"
             )
         warnings.warn(differs, RuntimeWarning, stacklevel=2)
 
 
 def _used(module: types.ModuleType) -> Iterator[str]:
-    """The packages that a module is in, and the modules whose functions, classes or selves it has among its names."""
+    """Yields the parent package of a module, and the modules of the functions, classes and modules among its attributes."""
     parent = module.__name__.rpartition(".")[0]
     if parent:
         yield parent
@@ -98,7 +98,7 @@ def _used(module: types.ModuleType) -> Iterator[str]:
 
 
 def _is_own(module: types.ModuleType) -> bool:
-    """Whether it is the program's: a file of Python that no package has installed."""
+    """Returns whether a module belongs to the program: its file is a Python file outside of installed packages."""
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__" or not file or not file.endswith(".py") or _goes_by_value(module.__name__):
         return False
@@ -109,7 +109,7 @@ def _is_own(module: types.ModuleType) -> bool:
 
 
 def _goes_by_value(name: str) -> bool:
-    """Whether the program has said that a module, or a package that it is in, is pickled whole."""
+    """Returns whether the program has registered a module, or one of its packages, for pickling by value."""
     by_value = cloudpickle.list_registry_pickle_by_value()
     parts = name.split(".")
     return any(".".join(parts[:count]) in by_value for count in range(1, len(parts) + 1))
@@ -117,13 +117,13 @@ def _goes_by_value(name: str) -> bool:
 
 @functools.cache
 def _libraries() -> tuple[str, ...]:
-    """Where Python and this package lie."""
+    """Returns the folders of Python's libraries and of this package."""
     paths = sysconfig.get_paths()
     return *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")), str(Path(__file__).parent)
 
 
 def _file(name: str) -> str | None:
-    """The file that a module was imported from, or would be."""
+    """Returns the file from which a module was imported, or would be imported."""
     module = sys.modules.get(name)
     if module is not None:
         return getattr(module, "__file__", None)
@@ -135,7 +135,7 @@ def _file(name: str) -> str | None:
 
 
 def _digest(file: str) -> str | None:
-    """What a file holds; ``None`` if it is too large to be compared, or cannot be read."""
+    """Returns the digest of a file; ``None`` if the file is too large to be compared, or cannot be read."""
     try:
         status = os.stat(file)
         return None if status.st_size > _FILE_BYTES_MAX else _digest_of(file, status.st_mtime_ns, status.st_size)

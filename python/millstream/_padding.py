@@ -1,4 +1,4 @@
-"""What batches are padded to and with, as callers nest it: one shape and one item for each component. Refuses to know what is padded."""
+"""Converts the padding arguments of callers: one padded shape and one padding value for each component."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["shapes_of", "values_of"]
 
 
 def shapes_of(padded_shapes: Any, spec: Any) -> list[list[int | None]]:
-    """The shape of each component of ``spec``, of which ``None`` and -1 are as long as the longest; none if nothing is said."""
+    """Returns the padded shape of each component of ``spec``; an empty list without ``padded_shapes``. ``None`` and -1 pad to the longest."""
     return [] if padded_shapes is None else [_shape(shape) for shape in _flat(padded_shapes, spec)]
 
 
 def values_of(padding_values: Any, spec: Any) -> list[bytes]:
-    """The item that each component of ``spec`` is padded with; none if nothing is said.
+    """Returns the padding value of each component of ``spec``, as bytes; an empty list without ``padding_values``.
 
     Raises:
-        TypeError: One is of another type.
+        TypeError: A padding value does not fit the dtype of its component.
     """
     if padding_values is None:
         return []
@@ -28,7 +28,7 @@ def values_of(padding_values: Any, spec: Any) -> list[bytes]:
 
 
 def _flat(value: Any, spec: Any) -> list[Any]:
-    """The parts of ``value`` that stand where leaves of ``spec`` stand; what is single stands for all."""
+    """Returns the part of ``value`` for each leaf of ``spec``. A single value applies to all leaves below it."""
     if isinstance(spec, dict):
         parts = [(value[name] if isinstance(value, dict) else value, item) for name, item in spec.items()]
     elif type(spec) in (tuple, list):
@@ -49,5 +49,5 @@ def _item(value: Any, dtype: Any) -> bytes:
     given = np.asarray(0 if value is None else value)
     item = given.astype(dtype.as_numpy_dtype)
     if not dtype.is_floating and dtype.code[0] != "c" and item != given:
-        raise TypeError(f"padding_values: {value!r} is no item of {dtype!r}")
+        raise TypeError(f"padding_values: {value!r} is not a value of {dtype!r}")
     return item.tobytes()

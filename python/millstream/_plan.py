@@ -1,6 +1,6 @@
-"""Which samples each step of an epoch is made of, on each of several trainers: a function of seed, epoch and position alone.
+"""The plan of an epoch: the samples of each step on each trainer, as a function of seed, epoch and position.
 
-So nothing has to be remembered to go on anywhere, and no trainer has to ask another one. Refuses to know what samples are.
+A loader can therefore resume at any position without stored data, and trainers need not communicate. The plan contains only indices of samples.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 __all__ = ["LAST_BATCHES", "IndexPlan", "ListedPlan", "Plan", "permuted"]
 
-#: What becomes of samples at the end that fill no step of all trainers: each has its part of them, or they are made up with
-#: samples of the beginning, or left out.
+#: The treatments of the last samples if they do not fill a step of all trainers: the trainers divide the samples, or samples from the beginning
+#: fill the step, or the samples are left out.
 LAST_BATCHES = ("PARTIAL", "FILL", "DROP")
 
 _ROUNDS = 4
@@ -24,21 +24,21 @@ Indices = npt.NDArray[np.int64]
 
 
 class Plan(Protocol):
-    """What one trainer reads."""
+    """The steps that one trainer reads."""
 
     @property
     def steps(self) -> int:
-        """How many steps an epoch has: on every trainer as many."""
+        """The number of steps of an epoch, which is equal on all trainers."""
 
     def rows(self, epoch: int, step: int) -> Indices:
-        """The samples of a step."""
+        """Returns the indices of the samples of a step."""
 
     def valid(self, step: int) -> int:
-        """How many of them, from the first on, are not there only to make the step full."""
+        """Returns the number of samples at the start of a step that are not repeated to fill the step."""
 
 
 def _mixed(value: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
-    """The mixing function of SplitMix64."""
+    """Returns the result of the mixing function of SplitMix64."""
     with np.errstate(over="ignore"):
         value = value + np.uint64(key)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -49,7 +49,8 @@ def _mixed(value: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
 def permuted(positions: Indices, count: int, seed: int, epoch: int) -> Indices:
     """Returns the sample at each position of a shuffled pass over ``count`` samples.
 
-    A Feistel network over the next power of four is walked until it is within the range. It takes no memory, however many samples there are.
+    A Feistel network permutes the range up to the next power of four. The network is applied repeatedly until the result is less than ``count``.
+    The function needs no memory for the permutation.
     """
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
@@ -70,10 +71,10 @@ def permuted(positions: Indices, count: int, seed: int, epoch: int) -> Indices:
 
 @dataclasses.dataclass(frozen=True)
 class IndexPlan:
-    """Indices of a dataset of ``count`` samples, in order or shuffled, ``batch_size`` a step for each of ``dp_size`` trainers.
+    """The plan for a dataset of ``count`` samples, in order or shuffled. Each of ``dp_size`` trainers reads ``batch_size`` samples in a step.
 
-    A global step takes consecutive positions of the pass, of which trainers have consecutive parts: what is read up to a step
-    does not depend on how many trainers read it.
+    A global step takes consecutive positions of the pass, and each trainer takes a consecutive part of these positions. The set of samples before a step
+    therefore depends only on the global batch size, not on the number of trainers.
     """
 
     count: int
@@ -88,31 +89,31 @@ class IndexPlan:
         if self.last_batch not in LAST_BATCHES:
             raise ValueError(f"last_batch {self.last_batch!r}: use one of {', '.join(LAST_BATCHES)}")
         if self.batch_size < 1:
-            raise ValueError(f"batch_size {self.batch_size}: a batch has at least one sample")
+            raise ValueError(f"batch_size {self.batch_size}: must be at least 1")
 
     @property
     def global_batch(self) -> int:
-        """The samples of a step on all trainers together."""
+        """The number of samples of all trainers in a step."""
         return self.batch_size * self.dp_size
 
     @property
     def steps(self) -> int:
-        """How many steps an epoch has."""
+        """The number of steps of an epoch."""
         full, rest = divmod(self.count, self.global_batch)
         return full + (rest > 0 and self.last_batch != "DROP")
 
     def rows(self, epoch: int, step: int) -> Indices:
-        """The samples of a step."""
+        """Returns the indices of the samples of a step."""
         first, size, _ = self._part(step)
         positions = np.arange(first, first + size, dtype=np.int64) % self.count
         return permuted(positions, self.count, self.seed, epoch) if self.shuffle else positions
 
     def valid(self, step: int) -> int:
-        """How many of them are not repeated ones."""
+        """Returns the number of samples of a step that are not repeated."""
         return self._part(step)[2]
 
     def _part(self, step: int) -> tuple[int, int, int]:
-        """The first position, how many, and how many of them are not repeated."""
+        """Returns the first position of this trainer in a step, the number of samples, and the number of samples that are not repeated."""
         begin = step * self.global_batch
         left = self.count - begin
         if left >= self.global_batch or self.last_batch == "FILL":
@@ -121,25 +122,25 @@ class IndexPlan:
         size, larger = divmod(left, self.dp_size)
         first = begin + self.dp_rank * size + min(self.dp_rank, larger)
         mine = size + (self.dp_rank < larger)
-        # A trainer without a sample in a step that others make would have them wait for ever: it repeats one.
+        # A trainer without a sample repeats one, because the other trainers would wait forever in this step.
         return (first, mine, mine) if mine else (first, 1, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class ListedPlan:
-    """Batches of indices as a sampler listed them for one epoch."""
+    """The plan of one epoch from a sampler: a list of batches of indices."""
 
     batches: Sequence[Any]
 
     @property
     def steps(self) -> int:
-        """How many there are."""
+        """The number of batches."""
         return len(self.batches)
 
     def rows(self, epoch: int, step: int) -> Indices:
-        """The samples of a step."""
+        """Returns the indices of the samples of a step."""
         return np.asarray(self.batches[step], np.int64).reshape(-1)
 
     def valid(self, step: int) -> int:
-        """All of them."""
+        """Returns the number of samples of a step, because a sampler's batch has no repeated samples."""
         return len(self.rows(0, step))

@@ -1,4 +1,4 @@
-"""Which steps of an epoch were delivered: a few ranges, since steps come nearly in order."""
+"""The delivered steps of an epoch, as a few ranges, because steps arrive nearly in order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 __all__ = ["RANGES_MAX", "Delivered"]
 
-#: Ranges that are remembered beyond the first. Workers deal in consecutive steps, so there is about one for each.
+#: The maximum number of ranges after the first gap that a state contains. Each worker reads consecutive steps, so one worker needs about one range.
 RANGES_MAX = 24
 
 
 class Delivered:
-    """A set of steps, as ranges without overlap in ascending order."""
+    """A set of steps, stored as disjoint ranges in ascending order."""
 
     __slots__ = ("_starts", "_stops")
 
@@ -21,9 +21,9 @@ class Delivered:
         self._stops = [stop for _, stop in ranges or []]
 
     def add(self, step: int) -> None:
-        """One more step. Nothing if it is in the set."""
+        """Adds a step. Does nothing if the set already contains the step."""
         starts, stops = self._starts, self._stops
-        # The range that begins last before or at the step.
+        # The last range that begins at or before the step.
         at = bisect_right(starts, step) - 1
         if at >= 0 and step < stops[at]:
             return
@@ -49,18 +49,18 @@ class Delivered:
 
     @property
     def first(self) -> int:
-        """The steps that were delivered without a gap from 0 on."""
+        """The number of steps from 0 on that were delivered without a gap."""
         return self._stops[0] if self._starts and self._starts[0] == 0 else 0
 
     def missing(self, steps: int) -> Iterator[int]:
-        """The steps below ``steps`` that neither come before ``first`` nor are in ``ahead``, ascending."""
+        """Yields the steps from ``first`` up to ``steps`` that are not in ``ahead``, in ascending order."""
         at = self.first
         for start, stop in [*self.ahead, [steps, steps]]:
             yield from range(at, min(start, steps))
             at = stop
 
     def gaps(self, steps: int) -> Iterator[int]:
-        """All steps below ``steps`` that are not in the set, ascending."""
+        """Yields all steps below ``steps`` that are not in the set, in ascending order."""
         at = 0
         for start, stop in zip([*self._starts, steps], [*self._stops, steps], strict=True):
             yield from range(at, min(start, steps))
@@ -68,7 +68,7 @@ class Delivered:
 
     @property
     def ahead(self) -> list[list[int]]:
-        """The ranges behind those; at most ``RANGES_MAX``, so that what is left out would be delivered again."""
+        """The ranges of delivered steps after the first gap, at most ``RANGES_MAX``. Steps in further ranges would be delivered again."""
         skip = 1 if self.first else 0
         pairs = zip(self._starts[skip:], self._stops[skip:], strict=True)
         return [[start, stop] for start, stop in pairs][:RANGES_MAX]

@@ -1,4 +1,4 @@
-"""The number of this trainer among several, as its launcher says."""
+"""Finds the rank of this trainer, from arguments, frameworks or the launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["Rank", "from_device_mesh", "rank"]
 
-#: Variables by which launchers number processes: who sets them, the number, how many there are.
+#: The environment variables of launchers: the launcher, the variable with the rank, and the variable with the number of processes.
 _VARIABLES = (
     ("torchrun", "RANK", "WORLD_SIZE"),
     ("SLURM", "SLURM_PROCID", "SLURM_NTASKS"),
@@ -23,12 +23,12 @@ _VARIABLES = (
 
 @dataclasses.dataclass(frozen=True)
 class Rank:
-    """One of several trainers.
+    """The rank of a data-parallel trainer.
 
     Attributes:
-        dp_rank: Its number, from 0.
-        dp_size: How many there are.
-        source: Where this was found.
+        dp_rank: The number of this trainer, from 0.
+        dp_size: The number of trainers.
+        source: The place where the rank was found.
     """
 
     dp_rank: int = 0
@@ -43,39 +43,40 @@ def rank(
     *,
     replication: int = 1,
 ) -> Rank:
-    """Finds which of several trainers this process is.
+    """Finds the rank of this process among several trainers.
 
-    The arguments count first; then ``torch.distributed`` or ``jax.distributed``, if initialised; then the variables of torchrun, SLURM, Open MPI,
-    JAX, ``TF_CONFIG`` or Kubernetes.
+    The function uses the first source that exists: the arguments; ``torch.distributed`` or ``jax.distributed``, if initialised; the environment
+    variables of torchrun, SLURM, Open MPI, JAX, Kubernetes or ``TF_CONFIG``.
 
     Args:
         dp_rank: The number of this trainer, from 0.
         dp_size: The number of trainers.
-        environ: Variables to use instead of the process's own.
-        replication: Consecutive processes that form one trainer, as in tensor parallelism.
+        environ: Environment variables to use instead of the process's environment.
+        replication: The number of consecutive processes that form one trainer, for example with tensor parallelism.
 
     Returns:
-        The rank, which names its source.
+        The rank and its source.
 
     Raises:
-        ValueError: Only one of both numbers is given, they contradict each other, or ``replication`` does not divide the number.
+        ValueError: Only one of ``dp_rank`` and ``dp_size`` is passed, ``dp_rank`` is out of range, or the number of processes is not a multiple
+            of ``replication``.
 
     Example:
         >>> ms.rank(1, 4).dp_size
         4
     """
     if (dp_rank is None) != (dp_size is None):
-        raise ValueError("dp_rank and dp_size belong together: give both or neither")
+        raise ValueError("dp_rank and dp_size belong together: pass both or neither")
     if dp_rank is not None and dp_size is not None:
         return _checked(dp_rank, dp_size, "arguments")
     found = (_running() if environ is None else None) or _found(os.environ if environ is None else environ)
     if replication < 1 or found.dp_size % replication:
-        raise ValueError(f"replication={replication}: {found.dp_size} processes ({found.source}) are no multiple of it")
+        raise ValueError(f"replication={replication}: the number of processes, {found.dp_size} ({found.source}), is not a multiple of replication")
     return Rank(found.dp_rank // replication, found.dp_size // replication, found.source)
 
 
 def _running() -> Rank | None:
-    """As a framework says that this program has imported and begun to run on several processes with."""
+    """Returns the rank from torch or JAX, if the program has imported and initialised their distributed mode; otherwise ``None``."""
     torch = getattr(sys.modules.get("torch"), "distributed", None)
     if torch is not None and torch.is_available() and torch.is_initialized():
         return Rank(torch.get_rank(), torch.get_world_size(), "torch.distributed")
@@ -98,11 +99,11 @@ def _found(environ: Mapping[str, str]) -> Rank:
 
 
 def from_device_mesh(mesh: Any, dims: Sequence[str] = ("dp_replicate", "dp_shard", "dp")) -> Rank:
-    """Finds which trainer this process is in a device mesh of torch.
+    """Finds the rank of this process in a torch device mesh.
 
     Args:
-        mesh: The mesh.
-        dims: Names of dimensions of data parallelism; those that the mesh has count.
+        mesh: The device mesh.
+        dims: The possible names of data-parallel dimensions. The function uses the names that the mesh has.
 
     Returns:
         The rank.
@@ -112,7 +113,7 @@ def from_device_mesh(mesh: Any, dims: Sequence[str] = ("dp_replicate", "dp_shard
     """
     found = [name for name in dims if name in (mesh.mesh_dim_names or ())]
     if not found:
-        raise ValueError(f"the mesh has dimensions {mesh.mesh_dim_names}, none of {tuple(dims)}")
+        raise ValueError(f"the mesh has the dimensions {mesh.mesh_dim_names}, none of {tuple(dims)}: pass dims")
     dp_rank, dp_size = 0, 1
     for name in found:
         size = mesh.size(mesh.mesh_dim_names.index(name))
@@ -124,16 +125,16 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     try:
         return int(environ[name])
     except ValueError:
-        raise ValueError(f"{name}={environ[name]!r} in the environment is no number: correct it, or give dp_rank and dp_size") from None
+        raise ValueError(f"{name}={environ[name]!r} in the environment is not a number: correct the variable, or pass dp_rank and dp_size") from None
 
 
 def _tf_config(text: str) -> tuple[int, int] | None:
     try:
         config = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"TF_CONFIG in the environment is no JSON: {error}. Correct it, or give dp_rank and dp_size") from error
+        raise ValueError(f"TF_CONFIG in the environment is invalid JSON: {error}. Correct the variable, or pass dp_rank and dp_size") from error
     cluster, task = config.get("cluster", {}), config.get("task", {})
-    # Evaluators and parameter servers are none of those that share the data.
+    # Evaluators and parameter servers do not share the training data.
     if task.get("type") not in ("chief", "master", "worker", None):
         return None
     # The chief is the first worker.

@@ -1,7 +1,7 @@
-"""One server as a process of its own: ``python -m millstream._server dispatcher``, or ``worker ADDRESS``.
+"""Runs one server as a separate process for ``ms.local``: ``python -m millstream._server dispatcher``, or ``worker ADDRESS THREADS``.
 
-It says on standard output where it serves, and ends when its standard input does: with the process that started it,
-whatever becomes of that one. For ``millstream._local``; servers that stay are the business of the command ``millstream``.
+The process prints its address on standard output. The process ends when its standard input is closed, and therefore ends with its parent.
+Use the command ``millstream`` for servers that outlive a program.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from .service import DispatcherConfig, DispatchServer, WorkerConfig, WorkerServe
 
 
 def main(arguments: list[str]) -> int:
-    """Serves until standard input ends."""
-    # Ctrl-C goes to the whole group of processes; this one ends with its parent, in good order.
+    """Runs the server until standard input is closed."""
+    # Ctrl-C sends SIGINT to the whole process group. This process ignores SIGINT, and shuts down gracefully with its parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     server: DispatchServer | WorkerServer
     match arguments:
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
             return 2
     with server:
         print(address, flush=True)
-        # Nobody reads further: what users' code prints goes where errors go.
+        # The parent reads only the address. Later output of users' code goes to standard error.
         os.dup2(2, 1)
         while os.read(0, 4096):
             pass

@@ -1,4 +1,4 @@
-"""What elements are: dtypes and shapes, nested as the elements are."""
+"""The specs of elements: dtypes and shapes, in the structure of the elements."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Described: TypeAlias = tuple[Any, ...]
 
 
 class TensorShape(tuple[int | None, ...]):
-    """A shape of known rank; ``None`` is what varies."""
+    """A shape of known rank. A dimension of ``None`` may vary."""
 
     __slots__ = ()
 
     @property
     def rank(self) -> int:
-        """How many dimensions there are."""
+        """The number of dimensions."""
         return len(self)
 
     def as_list(self) -> list[int | None]:
-        """Returns the dimensions as a list, ``None`` for those that vary."""
+        """Returns the dimensions as a list. ``None`` marks a dimension that may vary."""
         return list(self)
 
 
 @dataclasses.dataclass(frozen=True, init=False)
 class TensorSpec:
-    """One tensor: its shape, of which ``None`` varies (``None`` as a whole: of any rank), and the type of its items."""
+    """The spec of a tensor: its shape and its dtype. A dimension of ``None`` may vary. A shape of ``None`` permits any rank."""
 
     shape: TensorShape | None
     dtype: DType
@@ -48,10 +48,10 @@ class TensorSpec:
 
 @dataclasses.dataclass(frozen=True, init=False)
 class RaggedTensorSpec:
-    """A ragged tensor: what its values are, one behind the other, and what the row splits of each ragged dimension.
+    """The spec of a ragged tensor: the specs of its values, and of the row splits of each ragged dimension.
 
-    ``RaggedTensorSpec(shape, dtype)`` as upstream: the shape of the whole, of which what is ``None`` behind the first dimension
-    is ragged; ``ragged_rank`` says how many dimensions are, where that is not the last ``None``.
+    ``RaggedTensorSpec(shape, dtype)`` works as in TensorFlow. ``shape`` is the shape of the whole tensor. All dimensions after the first, up to the
+    last ``None``, are ragged. ``ragged_rank`` sets another number of ragged dimensions.
     """
 
     values: TensorSpec
@@ -72,7 +72,7 @@ class RaggedTensorSpec:
             if ragged_rank is None:
                 ragged_rank = max((axis for axis, size in enumerate(dims) if axis and size is None), default=0)
             if not 0 < ragged_rank < len(dims):
-                raise ValueError(f"RaggedTensorSpec of shape {shape}: no dimension behind the first is ragged")
+                raise ValueError(f"RaggedTensorSpec of shape {shape}: expected a ragged dimension after the first: pass None as its size")
             rows = None if dims[0] is None else dims[0] + 1
             values = TensorSpec([None, *dims[ragged_rank + 1 :]], dtype)
             row_splits = tuple(TensorSpec([rows if axis == 0 else None], row_splits_dtype) for axis in range(ragged_rank))
@@ -81,18 +81,18 @@ class RaggedTensorSpec:
 
     @property
     def dtype(self) -> DType:
-        """The type of its items."""
+        """The dtype of the tensor's items."""
         return self.values.dtype
 
     @property
     def ragged_rank(self) -> int:
-        """How many dimensions are ragged."""
+        """The number of ragged dimensions."""
         return len(self.row_splits)
 
 
 @dataclasses.dataclass(frozen=True)
 class SparseTensorSpec:
-    """A sparse tensor: what its coordinates, its values and its shape are."""
+    """The spec of a sparse tensor: the specs of its coordinates, its values and its dense shape."""
 
     indices: TensorSpec
     values: TensorSpec
@@ -100,12 +100,12 @@ class SparseTensorSpec:
 
     @property
     def dtype(self) -> DType:
-        """The type of its items."""
+        """The dtype of the tensor's items."""
         return self.values.dtype
 
 
 def dressed(described: Described) -> Any:
-    """The specs that the extension describes by plain tuples."""
+    """Converts the plain tuples of the extension to specs."""
     kind = described[0]
     if kind == "tensor":
         return TensorSpec(described[2], described[1])
@@ -122,10 +122,10 @@ def dressed(described: Described) -> Any:
 
 
 def plain(spec: Any) -> Described:
-    """Plain tuples for the extension.
+    """Converts a spec to plain tuples for the extension.
 
     Raises:
-        TypeError: It is no spec.
+        TypeError: The value is not a spec.
     """
     if spec is None:
         return ("none",)
@@ -137,10 +137,10 @@ def plain(spec: Any) -> Described:
         return ("sparse", [plain(item) for item in (spec.indices, spec.values, spec.dense_shape)])
     if isinstance(spec, list | tuple) and not isinstance(spec, TensorShape):
         return ("list" if isinstance(spec, list) else "tuple", [plain(item) for item in spec])
-    # Those of TensorFlow have the same attributes.
+    # TensorFlow's specs have the same attributes.
     if hasattr(spec, "shape") and hasattr(spec, "dtype"):
         shape = spec.shape
         rank = getattr(shape, "rank", len(shape) if isinstance(shape, tuple | list) else None)
         dims = None if shape is None or rank is None else tuple(shape)
         return ("tensor", as_dtype(spec.dtype).code, dims)
-    raise TypeError(f"{spec!r} is no spec of elements: nest TensorSpec in tuples, lists and dicts")
+    raise TypeError(f"expected a spec of elements, found {spec!r}: use TensorSpec, also in tuples, lists and dicts")

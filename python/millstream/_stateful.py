@@ -1,6 +1,6 @@
-"""One pass over an iterable that is computed in this process, with the states that the iterable keeps of itself.
+"""One pass over an iterable in this process, with the iterable's own states after each batch.
 
-Refuses to know who delivers batches, and where the rest of a position is kept.
+The loader delivers the batches, and keeps the rest of a position.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from .errors import InvalidArgumentError
 
 __all__ = ["IterablePass", "probed"]
 
-#: States that are remembered: more than batches are made ahead and looked back for.
+#: The maximum number of stored states, which exceeds the number of prefetched batches and the largest useful ``behind``.
 _STATES_MAX = 256
 
 _NONE = object()
 
 
 def _has_state(source: Any) -> bool:
-    """Returns whether it speaks the protocol of torchdata's ``StatefulDataLoader``.
+    """Returns whether an object implements the protocol of torchdata's ``StatefulDataLoader``.
 
-    Datasets of Hugging Face do, but their states leave out what their shuffles hold: the position that is counted here is exact.
+    The result is false for Hugging Face datasets. Their states do not contain the elements in shuffle buffers, so a position by the number of
+    batches is more exact.
     """
     is_hugging_face = type(source).__module__.partition(".")[0] == "datasets"
     named = all(callable(getattr(source, name, None)) for name in ("state_dict", "load_state_dict"))
@@ -34,13 +35,13 @@ def _has_state(source: Any) -> bool:
 
 
 class IterablePass:
-    """The batches of one pass. The first may be looked at before the pass begins: it is handed over then all the same.
+    """The batches of one pass. ``look`` returns the first batch before the pass begins; the pass still yields this batch.
 
     Args:
-        make: Makes the iterable.
-        state: Where the iterable goes on, as ``state_after`` said.
+        make: The function that creates the iterable.
+        state: The state of the iterable to resume from, as returned by ``state_after``.
         first: The number of the first batch.
-        draw: Where its generators begin; ``None`` draws from those of the program. A pass that goes on has others.
+        draw: The seed of the generators; ``None`` uses the program's generators. A resumed pass derives another seed from ``first``.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class IterablePass:
         self._samples = iter(self._made)
         if state is not None and "iterator" in state:
             if not _has_state(self._samples):
-                raise InvalidArgumentError(f"the state is of an iterator that keeps one, and {self._samples!r} keeps none")
+                raise InvalidArgumentError(f"expected an iterator with state_dict and load_state_dict for this state, found {self._samples!r}")
             self._samples.load_state_dict(copy.deepcopy(state["iterator"]))
         self._batches = make.batches(self._samples)
 
@@ -83,16 +84,16 @@ class IterablePass:
         return batch
 
     def look(self) -> Any:
-        """Returns the first batch, which is handed over later.
+        """Returns the first batch, which the iterator still yields later.
 
         Raises:
-            StopIteration: There is none.
+            StopIteration: The pass has no batch.
         """
         self._looked_at = next(self)
         return self._looked_at
 
     def state_after(self, step: int) -> dict[str, Any] | None:
-        """Returns where the iterable stood after so many batches; ``None`` if it keeps no state, or no longer that one."""
+        """Returns the state of the iterable after ``step`` batches; ``None`` if the iterable has no state, or the state was dropped."""
         return copy.deepcopy(self._states.get(step))
 
     def _state(self) -> dict[str, Any] | None:
@@ -104,15 +105,15 @@ class IterablePass:
 
 
 def probed(first_pass: IterablePass, is_batched: bool) -> tuple[Any, ...]:
-    """Returns the spec of the batches of a pass, of which it looks at the first.
+    """Returns the spec of the batches of a pass, from the first batch.
 
     Raises:
-        InvalidArgumentError: There is none.
+        InvalidArgumentError: The pass has no batch.
     """
     try:
         first = first_pass.look()
     except StopIteration:
         raise InvalidArgumentError(
-            "it yields nothing, which does not show what its elements are: give element_spec"
+            "the iterable yields nothing, so the spec of its elements is unknown: pass element_spec"
         ) from None
     return varying(described(first), is_batched)

@@ -1,6 +1,6 @@
-"""The batches of an epoch with the numbers of their steps, as they come or in the order of the steps.
+"""The batches of an epoch with the numbers of their steps, in the order of arrival or in the order of the steps.
 
-Refuses to know what batches are made of, and who asks for them.
+The module does not depend on the contents of batches.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _NONE = object()
 
 
 class Steps:
-    """The batches of an epoch with the numbers of their steps."""
+    """The batches of an epoch with the numbers of their steps, in the order of arrival."""
 
     def __init__(self, elements: Elements, number: Callable[[Any], tuple[int, Any]], code: object = None) -> None:
-        #: For callers that end the pass, or ask what was measured.
+        #: The elements of the pass, by which callers close the pass and read its measurements.
         self.elements = elements
         self._number = number
-        #: What is read as long as this is.
+        #: The code, which must exist as long as the pass is read.
         self._code = code
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
@@ -33,17 +33,17 @@ class Steps:
         return self._number(next(self.elements))
 
     def ready(self, otherwise: Any) -> Any:
-        """The next one if it is at hand, else ``otherwise``; so is the end."""
+        """Returns the next batch if it is available. Returns ``otherwise`` if no batch is available, or at the end."""
         element = self.elements.ready(_NONE)
         return otherwise if element is _NONE else self._number(element)
 
 
 class OrderedSteps(Steps):
-    """The same in the order of steps, from workers of which some are ahead of others.
+    """The batches of an epoch in the order of their steps, from workers of different speeds.
 
-    Batches that come early are kept. More of them than ``window`` count as outstanding still, so workers that are ahead wait, however slow
-    another one is. The step that is due never waits for them: the dispatcher deals each task later and later steps only, so the task that
-    has it has none that is kept, and a task that has none always gets a credit. A step that the dispatcher reports as lost is left out.
+    The class keeps early batches. Early batches beyond ``window`` still count as outstanding, so faster workers wait for a slow worker. The due
+    step always arrives, because the dispatcher leases steps to each task in ascending order. The task with the due step therefore has no kept
+    batch, and a task without kept batches always has a credit. Steps that the dispatcher reports as lost are skipped.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class OrderedSteps(Steps):
     ) -> None:
         super().__init__(elements, number, code)
         self._steps, self._window, self._first = steps, window, first
-        #: How many splits are lost, and the steps that they were.
+        #: The number of lost splits, and the steps of these splits.
         self._lost_count, self._lost = 0, Delivered()
         self._due = next(steps, None)
-        #: Batches by step, with what to say when one is used that counts as outstanding.
+        #: The early batches by step. A batch that counts as outstanding has the id by which `let_go` releases it.
         self._early: dict[int, tuple[Any, int | None]] = {}
         self._is_over = False
 
@@ -78,7 +78,7 @@ class OrderedSteps(Steps):
         return self._handed()
 
     def _note_lost(self) -> None:
-        """Looks up which steps are lost. Each step is a split of the only source, which begins with the first step."""
+        """Updates the lost steps. Each step is one split of the only source, and split 0 is the first step."""
         lost = self.elements.lost()
         self._lost_count = sum(count for *_, count in lost)
         starts = [(self._first + index, count) for _, _, index, count in lost]
@@ -90,7 +90,7 @@ class OrderedSteps(Steps):
             self._due = next(self._steps, None)
 
     def ready(self, otherwise: Any) -> Any:
-        """The next one if it is at hand, else ``otherwise``; so is the end."""
+        """Returns the next batch if it is available. Returns ``otherwise`` if no batch is available, or at the end."""
         while not self._is_due_here():
             found = super().ready(_NONE)
             if found is _NONE:
@@ -107,7 +107,7 @@ class OrderedSteps(Steps):
 
     def _handed(self) -> tuple[int, Any]:
         if not self._is_due_here():
-            # What is missing was lost with its worker.
+            # The pass is over, so all missing steps were lost with their workers.
             self._due = min(self._early, default=None)
         if self._due is None:
             raise StopIteration

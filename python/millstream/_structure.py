@@ -1,4 +1,4 @@
-"""Python values as tensors: nested structures taken apart into leaves, each with its bytes."""
+"""Converts Python values to tensors: splits nested structures into leaves with their bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Stack", "constants", "leaf", "tensor"]
 
 
 def constants(value: Any) -> tuple[tuple[Any, ...], list[bytes | list[bytes]]]:
-    """What a structure of arrays is, as plain tuples, and the data of its leaves in order.
+    """Returns the spec of a structure of arrays, as plain tuples, and the data of its leaves in order.
 
-    Lists are arrays, as in TensorFlow, and their numbers of 32 bits; tuples and dicts nest.
+    A list is an array with 32-bit numbers, as in TensorFlow. Tuples and dicts are structures.
     """
     data: list[bytes | list[bytes]] = []
     return _described(value, data), data
@@ -40,7 +40,7 @@ def _described(value: Any, data: list[bytes | list[bytes]]) -> tuple[Any, ...]:
 
 
 class Stack:
-    """Arrays of one shape, to be stacked along a new leading dimension straight where the result is wanted."""
+    """Arrays of equal shapes, which are stacked along a new leading dimension later, directly in the destination."""
 
     __slots__ = ("_arrays", "dtype", "nbytes", "shape")
 
@@ -48,17 +48,17 @@ class Stack:
         first = arrays[0]
         for array in arrays:
             if array.shape != first.shape:
-                raise ValueError(f"a batch of arrays of shapes {first.shape} and {array.shape}: pad them, or collate them otherwise, by collate_fn")
+                raise ValueError(f"expected arrays of equal shapes, found the shapes {first.shape} and {array.shape}: pad the arrays in collate_fn")
         self._arrays = arrays
         self.shape = (len(arrays), *first.shape)
         dtypes = {array.dtype for array in arrays}
         found = first.dtype if len(dtypes) == 1 else np.result_type(*dtypes)
-        # Little-endian, as elements are everywhere.
+        # All elements are little-endian.
         self.dtype = found.newbyteorder("<") if found.byteorder == ">" else found
         self.nbytes = self.dtype.itemsize * len(arrays) * first.size
 
     def write_to(self, into: np.ndarray[Any, Any]) -> None:
-        """Stacks them into an array of this shape."""
+        """Stacks the arrays into ``into``, which must have the shape of the stack."""
         np.stack(self._arrays, out=into)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -66,30 +66,30 @@ class Stack:
 
 
 def leaf(value: Any) -> tuple[str, tuple[int, ...], bytes | list[bytes]]:
-    """The dtype's code, the shape and the data of one array, in row-major order.
+    """Returns the dtype's code, the shape and the data of one array, in row-major order.
 
     Raises:
-        TypeError: Its items are none that elements can have.
+        TypeError: The array has items of a type that elements cannot have.
     """
     code, shape, data = tensor(value)
     return code, shape, data if isinstance(data, list) else np.asarray(data).tobytes()
 
 
 def tensor(value: Any) -> tuple[str, tuple[int, ...], Any]:
-    """The dtype's code, the shape, and the array itself, little-endian; or a stack of some; or the items of text.
+    """Returns the dtype's code, the shape, and the data: a little-endian array, a stack of arrays, or a list of strings.
 
     Raises:
-        TypeError: Its items are none that elements can have.
+        TypeError: The array has items of a type that elements cannot have.
     """
     if isinstance(value, Stack) and value.dtype.kind not in "USO":
         return _code(value.dtype), value.shape, value
     array = _plain(value)
     if array.dtype.kind in "US" and not isinstance(value, np.ndarray):
-        # Numpy's own byte strings end before their last zeros.
+        # Byte strings of numpy lose trailing zero bytes, so the value is converted as objects.
         array = np.array(value, object)
     if array.dtype.kind in "US" or array.dtype == object:
         return _text(array)
-    # Little-endian, as elements are everywhere.
+    # All elements are little-endian.
     native = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
     return _code(array.dtype), array.shape, native
 
@@ -100,11 +100,11 @@ def _code(dtype: np.dtype[Any]) -> str:
 
 
 def _plain(value: Any) -> np.ndarray[Any, Any]:
-    """As an array. Python's own numbers are of 32 bits, as in TensorFlow, where they fit."""
+    """Converts a value to an array. Python's own numbers become 32-bit numbers if they fit, as in TensorFlow."""
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{value!r:.200} is no tensor: pad its rows, or give ms.Ragged.from_rows to from_tensors. {error}") from error
+        raise ValueError(f"expected a tensor, found {value!r:.200}: pad the rows, or pass ms.Ragged.from_rows to from_tensors. {error}") from error
     if isinstance(value, np.ndarray | np.generic) or array.dtype not in (np.int64, np.float64):
         return array
     first = value
@@ -113,7 +113,7 @@ def _plain(value: Any) -> np.ndarray[Any, Any]:
     if type(first) is float or (array.size == 0 and isinstance(first, list | tuple)):
         return array.astype(np.float32)
     if type(first) is int:
-        # What does not fit, and mixtures, stay as wide as numpy has them.
+        # Numbers that do not fit in 32 bits, and mixtures of types, keep numpy's dtype.
         narrow = array.astype(np.float32 if array.dtype == np.float64 else np.int32)
         return narrow if array.dtype == np.float64 or np.array_equal(narrow, array) else array
     return array
@@ -126,7 +126,7 @@ def _text(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], list[bytes
     for item in items:
         if not isinstance(item, str):
             raise TypeError(
-                f"{item!r:.200} (of type {type(item).__qualname__}) is no item of a tensor, unless rows are of different lengths: elements are "
-                "arrays, tensors, numbers and text, in dicts, tuples and lists; make it one of these in the dataset, or by collate_fn"
+                f"{item!r:.200} (of type {type(item).__qualname__}) is not a valid item of a tensor, or rows have different lengths: elements are "
+                "arrays, tensors, numbers and text, in dicts, tuples and lists; convert the value in the dataset, or in collate_fn"
             )
     return "string", array.shape, [item.encode() for item in items]

@@ -1,4 +1,4 @@
-"""Tensors that are not there yet: what functions of a dataset compute with, to be executed natively, on workers or here."""
+"""Symbolic tensors: the arguments of a dataset's functions. The recorded operations run natively, on workers or in this process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Tensor", "convert_to_tensor"]
 
 
 _NO_ARRAY = (
-    "a tensor of a function of a dataset has no value yet, so numpy cannot take it: compute with its operators and "
-    "methods, or with millstream.ops"
+    "a tensor in a function of a dataset has no value yet, so numpy cannot use it: use its operators and methods, or "
+    "millstream.ops"
 )
 
-#: Functions of numpy by their names, and what they are here.
+#: The operation for each ufunc of numpy, by name.
 _UFUNCS = {
     "absolute": "abs",
     "add": "add",
@@ -62,7 +62,7 @@ _UFUNCS = {
 }
 
 
-#: The same of functions that are no ufuncs.
+#: The function of `ops` for each other function of numpy, by name.
 _FUNCTIONS = {
     "all": "reduce_all",
     "amax": "reduce_max",
@@ -83,9 +83,9 @@ _FUNCTIONS = {
 
 
 class Tensor:
-    """A tensor of an element that is yet to come. Operators and the functions of this module make others of it.
+    """A symbolic tensor, which represents a component of future elements. Operators and the functions of ``ms.ops`` return new tensors.
 
-    It has no value: a function is called once, to find out what it computes, and the computation is executed natively
+    A symbolic tensor has no value. Millstream calls a function of a dataset once to record its operations, and executes the operations natively
     for every element.
     """
 
@@ -117,20 +117,20 @@ class Tensor:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            "a tensor of a function of a dataset has no value yet, so Python cannot decide by it: use ms.where, & and |"
+            "a tensor in a function of a dataset has no value yet, so Python cannot test it: use ms.where, & and |"
         )
 
     def __iter__(self) -> Any:
-        raise TypeError("a tensor of a function of a dataset has no value yet, so Python cannot iterate over it")
+        raise TypeError("a tensor in a function of a dataset has no value yet, so Python cannot iterate over it: use ms.ops, or unbatch the dataset")
 
     def __len__(self) -> int:
         shape = self.shape
         if not shape or shape[0] is None:
-            raise TypeError(f"how many items a tensor of shape {shape} has is known only when there is an element: use ops.shape(x)[0]")
+            raise TypeError(f"the length of a tensor of shape {shape} is known only when an element exists: use ops.shape(x)[0]")
         return shape[0]
 
     def _has_no_value(self, *_: Any) -> Any:
-        raise TypeError("a tensor of a function of a dataset has no value yet, so it is no number of Python's: compute with it, or cast it")
+        raise TypeError("a tensor in a function of a dataset has no value yet, so Python cannot convert it to a number: use its operators, or cast")
 
     __int__ = __float__ = __complex__ = __index__ = __round__ = _has_no_value
 
@@ -138,7 +138,7 @@ class Tensor:
         raise TypeError(_NO_ARRAY)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Tensor:
-        """What functions of numpy make of it: those that are operations here."""
+        """Converts a numpy function to the corresponding operation. Refuses other numpy functions."""
         known = _UFUNCS.get(ufunc.__name__)
         if known is None or method != "__call__" or options:
             raise TypeError(f"np.{ufunc.__name__}: {_NO_ARRAY}")
@@ -146,7 +146,7 @@ class Tensor:
         return first._unary(known) if len(inputs) == 1 else first._binary(known, inputs[1])
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Tensor:
-        """What functions of numpy make of it: those that are operations here."""
+        """Converts a numpy function to the corresponding operation. Refuses other numpy functions."""
         from . import ops
 
         known = getattr(ops, _FUNCTIONS.get(func.__name__, ""), None)
@@ -158,19 +158,19 @@ class Tensor:
         return f"<ms.Tensor {self._path!r}>" if self._path is not None else "<ms.Tensor>"
 
     def _described(self) -> tuple[str, tuple[int | None, ...] | None]:
-        # What has no argument is the same for any element.
+        # An expression without an argument is constant, so any dataset can determine its spec.
         scope = self._scope or Scope(Graph.source("range", start=0, stop=1, step=1))
         _, code, dims = scope.described(self._expr)
         return code, dims
 
     @property
     def dtype(self) -> DType:
-        """The type of its items."""
+        """The dtype of the tensor's items."""
         return as_dtype(self._described()[0])
 
     @property
     def shape(self) -> TensorShape | None:
-        """Its sizes, of which ``None`` is known only when there is an element (``ops.shape``); ``None``: of any rank."""
+        """The shape; ``None`` if the rank is unknown. A size of ``None`` is known only for an element; ``ops.shape`` computes it."""
         dims = self._described()[1]
         return None if dims is None else TensorShape(dims)
 
@@ -181,22 +181,22 @@ class Tensor:
         listed = self._without_ellipsis(listed)
         taken = [place for place in listed if place is not None]
         part = self._made(self._expr.index(taken)) if taken else self
-        # A place that is one number has no axis in what is taken.
+        # An integer index removes its axis from the result.
         axes = [place for place in listed if place is None or isinstance(place, slice)]
         for axis in [axis for axis, place in enumerate(axes) if place is None]:
             part = part._made(part._expr.expand_dims(axis))
         return part
 
     def _without_ellipsis(self, listed: list[Any]) -> list[Any]:
-        """The places with slices of everything where an ellipsis stands."""
+        """Replaces an ellipsis in the indices by full slices."""
         at = [index for index, place in enumerate(listed) if place is Ellipsis]
         if not at:
             return listed
         shape, others = self.shape, sum(place is not None for place in listed) - len(at)
         if len(at) > 1:
-            raise InvalidArgumentError("there is more than one ellipsis among the places")
+            raise InvalidArgumentError("expected at most one ellipsis in the index, found several")
         if shape is None and at[0] < len(listed) - 1:
-            raise UnimplementedError("an ellipsis stands before other places, and how many dimensions there are is not known: write slices")
+            raise UnimplementedError("an ellipsis before other indices needs a known rank, but the rank of the tensor is unknown: write slices")
         left_out = 0 if shape is None else len(shape) - others
         return [*listed[: at[0]], *[slice(None)] * left_out, *listed[at[0] + 1 :]]
 
@@ -216,11 +216,11 @@ class Tensor:
         return self._binary("ne", other)
 
     def cast(self, dtype: Any, *, saturate: bool = False) -> Tensor:
-        """Converts to another dtype, as ``tf.cast`` or ``tf.saturate_cast``.
+        """Converts the tensor to another dtype, like ``tf.cast`` or ``tf.saturate_cast``.
 
         Args:
             dtype: The dtype of the result.
-            saturate: Whether a value that does not fit becomes the nearest that does.
+            saturate: Whether a value outside of the dtype's range becomes the nearest value in the range.
 
         Returns:
             The new tensor.
@@ -230,11 +230,11 @@ class Tensor:
     astype = cast
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """Adds the items along axes.
+        """Computes the sum of the items along axes.
 
         Args:
-            axis: The axes; all by default.
-            keepdims: Whether the axes stay, with one item.
+            axis: The axes to reduce; all axes by default.
+            keepdims: Whether the result keeps the reduced axes, with a size of 1.
 
         Returns:
             The new tensor.
@@ -245,8 +245,8 @@ class Tensor:
         """Computes the mean of floats along axes.
 
         Args:
-            axis: The axes; all by default.
-            keepdims: Whether the axes stay, with one item.
+            axis: The axes to reduce; all axes by default.
+            keepdims: Whether the result keeps the reduced axes, with a size of 1.
 
         Returns:
             The new tensor.
@@ -257,8 +257,8 @@ class Tensor:
         """Returns the largest item along axes.
 
         Args:
-            axis: The axes; all by default.
-            keepdims: Whether the axes stay, with one item.
+            axis: The axes to reduce; all axes by default.
+            keepdims: Whether the result keeps the reduced axes, with a size of 1.
         """
         return self._reduced("max", axis, keepdims)
 
@@ -266,8 +266,8 @@ class Tensor:
         """Returns the smallest item along axes.
 
         Args:
-            axis: The axes; all by default.
-            keepdims: Whether the axes stay, with one item.
+            axis: The axes to reduce; all axes by default.
+            keepdims: Whether the result keeps the reduced axes, with a size of 1.
         """
         return self._reduced("min", axis, keepdims)
 
@@ -275,8 +275,8 @@ class Tensor:
         """Returns whether any item along axes is true.
 
         Args:
-            axis: The axes; all by default.
-            keepdims: Whether the axes stay, with one item.
+            axis: The axes to reduce; all axes by default.
+            keepdims: Whether the result keeps the reduced axes, with a size of 1.
         """
         return self._reduced("any", axis, keepdims)
 
@@ -284,17 +284,17 @@ class Tensor:
         """Returns whether all items along axes are true.
 
         Args:
-            axis: The axes; all by default.
-            keepdims: Whether the axes stay, with one item.
+            axis: The axes to reduce; all axes by default.
+            keepdims: Whether the result keeps the reduced axes, with a size of 1.
         """
         return self._reduced("all", axis, keepdims)
 
     def clip(self, low: Any, high: Any) -> Tensor:
-        """Limits items to a range.
+        """Limits each item to a range.
 
         Args:
-            low: The least value.
-            high: The largest value.
+            low: The smallest value of the range.
+            high: The largest value of the range.
 
         Returns:
             The new tensor.
@@ -306,8 +306,8 @@ class Tensor:
         """Selects items by their indices along an axis.
 
         Args:
-            indices: Integers.
-            axis: The axis.
+            indices: A tensor of integers.
+            axis: The axis along which items are selected.
 
         Returns:
             The new tensor.
@@ -319,7 +319,7 @@ class Tensor:
         """Arranges the items in another shape.
 
         Args:
-            *shape: The sizes, or a sequence of them; one may be -1.
+            *shape: The new sizes, or a sequence of the sizes. One size may be -1, and is then computed from the number of items.
 
         Returns:
             The new tensor.
@@ -328,10 +328,10 @@ class Tensor:
         return self._made(self._expr.reshape(list(sizes)))
 
     def transpose(self, *axes: Any) -> Tensor:
-        """Reorders the axes.
+        """Reorders the axes of the tensor.
 
         Args:
-            *axes: The axes in their new order, or a sequence of them; reversed by default.
+            *axes: The axes in their new order, or a sequence of the axes; the reversed order by default.
 
         Returns:
             The new tensor.
@@ -340,7 +340,7 @@ class Tensor:
         return self._made(self._expr.transpose(list(order or [])))
 
     def split(self, separator: str | None = None) -> Tensor:
-        """Splits a text.
+        """Splits a string at a separator.
 
         Args:
             separator: The separator; white space by default.
@@ -375,7 +375,7 @@ _operators()
 
 
 def convert_to_tensor(value: Any) -> Tensor:
-    """A tensor of a function: itself, a stack of a list of them, or a constant."""
+    """Converts a value to a symbolic tensor: a constant, or a stack of a list of tensors. Returns symbolic tensors unchanged."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, bool | int | float | str):
@@ -388,12 +388,12 @@ def convert_to_tensor(value: Any) -> Tensor:
 
 
 def stacked(tensors: Any) -> Any:
-    """Returns tensors of a function as sources take them: a list is one tensor, unlike a list that a function returns."""
+    """Converts a list of tensors to one tensor, as sources expect. A list that a function returns is a tuple instead."""
     return convert_to_tensor(tensors) if isinstance(tensors, list) else tensors
 
 
 class _Untraceable:
-    """Stands for a part of an element that functions cannot compute with."""
+    """A placeholder for a component that functions cannot compute with. Any use raises an error."""
 
     __slots__ = ("_what",)
 
@@ -405,12 +405,12 @@ class _Untraceable:
 
 
 def argument(graph: Graph) -> Any:
-    """An element of the dataset as tensors that have no value yet, nested as elements are."""
+    """Returns an element of the dataset as symbolic tensors, in the structure of the elements."""
     return symbolic(graph.spec, "", Scope(graph))
 
 
 def arguments(graph: Graph) -> list[Any]:
-    """What a function of the dataset is called with: tensors, nested as the elements are; of a tuple one by one."""
+    """Returns the arguments of a dataset's function, as symbolic tensors. The components of a tuple are separate arguments."""
     made = argument(graph)
     return list(made) if isinstance(made, tuple) else [made]
 
@@ -430,13 +430,13 @@ def symbolic(described: tuple[Any, ...], path: str, scope: Scope) -> Any:
 
 
 def called(function: Callable[..., Any], graph: Graph) -> Any:
-    """What a function makes of the elements of a dataset."""
+    """Calls a function with the symbolic element of a dataset, and returns the result."""
     with tracing():
         return function(*arguments(graph))
 
 
 def applied(graph: Graph, result: Any, schedule: Schedule = lambda graph: graph) -> Graph:
-    """The dataset of what a function made of its elements: a list is a tuple, as in TensorFlow; one within is a tensor.
+    """Returns the dataset of a function's results. An outer list becomes a tuple, as in TensorFlow, and an inner list becomes a tensor.
 
     Args:
         graph: The dataset.
@@ -483,7 +483,7 @@ def _nests(value: Any) -> bool:
 
 
 def _made(value: Any) -> Tensor:
-    """What a function made: a tensor, or a constant of the type that TensorFlow has for it."""
+    """Converts a part of a function's result to a tensor. Constants have the dtype of TensorFlow."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, list) and scope_of(value) is not None:
@@ -525,7 +525,7 @@ def _paths(described: tuple[Any, ...], path: str) -> Any:
 
 
 def scope_of(value: Any) -> Scope | None:
-    """The element of the function that tensors in a structure belong to, if there are any."""
+    """Returns the scope of the symbolic tensors in a structure; ``None`` if the structure contains no symbolic tensor."""
     if isinstance(value, Tensor):
         return value._scope
     parts: Sequence[Any] = list(value.values()) if isinstance(value, dict) else value

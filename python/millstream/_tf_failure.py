@@ -1,8 +1,8 @@
-"""Errors of a service within TensorFlow's graphs, with the codes that they have.
+"""Raises the errors of a service in TensorFlow's graphs, with their own error codes.
 
-What Python raises in a graph is ``tf.errors.UnknownError`` to who runs it, whatever it was. So what is iterated over only ends, and an
-operation behind it fails with the code of what ended it. The operation has no outputs and is registered by TensorFlow's interface
-for kernels in C (``tensorflow/c/kernels.h``), which can fail with any code. Refuses to know what is iterated over.
+TensorFlow converts every exception of Python code in a graph to ``tf.errors.UnknownError``. A failed iteration therefore ends without an exception,
+and a following operation fails with the right code. The operation has no outputs. TensorFlow's C interface for kernels
+(``tensorflow/c/kernels.h``), which can fail with any code, registers the operation.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from .errors import MillstreamError
 __all__ = ["code_of", "dataset_of"]
 
 _OPERATION = b"MillstreamFailure"
-#: What failed, by the number of its iteration, from its end until the operation has said so, which is next.
+#: The code and the message of each failed iteration, by its number, until the following operation reports the failure.
 _FAILED: dict[int, tuple[int, str]] = {}
 _NUMBERS = itertools.count(1)
-#: How long an element is waited for before TensorFlow is asked whether it is still wanted.
+#: The seconds of one wait for an element. After each wait TensorFlow can cancel the iteration.
 _PATIENCE_S = 0.05
 
 
 def dataset_of(elements: Callable[[], Iterable[Any]], signature: tuple[Any, ...], packed: Callable[..., Any]) -> Any:
-    """Returns a ``tf.data.Dataset`` of an iteration's tuples of tensors of the ``signature``, which ``packed`` turns into elements.
+    """Returns a ``tf.data.Dataset`` of the elements of an iteration.
 
-    It fails with the code of the error that the iteration raises. A wait holds a thread of the dataset's own and none of TensorFlow's. The wait
-    is resumed after ``_PATIENCE_S``, so that TensorFlow can notice that the element is not wanted any more.
+    The iteration yields tuples of tensors with the ``signature``, and ``packed`` converts these tuples to elements. The dataset fails with the code
+    of the iteration's error. A wait occupies a separate thread of the dataset, and no thread of TensorFlow. Each wait ends after ``_PATIENCE_S`` and
+    is repeated, so that TensorFlow can cancel the iteration.
     """
     import tensorflow as tf
 
-    # An element that has not come has no items, whatever it will have.
+    # The placeholder for an absent element has no items, so the spec allows any size.
     loose = tuple(tf.TensorSpec(None if part.shape.rank is None else [None] * part.shape.rank, part.dtype) for part in signature)
     absent = (False, *(_nothing(part) for part in loose))
     flat = (tf.TensorSpec((), tf.bool), *loose)
@@ -63,7 +64,7 @@ def dataset_of(elements: Callable[[], Iterable[Any]], signature: tuple[Any, ...]
         return iterated(until_failure, number)
 
     def failure(number: Any) -> Any:
-        # Nothing passes the filter: what stands behind it is there for its type.
+        # The filter passes no element. `flat_map` only gives the dataset the right element type.
         return tf.data.Dataset.from_tensors(number).filter(_fails).flat_map(iteration)
 
     def numbered(_: Any) -> Any:
@@ -74,7 +75,7 @@ def dataset_of(elements: Callable[[], Iterable[Any]], signature: tuple[Any, ...]
 
 
 def _polled(elements: Iterable[Any], absent: tuple[Any, ...]) -> Iterator[Any]:
-    """The elements, each marked as come, and what is ``absent`` as often as none came in time."""
+    """Yields the elements, each marked as present. Yields ``absent`` after each wait without an element."""
     iterator: Any = iter(elements)
     try:
         while True:
@@ -83,12 +84,12 @@ def _polled(elements: Iterable[Any], absent: tuple[Any, ...]) -> Iterator[Any]:
     except StopIteration:
         return
     finally:
-        # A thread that waits for it is told at once, too.
+        # Closing also ends the wait of a thread in this iterator.
         iterator.close()
 
 
 def _nothing(spec: Any) -> Any:
-    """A tensor without items, if its rank allows that."""
+    """Returns a tensor without items. A scalar has one item."""
     import tensorflow as tf
 
     dims = (0,) * (1 if spec.shape.rank is None else spec.shape.rank)
@@ -96,7 +97,7 @@ def _nothing(spec: Any) -> Any:
 
 
 def _apart(dataset: Any) -> Any:
-    """The dataset with a thread of its own, on which its functions are called."""
+    """Returns the dataset with a separate thread, on which its functions run."""
     import tensorflow as tf
 
     spec = dataset.element_spec
@@ -111,7 +112,7 @@ def _apart(dataset: Any) -> Any:
 
 
 def code_of(error: MillstreamError) -> int:
-    """The code that an error had where TensorFlow raised it; else the one whose name it has."""
+    """Returns TensorFlow's code of an error: the code of the original TensorFlow error, or the code of the error's name."""
     import tensorflow as tf
 
     if isinstance(error.__cause__, tf.errors.OpError):
@@ -119,12 +120,12 @@ def code_of(error: MillstreamError) -> int:
     else:
         kind = getattr(tf.errors, type(error).__name__, tf.errors.UnknownError)
         code = int(kind(None, None, "").error_code)
-    # To be out of range is to be at the end, which an error is not.
+    # TensorFlow treats OUT_OF_RANGE as the normal end of a dataset, so an error needs another code.
     return int(tf.errors.INVALID_ARGUMENT) if code == tf.errors.OUT_OF_RANGE else code
 
 
 def _said(error: MillstreamError) -> str:
-    """What TensorFlow said on the worker, without how it got there; else all that there is to say."""
+    """Returns the message of TensorFlow's error on the worker without its traceback, or the whole message of any other error."""
     import tensorflow as tf
 
     if not isinstance(error.__cause__, tf.errors.OpError):
@@ -134,10 +135,10 @@ def _said(error: MillstreamError) -> str:
 
 
 def _fails(number: Any) -> Any:
-    """Whether an iteration has failed: never, since the operation fails then."""
+    """Returns a tensor that is always false. The operation before the tensor fails if the iteration has failed."""
     import tensorflow as tf
 
-    # Within what a dataset calls there is always a graph.
+    # A function of a dataset always has a default graph.
     operation = tf.compat.v1.get_default_graph().create_op(_OPERATION.decode(), [number], [])
     with tf.control_dependencies([operation]):
         return tf.constant(False)
@@ -165,7 +166,7 @@ _INTERFACE: dict[str, tuple[Any, list[Any]]] = {
 
 @functools.cache
 def _interface() -> Any:
-    """The functions of TensorFlow's interface in C; ``None`` where it has none of them."""
+    """Returns the functions of TensorFlow's C interface; ``None`` if a function is missing."""
     import tensorflow as tf
 
     try:
@@ -179,7 +180,7 @@ def _interface() -> Any:
 
 
 def _compute(_kernel: Any, context: Any) -> None:
-    """The operation: fails if the iteration has."""
+    """Implements the operation, which fails if the iteration has failed."""
     interface = _interface()
     status, tensor = interface.TF_NewStatus(), _Pointer()
     interface.TF_GetInput(context, 0, ctypes.byref(tensor), status)
@@ -196,17 +197,17 @@ def _compute(_kernel: Any, context: Any) -> None:
 
 
 def _infer_shapes(_context: Any, _status: Any) -> None:
-    """Of no outputs."""
+    """Infers no shapes, because the operation has no outputs."""
 
 
-# TensorFlow calls them as long as this process lives.
+# TensorFlow calls these callbacks until this process ends, so they must never be collected.
 _Callback = ctypes.CFUNCTYPE(None, _Pointer, _Pointer)
 _COMPUTE, _INFER_SHAPES = _Callback(_compute), _Callback(_infer_shapes)
 
 
 @functools.cache
 def _is_registered() -> bool:
-    """Whether there is the operation, which is registered once."""
+    """Registers the operation once. Returns whether the operation is available."""
     interface = _interface()
     if interface is None:
         return False

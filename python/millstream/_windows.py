@@ -1,4 +1,4 @@
-"""Windows of elements, as the functions of ``Dataset.window`` are given them."""
+"""The windows that functions of ``Dataset.window`` receive."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Window"]
 
 
 class Window(Dataset):
-    """A window of elements within the function that is called with it."""
+    """A window of elements, inside the function that receives the window."""
 
     def parts(self) -> list[Window]:
-        """A window for each component of its tuples."""
+        """Returns a window for each component of the tuples."""
         return [self[index] for index, _ in enumerate(self.element_spec)]
 
     def __getitem__(self, component: Any) -> Window:

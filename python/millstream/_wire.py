@@ -1,6 +1,6 @@
-"""What a worker and the processes that it has run Python's code say to each other: datagrams, and regions of shared memory.
+"""The protocol between a worker and its executors: datagrams, and regions of shared memory.
 
-Little-endian; the worker's side is ``pyworker/src/wire.rs``. Refuses to know what code does.
+All numbers are little-endian. ``pyworker/src/wire.rs`` implements the worker's side.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ._structure import Stack
 
 __all__ = ["Call", "Link"]
 
-#: Bytes of a datagram.
+#: The maximum bytes of a datagram.
 _DATAGRAM_BYTES = 128 << 10
-#: Data of up to so many bytes goes with the datagram; more lies in a region.
+#: The maximum bytes of tensors in a datagram. Larger tensors are written to a region.
 _INLINE_BYTES = 16 << 10
-#: Components begin at multiples of this in a region.
+#: The alignment of components in a region, in bytes.
 _ALIGNMENT = 64
-#: Of a message that is told, and of a traceback.
+#: The maximum bytes of an error message, and of a traceback.
 _SAID_BYTES, _TRACEBACK_BYTES = 16 << 10, 64 << 10
 
 _CALL, _REGION, _NEXT = 1, 2, 3
@@ -36,12 +36,12 @@ _REGION_HEAD = struct.Struct("<BBHIQ")
 _RESULT_HEAD = struct.Struct("<BBH")
 _LEAF_HEAD = struct.Struct("<BBQ")
 
-#: dtype, dimensions, and an array, a stack of some, or the items of text.
+#: A tensor: its dtype, its dimensions, and its data (an array, a stack of arrays, or a list of strings).
 Leaf = tuple[str, tuple[int, ...], Any]
 
 
 class Call:
-    """A request: the components of an element, and what to draw from; or for what an iterable yields next."""
+    """A request of the worker: the components of an element and the seed of draws, or a request for an iterable's next element."""
 
     __slots__ = ("components", "draw", "is_next", "region")
 
@@ -53,7 +53,7 @@ class Call:
 
 
 class Link:
-    """A process's end of the socket to its worker, and the regions that they share."""
+    """The executor's end of the socket to its worker, and the shared memory regions."""
 
     def __init__(self, end: socket.socket, inputs: list[str], dtypes: dict[str, str]) -> None:
         self._socket = end
@@ -61,32 +61,32 @@ class Link:
         self._codes = {name: int(code) for code, name in dtypes.items()}
         self._buffer = bytearray(_DATAGRAM_BYTES)
         self._regions: dict[int, mmap.mmap] = {}
-        # Calls that came while a region was waited for.
+        # The calls that arrived while the executor waited for a region.
         self._waiting: deque[Call] = deque()
 
     def ready(self) -> None:
-        """Says that the code is loaded."""
+        """Reports that the code is loaded."""
         self._socket.send(bytes([_READY]))
 
     def receive(self) -> Call | None:
-        """The next call; ``None`` when the worker wants no more."""
+        """Returns the next call; ``None`` when the worker has closed the socket."""
         if self._waiting:
             return self._waiting.popleft()
         data = self._datagram()
         return self._call(data) if data else None
 
     def raised(self, said: str, traceback: str) -> None:
-        """Answers with what code raised."""
+        """Reports an exception of the code, as a message and a traceback."""
         told = _shortened(said, _SAID_BYTES)
         head = struct.pack("<BI", _RAISED, len(told))
         self._socket.send(head + told + _shortened(traceback, _TRACEBACK_BYTES))
 
     def end(self) -> None:
-        """Answers that there is nothing more."""
+        """Reports the end of the iterable."""
         self._socket.send(bytes([_END]))
 
     def result(self, call: Call, leaves: list[Leaf]) -> None:
-        """Answers with tensors, which are written straight to where the worker reads them."""
+        """Sends the tensors of a result. Large tensors are written directly to the shared region."""
         data = [_text(items) if dtype in ("string", "bytes") else items for dtype, _, items in leaves]
         sizes = [len(items) if isinstance(items, bytes) else items.nbytes for items in data]
         is_inline = sum(sizes) <= _INLINE_BYTES
@@ -125,10 +125,10 @@ class Link:
             if data[0] == _REGION:
                 return self._regions[_REGION_HEAD.unpack_from(data)[3]]
             self._waiting.append(self._call(data))
-        raise EOFError("the worker is gone")
+        raise EOFError("expected a region from the worker, found a closed socket: the worker has ended")
 
     def _datagram(self) -> memoryview:
-        """The next datagram; an empty one at the end. A region that comes with it is mapped."""
+        """Receives the next datagram, which is empty at the end. Maps a region that arrives with the datagram."""
         size, ancillary, _, _ = self._socket.recvmsg_into([self._buffer], socket.CMSG_SPACE(4))
         data = memoryview(self._buffer)[:size]
         for _, _, fds in ancillary:
@@ -163,7 +163,7 @@ class Link:
 
 
 def _component(dtype: str, dims: tuple[int, ...], source: Any, at: int, size: int) -> Any:
-    """A tensor as functions get it: an array of its own, a scalar of numpy, or text."""
+    """Returns a component as functions receive it: a separate array, a numpy scalar, or text."""
     if dtype in ("string", "bytes"):
         count = int(np.prod(dims, dtype=np.int64))
         lengths = struct.unpack_from(f"<{count}I", source, at)
@@ -174,7 +174,7 @@ def _component(dtype: str, dims: tuple[int, ...], source: Any, at: int, size: in
             items[index] = item.decode() if dtype == "string" else item
             at += length
         return items.reshape(dims) if dims else items[0]
-    # Copied, since what lies there changes with the next call.
+    # The data is copied, because the next call overwrites the buffer.
     kind = numpy_dtype(dtype)
     if not dims:
         return np.frombuffer(bytes(source[at : at + size]), kind)[0]
@@ -186,7 +186,7 @@ def _text(items: list[bytes]) -> bytes:
 
 
 def _shortened(text: str, limit: int) -> bytes:
-    """Its beginning and its end, if it is longer than ``limit``."""
+    """Encodes a text. Keeps only the beginning and the end of a text that is longer than ``limit`` bytes."""
     encoded = text.encode(errors="replace")
     if len(encoded) <= limit:
         return encoded

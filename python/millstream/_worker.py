@@ -1,4 +1,7 @@
-"""Elements as users' functions see and make them. ``executor`` calls it on workers, the extension in the trainer; see ``code``."""
+"""Converts elements for users' functions, and results of the functions to tensors.
+
+``_executor`` uses this module on workers, and the extension uses it in the trainer. See ``_code`` for the packing of functions.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ __all__ = ["array_of_torch", "described", "flat_function", "flattened", "functio
 Leaf = tuple[str, tuple[int, ...], Any]
 
 _PACKAGE = str(Path(__file__).parent)
-#: Samples that an error names.
+#: The maximum number of samples that an error names.
 _SAMPLES_TOLD = 64
 
 
 def function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]], list[Leaf]]:
-    """A function of the components of elements that are as ``given`` describes, which makes elements as ``yields`` does."""
+    """Returns a function that takes the components of an element, described by ``given``, and returns tensors, described by ``yields``."""
     called = unpacked(code)
 
     def call(components: list[Any]) -> list[Leaf]:
@@ -36,7 +39,7 @@ def function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]], list
 
 
 def flat_function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]], Iterator[list[Leaf]]]:
-    """A function of the components of elements that are as ``given`` describes, which makes an iterable of each."""
+    """Returns a function that takes the components of an element, described by ``given``, and returns an iterator over results."""
     called = unpacked(code)
 
     def call(components: list[Any]) -> Iterator[list[Leaf]]:
@@ -48,12 +51,12 @@ def flat_function(code: bytes, given: Any, yields: Any) -> Callable[[list[Any]],
 
 
 def iterate(code: bytes, yields: Any) -> Iterator[list[Leaf]]:
-    """The elements of what code makes an iterable of."""
+    """Returns an iterator over the elements that the code's iterable yields."""
     return iterated(unpacked(code), yields)
 
 
 def iterated(called: Callable[[], Any], yields: Any) -> Iterator[list[Leaf]]:
-    """The elements of what a function makes an iterable of."""
+    """Returns an iterator over the elements that a function's iterable yields."""
     return _Elements(called(), yields)
 
 
@@ -76,7 +79,7 @@ class _Elements:
 
 
 def flattened(value: Any, yields: Any) -> list[Leaf]:
-    """The tensors of a result, in order, with their bytes."""
+    """Returns the tensors of a result, in order, with their bytes."""
     leaves = tensors(value, yields)
     return [(code, dims, data if isinstance(data, list) else np.asarray(data).tobytes()) for code, dims, data in leaves]
 
@@ -84,10 +87,10 @@ def flattened(value: Any, yields: Any) -> list[Leaf]:
 def tensors(value: Any, yields: Any) -> list[Leaf]:
     """Returns the tensors of a result, in the order in which ``yields`` describes them.
 
-    A result nests dicts, tuples, lists, arrays, torch tensors, pictures, text and numbers.
+    A result consists of arrays, torch tensors, pictures, text and numbers, which may be nested in dicts, tuples and lists.
 
     Raises:
-        TypeError: It is nested otherwise.
+        TypeError: The result has another structure than ``yields``.
     """
     leaves: list[Leaf] = []
     _fit(value, yields, leaves)
@@ -98,7 +101,7 @@ def _fit(value: Any, yields: Any, leaves: list[Leaf]) -> None:
     kind = yields[0]
     if kind == "dict":
         names = [name for name, _ in yields[1]]
-        # Whatever order they come in; names that are no text were made text when they were described.
+        # The order of names is irrelevant. Names are compared as text, as in the description.
         parts = {str(name): part for name, part in value.items()} if isinstance(value, Mapping) else {}
         if not isinstance(value, Mapping) or parts.keys() != set(names):
             raise _unfit(value, f"a dict of {', '.join(names)}")
@@ -106,7 +109,7 @@ def _fit(value: Any, yields: Any, leaves: list[Leaf]) -> None:
             _fit(parts[name], item, leaves)
     elif kind in ("tuple", "list"):
         if not isinstance(value, tuple | list) or len(value) != len(yields[1]):
-            raise _unfit(value, f"a {kind} of {len(yields[1])}")
+            raise _unfit(value, f"a {kind} of {len(yields[1])} items")
         for part, item in zip(value, yields[1], strict=True):
             _fit(part, item, leaves)
     elif kind == "tensor":
@@ -123,12 +126,12 @@ def _fit(value: Any, yields: Any, leaves: list[Leaf]) -> None:
 def _unfit(value: Any, expected: str) -> TypeError:
     found = f"a dict of {', '.join(map(str, value))}" if isinstance(value, Mapping) else f"{value!r:.200}"
     return TypeError(
-        f"{found} where {expected} was declared, or found in the first element: all elements are nested alike; element_spec says how"
+        f"expected {expected}, found {found}: all elements must have the structure of element_spec, or of the first element"
     )
 
 
 def described(value: Any) -> tuple[Any, ...]:
-    """What a result is, as plain tuples."""
+    """Returns the spec of a result, as plain tuples."""
     return _describe(value, [])
 
 
@@ -139,7 +142,7 @@ def _describe(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
         return ("dict", [(str(name), _describe(item, leaves)) for name, item in value.items()])
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
-        # Lists of text are what collating makes of text: one tensor, as they would be in an array.
+        # The collate function returns a list for a batch of text, which is one tensor.
         if kind == "list" and value and all(isinstance(item, str | bytes) for item in value):
             return _tensor(value, leaves)
         return (kind, [_describe(item, leaves) for item in value])
@@ -158,7 +161,7 @@ def _tensor(value: Any, leaves: list[Leaf]) -> tuple[Any, ...]:
 
 
 def array_of_torch(value: Any) -> Any:
-    """A tensor of torch as an array over the same memory, if it lies in the memory of the host; anything else as it is."""
+    """Converts a torch tensor to an array, which views the same memory if the tensor is on the CPU. Returns other values unchanged."""
     if not (hasattr(value, "detach") and hasattr(value, "cpu")):
         return value
     value = value.detach().cpu()
@@ -173,7 +176,7 @@ _FLOATS_OF_TORCH = {
 
 
 def _bits(tensor: Any) -> Any:
-    """A tensor of torch whose type numpy does not know by itself."""
+    """Converts a torch tensor whose dtype numpy does not have, with the dtypes of ``ml_dtypes``."""
     import ml_dtypes
     import torch
 
@@ -182,7 +185,7 @@ def _bits(tensor: Any) -> Any:
 
 
 def nested(given: Any, components: Iterator[Any]) -> Any:
-    """The components put together as ``given`` describes."""
+    """Builds an element from its components, in the structure that ``given`` describes."""
     kind = given[0]
     if kind == "tensor":
         return next(components)
@@ -199,9 +202,9 @@ def nested(given: Any, components: Iterator[Any]) -> Any:
 
 
 def told(error: BaseException, trace: TracebackType | None) -> tuple[str, str]:
-    """An exception as a sentence, and how the user's code got there: without the frames of this package.
+    """Returns the message and the traceback of an exception, without the frames of this package.
 
-    With ``MILLSTREAM_FULL_TRACEBACK=1`` all frames are told.
+    With ``MILLSTREAM_FULL_TRACEBACK=1`` the traceback contains all frames.
     """
     whole = traceback.TracebackException(type(error), error, trace)
     if os.environ.get("MILLSTREAM_FULL_TRACEBACK") != "1":
@@ -212,12 +215,12 @@ def told(error: BaseException, trace: TracebackType | None) -> tuple[str, str]:
     if samples:
         listed = ", ".join(map(str, samples[:_SAMPLES_TOLD])) + (", ..." if len(samples) > _SAMPLES_TOLD else "")
         said = f"{said}; {'sample' if len(samples) == 1 else 'samples'} {listed}"
-    # Text that no encoding knows, such as names of files may have, comes as it can be written.
+    # Characters that cannot be encoded, for example in file names, are escaped.
     return _writable(said), _writable(told)
 
 
 def _leave_out_own(told: traceback.TracebackException) -> None:
-    """Leaves out the frames of this package, also of what it was raised from and of the exceptions of a group."""
+    """Removes the frames of this package, also from the causes of the exception and from the exceptions of a group."""
     left = [told]
     while left:
         of = left.pop()

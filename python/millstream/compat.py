@@ -1,6 +1,7 @@
-"""TensorFlow's names for what is here, as far as datasets use them: ``from millstream import compat as tf``.
+"""Millstream's datasets under TensorFlow's names: ``from millstream import compat as tf``.
 
-Elements are numpy arrays, which need no ``.numpy()``; text is ``str``; functions of Python within ``map`` are ``Dataset.map_python``.
+The module has the names that pipelines of ``tf.data`` use. Elements are numpy arrays, so ``.numpy()`` is not needed. Text is ``str``. Use
+``Dataset.map_python`` for functions that need Python code.
 """
 
 from __future__ import annotations
@@ -120,10 +121,10 @@ __all__ = [
 
 
 def constant(value: Any, dtype: Any = None, shape: Sequence[int] | None = None) -> Any:
-    """Makes an array; Python's own numbers become 32 bits wide.
+    """Creates an array. Python's own numbers become 32-bit numbers.
 
     Args:
-        value: A value, or nested sequences of them.
+        value: A value, or nested sequences of values.
         dtype: The dtype of the array.
         shape: The shape of the array.
 
@@ -142,7 +143,7 @@ def constant(value: Any, dtype: Any = None, shape: Sequence[int] | None = None) 
 
 
 def function(func: Callable[..., Any] | None = None, *, input_signature: Any = None) -> Callable[..., Any]:
-    """Returns the function unchanged: nothing is compiled here.
+    """Returns the function unchanged, because Millstream compiles no functions.
 
     Args:
         func: The function.
@@ -152,7 +153,7 @@ def function(func: Callable[..., Any] | None = None, *, input_signature: Any = N
 
 
 def print(*values: Any) -> None:
-    """Prints arrays as they are, also within tuples.
+    """Prints values. Arrays within tuples are printed like arrays outside of tuples.
 
     Args:
         *values: The values.
@@ -213,44 +214,44 @@ def _shuffle_and_repeat(
 
 
 class MirroredStrategy:
-    """Replicas of one program, in this process: their input, and functions called for one after the other."""
+    """Several replicas in this process, which share the input and run functions one after the other."""
 
     def __init__(self, devices: Sequence[str] | None = None) -> None:
         self.extended = SimpleNamespace(worker_devices=tuple(devices or ("CPU:0",)))
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """How many there are."""
+        """The number of replicas."""
         return len(self.extended.worker_devices)
 
     def experimental_distribute_dataset(
         self, dataset: Dataset, options: _input.InputOptions | None = None
     ) -> _input.DistributedDataset:
-        """See ``distribute_dataset``."""
+        """Divides the batches of a dataset among the replicas; see ``distribute_dataset``."""
         return _input.distribute_dataset(dataset, self.num_replicas_in_sync, options)
 
     def distribute_datasets_from_function(
         self, dataset_fn: Callable[[_input.InputContext], Dataset], options: _input.InputOptions | None = None
     ) -> _input.DistributedDataset:
-        """See the function of this name."""
+        """Calls a function that returns the dataset; see ``ms.distribute_datasets_from_function``."""
         return _input.distribute_datasets_from_function(dataset_fn, self.num_replicas_in_sync, options)
 
     experimental_distribute_datasets_from_function = distribute_datasets_from_function
 
     def experimental_distribute_values_from_function(self, value_fn: Callable[[_input.ValueContext], Any]) -> Any:
-        """See ``distribute_values_from_function``."""
+        """Calls a function for each replica; see ``distribute_values_from_function``."""
         return _input.distribute_values_from_function(value_fn, self.num_replicas_in_sync)
 
     def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """See ``run_replicas``."""
+        """Calls a function with the values of each replica; see ``run_replicas``."""
         return _input.run_replicas(fn, args, kwargs)
 
     def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
-        """See ``local_results``."""
+        """Returns the values of the replicas as a tuple; see ``local_results``."""
         return _input.local_results(value)
 
     def reduce(self, reduce_op: str, value: Any, axis: int | None = None) -> Any:
-        """The sum or mean over replicas, and over an axis of each."""
+        """Returns the sum or the mean over all replicas and, with ``axis``, also over an axis of each value."""
         parts = [np.asarray(part) for part in _input.local_results(value)]
         if axis is None:
             total = np.sum(parts, axis=0)

@@ -1,4 +1,4 @@
-"""What can go wrong, by kind: the names are those of ``tf.errors``, and each is also what Python itself would raise."""
+"""The exceptions of Millstream. The exceptions have the names of ``tf.errors``, and are also subclasses of built-in exceptions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = [
 
 
 class MillstreamError(Exception):
-    """The base of all errors of Millstream.
+    """The base class of all errors of Millstream.
 
     Attributes:
-        worker: The address of the worker it happened on; empty if none is known.
-        origin: The record it happened at: file, offset, key; empty if none is known.
-        remote_traceback: The worker's account of how it got there; empty if there is none.
+        worker: The address of the worker on which the error occurred; empty if the worker is unknown.
+        origin: The failing record (file, offset, key); empty if the record is unknown.
+        remote_traceback: The traceback on the worker; empty if the error did not occur in Python code of a worker.
     """
 
     def __init__(self, message: str, *, worker: str = "", origin: str = "", remote_traceback: str = "") -> None:
@@ -55,14 +55,14 @@ class MillstreamError(Exception):
 
 
 def _original(remote_traceback: str) -> BaseException | None:
-    """Returns the exception that a traceback ends with, if its type is one of Python's, or of a module that is imported here.
+    """Returns the exception at the end of a traceback, if its type is built in or belongs to a module that this process has imported.
 
-    The exception is made from its name and message, which may have several lines. Nothing is unpickled, and a module that defines
-    its attributes on demand is not asked for them, since the name comes from another process.
+    The exception is created from its name and its message, which may have several lines. The function unpickles no data. The name comes
+    from another process, so the function only uses existing attributes of modules, and never calls a module's ``__getattr__``.
     """
     lines = remote_traceback.split("\n")
     for at in range(len(lines) - 1, -1, -1):
-        # Above it stand frames, which are indented.
+        # Indented lines are frames, which precede the line of the exception.
         if lines[at].startswith((" ", "Traceback")):
             return None
         name, _, first = lines[at].partition(": ")
@@ -70,12 +70,12 @@ def _original(remote_traceback: str) -> BaseException | None:
         owner = sys.modules.get(module or "builtins")
         found = None if owner is None else vars(owner).get(kind)
         if isinstance(found, type) and issubclass(found, Exception):
-            # TensorFlow's want a node and an operation before their message.
+            # Constructors of TensorFlow's errors take a node and an operation before the message.
             is_of_tensorflow = any(base.__name__ == "OpError" for base in found.__mro__)
             try:
                 return found(*(None, None) if is_of_tensorflow else (), "\n".join([first, *lines[at + 1 :]]))
             except Exception:
-                # Its constructor wants something else.
+                # The constructor takes other arguments.
                 return None
     return None
 
@@ -85,23 +85,23 @@ def _rebuilt(kind: type[MillstreamError], message: str, details: dict[str, Any])
 
 
 class InvalidArgumentError(MillstreamError, ValueError):
-    """An argument, a dataset or a file is wrong: the caller must change it."""
+    """An argument, a dataset or a file is invalid. The caller must correct the argument, the dataset or the file."""
 
 
 class NotFoundError(MillstreamError, LookupError, FileNotFoundError):
-    """A file, dataset or job does not exist, or no longer does."""
+    """A file, dataset or job does not exist, or was removed."""
 
 
 class FailedPreconditionError(MillstreamError, RuntimeError):
-    """The state of the service does not allow it now."""
+    """The present state of the service or of an object does not allow the operation."""
 
 
 class PermissionDeniedError(MillstreamError, PermissionError):
-    """The key of this process does not allow it, or there is none."""
+    """The key of this process does not permit the request, or the process has no key."""
 
 
 class UnimplementedError(MillstreamError, NotImplementedError):
-    """This version or build cannot do what was requested."""
+    """This version or build of Millstream does not support the operation."""
 
 
 class ResourceExhaustedError(MillstreamError, MemoryError):
@@ -109,32 +109,32 @@ class ResourceExhaustedError(MillstreamError, MemoryError):
 
 
 class UnavailableError(MillstreamError, ConnectionError):
-    """A service, a worker or a socket cannot be reached: a retry may succeed."""
+    """A service, a worker or a socket cannot be reached. A retry may succeed."""
 
 
 class DeadlineExceededError(MillstreamError, TimeoutError):
-    """The operation took longer than the caller allows."""
+    """An operation took longer than its timeout."""
 
 
 class AbortedError(MillstreamError, RuntimeError):
-    """The dispatcher forgot this reader, or its state: start over."""
+    """The dispatcher has removed this reader, or has lost its own state. The program must open the dataset again."""
 
 
 class CancelledError(MillstreamError, RuntimeError):
-    """The program or an operator ended the operation."""
+    """The program or an operator cancelled the operation."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LostSplits:
-    """A run of splits of which elements were lost with their worker.
+    """A range of consecutive splits that lost elements with their worker.
 
     Attributes:
-        source: The source they are of, depth first.
-        repetition: The pass over it.
-        first: The index of the first of them.
-        count: How many.
-        worker: The address of the worker that had them; empty if it is not known.
-        cause: Why they were lost.
+        source: The number of the source that the splits belong to, in depth-first order of the pipeline.
+        repetition: The number of the pass over the source.
+        first: The index of the first lost split.
+        count: The number of lost splits.
+        worker: The address of the worker that had the splits; empty if the worker is unknown.
+        cause: The reason for the loss.
     """
 
     source: int
@@ -149,7 +149,7 @@ class DataLossError(MillstreamError, ValueError):
     """Data is truncated, corrupt or lost.
 
     Attributes:
-        lost: The splits that were lost, where it is raised in place of an end after which elements are missing.
+        lost: The lost splits, if the error is raised at the end of an epoch that lost elements; otherwise empty.
     """
 
     def __init__(
@@ -160,11 +160,11 @@ class DataLossError(MillstreamError, ValueError):
 
     @classmethod
     def of_splits(cls, message: str, ranges: Iterable[tuple[tuple[int, int, int, int], str, str]]) -> DataLossError:
-        """Makes the error for lost splits.
+        """Creates the error for lost splits.
 
         Args:
             message: The message.
-            ranges: For each run of splits: source, repetition, first index and count; the worker; the cause.
+            ranges: For each range of splits: a tuple of source, repetition, first index and count; the worker; the cause.
 
         Returns:
             The error.
@@ -177,15 +177,15 @@ class DataLossError(MillstreamError, ValueError):
 
 
 class DataLossWarning(UserWarning):
-    """Elements were lost with their worker, where that is no error: see ``on_lost``."""
+    """Elements were lost with their worker, and ``on_lost="warn"`` asks for a warning instead of an error."""
 
 
 class UserFunctionError(MillstreamError, RuntimeError):
-    """A user's function failed, on a worker or here."""
+    """A user's function failed, on a worker or in this process."""
 
 
 class OutOfRangeError(MillstreamError, IndexError):
-    """The iterator is at its end: what ``get_next`` raises where ``next`` raises ``StopIteration``."""
+    """The program called ``get_next`` of an exhausted iterator, for which ``next`` raises ``StopIteration``."""
 
 
 class InternalError(MillstreamError, RuntimeError):

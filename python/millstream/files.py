@@ -1,7 +1,7 @@
-"""Datasets of what is in files. Paths are names, patterns' matches from ``Dataset.list_files``, or a function's tensor.
+"""Datasets that read files. Paths are names, the elements of ``Dataset.list_files``, or a tensor in a function of a dataset.
 
-``buffer_size``, ``num_parallel_reads`` and ``name`` are taken as upstream takes them and change nothing: storage reads ahead by
-itself, and ``Dataset.interleave`` reads several files at a time.
+The arguments ``buffer_size``, ``num_parallel_reads`` and ``name`` exist as in tf.data, and have no effect: readers prefetch files
+automatically, and ``Dataset.interleave`` reads several files at a time.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def _paths(filenames: Any) -> Graph:
         return filenames._graph
     if isinstance(filenames, Tensor):
         if filenames._scope is None:
-            raise TypeError("a path that is a tensor must be one of a function of a dataset")
+            raise TypeError("expected paths, found a tensor outside of a dataset's function: use a tensor only inside a function of a dataset")
         return applied(filenames._scope.graph, filenames)
     names = _names(filenames)
-    # An empty list has no type of its own.
+    # An empty list has no dtype, so the dataset is made from one empty string, which `take(0)` removes.
     paths = Dataset.from_tensor_slices(names or [""])
     return (paths if names else paths.take(0))._graph
 
@@ -55,10 +55,10 @@ def _names(filenames: Any) -> list[str]:
 
 
 def _like(filenames: Any) -> str | None:
-    """Returns a pattern of a file to look columns up in, where nothing else says one.
+    """Returns a pattern that matches the file whose columns are looked up; ``None`` if the paths are a dataset or a tensor.
 
     Raises:
-        InvalidArgumentError: The name is a pattern itself.
+        InvalidArgumentError: The first name is itself a pattern.
     """
     if isinstance(filenames, Dataset | Tensor):
         return None
@@ -72,7 +72,7 @@ class TFRecordDataset(Dataset):
     """Yields the records of TFRecord files, as ``bytes``.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
         compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
         buffer_size: Accepted as in tf.data; has no effect.
         num_parallel_reads: Accepted as in tf.data; has no effect.
@@ -94,8 +94,8 @@ class TextLineDataset(Dataset):
     """Yields the lines of text files, as ``str``.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
-        compression_type: Must be empty: compressed text files are not read.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
+        compression_type: Must be empty, because Millstream reads no compressed text files.
         buffer_size: Accepted as in tf.data; has no effect.
         num_parallel_reads: Accepted as in tf.data; has no effect.
         name: Accepted as in tf.data; has no effect.
@@ -110,18 +110,18 @@ class TextLineDataset(Dataset):
         name: str | None = None,
     ) -> None:
         if compression_type:
-            raise NotImplementedError("compressed text files are not read; decompress them, or use TFRecord files")
+            raise NotImplementedError("Millstream reads no compressed text files: decompress the files, or use TFRecord files")
         super().__init__(_paths(filenames).then("text_lines"))
 
 
 class FixedLengthRecordDataset(Dataset):
-    """Yields the records of files in which each has the same number of bytes, as ``bytes``.
+    """Yields the records of files of fixed-length records, as ``bytes``.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
-        record_bytes: Bytes of a record.
-        header_bytes: Bytes before the first record.
-        footer_bytes: Bytes after the last record.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
+        record_bytes: The number of bytes in a record.
+        header_bytes: The number of bytes before the first record.
+        footer_bytes: The number of bytes after the last record.
         buffer_size: Accepted as in tf.data; has no effect.
         compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
         num_parallel_reads: Accepted as in tf.data; has no effect.
@@ -163,13 +163,14 @@ def csv(
     """Yields dicts of the columns of CSV files.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
         columns: The dtype of each column, by name.
-        defaults: The text that replaces a missing value, by name.
-        header: Whether the first row of each file has names; otherwise columns are in the order of ``columns``.
-        delimiter: The separator of fields.
+        defaults: The text that replaces a missing value, by name of the column.
+        header: Whether the first row of each file contains the names of the columns. Without a header the files have the columns in the order
+            of ``columns``.
+        delimiter: The character between two fields.
         compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
-        on_error: ``"raise"`` or ``"skip"``, for rows that cannot be read.
+        on_error: Raises an error for an invalid row (``"raise"``), or skips the row (``"skip"``).
 
     Returns:
         The new dataset.
@@ -200,14 +201,14 @@ def json_lines(
     compression_type: str = "",
     on_error: str = "raise",
 ) -> Dataset:
-    """Yields dicts of the values of JSON documents, one a line.
+    """Yields one dict for each line of JSON-lines files. Each line contains one JSON document.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
-        fields: A ``TensorSpec`` for each value, by name.
-        defaults: The JSON that replaces a missing value, by name.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
+        fields: A ``TensorSpec`` for each field, by name.
+        defaults: The JSON text that replaces a missing value, by name of the field.
         compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
-        on_error: ``"raise"`` or ``"skip"``, for lines that cannot be read.
+        on_error: Raises an error for an invalid line (``"raise"``), or skips the line (``"skip"``).
 
     Returns:
         The new dataset.
@@ -227,10 +228,10 @@ def npy(filenames: Any, element_spec: Any = None, *, whole: bool = False, on_err
     """Yields the rows of ``.npy`` files, or whole arrays.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
-        element_spec: The spec of an element. Without it the first file states it.
-        whole: Whether an element is a whole array.
-        on_error: ``"raise"`` or ``"skip"``, for files that cannot be read.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
+        element_spec: The spec of an element; by default that of the first file.
+        whole: Whether an element is a whole array instead of a row.
+        on_error: Raises an error for an unreadable file (``"raise"``), or skips the file (``"skip"``).
 
     Returns:
         The new dataset.
@@ -249,11 +250,11 @@ def npz(
     """Yields dicts of the arrays of ``.npz`` files, row by row or whole.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
-        names: The arrays to read; all by default.
-        element_spec: The specs of the arrays. Without it the first file states them.
-        whole: Whether an element has whole arrays.
-        on_error: ``"raise"`` or ``"skip"``, for files that cannot be read.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
+        names: The names of the arrays to read; all arrays by default.
+        element_spec: The specs of the arrays; by default those of the first file.
+        whole: Whether an element consists of whole arrays instead of rows.
+        on_error: Raises an error for an unreadable file (``"raise"``), or skips the file (``"skip"``).
 
     Returns:
         The new dataset.
@@ -272,11 +273,11 @@ def parquet(
     """Yields dicts of the columns of Parquet files.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
-        columns: The columns to read; all by default.
-        element_spec: The specs of the columns. Without it the first file states them.
-        batch_size: Rows of an element; ``None`` yields single rows.
-        on_error: ``"raise"`` or ``"skip"``, for files that cannot be read.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
+        columns: The names of the columns to read; all columns by default.
+        element_spec: The specs of the columns; by default those of the first file.
+        batch_size: The number of rows in an element; ``None`` yields single rows.
+        on_error: Raises an error for an unreadable file (``"raise"``), or skips the file (``"skip"``).
 
     Returns:
         The new dataset.
@@ -295,11 +296,11 @@ def arrow(
     """Yields dicts of the columns of Arrow IPC files and streams (Feather).
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
-        columns: The columns to read; all by default.
-        element_spec: The specs of the columns. Without it the first file states them.
-        batch_size: Rows of an element; ``None`` yields single rows.
-        on_error: ``"raise"`` or ``"skip"``, for files that cannot be read.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
+        columns: The names of the columns to read; all columns by default.
+        element_spec: The specs of the columns; by default those of the first file.
+        batch_size: The number of rows in an element; ``None`` yields single rows.
+        on_error: Raises an error for an unreadable file (``"raise"``), or skips the file (``"skip"``).
 
     Returns:
         The new dataset.
@@ -308,12 +309,12 @@ def arrow(
 
 
 def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -> Dataset:
-    """Yields dicts of the columns of MosaicML's shards.
+    """Yields dicts of the columns of MosaicML shards (MDS).
 
     Args:
-        filenames: Shards, or ``index.json`` files that list them.
-        columns: The columns to read; all by default.
-        element_spec: The specs of the columns. Without it the first shard states them.
+        filenames: Paths of shards, or of ``index.json`` files that list shards.
+        columns: The names of the columns to read; all columns by default.
+        element_spec: The specs of the columns; by default those of the first shard.
 
     Returns:
         The new dataset.
@@ -321,21 +322,21 @@ def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -
     wanted = _columns(columns, element_spec)
     if isinstance(filenames, Dataset | Tensor):
         return Dataset(_paths(filenames).then("mds", columns=wanted))
-    # Each listed by itself, because what an index lists takes its place where it is listed.
+    # Each name has its own listing, because the shards of an index take the index's place in the order of names.
     each = [
         Dataset(Graph.source("files", pattern=glob.escape(name)).then("mds", columns=wanted))
         for name in _names(filenames)
     ]
     if not each:
-        raise ValueError("mds needs a shard or an index")
+        raise ValueError("mds expected the path of a shard or an index.json, found no path")
     return functools.reduce(lambda before, one: before.concatenate(one), each)
 
 
 def sqlite(filenames: Any, query: str, columns: dict[str, Any]) -> Dataset:
-    """Yields dicts of the rows of a query of SQLite databases.
+    """Yields one dict for each row of a query on SQLite databases.
 
     Args:
-        filenames: Paths of databases.
+        filenames: The paths of the databases.
         query: The query in SQL.
         columns: The dtype of each column, by name.
 
@@ -347,12 +348,12 @@ def sqlite(filenames: Any, query: str, columns: dict[str, Any]) -> Dataset:
 
 
 def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise") -> Dataset:
-    """Yields dicts of the files of samples in tar shards, as ``bytes``.
+    """Yields one dict for each sample of WebDataset tar shards. The values are the contents of the sample's files, as ``bytes``.
 
     Args:
-        filenames: Paths, a dataset of paths, or a pattern by ``Dataset.list_files``.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
         fields: The extensions of a sample's files, for example ``["jpg", "cls"]``.
-        on_error: ``"raise"`` or ``"skip"``, for shards that cannot be read.
+        on_error: Raises an error for an unreadable shard or sample (``"raise"``), or skips the shard or sample (``"skip"``).
 
     Returns:
         The new dataset.
@@ -361,13 +362,13 @@ def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise"
 
 
 def image_folder(root: str) -> Dataset:
-    """Yields the images of a folder that has a folder for each class.
+    """Yields the images of a folder that contains one subfolder for each class.
 
     Args:
-        root: The folder.
+        root: The path of the folder.
 
     Returns:
-        Dicts of ``image`` (the file's bytes), ``label`` (the class's number in order of names) and ``path``.
+        A dataset of dicts with ``image`` (the bytes of the file), ``label`` (the index of the class in the sorted names) and ``path``.
     """
     return Dataset(Graph.source("image_folder", root=os.fspath(root)))
 

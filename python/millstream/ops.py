@@ -1,4 +1,4 @@
-"""Functions of tensors, for functions of datasets: named as in TensorFlow."""
+"""Functions of symbolic tensors, for use in the functions of datasets. The functions have the names of TensorFlow's functions."""
 
 from __future__ import annotations
 
@@ -71,20 +71,20 @@ def _unary(name: str, meaning: str) -> Any:
 
 abs = _unary("abs", "Computes the absolute value.")
 sign = _unary("sign", "Computes the sign: -1, 0 or 1.")
-floor = _unary("floor", "Rounds down.")
-ceil = _unary("ceil", "Rounds up.")
-round = _unary("round", "Rounds to the nearest integer, and halves to the even one.")
+floor = _unary("floor", "Rounds down to an integer.")
+ceil = _unary("ceil", "Rounds up to an integer.")
+round = _unary("round", "Rounds to the nearest integer. Halves are rounded to the even integer.")
 sqrt = _unary("sqrt", "Computes the square root of floats.")
-exp = _unary("exp", "Raises e to the power.")
+exp = _unary("exp", "Computes e to the power of each item.")
 log = _unary("log", "Computes the natural logarithm.")
 tanh = _unary("tanh", "Computes the hyperbolic tangent.")
-is_nan = _unary("is_nan", "Tells which items are NaN.")
-is_finite = _unary("is_finite", "Tells which items are neither infinite nor NaN.")
+is_nan = _unary("is_nan", "Computes whether each item is NaN.")
+is_finite = _unary("is_finite", "Computes whether each item is finite, which means neither infinite nor NaN.")
 length = _unary("len", "Counts the items of the leading dimension.")
-shape = _unary("shape", "Lists the sizes of all dimensions.")
-strings_lower = _unary("lower", "Converts text to small letters.")
-strings_upper = _unary("upper", "Converts text to capitals.")
-strings_strip = _unary("strip", "Removes white space at the ends of text.")
+shape = _unary("shape", "Computes the sizes of all dimensions.")
+strings_lower = _unary("lower", "Converts strings to lower case.")
+strings_upper = _unary("upper", "Converts strings to upper case.")
+strings_strip = _unary("strip", "Removes white space at the start and the end of strings.")
 
 
 def square(x: Any) -> Tensor:
@@ -101,7 +101,7 @@ def square(x: Any) -> Tensor:
 
 
 def cast(x: Any, dtype: Any) -> Tensor:
-    """Converts to another dtype.
+    """Converts a tensor to another dtype.
 
     Args:
         x: A tensor.
@@ -114,7 +114,7 @@ def cast(x: Any, dtype: Any) -> Tensor:
 
 
 def saturate_cast(x: Any, dtype: Any) -> Tensor:
-    """Converts to another dtype; a value that does not fit becomes the nearest that does.
+    """Converts a tensor to another dtype. A value outside of the dtype's range becomes the nearest value in the range.
 
     Args:
         x: A tensor.
@@ -127,10 +127,10 @@ def saturate_cast(x: Any, dtype: Any) -> Tensor:
 
 
 def where(condition: Any, x: Any, y: Any) -> Tensor:
-    """Selects items of ``x`` where the condition holds, else of ``y``.
+    """Selects items of ``x`` where the condition is true, and items of ``y`` elsewhere.
 
     Args:
-        condition: Booleans.
+        condition: A tensor of booleans.
         x: A tensor.
         y: A tensor of the same dtype.
 
@@ -142,7 +142,7 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
 
 
 def minimum(x: Any, y: Any) -> Tensor:
-    """Returns the smaller of both, item by item.
+    """Returns the smaller item of ``x`` and ``y`` at each position.
 
     Args:
         x: A tensor.
@@ -152,7 +152,7 @@ def minimum(x: Any, y: Any) -> Tensor:
 
 
 def maximum(x: Any, y: Any) -> Tensor:
-    """Returns the larger of both, item by item.
+    """Returns the larger item of ``x`` and ``y`` at each position.
 
     Args:
         x: A tensor.
@@ -162,12 +162,12 @@ def maximum(x: Any, y: Any) -> Tensor:
 
 
 def clip_by_value(x: Any, low: Any, high: Any) -> Tensor:
-    """Limits items to a range.
+    """Limits each item to a range.
 
     Args:
         x: A tensor.
-        low: The least value.
-        high: The largest value.
+        low: The smallest value of the range.
+        high: The largest value of the range.
 
     Returns:
         The new tensor.
@@ -176,12 +176,12 @@ def clip_by_value(x: Any, low: Any, high: Any) -> Tensor:
 
 
 def reduce_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Adds the items along axes.
+    """Computes the sum of the items along axes.
 
     Args:
         x: A tensor.
-        axis: The axes; all by default.
-        keepdims: Whether the axes stay, with one item.
+        axis: The axes to reduce; all axes by default.
+        keepdims: Whether the result keeps the reduced axes, with a size of 1.
 
     Returns:
         The new tensor.
@@ -194,8 +194,8 @@ def reduce_mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: A tensor.
-        axis: The axes; all by default.
-        keepdims: Whether the axes stay, with one item.
+        axis: The axes to reduce; all axes by default.
+        keepdims: Whether the result keeps the reduced axes, with a size of 1.
 
     Returns:
         The new tensor.
@@ -208,8 +208,8 @@ def reduce_max(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: A tensor.
-        axis: The axes; all by default.
-        keepdims: Whether the axes stay, with one item.
+        axis: The axes to reduce; all axes by default.
+        keepdims: Whether the result keeps the reduced axes, with a size of 1.
     """
     return convert_to_tensor(x).max(axis, keepdims)
 
@@ -219,8 +219,8 @@ def reduce_min(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: A tensor.
-        axis: The axes; all by default.
-        keepdims: Whether the axes stay, with one item.
+        axis: The axes to reduce; all axes by default.
+        keepdims: Whether the result keeps the reduced axes, with a size of 1.
     """
     return convert_to_tensor(x).min(axis, keepdims)
 
@@ -230,8 +230,8 @@ def reduce_any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: A tensor.
-        axis: The axes; all by default.
-        keepdims: Whether the axes stay, with one item.
+        axis: The axes to reduce; all axes by default.
+        keepdims: Whether the result keeps the reduced axes, with a size of 1.
     """
     return convert_to_tensor(x).any(axis, keepdims)
 
@@ -241,8 +241,8 @@ def reduce_all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: A tensor.
-        axis: The axes; all by default.
-        keepdims: Whether the axes stay, with one item.
+        axis: The axes to reduce; all axes by default.
+        keepdims: Whether the result keeps the reduced axes, with a size of 1.
     """
     return convert_to_tensor(x).all(axis, keepdims)
 
@@ -251,8 +251,8 @@ def concat(values: Sequence[Any], axis: int = 0) -> Tensor:
     """Joins tensors along an axis.
 
     Args:
-        values: Tensors that differ in this axis alone.
-        axis: The axis.
+        values: Tensors whose shapes differ only in the size of this axis.
+        axis: The axis along which the tensors are joined.
 
     Returns:
         The new tensor.
@@ -265,8 +265,8 @@ def stack(values: Sequence[Any], axis: int = 0) -> Tensor:
     """Stacks tensors along a new axis.
 
     Args:
-        values: Tensors of one shape.
-        axis: The place of the new axis.
+        values: Tensors of the same shape.
+        axis: The position of the new axis.
 
     Returns:
         The new tensor.
@@ -280,8 +280,8 @@ def gather(x: Any, indices: Any, axis: int = 0) -> Tensor:
 
     Args:
         x: A tensor.
-        indices: Integers.
-        axis: The axis.
+        indices: A tensor of integers.
+        axis: The axis along which items are selected.
 
     Returns:
         The new tensor.
@@ -294,7 +294,7 @@ def reshape(x: Any, shape: Sequence[int]) -> Tensor:
 
     Args:
         x: A tensor.
-        shape: The sizes; one of them may be -1.
+        shape: The new sizes. One size may be -1, and is then computed from the number of items.
 
     Returns:
         The new tensor.
@@ -303,11 +303,11 @@ def reshape(x: Any, shape: Sequence[int]) -> Tensor:
 
 
 def expand_dims(x: Any, axis: int) -> Tensor:
-    """Inserts an axis of one item.
+    """Inserts an axis of size 1.
 
     Args:
         x: A tensor.
-        axis: The place of the new axis.
+        axis: The position of the new axis.
 
     Returns:
         The new tensor.
@@ -317,11 +317,11 @@ def expand_dims(x: Any, axis: int) -> Tensor:
 
 
 def squeeze(x: Any, axis: Sequence[int] | int | None = None) -> Tensor:
-    """Removes axes of one item.
+    """Removes axes of size 1.
 
     Args:
         x: A tensor.
-        axis: The axes to remove; all of one item by default.
+        axis: The axes to remove; all axes of size 1 by default.
 
     Returns:
         The new tensor.
@@ -332,11 +332,11 @@ def squeeze(x: Any, axis: Sequence[int] | int | None = None) -> Tensor:
 
 
 def transpose(x: Any, perm: Sequence[int] | None = None) -> Tensor:
-    """Reorders the axes.
+    """Reorders the axes of a tensor.
 
     Args:
         x: A tensor.
-        perm: The axes in their new order; reversed by default.
+        perm: The axes in their new order; the reversed order by default.
 
     Returns:
         The new tensor.
@@ -349,8 +349,8 @@ def pad(x: Any, paddings: Sequence[tuple[int, int]], constant_values: Any = 0) -
 
     Args:
         x: A tensor.
-        paddings: Numbers of items before and after, for each axis.
-        constant_values: The item to add.
+        paddings: For each axis the numbers of items to add before and after the existing items.
+        constant_values: The value of the added items.
 
     Returns:
         The new tensor.
@@ -361,10 +361,10 @@ def pad(x: Any, paddings: Sequence[tuple[int, int]], constant_values: Any = 0) -
 
 
 def one_hot(indices: Any, depth: int, dtype: Any = "float32") -> Tensor:
-    """Returns vectors that are 1 at their index and 0 elsewhere.
+    """Returns vectors that are 1 at the position of their index, and 0 elsewhere.
 
     Args:
-        indices: Integers.
+        indices: A tensor of integers.
         depth: The length of the vectors.
         dtype: The dtype of the result.
     """
@@ -376,8 +376,8 @@ def decode_raw(x: Any, dtype: Any, *, little_endian: bool = True) -> Tensor:
     """Reinterprets byte strings as vectors of numbers.
 
     Args:
-        x: Byte strings of one length.
-        dtype: The dtype of the numbers.
+        x: A tensor of byte strings, all of the same length.
+        dtype: The dtype of the resulting numbers.
         little_endian: Whether the bytes are little-endian.
 
     Returns:
@@ -388,11 +388,11 @@ def decode_raw(x: Any, dtype: Any, *, little_endian: bool = True) -> Tensor:
 
 
 def strings_to_number(x: Any, dtype: Any = "float32") -> Tensor:
-    """Parses decimal texts.
+    """Parses strings as decimal numbers.
 
     Args:
-        x: Texts.
-        dtype: The dtype of the numbers.
+        x: A tensor of strings.
+        dtype: The dtype of the resulting numbers.
 
     Returns:
         The new tensor.
@@ -402,34 +402,34 @@ def strings_to_number(x: Any, dtype: Any = "float32") -> Tensor:
 
 
 def strings_length(x: Any, unit: str = "BYTE") -> Tensor:
-    """Returns the lengths of texts.
+    """Returns the length of each string.
 
     Args:
-        x: Texts.
-        unit: ``BYTE`` or ``UTF8_CHAR``.
+        x: A tensor of strings.
+        unit: The unit of lengths and positions: ``BYTE`` or ``UTF8_CHAR``.
     """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.text_len(unit))
 
 
 def strings_substr(x: Any, pos: int, len: int, unit: str = "BYTE") -> Tensor:
-    """Returns a part of each text.
+    """Returns a substring of each string.
 
     Args:
-        x: Texts.
-        pos: The start, from the end if negative.
-        len: The length.
-        unit: ``BYTE`` or ``UTF8_CHAR``.
+        x: A tensor of strings.
+        pos: The start of the substring; a negative position counts from the end.
+        len: The length of the substring.
+        unit: The unit of lengths and positions: ``BYTE`` or ``UTF8_CHAR``.
     """
     tensor = convert_to_tensor(x)
     return tensor._made(tensor._expr.substr(pos, len, unit))
 
 
 def strings_split(x: Any, sep: str | None = None) -> Tensor:
-    """Splits a text.
+    """Splits a string at a separator.
 
     Args:
-        x: A text.
+        x: A scalar string.
         sep: The separator; white space by default.
 
     Returns:
@@ -439,10 +439,10 @@ def strings_split(x: Any, sep: str | None = None) -> Tensor:
 
 
 def strings_to_hash_bucket(x: Any, num_buckets: int) -> Tensor:
-    """Returns the number of a bucket, which depends on the text alone.
+    """Returns the number of a hash bucket for each string. The number depends only on the string.
 
     Args:
-        x: Texts.
+        x: A tensor of strings.
         num_buckets: The number of buckets.
     """
     tensor = convert_to_tensor(x)
@@ -450,10 +450,10 @@ def strings_to_hash_bucket(x: Any, num_buckets: int) -> Tensor:
 
 
 def regex_full_match(x: Any, pattern: str) -> Tensor:
-    """Returns whether a whole text matches a pattern.
+    """Returns whether each whole string matches a pattern.
 
     Args:
-        x: Texts.
+        x: A tensor of strings.
         pattern: A regular expression.
     """
     tensor = convert_to_tensor(x)
@@ -461,13 +461,13 @@ def regex_full_match(x: Any, pattern: str) -> Tensor:
 
 
 def regex_replace(x: Any, pattern: str, rewrite: str, replace_global: bool = True) -> Tensor:
-    """Replaces the matches of a pattern.
+    """Replaces matches of a pattern in each string.
 
     Args:
-        x: Texts.
+        x: A tensor of strings.
         pattern: A regular expression.
-        rewrite: The replacement.
-        replace_global: Whether all matches are replaced, or the first.
+        rewrite: The replacement of a match.
+        replace_global: Whether to replace all matches, instead of only the first match.
 
     Returns:
         The new tensor.
@@ -477,12 +477,12 @@ def regex_replace(x: Any, pattern: str, rewrite: str, replace_global: bool = Tru
 
 
 def lookup(x: Any, words: Sequence[str | bytes], default: int | None = None) -> Tensor:
-    """Returns the index of each text in a list.
+    """Returns the index of each string in a list of words.
 
     Args:
-        x: Texts.
-        words: The list.
-        default: The index of other texts; without it they are errors.
+        x: A tensor of strings.
+        words: The list of words.
+        default: The index for strings that are not in the list. Without a default an unknown string is an error.
     """
     tensor = convert_to_tensor(x)
     known = [word.encode() if isinstance(word, str) else word for word in words]

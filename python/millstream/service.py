@@ -1,6 +1,6 @@
-"""The service: servers, and datasets that are read from it.
+"""The servers of a service, and datasets that read from a service.
 
-Names, parameters and defaults are those of ``tf.data.experimental.service``.
+The names, parameters and defaults are those of ``tf.data.experimental.service``.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ __all__ = [
 
 SHARD_HINT = -1
 
-#: Upstream's words, and ours. Compression is never forced: what does not get shorter travels as it is.
+#: The values of ``compression`` in tf.data and in Millstream, and the library's setting for each. Data that compression does not shorten is sent
+#: uncompressed.
 _COMPRESSIONS = {"AUTO": None, None: "none", "NONE": "none", "SNAPPY": "lz4", "LZ4": "lz4"}
 
-#: How elements may travel: by the best way there is, or over the network in any case.
+#: The values of ``data_transfer_protocol``, and whether each permits shared memory.
 _PROTOCOLS = {None: True, "grpc": True, "auto": True, "shm": True, "quic": False}
 
 _SCHEMES = ("millstream", "grpc")
 
-#: What becomes of the end of an epoch of which elements were lost.
+#: The valid reactions to the end of an epoch that lost elements.
 ON_LOST = ("raise", "warn", "ignore")
 
 
 class ShardingPolicy(enum.IntEnum):
-    """How a dataset is dealt out to workers.
+    """The policy by which a service divides a dataset among its workers.
 
-    ``OFF``: each worker produces all of it. ``DYNAMIC``: in splits, as workers ask for them. ``FILE``, ``DATA``,
-    ``FILE_OR_DATA`` and ``HINT`` divide it among a fixed list of workers.
+    With ``OFF`` each worker produces the whole dataset. With ``DYNAMIC`` the dispatcher leases splits to workers on demand. ``FILE``, ``DATA``,
+    ``FILE_OR_DATA`` and ``HINT`` divide the dataset among a fixed list of workers.
     """
 
     OFF = 0
@@ -63,24 +64,24 @@ class ShardingPolicy(enum.IntEnum):
 
 
 class CrossTrainerCache:
-    """The share of a trainer in what workers compute for all trainers of a job.
+    """The membership of a trainer in the cross-trainer cache of a job. Workers compute each element once for all trainers of the job.
 
     Args:
-        trainer_id: The trainer's id, which no other trainer has.
+        trainer_id: The unique id of this trainer.
     """
 
     def __init__(self, trainer_id: str) -> None:
         if not trainer_id:
-            raise ValueError("a cross-trainer cache needs a trainer_id that is not empty")
+            raise ValueError(f"expected a non-empty trainer_id for the cross-trainer cache, found {trainer_id!r}")
         self.trainer_id = str(trainer_id)
 
 
 @dataclasses.dataclass(frozen=True)
 class DispatcherConfig:
-    """The settings of a dispatcher. Those after ``worker_max_concurrent_snapshots`` are Millstream's own.
+    """The settings of a dispatcher. tf.data has no counterpart for the settings after ``worker_max_concurrent_snapshots``.
 
-    ``protocol`` and ``worker_max_concurrent_snapshots`` are accepted and have no effect. A ``work_dir`` is used in
-    ``fault_tolerant_mode``, and only then.
+    ``protocol`` and ``worker_max_concurrent_snapshots`` are accepted and have no effect. The dispatcher uses a ``work_dir`` only in
+    ``fault_tolerant_mode``.
     """
 
     port: int = 0
@@ -100,16 +101,17 @@ class DispatcherConfig:
 
     def __post_init__(self) -> None:
         if self.fault_tolerant_mode and not self.work_dir:
-            raise ValueError("fault_tolerant_mode needs a work_dir in which the dispatcher keeps its records")
+            raise ValueError("fault_tolerant_mode needs a work_dir, in which the dispatcher stores its records: pass work_dir")
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkerConfig:
-    """The settings of a worker. Those after ``data_transfer_address`` are Millstream's own.
+    """The settings of a worker. tf.data has no counterpart for the settings after ``data_transfer_address``.
 
-    ``protocol`` and ``heartbeat_interval_ms`` are accepted and have no effect: how often workers show that they live the
-    dispatcher says. ``python`` runs users' code of Python, in processes of its own: by default what ``MILLSTREAM_PYTHON`` names,
-    else the interpreter of this process; ``"inline"`` runs it in this process, for debugging, without deadlines and limits.
+    ``protocol`` and ``heartbeat_interval_ms`` are accepted and have no effect, because the dispatcher sets the interval of heartbeats.
+    ``python`` is the interpreter that runs users' Python code in separate processes. The default is the interpreter that
+    ``MILLSTREAM_PYTHON`` names, or the interpreter of this process. ``"inline"`` runs users' code in this process, for debugging, without
+    deadlines and limits.
     """
 
     dispatcher_address: str
@@ -130,12 +132,12 @@ class WorkerConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.dispatcher_address, str) or not self.dispatcher_address:
-            raise ValueError("dispatcher_address must be a string that is not empty")
+            raise ValueError("dispatcher_address must be a non-empty string")
         _shares_memory(self.data_transfer_protocol)
 
 
 class _Server:
-    """What both kinds of servers do."""
+    """The common part of dispatcher and worker servers."""
 
     def __init__(self, start: bool) -> None:
         self._server: Dispatcher | Worker | None = None
@@ -147,30 +149,30 @@ class _Server:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Begins to serve; nothing if it serves.
+        """Starts the server. A running server continues to run.
 
         Raises:
-            FailedPreconditionError: It was stopped.
+            FailedPreconditionError: The server was stopped.
         """
         if self._is_stopped:
-            raise FailedPreconditionError("the server was stopped; make another one")
+            raise FailedPreconditionError("the server was stopped: create a new server")
         if self._server is None:
             self._server = self._started()
-            # A server that nobody holds ends, and so does every server at the end of the program.
+            # The finalizer stops the server when its object is collected, or when the program ends.
             self._end = weakref.finalize(self, self._server.stop)
 
     def _serving(self) -> Any:
         if self._server is None:
-            raise FailedPreconditionError("the server was not started")
+            raise FailedPreconditionError("the server was not started: call start first")
         return self._server
 
     def join(self) -> None:
-        """Waits until it has ended."""
+        """Waits until the server has ended."""
         if self._server is not None:
             self._server.join()
 
     def stop(self) -> None:
-        """Ends it; nothing if it has ended."""
+        """Stops the server. Does nothing if the server has ended."""
         self._is_stopped = True
         if self._server is not None:
             self._server.stop()
@@ -190,7 +192,7 @@ class DispatchServer(_Server):
 
     Args:
         config: The settings.
-        start: Whether it starts at once; otherwise by ``start``.
+        start: Whether the server starts at once, instead of by a call of ``start``.
     """
 
     def __init__(self, config: DispatcherConfig | None = None, start: bool = True) -> None:
@@ -215,7 +217,7 @@ class DispatchServer(_Server):
 
     @property
     def target(self) -> str:
-        """Where it is, as ``millstream://host:port``."""
+        """The dispatcher's address, as ``millstream://host:port``."""
         address: str = self._serving().address
         return f"millstream://{address}"
 
@@ -226,7 +228,7 @@ class DispatchServer(_Server):
         """Lists the living workers.
 
         Returns:
-            A dict for each, with its address, its tags and its number of tasks.
+            A dict for each worker, with the worker's address, tags and number of tasks.
         """
         return connect(self._address()).workers()
 
@@ -235,16 +237,16 @@ class DispatchServer(_Server):
 
 
 class WorkerServer(_Server):
-    """A worker in this process. Readers in this process reach it without a network.
+    """A worker in this process. Readers in this process reach the worker without a network.
 
     Args:
         config: The settings.
-        start: Whether it starts at once; otherwise by ``start``.
+        start: Whether the server starts at once, instead of by a call of ``start``.
     """
 
     def __init__(self, config: WorkerConfig, start: bool = True) -> None:
         if not isinstance(config, WorkerConfig):
-            raise ValueError(f"config must be a WorkerConfig, not {config!r}")
+            raise ValueError(f"config: expected a WorkerConfig, found {config!r}")
         self._config = config
         super().__init__(start)
 
@@ -267,12 +269,12 @@ class WorkerServer(_Server):
 
     @property
     def address(self) -> str:
-        """Where readers find it, as ``host:port``."""
+        """The address at which readers reach the worker, as ``host:port``."""
         address: str = self._serving().address
         return address
 
     def drain(self) -> None:
-        """Has it leave in good order: what it has begun is brought to its readers. Returns at once."""
+        """Starts the graceful shutdown of the worker, and returns at once. The worker first delivers the splits that it has begun."""
         self._serving().drain()
 
     def _num_tasks(self) -> int:
@@ -282,23 +284,23 @@ class WorkerServer(_Server):
 
 @dataclasses.dataclass
 class Reading:
-    """What is read of a service and how. Picklable: a copy connects again, and without a job's name reads a job of its own."""
+    """The request by which a dataset reads from a service. A pickled copy opens a new connection, and a new job if the job has no name."""
 
     address: str
     request: dict[str, Any]
     config: dict[str, Any]
     shares_memory: bool = True
-    #: Seconds for which the dispatcher may be out of reach; ``None``: as this process says.
+    #: The seconds for which the dispatcher may be unreachable. ``None`` uses the setting of the process.
     dispatcher_timeout_s: float | None = None
-    #: The numbers of the passes to come, for all datasets that are this reading.
+    #: The counter that yields the number of the next pass, for all datasets that share this object.
     passes: Iterator[int] = dataclasses.field(default_factory=itertools.count, repr=False, compare=False)
-    #: The passes of the job that this process has opened by it.
+    #: The passes of the job that this process has opened with this object.
     opened: Delivered = dataclasses.field(default_factory=Delivered, repr=False, compare=False)
     _connection: Connection | None = dataclasses.field(default=None, repr=False, compare=False)
     _job: int | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def connected(self) -> Connection:
-        """The connection, which is kept as long as this is. Another one reads another job, unless it has a name."""
+        """Returns the open connection, or a new connection. On a new connection a job without a name is a new job."""
         if self._connection is None or not self._connection.is_usable():
             connection = connect(
                 self.address, shares_memory=self.shares_memory, dispatcher_timeout_s=self.dispatcher_timeout_s
@@ -307,7 +309,7 @@ class Reading:
         return self._connection
 
     def open(self, number: int, take: Callable[[Any], Any] | None) -> Elements:
-        """One pass."""
+        """Opens one pass of the job."""
         connection = self.connected()
         if self._job is None:
             self._job = connection.job(self.request)
@@ -316,23 +318,23 @@ class Reading:
         return elements
 
     def own(self) -> Reading:
-        """Returns the same reading with a job of its own, unless the job has a name: then others read it too, and it is this one."""
+        """Returns a copy with a new job. Returns this object if the job has a name, because other readers share a named job."""
         if self.request["job_name"] is not None:
             return self
         return dataclasses.replace(self, passes=itertools.count(), opened=Delivered(), _connection=None, _job=None)
 
     def unread(self, number: int) -> Reading:
-        """Returns a reading of which this pass was not opened yet: this one, or one with another job.
+        """Returns this object if it has not opened this pass yet, and otherwise a copy with a new job.
 
         Raises:
-            FailedPreconditionError: The job has a name, so that there is no other.
+            FailedPreconditionError: The pass was opened before, and the job has a name, so a new job is not possible.
         """
         if number not in self.opened:
             return self
         if (name := self.request["job_name"]) is not None:
             raise FailedPreconditionError(
-                f"pass {number} of the job {name!r} was opened in this process before, and each pass of a job is read once: set another "
-                "epoch, or read the dataset without a job name or by another one"
+                f"pass {number} of the job {name!r} was opened in this process before, and a pass of a named job can be read only once: set another "
+                "epoch, use another job name, or read the dataset without a job name"
             )
         return self.own()
 
@@ -345,31 +347,31 @@ class Reading:
 
 
 def _address(service: Any) -> str:
-    """The ``host:port`` of what names a service.
+    """Returns the ``host:port`` of a service.
 
     Raises:
-        ValueError: It names none.
-        NotFoundError: It names one by a scheme that is unknown.
+        ValueError: The argument names no service.
+        NotFoundError: The address has an unknown scheme.
     """
     service = getattr(service, "target", service)
     if isinstance(service, tuple) and len(service) == 2:
         service = "://".join(service)
     if not isinstance(service, str):
-        raise ValueError(f"service must be a string, not {type(service).__name__}: {service!r}")
+        raise ValueError(f"service: expected a string such as millstream://host:port, found {type(service).__name__}: {service!r}")
     if not service:
-        raise ValueError("service must not be empty")
+        raise ValueError("service must not be empty: use millstream://host:port")
     scheme, found, address = service.partition("://")
     if not found:
         return service
     if "://" in address:
-        raise ValueError(f"service {service!r} has several '://'")
+        raise ValueError(f"service {service!r} has several '://': use millstream://host:port")
     if scheme not in _SCHEMES:
         raise NotFoundError(f"service {service!r}: there is no scheme {scheme}, use millstream:// or grpc://")
     return address
 
 
 def is_of_this_host(service: Any) -> bool:
-    """Whether a service is named by an address that only this host reaches."""
+    """Returns whether a service's address is a loopback address, which only this host can reach."""
     return _address(service).startswith(("127.", "localhost:", "[::1]:"))
 
 
@@ -400,21 +402,21 @@ def _shares_memory(data_transfer_protocol: Any) -> bool:
 
 def _check_job(job_name: Any, consumer_index: Any, num_consumers: Any) -> None:
     if job_name is not None and not isinstance(job_name, str):
-        raise ValueError(f"job_name must be a string, not {type(job_name).__name__}: {job_name!r}")
+        raise ValueError(f"job_name: expected a string, found {type(job_name).__name__}: {job_name!r}")
     if job_name == "":
         raise ValueError("job_name must not be empty")
     if (consumer_index is None) != (num_consumers is None):
         raise ValueError(
-            "consumer_index and num_consumers belong together: give both or neither, not "
+            "consumer_index and num_consumers belong together: pass both or neither, found "
             f"consumer_index={consumer_index}, num_consumers={num_consumers}"
         )
     if num_consumers is not None and job_name is None:
-        raise ValueError(f"num_consumers={num_consumers} needs a job_name, by which the consumers find each other")
+        raise ValueError(f"num_consumers={num_consumers} needs a job_name, which the consumers share: pass job_name")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Terms:
-    """How a service is read, as both ways of naming a dataset are told it; checked when it is said."""
+    """The arguments that ``distribute`` and ``from_dataset_id`` share, checked at creation."""
 
     processing_mode: Any
     service: Any
@@ -439,7 +441,7 @@ class _Terms:
             raise ValueError(f"on_lost {self.on_lost!r}: use {', '.join(map(repr, ON_LOST))}")
 
     def connected(self) -> Connection:
-        """The connection by which it is read."""
+        """Returns a connection to the service."""
         return connect(
             _address(self.service),
             shares_memory=_shares_memory(self.data_transfer_protocol),
@@ -447,7 +449,7 @@ class _Terms:
         )
 
     def dataset(self, dataset_id: str, job_name: str | None) -> Dataset:
-        """What is read of a registered dataset."""
+        """Returns a dataset that reads a registered dataset."""
         cache, credits = self.cross_trainer_cache, self.max_outstanding_requests or 0
         request = {
             "dataset_id": dataset_id,
@@ -486,22 +488,24 @@ def distribute(
     on_lost: str = "warn",
     dispatcher_timeout_s: float | None = None,
 ) -> Callable[[Dataset], Dataset]:
-    """Runs the operations before it on the workers of a service; a transformation for ``Dataset.apply``.
+    """Runs all operations before this transformation on the workers of a service. Pass the result to ``Dataset.apply``.
 
     Args:
         processing_mode: A ``ShardingPolicy``, ``"parallel_epochs"`` or ``"distributed_epoch"``.
-        service: ``millstream://host:port``, ``grpc://host:port``, ``host:port``, or an object with such a ``target``.
+        service: The address of the dispatcher: ``millstream://host:port``, ``grpc://host:port``, ``host:port``, or an object whose attribute
+            ``target`` is an address.
         job_name: A name by which several readers share a job.
         consumer_index: The number of this reader in a coordinated read, from 0.
         num_consumers: The number of readers of a coordinated read.
-        max_outstanding_requests: Elements that may be in flight or wait for the user, over all workers. Tuned by default.
-        data_transfer_protocol: ``"grpc"``, ``"local"`` or ``None``, as upstream; shared memory is used where it can be.
-        compression: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
-        cross_trainer_cache: The trainer's id, to share what workers compute with other trainers.
-        target_workers: ``"AUTO"``, ``"ANY"``, ``"LOCAL"``, or ``"HOST"`` for workers of this host.
-        on_lost: What happens at the end of an epoch that lost elements with a worker: ``"warn"`` issues a ``DataLossWarning``, ``"raise"``
-            raises a ``DataLossError``, ``"ignore"`` does nothing.
-        dispatcher_timeout_s: Seconds for which the dispatcher may be away. The default is that of ``MILLSTREAM_DISPATCHER_TIMEOUT_S``, or 600.
+        max_outstanding_requests: The maximum number of elements of all workers that are in flight or wait in the reader. Tuned by default.
+        data_transfer_protocol: ``None``, ``"grpc"``, ``"auto"`` or ``"shm"`` use shared memory where possible. ``"quic"`` always uses the network.
+        compression: The compression over the network: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
+        cross_trainer_cache: The id of this trainer in a cross-trainer cache, by which trainers share computed elements.
+        target_workers: The workers to read from: ``"AUTO"``, ``"ANY"``, ``"LOCAL"`` (this process) or ``"HOST"`` (this host).
+        on_lost: The reaction to the end of an epoch that lost elements with a worker. ``"warn"`` issues a ``DataLossWarning``, ``"raise"``
+            raises a ``DataLossError``, and ``"ignore"`` does nothing.
+        dispatcher_timeout_s: The seconds for which the dispatcher may be unreachable. The default is the value of
+            ``MILLSTREAM_DISPATCHER_TIMEOUT_S``, or 600.
 
     Returns:
         The transformation.
@@ -534,20 +538,20 @@ def distribute(
 
 
 def distribute_steps(service: Any, in_order: bool) -> Callable[[Dataset], Dataset]:
-    """Returns the transformation for a loader, whose dataset has one element at most for each split of its only source.
+    """Returns the transformation for a loader. The loader's dataset has one source, and yields at most one element for each split.
 
-    ``in_order``: the reader takes elements in the order of the splits. The dispatcher then deals them out so that no worker reads an earlier
-    split after a later one, and splits of a worker that has gone are read first.
+    With ``in_order`` the reader takes elements in the order of the splits. The dispatcher then leases splits to each worker in ascending
+    order, and leases the splits of a lost worker first.
     """
     plain = (None, None, None, None, None, None)
-    # A split that is lost is no loss if its step came: the loader counts steps.
+    # The loader counts the delivered steps. A lost split whose step was delivered is therefore not an error.
     terms = _Terms(ShardingPolicy.DYNAMIC, service, *plain, "AUTO", "ignore", None, in_order=in_order, whole_splits=True)
     return _application(terms, _travel("AUTO"))
 
 
 def _application(terms: _Terms, travel: str | None) -> Callable[[Dataset], Dataset]:
     def apply(dataset: Dataset) -> Dataset:
-        # Held, so that one connection does all of it.
+        # The variable keeps the connection open for both calls.
         connection = terms.connected()
         return terms.dataset(_registered(connection, dataset, travel, None), terms.job_name)
 
@@ -565,13 +569,13 @@ def register_dataset(
     """Registers a dataset with a service, for readers that know its id.
 
     Args:
-        service: The service, as for ``distribute``.
+        service: The address of the service, as for ``distribute``.
         dataset: The dataset.
-        compression: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
-        dataset_id: The id; the dispatcher chooses one by default.
+        compression: The compression over the network: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
+        dataset_id: The id of the dataset; by default the dispatcher chooses an id.
 
     Returns:
-        The id.
+        The id of the registered dataset.
     """
     address, travel = _address(service), _travel(compression)
     return _registered(connect(address), dataset, travel, None if dataset_id is None else str(dataset_id))
@@ -596,24 +600,24 @@ def from_dataset_id(
 
     Args:
         processing_mode: A ``ShardingPolicy``, ``"parallel_epochs"`` or ``"distributed_epoch"``.
-        service: The service, as for ``distribute``.
+        service: The address of the service, as for ``distribute``.
         dataset_id: The id that ``register_dataset`` returned.
-        element_spec: The spec of the elements. Without it the service is asked.
-        job_name: A name among the jobs of this dataset.
+        element_spec: The expected spec of the elements; an error names a difference. By default the service's spec is used.
+        job_name: A name by which several readers share a job of this dataset.
         consumer_index: The number of this reader in a coordinated read, from 0.
         num_consumers: The number of readers of a coordinated read.
-        max_outstanding_requests: Elements that may be in flight or wait for the user, over all workers. Tuned by default.
-        data_transfer_protocol: ``"grpc"``, ``"local"`` or ``None``, as upstream.
-        cross_trainer_cache: The trainer's id, to share what workers compute with other trainers.
-        target_workers: ``"AUTO"``, ``"ANY"``, ``"LOCAL"``, or ``"HOST"`` for workers of this host.
+        max_outstanding_requests: The maximum number of elements of all workers that are in flight or wait in the reader. Tuned by default.
+        data_transfer_protocol: The transport, as for ``distribute``.
+        cross_trainer_cache: The id of this trainer in a cross-trainer cache, by which trainers share computed elements.
+        target_workers: The workers to read from: ``"AUTO"``, ``"ANY"``, ``"LOCAL"`` (this process) or ``"HOST"`` (this host).
         on_lost: ``"warn"``, ``"raise"`` or ``"ignore"``, as for ``distribute``.
-        dispatcher_timeout_s: Seconds for which the dispatcher may be away.
+        dispatcher_timeout_s: The seconds for which the dispatcher may be unreachable.
 
     Returns:
         The dataset.
 
     Raises:
-        NotFoundError: The service has no such dataset.
+        NotFoundError: The service has no dataset with this id.
     """
     known_as = dataset_id.decode() if isinstance(dataset_id, bytes) else str(dataset_id)
     terms = _Terms(
@@ -633,5 +637,5 @@ def from_dataset_id(
     if element_spec is not None:
         found = dressed(connection.dataset(known_as)["spec"])
         if found != element_spec:
-            raise InvalidArgumentError(f"dataset {known_as} is registered with elements {found}, not {element_spec}")
+            raise InvalidArgumentError(f"dataset {known_as}: expected elements {element_spec}, found elements {found} in the service")
     return terms.dataset(known_as, None if job_name is None else f"dataset_id={known_as}/{job_name}")

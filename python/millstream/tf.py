@@ -1,4 +1,4 @@
-"""``tf.data`` datasets on the workers of a service. The graph is shipped, and run by TensorFlow on the workers."""
+"""Runs ``tf.data`` datasets on the workers of a service. The trainer sends the graph, and TensorFlow runs the graph on the workers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .service import distribute as _distribute
 
 __all__ = ["distribute"]
 
-#: Into how many shares a dataset is divided that is dealt out to workers.
+#: The default number of shares into which the sources of a dataset are divided among workers.
 NUM_SHARDS = 16
 
-#: Operations that call functions of the program that made the graph.
+#: The TensorFlow operations that call Python functions of the program that created the graph.
 _PYTHON = {"EagerPyFunc", "GeneratorDataset", "PyFunc", "PyFuncStateless"}
 
 
@@ -38,40 +38,41 @@ def distribute(
     num_shards: int = NUM_SHARDS,
     on_lost: str = "warn",
 ) -> Callable[[Any], Any]:
-    """Runs the operations before it on the workers of a service; a transformation for ``tf.data.Dataset.apply``.
+    """Runs all operations before this transformation on the workers of a service. Pass the result to ``tf.data.Dataset.apply``.
 
     The arguments are those of ``tf.data.experimental.service.distribute``. The result is a ``tf.data.Dataset`` of the same ``element_spec``.
 
-    Policies that divide a dataset divide its sources into ``num_shards`` shares. One worker reads each share with all operations after it, so
-    batches and counts, such as that of ``take``, apply to a share. An infinite dataset cannot be divided.
+    Policies that divide a dataset divide its sources into ``num_shards`` shares. One worker reads each share and runs the whole pipeline on the
+    share. Batches and counts, such as the count of ``take``, therefore apply to a share. An infinite dataset cannot be divided.
 
-    As with TensorFlow's service, the cardinality of the result is unknown unless it is 0 or infinite. Keras learns it in the first epoch and
-    then warns that the input ran out of data. To avoid the warning, repeat the result and give ``fit`` the ``steps_per_epoch``. TensorFlow's
-    strategies do not divide a named job again.
+    As with TensorFlow's service, the cardinality of the result is unknown unless it is 0 or infinite. Keras counts the steps in the first epoch,
+    and then warns that the input ran out of data. To avoid the warning, repeat the result and pass ``steps_per_epoch`` to ``fit``.
+    TensorFlow's strategies do not divide a named job again.
 
     Args:
         processing_mode: A ``ShardingPolicy``, ``"parallel_epochs"`` or ``"distributed_epoch"``.
-        service: The service, as for ``ms.service.distribute``.
+        service: The address of the service, as for ``ms.service.distribute``.
         job_name: A name by which several readers share a job.
         consumer_index: The number of this reader in a coordinated read, from 0.
         num_consumers: The number of readers of a coordinated read.
-        max_outstanding_requests: Elements that may be in flight or wait for the user, over all workers.
-        data_transfer_protocol: ``"grpc"``, ``"local"`` or ``None``, as upstream.
-        compression: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
-        cross_trainer_cache: The trainer's id, to share what workers compute with other trainers.
-        target_workers: ``"AUTO"``, ``"ANY"`` or ``"LOCAL"``.
-        num_shards: Shares of a source.
+        max_outstanding_requests: The maximum number of elements of all workers that are in flight or wait in the reader.
+        data_transfer_protocol: The transport, as for ``ms.service.distribute``.
+        compression: The compression over the network: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
+        cross_trainer_cache: The id of this trainer in a cross-trainer cache, by which trainers share computed elements.
+        target_workers: The workers to read from: ``"AUTO"``, ``"ANY"`` or ``"LOCAL"`` (this process).
+        num_shards: The number of shares of each source.
         on_lost: ``"warn"``, ``"raise"`` or ``"ignore"``, as for ``ms.service.distribute``.
 
     Returns:
         The transformation.
 
     Raises:
-        InvalidArgumentError: The dataset calls Python, has elements that are not tensors, or is infinite and to be divided.
+        InvalidArgumentError: The dataset calls Python functions, has elements that are not tensors, or is infinite although the policy
+            divides it.
     """
     policy = _policy(processing_mode)
     if num_shards < 1:
-        raise InvalidArgumentError(f"num_shards={num_shards}: there is at least one")
+        raise InvalidArgumentError(f"num_shards={num_shards}: must be at least 1")
     distributed = _distribute(
         policy,
         service,
@@ -99,7 +100,7 @@ def distribute(
             shipped = Graph.iterable(described, code, count if count <= 0 else tf.data.UNKNOWN_CARDINALITY)
         elif is_endless:
             raise InvalidArgumentError(
-                "a dataset without end cannot be divided among workers: repeat it behind distribute, or use ShardingPolicy.OFF"
+                "an infinite dataset cannot be divided among workers: repeat it after distribute, or use ShardingPolicy.OFF"
             )
         else:
             code = packed(_iterate_share, graph, spec, num_shards)
@@ -128,19 +129,19 @@ def _serialised(dataset: Any) -> bytes:
     calls = sorted({node.op for node in _nodes(definition)} & _PYTHON)
     if calls:
         raise InvalidArgumentError(
-            f"the dataset calls Python ({', '.join(calls)}), which its graph does not carry: give ms.distribute a function that "
-            "makes the dataset, and Python runs on the workers too"
+            f"the dataset calls Python functions ({', '.join(calls)}), which its graph does not contain: pass ms.distribute a function that "
+            "returns the dataset, so that Python runs on the workers"
         )
     return _canonical(definition)
 
 
 def _canonical(definition: Any) -> bytes:
-    """Removes what differs between two makings of one graph: counted names of functions and of generators of seeds.
+    """Removes differences between graphs of equal datasets: numbered names of functions, and names of seed generators.
 
-    Equal datasets are then one dataset to a service, in whichever program they were made.
+    A service then recognises equal datasets of different programs as the same dataset.
     """
     for node in _nodes(definition):
-        # For profiles.
+        # TensorFlow uses the metadata only for profiles.
         if "metadata" in node.attr and "Dataset" in node.op:
             node.attr["metadata"].s = b""
     _rename_functions(definition)
@@ -149,7 +150,7 @@ def _canonical(definition: Any) -> bytes:
     names = sorted({handle.name for handle in handles}, key=[handle.name for handle in handles].index)
     for handle in handles:
         handle.name = str(names.index(handle.name))
-    # A generator is known by its name in its process, where others may be.
+    # A name identifies a generator within a process. The hash of the graph makes the name unique among graphs.
     own = hashlib.sha256(definition.SerializeToString(deterministic=True)).hexdigest()
     for handle in handles:
         handle.name = f"millstream/{own}/{handle.name}"
@@ -161,7 +162,7 @@ def _nodes(definition: Any) -> list[Any]:
 
 
 def _rename_functions(definition: Any) -> None:
-    """Gives functions numbers in the order in which they are called."""
+    """Renames functions by their numbers in the order of calls, and removes functions that are never called."""
     functions = {function.signature.name: function for function in definition.library.function}
     numbered: dict[str, str] = {}
 
@@ -173,7 +174,6 @@ def _rename_functions(definition: Any) -> None:
                     visit(functions[called].node_def)
 
     visit(definition.node)
-    # What nobody calls is not needed.
     kept = [functions[name] for name in numbered]
     for node in (*definition.node, *(node for function in kept for node in function.node_def)):
         node.op = numbered.get(node.op, node.op)
@@ -188,13 +188,13 @@ def _rename_functions(definition: Any) -> None:
 
 
 def _called(node: Any, functions: dict[str, Any]) -> list[str]:
-    """The functions that a node names, always in the same order."""
+    """Returns the names of the functions that a node refers to, always in the same order."""
     names = [node.op, *(reference.name for reference in _references(node.attr))]
     return [name for name in names if name in functions]
 
 
 def _references(attributes: Any) -> Iterator[Any]:
-    """Names of functions among attributes, and among theirs."""
+    """Yields the references to functions in attributes, and in the attributes of these references."""
     for name in sorted(attributes):
         value = attributes[name]
         for reference in [value.func] if value.HasField("func") else list(value.list.func):
@@ -203,21 +203,21 @@ def _references(attributes: Any) -> Iterator[Any]:
 
 
 def _described(component: Any) -> tuple[Any, ...]:
-    """A component as plain tuples."""
+    """Returns the spec of a component as plain tuples."""
     from ._spec import TensorSpec, plain
 
     if not hasattr(component, "shape") or not hasattr(component, "dtype") or component.dtype.name in ("resource", "variant"):
-        raise InvalidArgumentError(f"elements of {component!r} are no tensors: they cannot leave a worker")
+        raise InvalidArgumentError(f"expected elements that are tensors, found {component!r}: a worker can send only tensors")
     text = component.dtype.name == "string"
     dims = None if component.shape.rank is None else component.shape.as_list()
     return plain(TensorSpec(dims, "bytes" if text else component.dtype.name))
 
 
 def _iterate(graph: bytes, spec: Any) -> Iterator[tuple[Any, ...]]:
-    """On a worker: the components of all elements."""
+    """Yields the components of all elements. Runs on a worker."""
     import tensorflow as tf
 
-    # Workers share a machine with trainers, whose devices they leave alone.
+    # A worker may share its machine with a trainer, which uses the machine's GPUs.
     with tf.device("CPU:0"):
         variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
         elements = iter(tf.data.experimental.from_variant(variant, spec))
@@ -227,18 +227,18 @@ def _iterate(graph: bytes, spec: Any) -> Iterator[tuple[Any, ...]]:
     except tf.errors.OpError as error:
         if type(error) is tf.errors.OpError:
             raise
-        # Without TensorFlow's own frames, and with no line that looks like one: the trainer tells its type by the line it stands in.
+        # The new exception has no frames of TensorFlow, and no indented lines: the trainer finds the type of an exception by the indentation.
         lines = (line.strip() for line in error.message.splitlines())
         raise type(error)(None, None, "\n".join(filter(None, lines))) from None
 
 
 def _iterate_share(graph: bytes, spec: Any, num_shards: int, index: Any) -> Iterator[tuple[Any, ...]]:
-    """On a worker: the same of one share of the sources."""
+    """Yields the components of all elements of one share of the sources. Runs on a worker."""
     return _iterate(_shared(graph, num_shards, int(index)), spec)
 
 
 def _shared(graph: bytes, num_shards: int, index: int) -> bytes:
-    """The graph with one share of each of its sources: of the datasets that are made of no other one."""
+    """Returns the graph with one share of each source. A source is a dataset that has no other dataset as its input."""
     import tensorflow as tf
 
     definition = tf.compat.v1.GraphDef.FromString(graph)
@@ -269,10 +269,10 @@ def _shared(graph: bytes, num_shards: int, index: int) -> bytes:
 
 
 def _types(source: Any) -> tuple[Any, Any]:
-    """What a source yields.
+    """Returns the types and shapes of the elements of a source.
 
     Raises:
-        InvalidArgumentError: It is of a kind that does not say it.
+        InvalidArgumentError: The source's operation does not state its types and shapes.
     """
     attributes = source.attr
     for types in ("output_types", "Toutput_types"):
@@ -282,7 +282,7 @@ def _types(source: Any) -> tuple[Any, Any]:
 
 
 def _taken(dataset: Dataset, spec: Any, components: list[Any]) -> Any:
-    """The elements of a service as a dataset of TensorFlow."""
+    """Returns the elements of a service as a TensorFlow dataset."""
     import tensorflow as tf
 
     def packed(*parts: Any) -> Any:

@@ -1,4 +1,4 @@
-"""For loaders of torch: datasets as they take them. Importing this module imports torch."""
+"""Adapts datasets to torch's loaders. Importing this module imports torch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["IterableDataset"]
 
 
 class IterableDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc]
-    """A dataset for a ``DataLoader`` or ``StatefulDataLoader`` that wants one of torch's: give ``batch_size=None``, for it batches itself.
+    """A torch dataset for a ``DataLoader`` or ``StatefulDataLoader``. Pass ``batch_size=None`` to the loader, because the dataset batches.
 
-    ``num_workers`` processes of the loader read one job of a service together, so that each element comes once; what they compute
-    by themselves they divide. None are needed: elements wait as tensors of this process either way.
+    With ``num_workers`` the loader's processes share one job of a service, so each element is delivered once. A dataset without a service is
+    divided among the processes. The loader needs no processes, because a service or prefetching prepares the elements anyway.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -35,13 +35,13 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):  # type: ignore[mi
         if reading is None:
             if self.dataset._graph.reads_service:
                 raise InvalidArgumentError(
-                    f"num_workers={info.num_workers}: processes cannot share what is behind `distribute`: put it before, or use "
-                    "num_workers=0"
+                    f"num_workers={info.num_workers}: processes cannot share operations after `distribute`: move the operations before "
+                    "`distribute`, or use num_workers=0"
                 )
             return iter(self.dataset.shard(info.num_workers, info.id))
         if reading.request["job_name"] is None:
-            # Of each epoch the loader's processes have a number in common, which is another one in the next.
-            # What is left of it when all processes have gone nobody else goes on with.
+            # All processes of the loader compute the same number from the epoch's seed, and another number in the next epoch.
+            # No other reader continues the job of an epoch, so its pass expires when all processes have left.
             request = {**reading.request, "job_name": f"{self._name}/{info.seed - info.id}", "expires": True}
             reading = dataclasses.replace(reading, request=request, _connection=None, _job=None)
             self.dataset = Dataset(self.dataset._graph, reading=reading, output="torch")

@@ -1,4 +1,4 @@
-"""Services for tests: all in this process unless a test says otherwise, each with a key of the tests' own."""
+"""Fixtures that start services for tests. A service runs in this process by default, with a key that only the tests use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import millstream as ms
 
-#: Ten times what the slowest test may take: whatever hangs is shown and ended.
+#: The seconds after which a hanging test ends the process and prints all stacks: ten times the slowest test's time.
 WATCHDOG_S = 300
 
 
@@ -24,7 +24,7 @@ def watchdog() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The key is made on first use in a directory of the tests' own."""
+    """Sets the folder in which the first test creates the key."""
     home = tmp_path_factory.mktemp("data")
     before = os.environ.get("XDG_DATA_HOME")
     os.environ["XDG_DATA_HOME"] = str(home)
@@ -36,7 +36,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def cluster() -> Iterator[Callable[..., str]]:
-    """Starts a dispatcher and workers, and gives the dispatcher's target."""
+    """Yields a function that starts a dispatcher and workers, and returns the dispatcher's target."""
     running: list[ms.service.DispatchServer | ms.service.WorkerServer] = []
 
     def start(workers: int = 1, config: ms.service.DispatcherConfig | None = None, **settings: object) -> str:
@@ -54,6 +54,6 @@ def cluster() -> Iterator[Callable[..., str]]:
 
 @pytest.fixture(scope="session")
 def processes() -> Iterator[ms.LocalService]:
-    """A service of two workers, each a process of its own."""
+    """Starts a service with two workers in separate processes."""
     with ms.local(workers=2) as service:
         yield service

@@ -1,4 +1,4 @@
-"""The ledger of ``tests/chaos`` notices each way in which a service may be wrong."""
+"""Tests that the ledger of ``tests/chaos`` detects each kind of fault of a service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chaos.table import percentile, table
 
 
 def ledger(numbers: list[int], lost: list[tuple[int, int]] | None = None) -> Ledger:
-    """Returns the ledger of a reader that handed over one number a second."""
+    """Returns the ledger of a reader that delivered one number in each second."""
     batches = [Batch(float(at_s), [number]) for at_s, number in enumerate(numbers)]
     return Ledger(batches, outcome="ok", ended_at_s=float(len(numbers)), lost_splits=lost or [])
 

@@ -1,4 +1,4 @@
-"""Workers and dispatchers of the command ``millstream``, with interpreters of their own: what a trainer is told of each that does not do."""
+"""Tests of the command ``millstream`` with Python interpreters for workers, and of the errors for unsuitable interpreters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import millstream as ms
 from millstream import Dataset, _code
 from millstream.service import distribute
 
-# Workers do not have this module: what is in it goes by value.
+# Workers cannot import this module, so its functions and classes are pickled by value.
 _code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-#: ``check`` says which was built with the extension.
+#: The path of the command. ``python/check`` sets the variable to the command that it has built.
 COMMAND = os.environ.get("MILLSTREAM_COMMAND") or shutil.which("millstream")
 
 pytestmark = pytest.mark.skipif(COMMAND is None, reason="there is no command millstream: python/check builds it")
@@ -33,7 +33,7 @@ Start = Callable[..., str]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a dispatcher, and a worker with an interpreter, by the command; gives the address. What they say goes to a file each."""
+    """Yields a function that starts a dispatcher and a worker with an interpreter. Returns the address; each process logs to a file."""
     with ExitStack() as ending:
 
         def began(
@@ -70,7 +70,7 @@ PACKAGE = str(Path(ms.__file__).parents[1])
 
 
 def failure(address: str, function: Any = abs, **arguments: Any) -> str:
-    """What the trainer is told."""
+    """Returns the message of the error that the trainer raises."""
     with pytest.raises(ms.errors.MillstreamError) as raised:
         list(Dataset.range(3).map_python(function, element_spec=INT, **arguments).apply(distribute("parallel_epochs", address)))
     return str(raised.value)
@@ -93,7 +93,7 @@ def test_code_runs_on_a_worker_of_the_command(start: Start) -> None:
     assert os.getpid() not in {int(by) for batch in batches for by in batch["by"]}
     loader = ms.DataLoader(Rows(), 8, service=f"millstream://{address}", output="numpy", dp_rank=0, dp_size=1)
     assert [int(x) for batch in loader for x in batch["x"][:, 0]] == list(range(50))
-    # The same worker, asked for what it has not.
+    # The same worker receives the name of a module that does not exist.
     assert "no_such_module" in failure(address, "no_such_module:f")
 
 
@@ -131,7 +131,7 @@ def test_code_of_another_version_of_python_is_refused(start: Start, monkeypatch:
 
 
 def program(path: Path, text: str) -> Path:
-    """A program of the shell, in a directory that may not be there yet."""
+    """Writes a shell script, and creates its directory if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -142,7 +142,7 @@ def test_an_environments_command_uses_its_interpreter(start: Start, tmp_path: Pa
     installed = tmp_path / "environment" / "bin"
     program(installed / "python3", f'RUN_BY="the environment" exec {sys.executable} "$@"')
     command = shutil.copy(str(COMMAND), installed / "millstream")
-    # The first one on the PATH is another one, and the command is called by a link that stands beside that.
+    # PATH contains another interpreter first, and a link in the folder of the other interpreter starts the command.
     other = program(tmp_path / "bin" / "python3", "exit 3")
     link = other.with_name("millstream")
     link.symlink_to(command)
@@ -154,7 +154,7 @@ def test_an_environments_command_uses_its_interpreter(start: Start, tmp_path: Pa
     address = start(None, **how)
     dataset = Dataset.range(3).map_python(run_by, element_spec=INT).apply(distribute("parallel_epochs", address))
     assert [int(x) for x in dataset] == [1, 1, 1]
-    # Another one may be asked for.
+    # The flag --python overrides the interpreter of the environment.
     assert "/no/such/python3 cannot be started" in failure(start("/no/such/python3", **how))
 
 

@@ -1,4 +1,4 @@
-"""Datasets that are executed here: each operation yields what the one of tf.data yields."""
+"""Tests of datasets in this process: each operation yields the same elements as in tf.data."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ PIPELINES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
 
 
 def plain(value: Any) -> Any:
-    """Elements as Python's own values."""
+    """Converts elements to Python's own values."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
@@ -124,7 +124,7 @@ def test_operations_yield_what_tf_data_yields(name: str) -> None:
     build, expected = PIPELINES[name]
     dataset = build()
     assert [plain(element) for element in dataset] == expected
-    # Every iteration is a pass of its own.
+    # Every iteration runs a separate pass.
     assert [plain(element) for element in dataset.as_numpy_iterator()] == expected
 
 
@@ -177,7 +177,7 @@ def test_length_is_known_infinite_or_unknown() -> None:
     assert len(Dataset.range(10).batch(3)) == 4
     endless, unknown = Dataset.range(3).repeat(), Dataset.range(3).filter(lambda x: x > 1)
     assert endless.cardinality() == ms.INFINITE_CARDINALITY and unknown.cardinality() == ms.UNKNOWN_CARDINALITY
-    for dataset, said in ((endless, "no end"), (unknown, "does not know")):
+    for dataset, said in ((endless, "is infinite"), (unknown, "unknown number")):
         with pytest.raises(TypeError, match=said):
             len(dataset)
         assert dataset
@@ -279,7 +279,7 @@ def test_a_generator_is_held_to_its_signature() -> None:
     ((number, rows),) = dataset
     assert (int(number), rows.to_list()) == (42, [[1, 2], [3]])
     number = ms.TensorSpec((), ms.int64)
-    for yields, said in ((("x",), "no tensor of ms.int64"), (((1, 2),), "no tensor|declared")):
+    for yields, said in ((("x",), "a tensor of ms.int64"), (((1, 2),), "a tensor of|declared")):
         with pytest.raises(ms.errors.UserFunctionError, match=said):
             list(Dataset.from_generator(lambda yields=yields: iter(yields), output_signature=number))
     with pytest.raises(ms.errors.UserFunctionError, match="2 components"):
@@ -444,8 +444,8 @@ def test_buckets_are_padded_as_is_said() -> None:
         (lambda d: d.batch(-1), "batch_size=-1"),
         (lambda d: d.shard(3, -1), "index=-1"),
         (lambda d: d.interleave(lambda x: Dataset.range(2), cycle_length=2, block_length=0), "block_length=0"),
-        (lambda d: Dataset.range(), "not 0 numbers"),
-        (lambda d: Dataset.range(1, 2, 3, 4), "not 4 numbers"),
+        (lambda d: Dataset.range(), "found 0 numbers"),
+        (lambda d: Dataset.range(1, 2, 3, 4), "found 4 numbers"),
     ],
 )
 def test_numbers_that_cannot_be_are_named(made: Callable[[Dataset], Dataset], says: str) -> None:
@@ -454,7 +454,7 @@ def test_numbers_that_cannot_be_are_named(made: Callable[[Dataset], Dataset], sa
 
 
 def test_padding_has_the_dtype_of_its_rows() -> None:
-    with pytest.raises(TypeError, match=r"1\.5 is no item of ms\.int64"):
+    with pytest.raises(TypeError, match=r"1\.5 is not a value of ms\.int64"):
         Dataset.range(3).batch(2).padded_batch(2, padding_values=1.5)
     assert [x.tolist() for x in Dataset.range(3).batch(2).padded_batch(2, padding_values=np.float32(-1))] == [[[0, 1], [2, -1]]]
 

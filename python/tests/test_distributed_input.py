@@ -1,4 +1,4 @@
-"""Distributed input: what the replicas of one trainer get of global batches, as upstream's tutorial prints it."""
+"""Tests of distributed input: the parts of global batches that replicas receive are those of TensorFlow's tutorial."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream._distributed_input import batch_sizes_for_worker
 
 
 def steps(distributed: ms.DistributedDataset) -> list[Any]:
-    """Each step as the rows that each replica got."""
+    """Returns the rows that each replica received in each step."""
     return [tuple(part.tolist() for part in ms.local_results(step)) for step in distributed]
 
 
@@ -95,15 +95,15 @@ def test_specs_say_what_each_replica_gets() -> None:
 @pytest.mark.parametrize(
     ("dataset", "replicas", "expected"),
     [
-        # The nominal batch size tells the parts, also of a batch that is not full.
+        # The declared batch size determines the parts, also for a batch that is not full.
         (lambda: Dataset.range(6).batch(16), 4, [([0, 1, 2, 3], [4, 5], [], [])]),
         (lambda: Dataset.range(7).batch(7), 3, [([0, 1, 2], [3, 4], [5, 6])]),
-        # Rows of one batch and the next are joined, as by rebatching.
+        # Rows of consecutive batches are joined, as by rebatch.
         (lambda: Dataset.range(3).batch(2).repeat(2), 2, [([0], [1]), ([2], [0]), ([1], [2])]),
-        # Without a batch size that is known each batch is cut evenly.
+        # Without a known batch size each batch is cut into equal parts.
         (lambda: Dataset.range(5).batch(5).map(lambda x: x + 1), 4, [([1, 2], [3, 4], [5], [])]),
         (lambda: Dataset.range(3).batch(3), 4, [([0], [1], [2], [])]),
-        # What is of one shape is dropped where it is not full.
+        # With static shapes an incomplete step is dropped.
         (lambda: Dataset.range(9).batch(4, drop_remainder=True), 2, [([0, 1], [2, 3]), ([4, 5], [6, 7])]),
         (lambda: Dataset.range(0).batch(4), 2, []),
     ],
@@ -118,7 +118,7 @@ def test_several_workers_have_upstreams_sizes() -> None:
     for parts in range(1, 5):
         for rows in range(parts, 20):
             sizes = [batch_sizes_for_worker(rows, parts, 1, worker) for worker in range(parts)]
-            # In every step all workers together take one global batch.
+            # In every step all trainers together take one global batch.
             assert [sum(step) for step in zip(*sizes, strict=True)] == [rows] * parts
             assert max(map(max, sizes)) - min(map(min, sizes)) <= 1
 
@@ -178,7 +178,7 @@ def test_a_generator_is_a_source() -> None:
 
 def test_a_service_is_read_by_all_replicas(cluster: Any) -> None:
     dataset = Dataset.range(9).batch(4).apply(ms.service.distribute("distributed_epoch", cluster(1), "job"))
-    # Readers of a named job share it: nothing is divided.
+    # Readers of a named job share its elements, so the dataset is not divided.
     distributed = distribute_dataset(dataset, 2, num_workers=2, worker_index=0)
     rows = [row for step in steps(distributed) for part in step for row in part]
     assert sorted(rows) == list(range(9))

@@ -1,4 +1,4 @@
-"""Every public function says what it takes, returns and raises, and the examples of docstrings run."""
+"""Tests that docstrings of public functions document all arguments and results, and that their examples run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MODULES: list[ModuleType] = [ms, compat, errors, files, ops, service]
 
 
 def functions() -> Iterator[tuple[str, Any]]:
-    """Yields the public functions and methods by their names, each once."""
+    """Yields each public function and method once, with its name."""
     seen: set[int] = set()
     for module in MODULES:
-        # These modules need frameworks, which are tested apart.
+        # These modules need frameworks, and have separate tests.
         for name in (name for name in module.__all__ if name not in ("tf", "torch")):
             found = getattr(module, name)
             owners = [kind for kind in found.__mro__ if kind.__module__.startswith("millstream")] if inspect.isclass(found) else []

@@ -1,4 +1,4 @@
-"""What samples draw: the same for one seed, wherever they are computed."""
+"""Tests that samples with the same seed draw the same numbers, in any process."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ import millstream as ms
 
 
 class Drawing:
-    """Samples that draw."""
+    """A dataset whose samples contain random numbers."""
 
     def __init__(self, count: int = 24) -> None:
         self.count = count
@@ -23,7 +23,7 @@ class Drawing:
 
 
 class Stream:
-    """What can only be iterated over, and draws."""
+    """An iterable whose elements contain random numbers."""
 
     def __iter__(self) -> Any:
         for index in range(12):
@@ -31,7 +31,7 @@ class Stream:
 
 
 def drawn(batches: Any) -> dict[int, tuple[float, float]]:
-    """What each sample drew."""
+    """Returns the random numbers of each sample."""
     found = {}
     for batch in batches:
         for index, one, other in zip(batch["i"], batch["numpy"], batch["python"], strict=True):
@@ -107,7 +107,7 @@ def test_a_seeded_loader_leaves_the_programs_generators(kind: Any, is_here: bool
         seen = []
         loader = ms.DataLoader(kind(), batch_size=4, seed=3, output="numpy", service=None if is_here else service)
         for _ in loader:
-            # As a program does that drops out units.
+            # The program itself draws numbers in each step, for example for dropout.
             seen.append((np.random.rand(), random.random()))
         assert seen == expected[: len(seen)]
 

@@ -1,4 +1,4 @@
-"""Elements as Python objects: what they are, whose memory they see, and how long."""
+"""Tests of elements as Python objects: their types, their memory, and its lifetime."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 import millstream as ms
 from millstream import Dataset
 
-#: Large enough to be a view and not a copy.
+#: The number of items in an array that is delivered as a view instead of a copy.
 LARGE = 4096
 
 
 def arrive(value: Any, service: Any) -> Any:
-    """The element as it arrives from a service, or from here."""
+    """Returns the element after delivery by a service, or by a dataset in this process."""
     dataset = Dataset.from_tensors(value)
     if service is not None:
         dataset = dataset.apply(ms.service.distribute("parallel_epochs", service))
@@ -26,7 +26,7 @@ def arrive(value: Any, service: Any) -> Any:
 
 @pytest.fixture(params=["here", "this process", "other processes"])
 def service(request: pytest.FixtureRequest) -> Any:
-    """Every way by which elements come."""
+    """Yields each kind of source: this process without a service, a service in this process, and a service in other processes."""
     if request.param == "here":
         return None
     if request.param == "this process":
@@ -134,7 +134,7 @@ def test_no_array_shares_memory_with_another(service: Any) -> None:
         element["x"][:] = number
         element["y"][:] = -number
         seen.append(element)
-    # Of each worker so many.
+    # Each worker yields eight elements.
     assert seen and len(seen) % 8 == 0
     assert all((element["x"] == number).all() for number, element in enumerate(seen))
     assert all((element["y"] == -number).all() for number, element in enumerate(seen))
@@ -153,7 +153,7 @@ def test_shared_arrays_cannot_be_written(cluster: Any) -> None:
 
 
 class Exported:
-    """What hands a capsule over as libraries ask for it."""
+    """A wrapper of a DLPack capsule with the methods of the DLPack protocol."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -166,7 +166,7 @@ class Exported:
 
 
 class Taker:
-    """What makes an array of a capsule, one with a version or one of before there were versions."""
+    """A function that converts a capsule to an array, for capsules with or without a DLPack version."""
 
     def __init__(self, is_versioned: bool) -> None:
         self.is_versioned = is_versioned
@@ -185,11 +185,11 @@ def test_dlpack_hands_the_same_memory_over(is_versioned: bool, items: int) -> No
     graph = Dataset.from_tensors(np.arange(2 * items, dtype=np.float32).reshape(2, items))._graph
     taker = Taker(is_versioned)
     taken = next(graph.run(0, 1, 1, taker))
-    # Arrays of what has no version cannot be written.
+    # Arrays of capsules without a version are read-only.
     assert taken.shape == (2, items) and taken.flags.writeable == is_versioned
     assert taken.ravel().tolist() == list(range(2 * items))
     assert ("versioned" in str(taker.capsules[0])) == is_versioned
-    # One that nobody takes over is given back too.
+    # A capsule that no library consumes is released, too.
     assert "dltensor" in str(next(graph.run(0, 1, 1, lambda capsule: capsule)))
 
 

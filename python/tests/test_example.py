@@ -1,4 +1,4 @@
-"""The examples of the README end as they say."""
+"""Tests that the examples of the README run and print the expected text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Tests of executors, the processes in which workers run user code.
 
-They check what executors are told and seeded with, and what happens when code raises, hangs, exits, crashes, leaks or is killed. Rows 244 and
-247 of the table of expectations.
+The tests check the arguments and seeds of executors, and the results when code raises, hangs, exits, crashes, leaks or is killed. The
+tests cover rows 244 and 247 of the table of expectations.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ import millstream as ms
 from millstream import Dataset, Limits, _code
 from millstream.service import distribute
 
-# Workers do not have this module: what is in it goes by value.
+# Workers cannot import this module, so its functions and classes are pickled by value.
 _code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 INT = ms.TensorSpec((), ms.int64)
 
 
 def run(function: Callable[[Any], Any], service: Any, count: int = 1, spec: Any = INT, **limits: Any) -> list[Any]:
-    """What workers make of the numbers below ``count``."""
+    """Returns the function's results for the numbers below ``count``, computed by workers."""
     dataset = Dataset.range(count).map_python(function, element_spec=spec, num_parallel_calls=2, limits=Limits(**limits))
     return list(dataset.apply(distribute("distributed_epoch", service)))
 
 
 def failure(function: Callable[[Any], Any], service: Any, **limits: Any) -> ms.errors.MillstreamError:
-    """What the trainer is told when ``function`` is called with 0."""
+    """Returns the error that the trainer raises when ``function`` fails for 0."""
     with pytest.raises(ms.errors.MillstreamError) as raised:
         run(function, service, **limits)
     return raised.value
 
 
 def children(pid: int) -> list[int]:
-    """The processes that one has started, and those that they have."""
+    """Returns the ids of a process's descendants."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, task.read_text().split()):
@@ -57,7 +57,7 @@ def children(pid: int) -> list[int]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for what must come; the watchdog ends a wait for what does not."""
+    """Waits until a condition is true. The watchdog ends a wait that takes too long."""
     while not condition():
         time.sleep(0.01)
 
@@ -90,7 +90,7 @@ def test_elements_of_all_kinds_and_sizes_travel(processes: ms.LocalService) -> N
         "a": INT,
     }
     made = Dataset.from_tensor_slices(rows).map_python(grown, element_spec=varying)
-    # What comes out of one function goes into another: large inputs too.
+    # The results of one function are the arguments of another, so arguments are large, too.
     both = made.map_python(
         lambda row: (row, row["big"].sum(dtype=np.int64), row["big"].flags.writeable),
         element_spec=(varying, INT, ms.TensorSpec((), ms.bool)),
@@ -123,12 +123,12 @@ def test_several_processes_read_one_iterable_together(processes: ms.LocalService
     with ms.local(workers=1) as service:
         limits = Limits(processes=3)
         pids = [int(pid) for pid in ms.distribute(numbers, service, element_spec=INT, limits=limits)]
-    # They take turns, as the processes of a DataLoader do.
+    # The processes deliver elements in turn, like the processes of a DataLoader.
     assert len(pids) == 12 and len(set(pids)) == 3 and pids[:3] == pids[3:6]
 
 
 class Odd(Exception):
-    """Takes more than a message, holds what cannot be pickled, and is known to no trainer."""
+    """An exception that takes several arguments, contains an object that cannot be pickled, and has a type that the trainer does not know."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(number, why)
@@ -193,7 +193,7 @@ def test_row_247_an_overuse_of_memory_ends(processes: ms.LocalService) -> None:
         while True:
             held.append(bytearray(os.urandom(1 << 20)))
 
-    assert "more than the 400 MiB that it may (memory_bytes)" in str(failure(grows, processes, memory_bytes=400 << 20))
+    assert "more than the limit of 400 MiB (memory_bytes)" in str(failure(grows, processes, memory_bytes=400 << 20))
 
 
 def test_what_leaks_is_replaced_and_nothing_is_lost(processes: ms.LocalService) -> None:
@@ -253,7 +253,7 @@ def test_inline_workers_run_code_in_this_process() -> None:
 
 
 def test_row_244_killed_processes_lose_and_repeat_nothing() -> None:
-    # `ci/full` asks for more.
+    # `ci/full` sets a larger number.
     kills = int(os.environ.get("MILLSTREAM_KILLS", "3"))
     generator = random.Random(kills)
 
@@ -269,7 +269,7 @@ def test_row_244_killed_processes_lose_and_repeat_nothing() -> None:
         for x in dataset.apply(distribute("distributed_epoch", service)):
             found.append(int(x))
             if len(found) % 50 == 0 and kills:
-                # Foremen as well as executors.
+                # The victim may be a foreman or an executor.
                 until(lambda: bool(children(worker)))
                 os.kill(generator.choice(children(worker)), signal.SIGKILL)
                 kills -= 1
@@ -280,7 +280,7 @@ def test_row_244_killed_processes_lose_and_repeat_nothing() -> None:
 
 
 def shared_files(pid: int) -> list[str]:
-    """Memory files that a process has open for its processes of Python: none stays open once it is mapped."""
+    """Returns the open memory files that a process shares with its Python processes."""
     found = []
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -325,7 +325,7 @@ def test_a_torch_loader_knows_its_number() -> None:
     def element(name: str, dtype: Any) -> Any:
         return ms.TensorSpec((None, 2) if name == "half" else (None,), dtype)
 
-    # Told by nobody here, where there is no worker.
+    # The spec is declared, because `get_worker_info()` returns None in this process.
     spec = {name: element(name, ms.int64) for name in ("index", "id", "of", "seen", "begun")}
     spec |= {"drawn": element("drawn", ms.float32), "half": element("half", ms.bfloat16)}
     with ms.local(workers=1, threads=2) as service:
@@ -353,7 +353,7 @@ def test_workers_stop_computing_for_readers_that_have_left(tmp_path: Path) -> No
                 next(elements)
 
         read(0, 3)
-        # Long enough for the one before to be known to have left, and to compute as many.
+        # This read takes long enough for the worker to notice that the previous reader has left.
         read(100_000, 500)
         left = (tmp_path / "of 0").stat().st_size
         read(200_000, 500)

@@ -1,4 +1,4 @@
-"""The table of what users expect of a loader names tests that exist, and every row is there, covered or with the reason why not."""
+"""Tests that the table of expectations has all rows, and that each row names existing tests or a reason for missing tests."""
 
 from __future__ import annotations
 

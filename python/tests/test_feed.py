@@ -1,4 +1,4 @@
-"""What feeds devices, less the device: the order of copies, their bound, what lives meanwhile, which memory is registered."""
+"""Tests of feeds without a device: the order and number of copies, the lifetime of sources, and the registered memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millstream.service import distribute
 
 @dataclasses.dataclass
 class Tensor:
-    """What a tensor of torch shows of itself, over an array."""
+    """A stand-in for a torch tensor, which wraps an array."""
 
     array: Any
     where: str = "host"
@@ -31,7 +31,7 @@ class Tensor:
 
 
 class Lane:
-    """A device that does nothing before it is waited for, and tells what was asked of it."""
+    """A stand-in for a device, which copies a tensor only when the consumer receives it, and logs all calls."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -74,7 +74,7 @@ def test_so_many_copies_are_ahead_and_no_more() -> None:
         lane.log.append("step")
     assert seen == [(number, f"n{number}", 1) for number in range(4)]
     begun = ["copy 1", "copy 2", "hand over 1", "step", "copy 3", "hand over 2", "step"]
-    # A program that asks faster than the device copies waits for it.
+    # A program that requests elements faster than the device copies them must wait.
     assert lane.log == [*begun, "copy 4", "hand over 3", "wait 1", "step", "hand over 4", "wait 2", "step", "close"]
 
 
@@ -112,9 +112,9 @@ def test_shared_memory_is_registered_once_and_stays_mapped(processes: ms.LocalSe
     arenas, other = Arenas(registry, pytest.fail), Arenas(registry, pytest.fail)
     dataset = Dataset.from_tensors(np.arange(1 << 16)).repeat(50).apply(distribute("parallel_epochs", processes))
     found = [Tensor(array) for array in dataset]
-    # Two feeds of the same elements share it.
+    # Two feeds of the same elements share the registration.
     assert all(arenas.has(tensor) and other.has(tensor) for tensor in found)
-    # One arena or two for each of two workers.
+    # Each of the two workers has one or two arenas.
     assert 1 <= len(registered) <= 4
     for tensor in found:
         address = tensor.data_ptr()
@@ -133,7 +133,7 @@ def test_a_feed_releases_the_memory_of_ended_passes(processes: ms.LocalService) 
     settled: list[int] = []
 
     def unregister(start: int) -> None:
-        # Closing it has waited for all copies already.
+        # During `close`, the caller has already waited for all copies.
         assert is_closing or settled, "copies may read it still"
         with open("/proc/self/maps") as maps:
             assert any(line.startswith(f"{start:x}-") for line in maps), "it is not mapped any more"
@@ -147,7 +147,7 @@ def test_a_feed_releases_the_memory_of_ended_passes(processes: ms.LocalService) 
     for _ in range(8):
         assert all(arenas.has(Tensor(array)) for array in dataset)
         most = max(most, len(registered))
-    # Each of two workers has an arena or two for a pass; those of this pass and of the one before it.
+    # Each of the two workers has one or two arenas for a pass. Arenas of two passes may be registered at once.
     assert 2 <= most <= 8
     is_closing = True
     arenas.close()
@@ -155,7 +155,7 @@ def test_a_feed_releases_the_memory_of_ended_passes(processes: ms.LocalService) 
 
 
 def test_memory_that_is_used_by_turns_stays_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many workers there are: only what nothing has come from for long is let go."""
+    """Checks that only memory without tensors for a long time is released, independent of the number of workers."""
     memory = np.zeros((40, 8 << 10), np.int64)
     spans = {row.ctypes.data: (row.ctypes.data, row.ctypes.data + row.nbytes) for row in memory}
     monkeypatch.setattr(sys.modules["millstream._feed"], "_shared_mapping", spans.get)
@@ -176,7 +176,7 @@ def test_other_memory_is_not_registered(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Squares:
-    """A dataset by index."""
+    """A dataset with indices."""
 
     def __len__(self) -> int:
         return 7
@@ -196,7 +196,7 @@ def test_a_loader_copies_ahead_and_counts_deliveries(is_prefetched: bool, timeou
             loader.start_prefetch()
         for step, batch in enumerate(loader):
             assert batch.tolist() == [index * index for index in range(7)[2 * step : 2 * step + 2]]
-            # Whatever is on its way.
+            # Prefetched batches do not count.
             assert (loader.epoch, loader.step, loader.state_dict()["step"]) == (epoch, step + 1, step + 1)
         assert lane.log[0] == "copy 1" and [entry for entry in lane.log if entry.startswith("hand")] == [
             f"hand over {number}" for number in range(1, 5)

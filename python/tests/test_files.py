@@ -1,4 +1,4 @@
-"""What is in files, read from Python: each kind as its usual library writes it, and what becomes of damage."""
+"""Tests of file datasets: files as their usual libraries write them, and damaged files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import pytest
 import millstream as ms
 from millstream import Dataset, files
 
-#: Written by the libraries whose formats they are, for the pipeline's tests: five rows each.
+#: The example files of the pipeline's tests, written by the usual library of each format, with five rows each.
 FIXTURES = Path(__file__).parents[2] / "pipeline" / "tests" / "fixtures"
 TEXTS = [f"row {row} é" for row in range(5)]
 
 
 def told(dataset: Dataset) -> list[Any]:
-    """Elements, of plain Python."""
+    """Converts elements to Python's own values."""
 
     def plain(part: Any) -> Any:
         if isinstance(part, dict):
@@ -74,7 +74,7 @@ def shard(directory: Path) -> Dataset:
 
 
 def picture(value: int) -> bytes:
-    """A PNG of one grey pixel."""
+    """Returns a PNG with one grey pixel."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

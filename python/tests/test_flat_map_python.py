@@ -1,7 +1,7 @@
 """Tests of Python functions that return an iterable for each element.
 
-A supervised process reads each iterable; the tests have it raise, hang, leak, or killed in the middle. Rows 244 and 247 of the table of
-expectations.
+A supervised process reads each iterable. In the tests the process raises, hangs, leaks, or is killed. The tests cover rows 244 and 247 of the table
+of expectations.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ import millstream as ms
 from millstream import Dataset, Limits, _code
 from millstream.service import distribute
 
-# Workers do not have this module: what is in it goes by value.
+# Workers cannot import this module, so its functions and classes are pickled by value.
 _code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 INT = ms.TensorSpec((), ms.int64)
 
 
 def run(function: Callable[[Any], Any], service: Any, count: int = 1, spec: Any = INT, **limits: Any) -> list[Any]:
-    """What workers yield for the numbers below ``count``."""
+    """Returns the elements that workers yield for the numbers below ``count``."""
     dataset = Dataset.range(count).flat_map_python(function, element_spec=spec, limits=Limits(**limits))
     return list(dataset.apply(distribute("distributed_epoch", service)))
 
 
 def failure(function: Callable[[Any], Any], service: Any, **limits: Any) -> ms.errors.MillstreamError:
-    """What the trainer is told when ``function`` is called with 0."""
+    """Returns the error that the trainer raises when ``function`` fails for 0."""
     with pytest.raises(ms.errors.MillstreamError) as raised:
         run(function, service, **limits)
     return raised.value
@@ -70,7 +70,7 @@ def test_workers_and_this_process_yield_the_same(processes: ms.LocalService) -> 
     assert sorted(told(dataset.apply(distribute("distributed_epoch", processes)))) == sorted(here)
     with ms.local(workers=1, inline=True) as service:
         assert told(dataset.apply(distribute("distributed_epoch", service))) == here
-    # What it yields is found by its first element.
+    # The spec of the results is that of the first result.
     assert Dataset.range(3).flat_map_python(lambda x: [np.float32(x)] * 2).element_spec == ms.TensorSpec((), ms.float32)
 
 
@@ -118,7 +118,7 @@ def test_row_247_an_exception_follows_earlier_elements(processes: ms.LocalServic
             raise ValueError("one")
         yield 10 * int(x) + 1
 
-    # The rest of that iterable is left out, and no other.
+    # Only the remaining elements of the failed iterable are left out.
     dataset = Dataset.range(4).flat_map_python(picky, element_spec=INT).ignore_errors()
     assert sorted(map(int, dataset.apply(distribute("distributed_epoch", processes)))) == [0, 1, 10, 20, 21, 30, 31]
     assert "TypeError" in str(failure(lambda x: 7, processes))
@@ -138,8 +138,8 @@ def test_row_247_a_hanging_or_leaking_iterable_ends(processes: ms.LocalService) 
             held.append(os.urandom(1 << 20))
             yield len(held)
 
-    # None of its elements takes long.
-    assert "more than the 300 MiB that it may (memory_bytes)" in str(failure(grows, processes, memory_bytes=300 << 20))
+    # Each element is fast, but the memory grows.
+    assert "more than the limit of 300 MiB (memory_bytes)" in str(failure(grows, processes, memory_bytes=300 << 20))
 
 
 def test_row_244_only_silent_processes_are_replaced(
@@ -179,7 +179,7 @@ def test_what_leaks_is_replaced_between_iterables(processes: ms.LocalService) ->
 def test_threaded_and_locked_imports_hang_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As TensorFlow does: a module that needs its thread while it is being imported, and one that needs the main thread.
+    # Like TensorFlow, one module starts a thread and needs it during the import, and another module needs the main thread.
     module = tmp_path / "needs_threads.py"
     module.write_text(
         "import signal, threading, time\n"

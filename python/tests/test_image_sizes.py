@@ -1,4 +1,4 @@
-"""Sizes of pictures: pairs and two numbers mean the same."""
+"""Tests that image operations accept a size as a pair or as two numbers."""
 
 from __future__ import annotations
 

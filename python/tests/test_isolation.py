@@ -1,4 +1,4 @@
-"""Code that workers confine with ``--isolation strict``: what it may do, and what it may not."""
+"""Tests of the permitted and forbidden actions of code under ``--isolation strict``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import millstream as ms
 from millstream import Dataset, Limits, _code
 from millstream.service import distribute
 
-# Workers do not have this module: what is in it goes by value.
+# Workers cannot import this module, so its functions and classes are pickled by value.
 _code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 STRING = ms.TensorSpec((), ms.string)
@@ -34,7 +34,7 @@ def readable(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch, readable: Path) -> Iterator[ms.LocalService]:
-    """A service whose worker confines code, which may read one folder."""
+    """Starts a service whose worker confines code. The code may read one folder."""
     monkeypatch.setenv("MILLSTREAM_ISOLATION", "strict")
     monkeypatch.setenv("MILLSTREAM_ISOLATION_READ", str(readable))
     with ms.local(workers=1) as service:
@@ -42,14 +42,14 @@ def strict(monkeypatch: pytest.MonkeyPatch, readable: Path) -> Iterator[ms.Local
 
 
 def said(function: Callable[[Any], str], service: Any) -> str:
-    """What one call of a function says on a worker."""
+    """Returns the text that a function returns on a worker."""
     dataset = Dataset.range(1).map_python(function, element_spec=STRING, limits=Limits(attempts=1))
     (element,) = dataset.apply(distribute("distributed_epoch", service))
     return bytes(element).decode() if isinstance(element, bytes | np.bytes_) else str(element)
 
 
 def tried(attempt: Callable[[], Any]) -> Callable[[Any], str]:
-    """A function that says what an attempt yields, or fails with."""
+    """Returns a function that describes the result of an attempt, or the type of its error."""
 
     def called(_: Any) -> str:
         try:
@@ -97,7 +97,7 @@ def test_code_opens_no_connection(strict: ms.LocalService) -> None:
     assert said(tried(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)), strict) == "PermissionError"
     assert said(tried(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)), strict) == "PermissionError"
     assert said(tried(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)), strict) == "PermissionError"
-    # Pairs stay: asyncio and subprocess use them.
+    # Socket pairs are permitted, because asyncio and subprocess use them.
     assert said(tried(lambda: [end.close() for end in socket.socketpair()]), strict) == "got [None, None]"
     listening.close()
 

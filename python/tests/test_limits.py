@@ -1,4 +1,4 @@
-"""Deaths and limits, seen from Python: a named error or none, and nothing left behind."""
+"""Tests of dying processes and of limits: programs continue or raise a clear error, and leave no processes or files behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FULL = os.environ.get("MILLSTREAM_FULL") == "1"
 
 
 def descriptors() -> list[str]:
-    """What this process has open: files, sockets, memory."""
+    """Returns the targets of this process's open file descriptors."""
     return sorted(os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.exists())
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_left_open_by_services_that_end() -> None:
     before = descriptors()
     for _ in range(3):
         read()
-    # A goodbye is waited for no longer than a second.
+    # A service waits at most one second for a goodbye message.
     assert len(descriptors()) <= len(before)
 
 
@@ -70,7 +70,7 @@ def test_a_program_that_may_open_few_files_reads() -> None:
 
 
 def ran(program: str, *before: str) -> str:
-    """What a program of Python says, which ends well; run by ``before``, if that is there."""
+    """Runs a Python program, which must succeed, and returns its output. ``before`` is a command that runs the interpreter."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [*before, sys.executable, "-c", textwrap.dedent(program)]
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240)
@@ -78,7 +78,7 @@ def ran(program: str, *before: str) -> str:
     return ended.stdout
 
 
-#: Arrays of a mebibyte, of a worker that is started within the limits that are set before.
+#: A program that reads arrays of 1 MiB from a worker, which inherits the limits that were set before its start.
 READS = """
 import resource, sys
 import numpy as np
@@ -104,7 +104,7 @@ def test_row_246_unmappable_memory_is_not_shared() -> None:
     program = """
     with ms.local(workers=1) as service:
         read(service)
-        # An arena of a worker is half a gibibyte.
+        # An arena of a worker takes 512 MiB of address space.
         limit(resource.RLIMIT_AS, used() + (128 << 20))
         read(service)
     """
@@ -151,7 +151,7 @@ def test_row_246_limited_memory_files_are_named() -> None:
     assert "1048576 bytes of memory to share" in said and "ulimit -f" in said and "worker 127.0.0.1:" in said
 
 
-#: A host of its own, as far as the system lets anybody have one.
+#: The command that runs a program in separate namespaces, if the system permits unprivileged namespaces.
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "--net", "sh", "-c"]
 
 

@@ -1,4 +1,4 @@
-"""The loader: torch's arguments, the surface that trainers look for, and states from which an epoch goes on exactly."""
+"""Tests of the loader: torch's arguments, the attributes that libraries use, and exact resumption from states."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ import millstream as ms
 from millstream import DataLoader, Dataset, _code
 from millstream._connection import connect
 
-# Workers do not have this module: what is in it goes by value.
+# Workers cannot import this module, so its functions and classes are pickled by value.
 _code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Numbers:
-    """A dataset by index, as torch has them."""
+    """A dataset with indices, like a torch dataset."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -86,7 +86,7 @@ def test_iterators_are_lazy_and_independent() -> None:
     assert (plain.epoch, plain.step) == (0, 0)
     one, two = iter(plain), iter(plain)
     first = [next(one), next(two), next(one)]
-    # The second iterator is the next epoch.
+    # The second iterator reads the next epoch.
     assert plain.epoch == 1 and len(first) == 3
     rest = [ids([first[0], first[2], *one]), ids([first[1], *two])]
     assert [sampled(epoch) for epoch in rest] == [list(range(23))] * 2
@@ -104,7 +104,7 @@ def test_set_epoch_is_idempotent() -> None:
     reading = iter(plain)
     next(reading)
     plain.set_epoch(plain.epoch)
-    # The reader of the epoch continues.
+    # The running iterator of the epoch continues.
     assert plain.step == 1 and len(list(reading)) == 5
     plain.load_state_dict(plain.state_dict() | {"step": 3, "finished": False})
     plain.set_epoch(plain.epoch)
@@ -112,7 +112,7 @@ def test_set_epoch_is_idempotent() -> None:
 
 
 def states(of: DataLoader, *, epochs: int = 2) -> Iterator[tuple[dict[str, Any], list[list[int]]]]:
-    """The state at every point of some epochs, with what was delivered until then."""
+    """Yields the state after each batch of several epochs, with the batches that were delivered before."""
     delivered: list[list[int]] = []
     yield of.state_dict(), list(delivered)
     for _ in range(epochs):
@@ -132,7 +132,7 @@ def test_any_chain_of_states_is_one_run(arguments: dict[str, Any]) -> None:
         resumed.load_state_dict(state)
         assert resumed.state_dict() == state
         steps = len(resumed)
-        # Saved and restored once more on the way.
+        # The state is saved and loaded again in the middle of the epoch.
         reading = iter(resumed)
         delivered = before + ids(itertools.islice(reading, 1))
         again = loader(11, **arguments)
@@ -152,7 +152,7 @@ def test_a_state_continues_with_other_trainers() -> None:
             one.load_state_dict(state or {})
         seen = [ids(itertools.islice(iter(one), stop)) for one in loaders]
         taken = [one.state_dict() for one in loaders]
-        # It is the same on all trainers.
+        # The state is the same on all trainers.
         assert all(found == taken[0] for found in taken)
         return sampled([batch for batches in seen for batch in batches]), taken[0]
 
@@ -160,7 +160,7 @@ def test_a_state_continues_with_other_trainers() -> None:
         first, state = together(before, None, 2)
         second, _ = together(after, state, 10)
         assert sorted(first + second) == list(range(48))
-    with pytest.raises(ms.errors.InvalidArgumentError, match="no number of steps"):
+    with pytest.raises(ms.errors.InvalidArgumentError, match="not a whole number of steps"):
         other = DataLoader(Numbers(48), 7, shuffle=True, seed=3, output="numpy", dp_rank=0, dp_size=1)
         other.load_state_dict(state | {"step": 1, "global_batch": 12})
 
@@ -196,7 +196,7 @@ def test_workers_deliver_samples_once_as_states_know(processes: ms.LocalService)
     before = ids(itertools.islice(batches, 20))
     state = json.loads(json.dumps(reading.state_dict()))
     assert len(json.dumps(state)) < 1024 and reading.step == 20
-    # The batches that were on their way are read again by the loader that continues: on workers, or here.
+    # The resumed loader reads undelivered batches again, on workers or in this process.
     for arguments in ({"service": processes}, {}):
         resumed = loader(203, shuffle=True, **arguments)
         resumed.load_state_dict(state)
@@ -218,7 +218,7 @@ SAMPLES = {
 
 
 class Uneven(Numbers):
-    """The worker that comes first takes its time over each sample."""
+    """A dataset whose samples are slow on the worker that computes the first sample."""
 
     def __init__(self, count: int, claim: Path) -> None:
         super().__init__(count)
@@ -243,7 +243,7 @@ def test_batches_of_uneven_workers_come_in_order(processes: ms.LocalService, tmp
 
     ordered, batches = read()
     assert sampled(ids(batches)) == sum(ids(batches), []) == list(range(120))
-    # Both took part, and nothing in the state is ahead of the rest.
+    # Both workers computed samples, and the state lists no early steps.
     assert {bool(slow) for batch in batches for slow in batch["is_slow"]} == {False, True}
     assert ordered.state_dict()["ahead"] == []
     _, batches = read(in_order=False)
@@ -255,7 +255,7 @@ def test_workers_that_are_ahead_wait_for_the_others(processes: ms.LocalService, 
     begun.mkdir()
 
     class Stuck(Numbers):
-        """Of the first sample it is found out how far the other worker goes on, as long as it may take to go too far."""
+        """A dataset whose first sample waits until the other worker has begun too many samples, or a timeout has passed."""
 
         def __getitem__(self, index: int) -> Any:
             (begun / str(index)).touch()
@@ -298,7 +298,7 @@ def test_a_dropped_loader_ends_its_workers() -> None:
 
 
 def connections() -> int:
-    """Threads of this process that readers' connections have."""
+    """Returns the threads of this process that serve readers' connections."""
     tasks = Path("/proc/self/task").iterdir()
     return sum((task / "comm").read_text().strip() == "reader" for task in tasks)
 
@@ -343,7 +343,7 @@ def test_native_datasets_go_on_where_they_were(native_dataset: Callable[[], Data
     assert [b.tolist() for b in resumed] == [b.tolist() for b in reading]
     resumed.set_epoch(1)
     assert [b.tolist() for b in resumed] == epochs[1] and epochs[0] != epochs[1]
-    # What is drawn without a seed is drawn again as it was.
+    # The resumed loader repeats draws without a seed.
     unseeded = Dataset.range(20).shuffle(20)
     one, other = DataLoader(unseeded, output="numpy"), DataLoader(Dataset.range(20).shuffle(20), output="numpy")
     reading = iter(one)
@@ -371,7 +371,7 @@ def test_unordered_loaders_resume_by_count_only(cluster: Any) -> None:
             len(stream)
 
     class RandomSampler(list[int]):
-        """Draws another order each time."""
+        """A sampler that draws a different order in each epoch."""
 
     with pytest.raises(ms.errors.FailedPreconditionError, match="RandomSampler"):
         drawn = loader(sampler=RandomSampler([1, 2]))
@@ -400,7 +400,7 @@ def test_the_surface_that_trainers_look_for() -> None:
     assert full.in_order and callable(full.collate_fn) and (full.epoch, full.step, full.device) == (0, 0, None)
     assert full.last_batch_valid_count is None and bool(full)
     batches = [(ids([batch])[0], full.last_batch_valid_count) for batch in full]
-    # Ten samples in steps of eight: this trainer has none of the last two, and the beginning again instead.
+    # The second step has only two of the ten samples, for the other trainer. This trainer repeats samples from the start.
     assert batches == [([4, 5, 6, 7], 4), ([2, 3, 4, 5], 0)]
     stub = full.dataset
     assert len(stub) == 10 and stub[3]["y"] == 3 and stub.count == 10 and stub.n_shards == stub.num_shards == 10
@@ -418,7 +418,7 @@ def test_the_surface_that_trainers_look_for() -> None:
 def test_repr_is_local_and_names_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    # Nobody listens there.
+    # No process listens at this address.
     lonely = DataLoader(Numbers(5), service="localhost:9", replication=2, output="numpy")
     assert "localhost:9" in repr(lonely) and "trainer 1 of 4 (torchrun: RANK, WORLD_SIZE)" in repr(lonely)
     with pytest.raises(ValueError, match="replication=3"):
@@ -463,7 +463,7 @@ def test_states_and_profiles_are_files(tmp_path: Path) -> None:
 def test_a_late_batch_is_an_error() -> None:
     def slow() -> Iterator[int]:
         yield 1
-        # What is computed here is nobody's to kill: it is waited for, once it was given up.
+        # Code in this process cannot be killed, so the loader waits for its end after the timeout.
         time.sleep(3)
 
     waiting = DataLoader(slow, batch_size=None, timeout=0.2, element_spec=ms.TensorSpec((), ms.int64), output="numpy")
@@ -474,7 +474,7 @@ def test_a_late_batch_is_an_error() -> None:
 
 
 class Broken(Numbers):
-    """One sample of it cannot be read."""
+    """A dataset with one sample that cannot be read."""
 
     def __getitem__(self, index: int) -> Any:
         if index == 13:
@@ -500,7 +500,7 @@ def test_an_error_names_worker_step_and_samples(
 
 def test_a_user_keeps_every_batch(processes: ms.LocalService) -> None:
     large = DataLoader(Dataset.from_tensors(np.ones(1 << 18, np.float32)).repeat(96), service=processes, output="numpy")
-    # More than the memory that workers share: what is kept is copied away, and nothing waits for ever.
+    # The batches exceed the shared memory of the workers. Held batches are therefore copied, and no reader waits forever.
     kept = list(large)
     assert len(kept) == 2 * 96 or len(kept) == 96
     assert all(float(batch.sum()) == 1 << 18 for batch in kept)
@@ -521,7 +521,7 @@ def test_anything_is_wrapped() -> None:
 
 
 class Large(Numbers):
-    """A dataset with its samples in memory, more than a definition may have, and with a thing that cannot be pickled at all."""
+    """A dataset with samples in memory that exceed the limit of a definition, optionally with an object that cannot be pickled."""
 
     def __init__(self, count: int, *, is_open: bool = False) -> None:
         super().__init__(count)
@@ -587,12 +587,12 @@ def test_samples_are_mappings_or_named() -> None:
 
     (batch,) = DataLoader(Tokens(), batch_size=3, collate_fn=padded, output="numpy")
     assert batch["ids"].shape == (3, 2)
-    with pytest.raises(TypeError, match="of type object.* is no item of a tensor.*collate_fn"):
+    with pytest.raises(TypeError, match="of type object.* is not a valid item of a tensor.*collate_fn"):
         list(DataLoader([object()], output="numpy"))
 
 
 class Growing:
-    """Sentences of different lengths."""
+    """A dataset of sequences of different lengths."""
 
     def __len__(self) -> int:
         return 6
@@ -621,8 +621,8 @@ def test_collation_decides_a_batchs_length(num_workers: int) -> None:
 
 def test_unbatchable_samples_say_what_to_do() -> None:
     for samples, says in (
-        ([None, 1], "has None where"),
-        ([[1], [1, 2]], r"lists of \[1, 2\] items: pad"),
+        ([None, 1], "found None: replace"),
+        ([[1], [1, 2]], r"found lengths \[1, 2\]: pad"),
         ([np.zeros(1), np.zeros(2)], r"shapes \(1,\) and \(2,\): pad"),
     ):
         with pytest.raises((TypeError, ValueError), match=f"{says}.*collate_fn"):
@@ -655,7 +655,7 @@ def test_what_begins_workers_is_not_called_here() -> None:
 
 
 class Epochs:
-    """An iterable that shuffles by the epoch that it is told, as those of Hugging Face."""
+    """An iterable whose elements depend on the epoch of ``set_epoch``, like the datasets of Hugging Face."""
 
     epoch = 0
 

@@ -1,4 +1,4 @@
-"""Loaders whose workers go: no step is lost or comes twice, and steps of a worker that has gone are computed before later ones."""
+"""Tests of loaders that lose workers: each step arrives once, and steps of a lost worker are computed before later steps."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ import pytest
 import millstream as ms
 from millstream import DataLoader, _code
 
-# Workers do not have this module: what is in it goes by value.
+# Workers cannot import this module, so its functions and classes are pickled by value.
 _code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 STEPS = 800
 
-#: Steps that a loader keeps or has outstanding, and those that executors have begun: few, however many a worker may lease.
+#: The maximum number of steps that are kept, outstanding or begun by executors; much smaller than the number of leased steps.
 AHEAD_MAX = 96
 
 
-#: Of a sample: so much that few may be outstanding.
+#: The bytes of a sample, which are large enough to limit the number of outstanding samples.
 BULK_BYTES = 256 << 10
 
 
 class Clocked:
-    """Samples that say when they were computed, and take a while."""
+    """A dataset whose samples contain the time of their computation, and take 2 ms each."""
 
     def __len__(self) -> int:
         return STEPS
@@ -80,7 +80,7 @@ def test_a_drained_workers_steps_keep_their_order() -> None:
         loader = DataLoader(Clocked(), 1, service=service, output="numpy", dp_rank=0, dp_size=1)
         batches = iter(loader)
         found = [int(next(batches)["index"][0]) for _ in range(200)]
-        # It waits until the reader has what was begun.
+        # `drain` waits until the reader has received the begun steps.
         leaving = threading.Thread(target=leaves.drain)
         leaving.start()
         found += [int(batch["index"][0]) for batch in batches]

@@ -1,4 +1,4 @@
-"""What an epoch of a loader reads where others read the same: distributed datasets, and iterables that keep a state."""
+"""Tests of a loader's epochs over datasets with other readers, and over iterables with a state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import millstream as ms
 from millstream import DataLoader, Dataset, _code
 
-# Workers do not have this module: what is in it goes by value.
+# Workers cannot import this module, so its functions and classes are pickled by value.
 _code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
@@ -72,7 +72,7 @@ def test_a_named_jobs_pass_is_read_once(processes: ms.LocalService) -> None:
 
 
 class Counting:
-    """An iterable that goes on where it was left, as streams do."""
+    """An iterable that continues at its last position, like a stream."""
 
     def __init__(self, count: int = 40) -> None:
         self.count, self.at = count, 0
@@ -84,7 +84,7 @@ class Counting:
 
 
 class Stated(Counting):
-    """One that says where it is, and can be told."""
+    """An iterable with ``state_dict`` and ``load_state_dict``."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"at": self.at}
@@ -94,14 +94,14 @@ class Stated(Counting):
 
 
 class Iterated:
-    """One whose iterators say where they are."""
+    """An iterable whose iterators have ``state_dict`` and ``load_state_dict``."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(StatedIterator())
 
 
 class StatedIterator(Stated):
-    """The iterator."""
+    """The iterator of ``Iterated``, which has a state."""
 
     def __iter__(self) -> StatedIterator:  # type: ignore[override]
         return self
@@ -169,7 +169,7 @@ def test_an_iterables_state_on_workers_is_refused() -> None:
 
 
 class Indexed:
-    """A dataset by index."""
+    """A dataset with indices."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -191,7 +191,7 @@ def test_a_distributed_dataset_of_indices_has_a_length(
 
 def test_a_length_that_workers_decide_is_unknown(processes: ms.LocalService) -> None:
     everywhere = ms.distribute(Indexed(100), processes, batch_size=32, processing_mode="parallel_epochs")
-    with pytest.raises(TypeError, match="does not know"):
+    with pytest.raises(TypeError, match="unknown number of elements"):
         len(everywhere)
 
 

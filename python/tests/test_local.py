@@ -1,4 +1,4 @@
-"""Services of a program's own: they serve, share memory, and end with it whatever becomes of it."""
+"""Tests of ``ms.local``: the service serves, shares memory, and ends with the program in every case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that are killed in the middle of an epoch: everything else is delivered, and then the loss is told."""
+"""Tests of workers that are killed during an epoch: all other elements are delivered, and the loss is reported at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream import Dataset
 from millstream.errors import DataLossError, LostSplits
 from millstream.service import distribute
 
-#: So large that both workers are within their first split when one of them is killed.
+#: The positions of a split, which are so many that both workers still compute their first split when one worker is killed.
 SPLIT = 4096
 SPLITS = 5
 
@@ -30,7 +30,7 @@ def service() -> Iterator[ms.LocalService]:
 
 
 def bereft(dataset: Dataset, service: ms.LocalService) -> tuple[Any, set[int]]:
-    """An iterator whose first worker was killed when both had given elements, and the elements of before."""
+    """Kills the first worker after both workers have delivered elements. Returns the iterator and the delivered elements."""
     elements, seen = iter(dataset), set[int]()
     while not (any(number < SPLIT for number in seen) and any(number >= SPLIT for number in seen)):
         seen.add(int(next(elements)))
@@ -46,7 +46,7 @@ def numbers(service: ms.LocalService, **options: Any) -> Dataset:
 @pytest.mark.parametrize("has_operations", [False, True])
 def test_an_epoch_with_losses_ends_in_an_error(service: ms.LocalService, has_operations: bool) -> None:
     dataset = numbers(service, on_lost="raise")
-    # Operations after it run here, in a pipeline of their own.
+    # Operations after `distribute` run in a separate pipeline in this process.
     elements, seen = bereft(dataset.map(lambda x: x + 0) if has_operations else dataset, service)
     with pytest.raises(DataLossError, match="lost.*worker 127.0.0.1:.*stopped answering") as raised:
         for element in elements:
@@ -82,7 +82,7 @@ def test_a_loss_can_be_ignored(service: ms.LocalService) -> None:
 
 
 class Slow:
-    """Samples that say by which process of its worker they were made."""
+    """A dataset whose samples contain the id of the process that computed them."""
 
     def __len__(self) -> int:
         return 400
@@ -109,7 +109,7 @@ def test_distribute_ends_whole_or_raises() -> None:
         except DataLossError as error:
             is_named = bool(error.lost)
         assert len(set(seen)) == len(seen)
-        # A split is named, too, if its end had not arrived yet.
+        # A split is also reported if only the message about its end was lost.
         assert is_named or len(seen) == len(Slow())
 
 

@@ -1,4 +1,4 @@
-"""How iterators behave in a program: lazily, beside each other, in threads, in forks, and at Ctrl-C."""
+"""Tests of iterators in programs: laziness, several iterators, threads, forks, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_iter_asks_nobody_before_the_first_element() -> None:
     dispatcher = ms.service.DispatchServer()
     dataset = Dataset.range(3).apply(distribute("parallel_epochs", dispatcher))
     dispatcher.stop()
-    # Nobody is there any more, and nothing is asked.
+    # The dispatcher has stopped, so `iter` must not send a request.
     elements = iter(dataset)
     assert iter(elements) is elements and next(dataset._passes) == 0
 
@@ -48,7 +48,7 @@ def test_another_output_may_be_requested_every_epoch(cluster: Start) -> None:
             assert [int(x) for x in dataset.with_output("numpy")] == list(range(4))
             assert [int(x) for x in copy.copy(dataset)] == list(range(4))
             assert [int(x) for x in dataset.as_numpy_iterator()] == list(range(4))
-    # Here, too, each is a pass of its own.
+    # In this process every iteration is a separate pass, too.
     shuffled = Dataset.range(64).shuffle(64)
     assert [int(x) for x in shuffled.with_output("numpy")] != [int(x) for x in shuffled.with_output("numpy")]
 
@@ -57,7 +57,7 @@ def test_a_distributed_dataset_is_read_again_after_pickling(cluster: Start) -> N
     dataset = Dataset.range(5).apply(distribute("parallel_epochs", cluster(1)))
     assert [int(x) for x in dataset] == list(range(5))
     pickled = pickle.dumps(dataset)
-    # Whose objects cannot be pickled from Python 3.14 on.
+    # Objects of itertools cannot be pickled from Python 3.14 on.
     assert b"itertools" not in pickled
     unpickled = pickle.loads(pickled)
     assert [int(x) for x in unpickled] == list(range(5))
@@ -86,7 +86,7 @@ def test_async_iteration_yields_the_same(cluster: Start) -> None:
 
 
 def test_other_threads_run_while_one_waits(cluster: Start) -> None:
-    # Without workers nothing ever comes.
+    # Without workers no element ever arrives.
     elements = iter(Dataset.range(3).apply(distribute("parallel_epochs", cluster(0))))
     failed: list[BaseException] = []
 
@@ -98,7 +98,7 @@ def test_other_threads_run_while_one_waits(cluster: Start) -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    # This thread runs although the other one waits, and ends it.
+    # This thread runs while the other thread waits, and ends the wait.
     elements.close()  # type: ignore[attr-defined]
     while thread.is_alive():
         elements.close()  # type: ignore[attr-defined]
@@ -130,7 +130,7 @@ def test_closing_ends_a_wait_without_a_service() -> None:
 
 
 def test_a_wait_ends_at_its_timeout(cluster: Start) -> None:
-    # Without workers nothing ever comes.
+    # Without workers no element ever arrives.
     elements: Any = iter(Dataset.range(3).apply(distribute("parallel_epochs", cluster(0))))
     assert elements.within(0.01, "none") == "none"
     here: Any = iter(Dataset.range(1))
@@ -153,7 +153,7 @@ def test_threads_share_an_iterator_without_repeats() -> None:
 
 
 def run(program: str, *, interrupt: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs a program; once it says that it waits, interrupts it."""
+    """Runs a program, and optionally sends SIGINT after the program has printed that it waits."""
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program)],
         stdout=subprocess.PIPE,
@@ -200,7 +200,7 @@ def test_ctrl_c_ends_whatever_waits(waits: str) -> None:
             async for element in elements:
                 return element
         def tell():
-            # Once the main thread is in the library, which has no condition to wait for.
+            # The sleep lets the main thread enter the library. No condition shows this state.
             time.sleep(0.5)
             print("waits", flush=True)
         threading.Thread(target=tell, daemon=True).start()
@@ -226,7 +226,7 @@ def test_a_program_ends_despite_endless_prefetching() -> None:
 
 
 def in_child(dataset: Dataset, elements: Any, told: Any) -> None:
-    """What a child of a process does with what it inherited."""
+    """Uses the inherited dataset and iterator in a child process."""
     if elements is not None:
         try:
             next(elements)
@@ -245,7 +245,7 @@ def test_only_datasets_survive_a_fork(
     dataset = Dataset.range(50)
     if is_distributed:
         dataset = dataset.apply(distribute("distributed_epoch", processes))
-    # The parent has read: its threads run.
+    # The parent has read elements, so its threads run.
     assert sorted(int(element) for element in dataset) == list(range(50))
     elements = iter(dataset)
     next(elements)
@@ -259,7 +259,7 @@ def test_only_datasets_survive_a_fork(
     assert sorted(told.get(timeout=240)) == list(range(50))
     child.join(240)
     assert child.exitcode == 0
-    # The parent's iterator has not noticed.
+    # The fork has not affected the parent's iterator.
     assert len(list(elements)) == 49
 
 

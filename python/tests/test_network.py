@@ -1,6 +1,6 @@
 """Tests of bad networks between trainers and workers, and of workers out of reach.
 
-Elements arrive whole, or an error names the worker. A relay stands between both.
+Elements arrive undamaged, or an error names the worker. A relay forwards the datagrams between trainer and worker.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import millstream as ms
 from millstream import Dataset
 from millstream.service import distribute
 
-#: What waits until reading gives up takes half a minute.
+#: Whether to run the tests that wait half a minute until a reader gives up.
 FULL = os.environ.get("MILLSTREAM_FULL") == "1"
 
-#: What fits into a datagram where 1450 bytes fit into a packet.
+#: The maximum bytes of a datagram if a packet has 1450 bytes.
 SMALL_DATAGRAM = 1450 - 28
 
 ROWS, ROW_BYTES = 40, 16 << 10
 
 
 class Relay:
-    """Carries datagrams between an address of its own and a worker, but for those it loses. Without a worker nobody ever answers."""
+    """A relay that forwards datagrams between its own address and a worker, and loses some. A relay without a worker forwards no datagram."""
 
     def __init__(self, *, loss: float = 0.0, delay_s: float = 0.0, largest: int = 1 << 16, seed: int = 0) -> None:
         self.worker = ""
@@ -49,7 +49,7 @@ class Relay:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it."""
+        """Stops the relay."""
         os.close(self._ended)
         self._thread.join()
         os.close(self._end)
@@ -80,11 +80,11 @@ class Relay:
                     self.lost += 1
 
     def _received(self, source: socket.socket) -> Callable[[], int] | None:
-        """What sends a datagram on, unless it is lost."""
+        """Receives a datagram. Returns the function that forwards the datagram, or ``None`` if the datagram is lost."""
         try:
             data, peer = source.recvfrom(1 << 16)
         except OSError:
-            # The last receiver is gone.
+            # The previous receiver has closed its socket.
             return None
         if not self.worker or len(data) > self._largest or self._random.random() < self._loss:
             self.lost += 1
@@ -112,7 +112,7 @@ with ms.service.WorkerServer(config) as worker:
 
 @pytest.fixture
 def service() -> Iterator[tuple[str, Callable[[str], str]]]:
-    """A dispatcher, and what starts a worker as a process that says it is at another address: its own one."""
+    """Starts a dispatcher. Yields its address and a function that starts a worker process with an advertised address; returns the real address."""
     with ExitStack() as ending:
         dispatcher = ending.enter_context(ms.service.DispatchServer())
 
@@ -168,7 +168,7 @@ def test_row_246_elements_survive_a_bad_network(
     target, start = service
     between = relay(**network)
     between.worker = start(between.address)
-    # As they are: what could be compressed would be a few datagrams.
+    # Compression is off, because compressed rows would fit in a few datagrams.
     dataset = rows().apply(distribute("distributed_epoch", target, data_transfer_protocol="quic", compression=None))
     seen = []
     for row in dataset:

@@ -1,4 +1,4 @@
-"""Modules that code only names: workers notice when theirs are others than the trainer's."""
+"""Tests of modules that code refers to by name: workers notice a copy that differs from the trainer's copy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Write = Callable[[str, str], Path]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes modules of the program, newer than any before: what Python has compiled it tells apart by seconds."""
+    """Yields a function that writes a module with a later modification time, because Python compares compiled files by seconds."""
     monkeypatch.syspath_prepend(str(tmp_path))
     known = set(sys.modules)
 
@@ -43,7 +43,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
 
 
 def numbers(module: ModuleType, service: ms.LocalService, limits: ms.Limits | None = None) -> Dataset:
-    """What a function of the module makes of a few numbers on workers."""
+    """Returns a dataset of the results of the module's function on workers."""
     spec = ms.TensorSpec((), ms.int64)
     return Dataset.range(4).map_python(module.version, element_spec=spec, limits=limits).apply(distribute("distributed_epoch", service))
 
@@ -54,7 +54,7 @@ def test_changed_modules_are_imported_afresh(write: Write) -> None:
     module = importlib.import_module("ms_own_model")
     with ms.local(workers=1) as service:
         assert [int(x) for x in numbers(module, service)] == [1] * 4
-        # The function's own module is the same; the one that it uses is not.
+        # The function's own module is unchanged, but a module that it imports has changed.
         write("ms_own_helper", "VERSION = 2\n")
         importlib.reload(sys.modules["ms_own_helper"])
         assert [int(x) for x in numbers(module, service)] == [2] * 4

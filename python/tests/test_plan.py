@@ -1,4 +1,4 @@
-"""Plans: every sample once an epoch, on however many trainers, as many steps on each, in an order that is theirs alone."""
+"""Tests of plans: each epoch has every sample once, all trainers have the same number of steps, and the seed and the epoch set the order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_permutation_depends_on_epoch_and_seed() -> None:
     for count in (1, 2, 3, 7, 64, 100, 1000):
         found = permuted(np.arange(count), count, 1, 0)
         assert sorted(found.tolist()) == list(range(count))
-        # Any part of it is found without the rest.
+        # Any part of the permutation can be computed alone.
         assert permuted(np.arange(count)[-3:], count, 1, 0).tolist() == found[-3:].tolist()
     orders = {tuple(permuted(np.arange(100), 100, seed, epoch).tolist()) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
@@ -25,7 +25,7 @@ def test_a_permutation_depends_on_epoch_and_seed() -> None:
 def test_a_permutation_leaves_no_pattern() -> None:
     found = permuted(np.arange(1 << 14), 1 << 14, 3, 5)
     steps = np.diff(found)
-    # Of shuffled numbers hardly any follows its neighbour, and halves are mixed.
+    # Hardly any shuffled number is next to its neighbour, and both halves are mixed.
     assert (np.abs(steps) == 1).sum() < 20
     assert abs((found[: 1 << 13] < 1 << 13).mean() - 0.5) < 0.05
 
@@ -43,7 +43,7 @@ def test_trainers_read_samples_once_in_equal_steps(last_batch: str) -> None:
                 seen += rows[: plan.valid(step)].tolist()
         whole = count if last_batch != "DROP" else plans[0].steps * batch * size
         assert len(seen) == len(set(seen)) == whole
-        # How many trainers share a pass does not change which samples are read up to a step.
+        # The set of samples in a step does not depend on the number of trainers.
         one = IndexPlan(count, batch * size, 0, 1, shuffle, 7, last_batch)
         assert one.steps == plans[0].steps
         first = [set(plan.rows(2, 0)[: plan.valid(0)].tolist()) for plan in plans if plans[0].steps]

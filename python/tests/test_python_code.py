@@ -1,4 +1,4 @@
-"""Python's own code on workers: functions, datasets by index, iterables; what becomes of their mistakes."""
+"""Tests of Python code on workers: functions, datasets with indices, iterables, and their errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millstream.service import distribute
 
 
 class Squares:
-    """A dataset by index, as torch has them."""
+    """A dataset with indices, like a torch dataset."""
 
     def __init__(self, count: int, broken: int | None = None) -> None:
         self.count = count
@@ -36,10 +36,10 @@ class Squares:
 
 
 class Loader:
-    """What a DataLoader of torch shows of itself."""
+    """A stand-in for a torch DataLoader, with its attributes."""
 
     class RandomSampler:
-        """Draws without order."""
+        """A sampler that draws a random order."""
 
     def __init__(self, dataset: Any, batch_size: int) -> None:
         self.dataset = dataset
@@ -50,12 +50,12 @@ class Loader:
         self.collate_fn = lambda samples: [sample["y"] for sample in samples]
 
 
-# Workers do not have this module: what is in it goes by value.
+# Workers cannot import this module, so its functions and classes are pickled by value.
 _code.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def count_to(stop: int) -> Iterator[tuple[int, str]]:
-    """An iterable that is made on the worker."""
+    """Yields numbers with their texts. Workers call this function by its name."""
     for number in range(stop):
         yield number, str(number)
 
@@ -88,12 +88,12 @@ def test_parts_are_matched_by_name(processes: ms.LocalService) -> None:
 @pytest.mark.parametrize(
     ("first", "other", "says"),
     [
-        ({"a": 1}, {"b": 1}, "a dict of b where a dict of a was"),
-        ({"a": 1}, 1, "1 where a dict of a"),
-        ((1, 2), (1, 2, 3), r"\(1, 2, 3\) where a tuple of 2"),
-        (1, None, "None where a tensor"),
-        (None, 1, "1 where None"),
-        (ms.Ragged.from_rows([[1]]), [1], "where a ragged tensor"),
+        ({"a": 1}, {"b": 1}, "expected a dict of a, found a dict of b"),
+        ({"a": 1}, 1, "expected a dict of a, found 1"),
+        ((1, 2), (1, 2, 3), r"expected a tuple of 2 items, found \(1, 2, 3\)"),
+        (1, None, "expected a tensor, found None"),
+        (None, 1, "expected None, found 1"),
+        (ms.Ragged.from_rows([[1]]), [1], "expected a ragged tensor, found"),
     ],
 )
 def test_elements_that_are_nested_otherwise_are_refused(
@@ -171,7 +171,7 @@ def test_an_exception_keeps_type_frames_and_worker(processes: ms.LocalService) -
     error = raised.value
     assert isinstance(error.__cause__, LookupError) and error.__cause__.args == ("no picture 7",)
     assert error.worker and "__getitem__" in error.remote_traceback and "; sample 7" in str(error)
-    # The package's own frames are left out.
+    # The traceback does not contain frames of the package.
     assert "millstream/_worker.py" not in error.remote_traceback
 
 
@@ -194,7 +194,7 @@ def test_an_exceptions_cause_is_reported() -> None:
 
 
 class Several(Squares):
-    """A dataset that fetches several indices at once."""
+    """A dataset that fetches the samples of several indices at once."""
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return [self[index] for index in indices]
@@ -205,7 +205,7 @@ def test_a_batchs_error_names_its_samples(processes: ms.LocalService) -> None:
         list(ms.distribute(Several(10, broken=7), processes, batch_size=3))
 
     class Ragged(Squares):
-        """Whose samples are no batch."""
+        """A dataset whose samples have different shapes, so they cannot be batched."""
 
         def __getitem__(self, index: int) -> Any:
             return np.zeros(1 + index // 2)
@@ -258,7 +258,7 @@ def test_samplers_that_cannot_be_dealt_out_are_refused() -> None:
 
 
 class Slow:
-    """Samples that take a while, and name the worker that computed them."""
+    """A dataset whose samples are slow, and contain the worker that computed them."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""Tests of a trainer's number: as given, or as its launcher says."""
+"""Tests of the rank of a trainer, from arguments, frameworks, or a launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_running_frameworks_override_variables(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_device_mesh_says_which_trainer_this_is() -> None:
     class Mesh:
-        """What a mesh of torch shows of itself: tensor parallelism within sharded within replicated data parallelism."""
+        """A stand-in for a torch device mesh with replicated data parallelism, sharded data parallelism and tensor parallelism."""
 
         mesh_dim_names = ("dp_replicate", "dp_shard", "tp")
 

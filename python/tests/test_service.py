@@ -1,4 +1,4 @@
-"""The service as ``tf.data.experimental.service``: what its own tests demand of the Python side, by name."""
+"""Tests of ``ms.service`` that correspond to TensorFlow's tests of ``tf.data.experimental.service``, with the same names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of the documentation say what happens: their code runs, and their commands and flags exist."""
+"""Tests that the code of the documentation runs, and that its commands and flags exist."""
 
 from __future__ import annotations
 

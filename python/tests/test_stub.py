@@ -1,4 +1,4 @@
-"""The extension and what the package is told of it are the same."""
+"""Tests that the stub file matches the extension."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STUB = Path(_millstream.__file__).with_name("_millstream.pyi")
 
 
 def stubbed() -> dict[str, list[str]]:
-    """The names of the stub with their parameters, those of methods as `Class.method`."""
+    """Returns the parameters of each function and method (`Class.method`) in the stub."""
     found: dict[str, list[str]] = {}
     for node in ast.parse(STUB.read_text()).body:
         if isinstance(node, ast.FunctionDef):
@@ -30,7 +30,7 @@ def parameters(function: ast.FunctionDef) -> list[str]:
 
 
 def exported() -> dict[str, list[str]]:
-    """The same of the extension itself."""
+    """Returns the parameters of each function and method (`Class.method`) in the extension."""
     found: dict[str, list[str]] = {}
     for name, value in vars(_millstream).items():
         if inspect.isclass(value):

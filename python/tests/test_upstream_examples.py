@@ -1,19 +1,19 @@
-"""Examples of upstream's documentation, with only the import changed: ``from millstream import compat as tf``.
+"""Tests with examples of TensorFlow's documentation, in which only the import is changed: ``from millstream import compat as tf``.
 
-They print what upstream says they print, but for what elements are here: numpy arrays, not ``tf.Tensor`` with ``.numpy()``, and
-``str`` where upstream has ``bytes``. Both are taken out of what upstream says before it is compared; numpy prints as it did then.
+The examples print the output that TensorFlow's documentation shows, with two differences: elements are numpy arrays instead of ``tf.Tensor``, and
+text is ``str`` instead of ``bytes``. The comparison removes both differences from the expected output, and uses numpy's old print format.
 
-Not here, because:
+The following examples are missing, each for a reason:
 
-- ``tf.py_function``, ``tf.numpy_function``: any Python is ``Dataset.map_python``, which ``EXAMPLES`` shows in its place
-- ``tf.fill`` with a size that is an element's: native functions make no shapes of values; ``map_python`` does, in its place
-- ``snapshot`` with ``reader_func`` and ``shard_func``: snapshots have one way of writing and reading
-- ``SqlDataset``, ``TFRecordWriter``, ``tf.io.serialize_tensor``, ``to_variant``, ``StatsAggregator``, ``IteratorSpec``: of TensorFlow's own
+- ``tf.py_function``, ``tf.numpy_function``: ``Dataset.map_python`` runs Python code, and ``EXAMPLES`` uses this method instead
+- ``tf.fill`` with a size from an element: native functions cannot turn values into shapes, and ``map_python`` is used instead
+- ``snapshot`` with ``reader_func`` and ``shard_func``: Python snapshots do not have these arguments
+- ``SqlDataset``, ``TFRecordWriter``, ``tf.io.serialize_tensor``, ``to_variant``, ``StatsAggregator``, ``IteratorSpec``: parts of TensorFlow's
   runtime; ``ms.files.sqlite`` reads databases
-- the ``ClusterResolver`` classes: ``ms.rank`` tells a trainer its place
-- ``TPUStrategy``: there are no TPUs here to deal out to
-- the tutorial's loops that repeat those that are here, and its ``TFRecordDataset`` over files that it does not have
-- ``unbatch`` and ``padded_batch`` of elements whose rank nothing says (``output_types`` alone): ``output_signature`` says it, in their place
+- the ``ClusterResolver`` classes: ``ms.rank`` finds the rank of a trainer
+- ``TPUStrategy``: Millstream does not distribute to TPUs
+- loops of the tutorial that repeat other examples, and its ``TFRecordDataset`` over files that do not exist
+- ``unbatch`` and ``padded_batch`` of elements of unknown rank (only ``output_types``): the examples use ``output_signature`` instead
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import pytest
 
 from millstream import compat as tf
 
-#: What each prints, statement by statement; expressions print themselves.
+#: The code of each example with its expected output. Expressions print their values.
 EXAMPLES: dict[str, tuple[str, str]] = {
     "element_spec": (
         "dataset = tf.data.Dataset.from_tensor_slices([1, 2, 3])\ndataset.element_spec",
@@ -823,9 +823,9 @@ len(list(distributed_dataset_on_host))
 
 
 def said(code: str, names: dict[str, Any]) -> str:
-    """What statements print, and expressions are, as at a prompt of Python."""
+    """Runs code like Python's interactive prompt, and returns the output of its statements and the values of its expressions."""
     heard = io.StringIO()
-    # Before version 2 numpy prints so by itself.
+    # numpy before version 2 uses this format by default.
     as_upstream = np.printoptions(legacy="1.25") if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else contextlib.nullcontext()
     with contextlib.redirect_stdout(heard), as_upstream:
         for statement in ast.parse(code).body:
@@ -839,7 +839,7 @@ def said(code: str, names: dict[str, Any]) -> str:
 
 
 def compared(text: str) -> str:
-    """Without what differs by what elements are, and without white space, which numpy sets by the width of a page."""
+    """Removes the permitted differences between both outputs, and all white space, which numpy sets by the line width."""
     text = re.sub(r"tf\.Tensor\((.*?), shape=\([^)]*\), dtype=\w+\)", r"\1", text, flags=re.DOTALL)
     return re.sub(r"\s", "", text.replace("tf.", "ms.").replace("b'", "'"))
 

@@ -1,4 +1,4 @@
-"""Waits of a program: it hears of them on standard error, without configuring anything, and each has an end."""
+"""Tests of a program's waits: standard error reports each wait without any configuration, and each wait has a timeout."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from millstream import Dataset
 from millstream._connection import connect
 from millstream.service import DispatcherConfig, DispatchServer, WorkerConfig, WorkerServer, distribute
 
-#: Ten times what anything here takes.
+#: The timeout of these tests in seconds: ten times the expected time.
 WATCHDOG_S = 120
 
 
 def started(program: str, *arguments: str) -> subprocess.Popen[str]:
-    """A program of Python, whose standard error is read while it runs."""
+    """Starts a Python program whose standard error can be read while it runs."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def line_with(process: subprocess.Popen[str], text: str) -> str:
-    """The first line on standard error that has this text."""
+    """Returns the first line on standard error that contains a text."""
     assert process.stderr is not None
     until, heard = time.monotonic() + WATCHDOG_S, []
     while time.monotonic() < until and (line := process.stderr.readline()):
@@ -70,7 +70,7 @@ def test_a_wrong_port_is_reported_soon(caplog: pytest.LogCaptureFixture) -> None
             connect(address, timeout_s=7)
         assert time.monotonic() - began >= 7
     assert address in str(raised.value)
-    # Connections of other tests may say something, too.
+    # Connections of other tests may also log messages.
     told = [line for line in caplog.messages if line.startswith(f"waiting for the dispatcher at {address} for 3 s: ")]
     assert told, caplog.messages
 
@@ -102,5 +102,5 @@ def test_an_unknown_scheme_is_not_found() -> None:
 def test_statistics_without_elements_blame_nobody(cluster: Callable[..., str], tmp_path: Path) -> None:
     elements = iter(Dataset.range(0).apply(distribute("parallel_epochs", cluster(1))))
     assert list(elements) == []
-    # A reading that began before its worker may still name the wait for it.
+    # A reader that started before its worker may still report the wait for a worker.
     assert elements.stats()["bottleneck"] in ("none", "none: waiting for workers")

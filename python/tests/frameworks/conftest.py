@@ -1,4 +1,4 @@
-"""What these tests need of frameworks: quiet ones, and only processors."""
+"""Configures the frameworks for these tests: few log messages, and no GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-# TensorFlow and triton, which parts of torch import, bring an LLVM each. If TensorFlow's is there first, triton's ends
-# the process; the other way round they bear each other.
+# TensorFlow and triton, which parts of torch import, each contain a copy of LLVM. The process crashes if TensorFlow is
+# loaded before triton, and works if triton is loaded first.
 with contextlib.suppress(ImportError):
     import triton  # noqa: F401

@@ -1,7 +1,7 @@
-"""A process of JAX that trains together with others.
+"""A JAX process that trains together with other processes.
 
-``test_several_processes.py`` starts it with the address of a service, the address of the coordinator, the number of processes, and its own
-number. It prints what it read as a line of JSON.
+``test_several_processes.py`` starts this program with the address of a service, the address of the coordinator, the number of processes, and the
+number of this process. The program prints the elements that it read as a line of JSON.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 import millstream as ms
 
-#: Samples of an epoch, and of a step of one process.
+#: The number of samples in an epoch, and in a step of one process.
 SAMPLES, BATCH, EPOCHS = 64, 8, 3
 
 
 class Points:
-    """A line, by index."""
+    """A dataset of points on a line, with indices."""
 
     def __len__(self) -> int:
         return SAMPLES
@@ -31,11 +31,11 @@ class Points:
 
 
 def main() -> None:
-    """Trains on a global batch a step, of which each process reads its part."""
+    """Trains on one global batch in each step. Each process reads its part of the batch."""
     service, coordinator, count, index = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, count, index)
-    # Neither which process this is nor how many there are is said.
+    # The loader finds the number of this process, and the number of processes, from JAX.
     loader = ms.DataLoader(Points(), BATCH, shuffle=True, service=service, output="numpy", seed=7)
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))

@@ -1,7 +1,7 @@
-"""A trainer of TensorFlow's own strategies.
+"""A trainer that uses TensorFlow's own strategies.
 
-``test_several_processes.py`` starts it with the address of a service and a name. It prints what it read as a line of JSON. With
-``TF_CONFIG`` it is one of several.
+``test_several_processes.py`` starts this program with the address of a service and a name. The program prints the elements that it read as a
+line of JSON. With ``TF_CONFIG`` the program is one of several trainers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import tensorflow as tf
 
 import millstream as ms
 
-#: Of a step of all replicas.
+#: The number of rows of all replicas in a step.
 GLOBAL_BATCH = 8
 SAMPLES = 64
 
 
 def steps(strategy: tf.distribute.Strategy, dataset: Any) -> dict[str, Any]:
-    """What replicas saw of a distributed dataset, and the sums over all of them."""
+    """Returns the parts of a distributed dataset that replicas received, and the sums over all replicas."""
 
     @tf.function
     def total(values: Any) -> Any:
@@ -37,19 +37,19 @@ def steps(strategy: tf.distribute.Strategy, dataset: Any) -> dict[str, Any]:
 
 
 def distributed(service: str) -> Any:
-    """A dataset of TensorFlow in global batches, which workers compute: each row once, at any of the job's readers."""
-    # A job is read once: each test has one of its own.
+    """Returns a TensorFlow dataset of global batches that workers compute. Each row arrives once, at one of the job's readers."""
+    # A pass of a job can be read only once, so each test uses its own job.
     reading = ms.tf.distribute("distributed_epoch", service, job_name=" ".join(sys.argv[2:]), num_shards=4)
     return tf.data.Dataset.range(SAMPLES).apply(reading).batch(GLOBAL_BATCH)
 
 
 def of_a_dataset(strategy: tf.distribute.Strategy, service: str) -> dict[str, Any]:
-    """``experimental_distribute_dataset`` cuts global batches."""
+    """Cuts global batches with ``experimental_distribute_dataset``."""
     return steps(strategy, strategy.experimental_distribute_dataset(distributed(service)))
 
 
 def of_a_function(strategy: tf.distribute.Strategy, service: str) -> dict[str, Any]:
-    """``distribute_datasets_from_function`` gives replicas batches of their own size."""
+    """Reads batches of each replica's size with ``distribute_datasets_from_function``."""
 
     def make(context: tf.distribute.InputContext) -> Any:
         return distributed(service).unbatch().batch(context.get_per_replica_batch_size(GLOBAL_BATCH))
@@ -58,7 +58,7 @@ def of_a_function(strategy: tf.distribute.Strategy, service: str) -> dict[str, A
 
 
 def of_millstream(strategy: tf.distribute.Strategy, service: str) -> dict[str, Any]:
-    """``ms.distribute_dataset`` cuts them, and TensorFlow is given the values of its replicas."""
+    """Cuts global batches with ``ms.distribute_dataset``, and passes the parts to TensorFlow's replicas."""
     native = ms.Dataset.range(SAMPLES).apply(ms.service.distribute("distributed_epoch", service)).batch(GLOBAL_BATCH)
     cut = ms.distribute_dataset(native, strategy.num_replicas_in_sync)
 
@@ -72,7 +72,7 @@ def of_millstream(strategy: tf.distribute.Strategy, service: str) -> dict[str, A
 
 
 def of_keras(strategy: tf.distribute.Strategy, service: str) -> dict[str, Any]:
-    """Keras under a strategy fits a line."""
+    """Fits a line with Keras under a strategy."""
     import keras
 
     x = np.linspace(-1, 1, 128, dtype=np.float32)[:, None]
@@ -93,7 +93,7 @@ WAYS: dict[str, Callable[[tf.distribute.Strategy, str], dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Runs one way over two replicas in this process, or over one in each of several."""
+    """Runs one of ``WAYS`` with two replicas in this process, or with one replica in each of several processes."""
     service, how, way = sys.argv[1:]
     if how == "mirrored":
         cpu = tf.config.list_physical_devices("CPU")[0]

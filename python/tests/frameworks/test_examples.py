@@ -1,4 +1,4 @@
-"""The examples end as they say."""
+"""Tests that the examples end successfully."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def test_a_training_resumes_on_another_number_of_processes(tmp_path: Path) -> No
         return [(int(words[1]), int(words[3])) for words in steps]
 
     assert train(2, "--steps", "3") == [(0, 1), (0, 2), (0, 3)]
-    # Six batches of the epoch are read; one process reads the others alone.
+    # Six batches of the epoch are already read, and one process reads the remaining batches.
     assert len(train(1)) == pictures // 4 - 6

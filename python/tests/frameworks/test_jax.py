@@ -1,4 +1,4 @@
-"""Arrays of JAX."""
+"""Tests of elements as JAX arrays."""
 
 from __future__ import annotations
 

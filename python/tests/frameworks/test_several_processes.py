@@ -1,4 +1,4 @@
-"""Trainers of several processes, or of several replicas in one: each reads its part of one service, and together they read all of it."""
+"""Tests of trainers with several processes or replicas: each reads a part of the dataset, and together they read the whole dataset."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 import millstream as ms
 
 HERE = Path(__file__).parent
-#: Importing a framework takes seconds, and there are a few.
+#: The timeout of all trainers, in seconds. The import of a framework alone takes several seconds.
 LIMIT_S = 240
 
 
 def told(program: str, *trainers: tuple[list[str], dict[str, str]]) -> list[dict[str, Any]]:
-    """What trainers say, which are started with these arguments and variables and run together."""
+    """Runs trainers concurrently, each with its arguments and environment variables. Returns the JSON that each trainer prints."""
     with ExitStack() as ending:
         started = []
         for arguments, variables in trainers:
@@ -45,13 +45,13 @@ def told(program: str, *trainers: tuple[list[str], dict[str, str]]) -> list[dict
 
 
 def needs(framework: str) -> None:
-    """Skips a test without it. It is imported in the trainers alone: this process may have others, which do not all bear each other."""
+    """Skips a test if a framework is not installed. Only the trainers import the framework, because some frameworks conflict in one process."""
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"there is no {framework}")
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses that nobody listens on."""
+    """Returns addresses of free ports."""
     with ExitStack() as open_:
         sockets = [open_.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -67,7 +67,7 @@ def test_processes_of_jax_read_parts_of_global_batches(processes: ms.LocalServic
     assert [one["rank"] for one in said] == [[index, count, "jax.distributed"] for index in range(count)]
     first, second = said
     assert first["steps"] == second["steps"] == 4
-    # The sums are of both parts, and both know them.
+    # Both processes know the sums over both parts.
     assert first["sums"] == second["sums"] == [sum(a) + sum(b) for a, b in zip(first["local"], second["local"], strict=True)]
     for epoch in range(3):
         of_epoch = [batch for one in said for batch in one["local"][4 * epoch : 4 * epoch + 4]]
@@ -102,6 +102,6 @@ def test_strategy_processes_share_a_job(way: str, processes: ms.LocalService) ->
     )
     assert [one["rank"] for one in said] == [[0, 2, "TF_CONFIG"], [1, 2, "TF_CONFIG"]]
     assert [one["replicas"] for one in said] == [2, 2]
-    # Where one is at its end the other goes on with it, so both know all sums.
+    # A process whose data has ended still takes part in the steps of the other process, so both know all sums.
     assert said[0]["sums"] == said[1]["sums"] and sum(said[0]["sums"]) == sum(range(64))
     assert sorted(x for one in said for parts in one["seen"] for part in parts for x in part) == list(range(64))

@@ -1,4 +1,4 @@
-"""Datasets of TensorFlow that workers compute, and training with Keras."""
+"""Tests of TensorFlow datasets that workers compute, and of training with Keras."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ tf = pytest.importorskip("tensorflow")
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[ms.LocalService]:
-    """Two workers, each a process of its own."""
+    """Starts a service with two workers in separate processes."""
     with ms.local(workers=2) as running:
         yield running
 
 
 def told(dataset: Any) -> list[Any]:
-    """Elements, as what they print."""
+    """Returns the printed text of each element."""
     return sorted(str(tf.nest.map_structure(lambda part: np.asarray(part.numpy()).tolist(), element)) for element in dataset)
 
 
@@ -39,7 +39,7 @@ def test_every_worker_computes_everything_or_a_share(service: ms.LocalService) -
 
 
 def files(directory: Path) -> list[str]:
-    """Five files of lines."""
+    """Creates five text files."""
     paths = [directory / f"{number}.txt" for number in range(5)]
     for number, path in enumerate(paths):
         path.write_text("".join(f"{number} {line}\n" for line in range(7)))
@@ -72,7 +72,7 @@ def test_elements_of_every_kind_keep_their_specs(service: ms.LocalService) -> No
     sparse = tf.sparse.from_dense([[0, 1], [2, 0], [0, 3]])
     dense = (tf.constant(["a", "späť", ""]), tf.cast([1.5, 2, 3], tf.bfloat16))
     dataset = tf.data.Dataset.from_tensor_slices({"ragged": rows, "sparse": sparse, "dense": dense})
-    # The last batch is smaller.
+    # The last batch has fewer rows, so shapes vary.
     dataset = dataset.batch(2)
     arrived = dataset.apply(ms.tf.distribute("parallel_epochs", service))
     assert arrived.element_spec == dataset.element_spec
@@ -89,7 +89,7 @@ def test_a_named_job_is_shared_by_its_readers(service: ms.LocalService) -> None:
         tf.data.Dataset.range(50).apply(ms.tf.distribute("distributed_epoch", service, job_name="shared by two"))
         for _ in range(2)
     ]
-    # Made again, it is the same dataset; each element comes to one of them.
+    # Both readers read the same dataset, because the definitions are equal. Each element arrives at one reader.
     iterators = [iter(reader) for reader in readers]
     seen = []
     while iterators:
@@ -106,7 +106,7 @@ def test_an_endless_dataset_is_not_divided(service: ms.LocalService) -> None:
     distributed = endless.apply(ms.tf.distribute("parallel_epochs", service))
     assert distributed.cardinality() == tf.data.INFINITE_CARDINALITY
     assert len(list(distributed.take(20))) == 20
-    with pytest.raises(ms.errors.InvalidArgumentError, match="repeat it behind distribute"):
+    with pytest.raises(ms.errors.InvalidArgumentError, match="repeat it after distribute"):
         endless.apply(ms.tf.distribute("distributed_epoch", service))
 
 
@@ -173,7 +173,7 @@ def test_tensorflows_errors_keep_their_code(name: str, service: ms.LocalService)
     dataset = tf.data.Dataset.range(3).map(failing)
     with pytest.raises(kind):
         list(dataset)
-    # Also behind operations of the trainer.
+    # The code is also kept after further operations in the trainer.
     distributed = dataset.apply(ms.tf.distribute("distributed_epoch", service)).batch(2).map(lambda x: x).prefetch(1)
     with pytest.raises(kind, match=rf"(?s)worker 127\.0\.0\.1:\d+: .*{said}"):
         list(distributed)
@@ -220,7 +220,7 @@ def test_service_errors_have_their_codes() -> None:
         ("DataLossError", tf.errors.DATA_LOSS),
         ("FailedPreconditionError", tf.errors.FAILED_PRECONDITION),
         ("UserFunctionError", tf.errors.UNKNOWN),
-        # None of these would be an error to who reads to the end.
+        # TensorFlow treats OUT_OF_RANGE as the normal end of a dataset.
         ("OutOfRangeError", tf.errors.INVALID_ARGUMENT),
     ):
         assert code_of(getattr(ms.errors, name)("as it is")) == code

@@ -1,4 +1,4 @@
-"""Waits within TensorFlow: they end with the iterator, and hold none of the threads that TensorFlow computes with."""
+"""Tests of waits within TensorFlow: a wait ends with its iterator, and occupies no compute thread of TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-#: Ten times what a program takes on a busy machine.
+#: The timeout of a program in seconds: ten times its time on a busy machine.
 _WATCHDOG_S = 240
 
 _BEGIN = """
@@ -25,7 +25,7 @@ tf.config.threading.set_intra_op_parallelism_threads(2)
 
 
 def said(program: str) -> list[str]:
-    """What a program of its own prints: TensorFlow's threads are counted once for each."""
+    """Runs a program in a separate process, because TensorFlow's number of threads is fixed per process. Returns the printed words."""
     run = subprocess.run([sys.executable, "-c", _BEGIN + program], capture_output=True, text=True, timeout=_WATCHDOG_S)
     assert run.returncode == 0, run.stderr
     return run.stdout.split()
@@ -51,7 +51,7 @@ def test_an_iterator_goes_while_its_prefetch_waits() -> None:
         """
 dispatcher = ms.service.DispatchServer(ms.service.DispatcherConfig())
 worker = ms.service.WorkerServer(ms.service.WorkerConfig(dispatcher.target))
-# The second element is one that no worker makes.
+# The computation of the second element never ends.
 endless = tf.data.Dataset.range(2).map(lambda x: tf.while_loop(lambda y: y > 0, lambda y: y, [x])[0])
 served = endless.apply(ms.tf.distribute("parallel_epochs", dispatcher.target))
 elements = iter(served.prefetch(2))
@@ -60,7 +60,7 @@ del elements
 print("gone")
 import os, sys
 sys.stdout.flush()
-# The worker's thread is in a loop of TensorFlow's that has no end.
+# The worker's thread runs an endless TensorFlow loop, so a normal exit would hang.
 os._exit(0)
 """
     ) == ["0", "gone"]

@@ -1,4 +1,4 @@
-"""Tensors of torch, training loops, and the loaders and trainers of its world."""
+"""Tests with torch: tensors, training loops, and the loaders and trainers of libraries for torch."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from millstream.service import distribute
 
 torch = pytest.importorskip("torch")
 
-#: Large enough to be a view and not a copy.
+#: The number of items in an array that is delivered as a view instead of a copy.
 LARGE = 4096
 
 
 def line(count: int = 256, batch: int = 16) -> Dataset:
-    """Points of y = 2 x + 1, in batches."""
+    """Returns batches of points on the line y = 2 x + 1."""
     x = np.linspace(-1, 1, count, dtype=np.float32)[:, None]
     return Dataset.from_tensor_slices((x, 2 * x + 1)).shuffle(count).batch(batch)
 
 
 def is_learnt(model: Any) -> bool:
-    """Whether a linear model found the line."""
+    """Returns whether a linear model has learnt the line."""
     weight, bias = (float(value.detach().flatten()[0]) for value in model.parameters())
     return abs(weight - 2) < 0.1 and abs(bias - 1) < 0.1
 
@@ -122,7 +122,7 @@ def test_loaders_of_processes_share_one_reading(library: str, num_workers: int, 
 def test_row_245_loaders_of_processes_however_they_start(method: str, begun: bool, processes: ms.LocalService) -> None:
     dataset = Dataset.range(60).batch(10).apply(distribute("distributed_epoch", processes))
     if begun:
-        # A connection of this process's own, and an iterator that is in the middle.
+        # This process already has a connection, and an iterator in the middle of an epoch.
         reading = iter(dataset)
         next(reading)
     loader = torch.utils.data.DataLoader(
@@ -233,7 +233,7 @@ def test_datasets_of_grain_are_distributed(processes: ms.LocalService) -> None:
     assert found == [(x, x * x) for x in range(40)]
     streamed = by_index.shuffle(seed=1).batch(10).to_iter_dataset()
     every = ms.distribute(streamed, processes)
-    # Each of two workers yields all.
+    # Each of the two workers yields all elements.
     assert sorted(int(x) for batch in every for x in batch["x"]) == sorted(list(range(40)) * 2)
 
 
@@ -256,7 +256,7 @@ def grown(x):
 
 def test_functions_that_workers_have_are_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "of_the_workers.py").write_text(MODULE)
-    # Where workers look for modules; here it is not imported.
+    # Workers find the module in this folder. This process does not import the module.
     monkeypatch.syspath_prepend(tmp_path)
     spec = {"x": ms.TensorSpec((), ms.int64), "text": ms.TensorSpec((), ms.string)}
     with ms.local(workers=1) as service:
@@ -310,7 +310,7 @@ def test_a_generator_that_holds_elements_apart_keeps_them(processes: ms.LocalSer
 
 
 class Sharded(torch.utils.data.IterableDataset):  # type: ignore[misc]
-    """An iterable of which each process reads a part, as torch's documentation shows it."""
+    """An iterable that divides itself among the loader's processes, as in torch's documentation."""
 
     def __iter__(self) -> Iterator[int]:
         info = torch.utils.data.get_worker_info()
@@ -325,7 +325,7 @@ def test_a_self_dividing_iterable_is_read_once(num_workers: int) -> None:
 
 
 class Told(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Samples that say which process computed them."""
+    """A dataset whose samples contain the number of the process that computed them."""
 
     begun = -1
 

@@ -1,4 +1,4 @@
-"""Draws of torch's generator in samples: they follow the seed, as those of ``random`` and numpy do."""
+"""Tests that the seed determines the draws of torch's generator in samples, like the draws of ``random`` and numpy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 
 class Drawing:
-    """Samples that draw from torch's generator."""
+    """A dataset whose samples contain draws of torch's generator."""
 
     def __len__(self) -> int:
         return 12
@@ -23,7 +23,7 @@ class Drawing:
 
 
 class Stream:
-    """A stream whose elements draw from torch's generator."""
+    """A stream whose elements contain draws of torch's generator."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (Drawing()[index] for index in range(12))

@@ -1,4 +1,4 @@
-"""The loader in trainers of torch, handed to them as it is. Skipped where they are not installed."""
+"""Tests of the loader in libraries that train with torch. Tests of libraries that are not installed are skipped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_lightning_resumes_within_an_epoch(tmp_path: Path) -> None:
     seen: list[list[int]] = []
 
     class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
-        """Learns nothing, and says what it was shown."""
+        """A module that learns nothing, and records its batches."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""What feeds a GPU, on one: speed of copies, overlap, and tensors that stay right. Run by ``python/check --gpu``."""
+"""Tests of ``ms.feed`` on a GPU: the rate of copies, overlap with computation, and correct tensors. ``python/check --gpu`` runs these tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def batches(service: ms.LocalService, count: int, size_bytes: int = 16 * MIB, protocol: str | None = None) -> ms.Dataset:
-    """Elements of one number each, from 0 on, over and over up to 255."""
+    """Returns a dataset whose element i is filled with the number i modulo 256."""
     numbers = ms.Dataset.range(count).map_python(
         lambda number: np.full(size_bytes, int(number) % 256, np.uint8), element_spec=ms.TensorSpec((size_bytes,), ms.uint8)
     )
@@ -39,7 +39,7 @@ def test_every_element_arrives_whole(protocol: str, processes: ms.LocalService) 
 
 
 def test_copies_reach_the_rate_of_pinned_memory(processes: ms.LocalService) -> None:
-    """At least 0.9 of it, by turns, from memory that is registered: elements that are held, so that nothing else is measured."""
+    """Compares both rates in alternating rounds. All elements exist before the measurement, so only copies are measured."""
     held = list(batches(processes, 16).with_output("torch"))
     pinned = [tensor.pin_memory() for tensor in held]
 
@@ -54,7 +54,7 @@ def test_copies_reach_the_rate_of_pinned_memory(processes: ms.LocalService) -> N
 
     class Kept(_Cuda):
         def close(self) -> None:
-            """Later: what is registered stays so for all rounds."""
+            """Does nothing, so that registered memory stays registered for all rounds."""
 
     lane = Kept(torch.device("cuda"))
     feed = DeviceFeed(held, lambda: lane, depth=4)
@@ -69,7 +69,7 @@ def test_copies_reach_the_rate_of_pinned_memory(processes: ms.LocalService) -> N
 
 
 def test_copies_run_beside_what_is_computed(processes: ms.LocalService) -> None:
-    """By events: the copy of the next element begins before the work on this one ends."""
+    """Checks with CUDA events that the copy of the next element starts before the work on the present element ends."""
     from millstream import feed
 
     spans: list[tuple[Any, Any]] = []
@@ -113,7 +113,7 @@ def test_an_early_freed_tensor_is_not_overwritten(processes: ms.LocalService) ->
             yield tensor
 
     for tensor in ms.feed(told(), depth=3):
-        # The sum is queued behind long work, and the tensor is let go at once.
+        # The sum waits in the stream's queue after long work, and the tensor is dropped at once.
         for _ in range(4):
             matrix @ matrix
         sums.append(tensor.to(torch.int64).sum())
