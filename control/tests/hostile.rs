@@ -169,7 +169,7 @@ async fn reports_on_anothers_task(raw: &Raw, others: u64) {
         raw.ask(empty).await,
         "no leases",
         Code::InvalidArgument,
-        "is empty",
+        "has no leases",
     );
     // A report on a task that no longer exists is late, which is not an error.
     for message in reports(client, NOBODY) {
@@ -313,7 +313,7 @@ async fn oversized_names_and_numbers_name_their_limit() {
             (dataset(&long(129), 1), "1 to 128 bytes, not 129"),
             (dataset("", 1), "1 to 128 bytes, not 0"),
             (dataset("../evil", 1), "may hold letters"),
-            (dataset("large", 1001), "1001 bytes, more than 1000"),
+            (dataset("large", 1001), "1001 bytes, more than the limit of 1000"),
             (list![1, list![long(129)]], "1 to 128 bytes, not 129"),
             (named(&long(max + 1)), "1 to 1024 bytes"),
             (named(""), "1 to 1024 bytes"),

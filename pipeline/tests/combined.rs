@@ -306,7 +306,7 @@ fn what_cannot_be_sampled_or_chosen_says_why() {
     assert!(sample(f64::NAN).contains("weight NaN"));
     assert!(sample(f64::INFINITY).contains("weight inf"));
     let huge = [(f64::MAX, range(1)), (f64::MAX, range(1))];
-    assert!(message(Dataset::sample(huge, None, false)).contains("finite sum"));
+    assert!(message(Dataset::sample(huge, None, false)).contains("sum is not finite"));
     assert!(message(Dataset::sample([(0.0, range(1))], None, false)).contains("has 0 inputs"));
     let other = [(1.0, range(1)), (1.0, Dataset::files("a"))];
     assert!(message(Dataset::sample(other, None, false)).contains("different structures"));

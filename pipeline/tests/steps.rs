@@ -332,7 +332,7 @@ fn what_is_no_elements_fault_is_not_ignored() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Resource);
     let short = Dataset::range(0, 3, 1).assert_cardinality(4).ignore_errors(false);
-    assert!(error_of(short).1.contains("has 3"));
+    assert!(error_of(short).1.contains("found 3"));
 }
 
 #[test]

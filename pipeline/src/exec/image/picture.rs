@@ -69,7 +69,7 @@ mod tests {
             Tensor::fixed(Dtype::U8, &[2, 0, 3], Vec::new()).unwrap(),
         ] {
             let error = Shape::of("resize", &tensor).unwrap_err();
-            assert!(error.to_string().contains("no image"), "{error}");
+            assert!(error.to_string().contains("expected an image"), "{error}");
         }
     }
 }

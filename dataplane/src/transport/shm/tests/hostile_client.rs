@@ -205,7 +205,7 @@ const DEEDS: [(Deed, &str); 17] = [
                 villain.returns.send(LeaseNumber::from_word(lease).unwrap());
             }
         },
-        "invalid return of lease 0: expected generation 2, found generation 1",
+        "invalid return of lease 0: expected generation 2, found 1",
     ),
     (|villain, _| villain.set(LAYOUT.returns.first + 1, 9), ""),
     (

@@ -222,19 +222,19 @@ mod tests {
         for (index, reason) in [
             ("{}", "lists no shards"),
             (r#"{"shards": []}"#, "lists 0 shards"),
-            ("shards", "no JSON"),
-            (r#"{"shards": [{"format": "json"}]}"#, "only mds is read"),
+            ("shards", "is invalid JSON"),
+            (r#"{"shards": [{"format": "json"}]}"#, "expected \"mds\""),
             (
                 r#"{"shards": [{"zip_data": {"basename": "a"}, "compression": "br:11"}]}"#,
                 "compressed with br:11",
             ),
             (
                 r#"{"shards": [{"raw_data": {"basename": "../a"}}]}"#,
-                "no file beside the index",
+                "below the directory of the index",
             ),
             (
                 r#"{"shards": [{"raw_data": {"basename": "/etc/a"}}]}"#,
-                "no file beside the index",
+                "below the directory of the index",
             ),
             (r#"{"shards": [{"raw_data": {}}]}"#, "names no file"),
         ] {
