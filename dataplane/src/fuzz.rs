@@ -55,9 +55,9 @@ fn quic_packs() {
                 }
             }
             if let Ok(pack) = assembler.finish() {
-                let elements = pack.elements;
-                assert!(pack.body.region_bytes() <= ADMITTED_BYTES_MAX);
-                if let Ok(pack) = pack.body.open(&HeapAlloc) {
+                let elements = pack.pack.len() as u64;
+                assert!(pack.pack.region_bytes() <= ADMITTED_BYTES_MAX);
+                if let Ok(pack) = pack.pack.open(&HeapAlloc) {
                     assert_eq!(pack.len() as u64, elements);
                 }
             }

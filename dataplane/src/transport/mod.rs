@@ -38,9 +38,9 @@ pub const ELEMENT_BYTES_MAX: usize = u32::MAX as usize;
 
 /// A message or a pack of elements from a worker.
 #[derive(Debug)]
-pub enum Downstream {
+pub enum Downstream<P = TaskPack<Body>> {
     /// A message.
     Message(ToClient),
     /// A pack of elements of one task.
-    Pack(TaskPack<Body>),
+    Pack(P),
 }

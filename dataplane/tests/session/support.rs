@@ -184,7 +184,7 @@ impl Client {
             Downstream::Pack(pack) => {
                 let layout = Layout::new(spec()).expect("a layout");
                 let first = pack.first;
-                let pack = pack.body.open(&HeapAlloc).expect("whole");
+                let pack = pack.pack.open(&HeapAlloc).expect("whole");
                 let open = |slot| {
                     Element::open(slot, &layout, Origin::Foreign)
                         .expect("sound")

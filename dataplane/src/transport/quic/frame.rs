@@ -499,9 +499,9 @@ mod tests {
             let region_bytes = pack.region().len() as u64;
             let admission = Recorder::up_to(region_bytes);
             let received = assemble(admission.clone(), &bytes_of(&pack, first, lz4), chunk).unwrap();
-            prop_assert_eq!((received.task, received.first, received.elements), (TaskId(3), first, lens.len() as u64));
+            prop_assert_eq!((received.task, received.first, received.pack.len() as u64), (TaskId(3), first, lens.len() as u64));
             prop_assert_eq!(&*admission.admitted.lock(), &vec![(first, lens.len() as u64, region_bytes)]);
-            let opened = received.body.open(&HeapAlloc).unwrap();
+            let opened = received.pack.open(&HeapAlloc).unwrap();
             prop_assert_eq!(&opened.region()[..], &pack.region()[..]);
             prop_assert!(opened.lens().eq(lens));
         }
@@ -531,7 +531,7 @@ mod tests {
             let sound = sound.min(bytes.len());
             bytes[..sound].copy_from_slice(&start[..sound]);
             if let Ok(pack) = assemble(Recorder::up_to(4096), &bytes, chunk) {
-                let _ = pack.body.open(&HeapAlloc);
+                let _ = pack.pack.open(&HeapAlloc);
             }
         }
     }
