@@ -286,7 +286,7 @@ fn batches_are_padded_as_requested() {
     let found = read(vectors(&[1, 2]).padded_batch_with(to(3))).unwrap();
     assert_eq!(items(&found[0][0]), [1, -1, -1, 2, 2, -1]);
     let error = read(vectors(&[1, 5]).padded_batch_with(to(3))).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Data);
+    assert_eq!(error.kind(), ErrorKind::Value);
     assert!(
         error.to_string().contains("i64[5] cannot be padded to [3]"),
         "{error}"

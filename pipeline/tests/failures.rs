@@ -228,7 +228,7 @@ fn rows_that_do_not_stack_are_named() {
         .graph()
         .unwrap();
     let error = open(&graph).next().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Data);
+    assert_eq!(error.kind(), ErrorKind::Value);
     assert!(
         error
             .to_string()

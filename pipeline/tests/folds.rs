@@ -269,6 +269,6 @@ fn nonsensical_distributions_are_refused() {
     let error = std::iter::from_fn(|| Some(executor.next()))
         .find_map(Result::err)
         .unwrap();
-    assert_eq!(error.kind(), ErrorKind::Data);
+    assert_eq!(error.kind(), ErrorKind::Value);
     assert!(error.to_string().contains("is 2, expected 0 to 1"), "{error}");
 }

@@ -458,6 +458,9 @@ fn unfit_operations_say_so() {
             .to_string()
     };
     assert!(message(Dataset::range(0, 9, 1).unbatch()).contains("scalar"));
+    let uneven = Dataset::zip([2, 3].map(|rows| Dataset::range(0, 6, 1).batch(rows, true)));
+    assert!(message(uneven.clone().unbatch()).contains("components of 2 and of 3 rows"));
+    assert!(message(uneven.rebatch(4, false)).contains("components of 2 and of 3 rows"));
     assert!(message(Dataset::range(0, 9, 1).decode_image("")).contains("byte string"));
     assert!(message(Dataset::range(0, 9, 1).webdataset(["jpg"], OnError::Raise)).contains("path"));
     assert!(message(Dataset::range(0, 9, 1).text_lines()).contains("the path of a text file"));

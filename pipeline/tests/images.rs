@@ -108,7 +108,7 @@ fn only(dataset: Dataset) -> (Dtype, Vec<u64>, Vec<u8>) {
 
 fn failure(dataset: Dataset) -> String {
     let error = open(&dataset.graph().unwrap()).next().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Value, "{error}");
     error.to_string()
 }
 
@@ -230,7 +230,7 @@ proptest! {
                     prop_assert_eq!(found.len() as u64, dims.iter().product::<u64>());
                 }
                 Ok(None) => prop_assert!(false, "expected no skipped element"),
-                Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Data, "{}", error),
+                Err(error) => prop_assert_eq!(error.kind(), ErrorKind::Value, "{}", error),
             }
         }
     }
@@ -240,7 +240,7 @@ proptest! {
         let heads: [&[u8]; 4] = [b"", &[0xff, 0xd8, 0xff], b"\x89PNG\r\n\x1a\n", b"RIFF\xff\xff\0\0WEBP"];
         let bytes = [heads[head], &bytes].concat();
         let error = open(&encoded(&[bytes]).decode_image("").graph().unwrap()).next().unwrap_err();
-        prop_assert_eq!(error.kind(), ErrorKind::Data, "{}", error);
+        prop_assert_eq!(error.kind(), ErrorKind::Value, "{}", error);
     }
 
     #[test]

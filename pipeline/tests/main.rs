@@ -58,6 +58,7 @@ mod batches;
 mod bombs;
 mod buffers;
 mod combined;
+mod continuing;
 #[cfg(all(
     feature = "arrow",
     feature = "csv",

@@ -119,7 +119,7 @@ fn shown(dataset: Dataset) -> String {
 
 fn refusal(dataset: Dataset) -> String {
     let error = only(dataset).unwrap_err();
-    assert_eq!(error.kind(), millstream_pipeline::exec::ErrorKind::Data);
+    assert_eq!(error.kind(), millstream_pipeline::exec::ErrorKind::Value);
     error.to_string()
 }
 

@@ -81,8 +81,10 @@ fn keys(executor: &mut Executor) -> (Vec<String>, Option<String>) {
             Err(error) => {
                 let kind = if error.to_string().contains("No such file") {
                     ErrorKind::NotFound
-                } else {
+                } else if error.to_string().starts_with("webdataset") {
                     ErrorKind::Data
+                } else {
+                    ErrorKind::Value
                 };
                 assert_eq!(error.kind(), kind, "{error}");
                 return (keys, Some(error.to_string()));

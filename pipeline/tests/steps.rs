@@ -106,7 +106,7 @@ fn rows_of_two_shapes_are_not_joined() {
             .batch(2, true)
     };
     let (kind, message) = error_of(rows(2).concatenate(rows(3)).rebatch(4, false));
-    assert_eq!(kind, ErrorKind::Data);
+    assert_eq!(kind, ErrorKind::Value);
     assert!(
         message.contains("expected rows of i64[2], found rows of i64[3]"),
         "{message}"
@@ -177,7 +177,7 @@ fn a_wrong_cardinality_names_the_count() {
             .contains("expected 6 elements in the dataset, found 5")
     );
     let more = error_of(range().assert_cardinality(4));
-    assert_eq!(more.0, ErrorKind::Data);
+    assert_eq!(more.0, ErrorKind::Precondition);
     assert!(
         more.1.contains("expected 4 elements in the dataset, found more"),
         "{}",

@@ -86,7 +86,7 @@ fn a_tokeniser_file_is_read_at_opening() {
 #[test]
 fn an_invalid_text_is_its_elements_error() {
     let error = all(texts(Dtype::Bytes, &[b"a", b"\xff"]).tokenise(words())).unwrap_err();
-    assert_eq!(error.failure().kind, ErrorKind::Data);
+    assert_eq!(error.failure().kind, ErrorKind::Value);
     assert!(error.to_string().contains("not UTF-8"), "{error}");
 }
 

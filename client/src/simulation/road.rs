@@ -9,7 +9,7 @@ use std::time::Duration;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::ToWorker;
 use millstream_dataplane::transport::{
-    Admission, Body, ClientLink, Downstream, LinkLost, LinkReport, Transport, WorkerLink,
+    Admission, ClientLink, Downstream, LinkLost, LinkReport, Transport, WorkerLink,
 };
 use millstream_dataplane::worker::Server;
 use parking_lot::Mutex;

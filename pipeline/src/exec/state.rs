@@ -124,7 +124,13 @@ impl StateWriter {
             ErrorKind::NotFound => (true, true),
             ErrorKind::Data => (true, false),
             ErrorKind::Value => (false, true),
-            _ => (false, false),
+            ErrorKind::UserFunction
+            | ErrorKind::Caller
+            | ErrorKind::Precondition
+            | ErrorKind::Resource
+            | ErrorKind::Peer
+            | ErrorKind::Cancelled
+            | ErrorKind::Internal => (false, false),
         };
         self.flag(is_of_data)?;
         self.flag(is_special)?;

@@ -49,8 +49,7 @@ pub fn write_element(
         Err(error) => return Err(refused(error.to_string())),
     };
     for (component, tensor) in item.value.iter().enumerate() {
-        write_tensor(tensor, element.component_mut(component))
-            .map_err(|error| failed(error, item))?;
+        write_tensor(tensor, element.component_mut(component)).map_err(|error| failed(error, item))?;
     }
     element
         .finish(sequence, &provenance)

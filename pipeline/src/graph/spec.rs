@@ -72,6 +72,22 @@ pub(crate) fn without_leading(spec: &ElementSpec) -> Result<ElementSpec, String>
     ElementSpec::new(spec.structure().clone(), components).map_err(|error| error.to_string())
 }
 
+/// Returns the spec of a row of elements of `spec`, whose components must have equally many rows.
+pub(crate) fn row_of(spec: &ElementSpec) -> Result<ElementSpec, String> {
+    let mut rows = spec
+        .components()
+        .iter()
+        .filter_map(|component| component.dims()?.first().copied().flatten());
+    if let Some(first) = rows.next()
+        && let Some(other) = rows.find(|rows| *rows != first)
+    {
+        return Err(format!(
+            "expected components of one number of rows, found components of {first} and of {other} rows: {spec}"
+        ));
+    }
+    without_leading(spec)
+}
+
 /// Returns one spec for the elements of all inputs, which must share structure and dtypes. Dimensions that
 /// differ between inputs become unknown.
 pub(crate) fn alike(given: &[&ElementSpec]) -> Result<ElementSpec, String> {

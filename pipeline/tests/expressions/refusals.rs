@@ -113,7 +113,7 @@ fn impossible_elements_are_the_datas_fault() {
     let mut executor = Executor::open(&dataset.graph().unwrap(), context()).unwrap();
     assert_eq!(executor.next().unwrap().unwrap().value[0].as_i64(), Some(-6));
     let error = executor.next().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Data);
+    assert_eq!(error.kind(), ErrorKind::Value);
     let message = error.to_string();
     assert!(
         message.contains("`floor_div` of i64[] and i64[]") && message.contains("divided by 0"),

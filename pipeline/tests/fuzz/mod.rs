@@ -60,7 +60,10 @@ fn drain(dataset: Dataset) {
             Err(error) => {
                 // A file without the requested table may be the caller's fault, and an index may name
                 // files that do not exist.
-                let is_blamed = matches!(error.kind(), ErrorKind::Data | ErrorKind::Caller);
+                let is_blamed = matches!(
+                    error.kind(),
+                    ErrorKind::Data | ErrorKind::Value | ErrorKind::Caller
+                );
                 assert!(is_blamed || error.to_string().contains("cannot open"), "{error}");
                 return;
             }

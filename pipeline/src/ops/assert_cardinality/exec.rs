@@ -76,7 +76,11 @@ impl Iterate for AssertCardinality {
         };
         if let Some(message) = wrong {
             item.iter().for_each(|item| token::abandon(&item.marks));
-            return Err(ExecError::new(ErrorKind::Precondition, "assert_cardinality", message));
+            return Err(ExecError::new(
+                ErrorKind::Precondition,
+                "assert_cardinality",
+                message,
+            ));
         }
         self.seen = self.seen.saturating_add(u64::from(item.is_some()));
         Ok(item)

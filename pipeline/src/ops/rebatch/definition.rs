@@ -11,7 +11,7 @@ use crate::graph::check::check_buffer;
 use crate::graph::codec::encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::spec::without_leading;
+use crate::graph::spec::row_of;
 use crate::graph::tree::{Given, Operation};
 
 /// The maximum number of sizes that a `rebatch` cycles through.
@@ -80,7 +80,7 @@ impl Operation for Rebatch {
     }
 
     fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
-        let row = without_leading(given.input()?).map_err(|reason| given.mismatch(reason))?;
+        let row = row_of(given.input()?).map_err(|reason| given.mismatch(reason))?;
         row.batched(self.one_size().filter(|_| self.drop_remainder))
             .map_err(|error| given.mismatch(error.to_string()))
     }

@@ -156,7 +156,10 @@ impl Graph {
         change: &mut dyn FnMut(&Params) -> Result<Params, E>,
     ) -> Result<(), E> {
         for node in &mut self.nodes {
-            if node.op.of::<RegisteredSource>().is_some_and(|source| source.name == name)
+            if node
+                .op
+                .of::<RegisteredSource>()
+                .is_some_and(|source| source.name == name)
                 && let Some(source) = node.op.of_mut::<RegisteredSource>()
             {
                 source.params = change(&source.params)?;

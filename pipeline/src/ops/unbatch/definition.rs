@@ -8,7 +8,7 @@ use crate::graph::cardinality::{multiplied, rows};
 use crate::graph::codec::Encoded;
 use crate::graph::dataset::Dataset;
 use crate::graph::error::{AnalysisError, GraphError};
-use crate::graph::spec::without_leading;
+use crate::graph::spec::row_of;
 use crate::graph::tree::{Given, Op, Operation};
 
 /// The operation `unbatch`, which has no parameters.
@@ -25,7 +25,7 @@ impl Operation for Unbatch {
     }
 
     fn spec(&self, given: &Given<'_>) -> Result<ElementSpec, AnalysisError> {
-        without_leading(given.input()?).map_err(|reason| given.mismatch(reason))
+        row_of(given.input()?).map_err(|reason| given.mismatch(reason))
     }
 
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {

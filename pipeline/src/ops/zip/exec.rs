@@ -73,7 +73,9 @@ impl Iterate for Zip {
         }
         let mut row: Option<Item> = None;
         for number in 0..self.inputs.len() {
-            let Some(input) = self.inputs.get_mut(number) else { break };
+            let Some(input) = self.inputs.get_mut(number) else {
+                break;
+            };
             match input.next() {
                 Ok(Some(item)) => match &mut row {
                     Some(row) => join(row, item),
