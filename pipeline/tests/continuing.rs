@@ -61,7 +61,7 @@ fn elements_follow_a_failure_in_every_operation() {
 }
 
 #[test]
-fn a_failed_row_of_a_zip_moves_every_input() {
+fn a_failed_zip_row_moves_every_input() {
     let rows = [Some(vec![0, 10]), None, Some(vec![2, 12])];
     assert_eq!(
         outcomes(Dataset::zip([failing(3), Dataset::range(10, 14, 1)]), true),

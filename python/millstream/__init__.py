@@ -66,7 +66,7 @@ from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .ops import cast, concat, one_hot, reshape, stack, where
 
 if TYPE_CHECKING:
-    from . import tf, torch
+    from . import resolvers, tf, torch
 
 __version__ = version()
 
@@ -140,6 +140,7 @@ __all__ = [
     "ops",
     "rank",
     "reshape",
+    "resolvers",
     "run_replicas",
     "service",
     "stack",
@@ -157,6 +158,6 @@ __all__ = [
 
 def __getattr__(name: str) -> _Any:
     # The modules for frameworks are imported at first use, because they import TensorFlow or torch.
-    if name in ("tf", "torch"):
+    if name in ("resolvers", "tf", "torch"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

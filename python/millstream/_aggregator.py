@@ -1,4 +1,4 @@
-"""Statistics by name, which iterators record. Refuses to know what is measured."""
+"""Statistics by name, which iterators record. Refuses to know the measured objects."""
 
 from __future__ import annotations
 

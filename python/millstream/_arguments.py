@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import InvalidArgumentError
 
-__all__ = ["path_of", "seed_of", "whole"]
+__all__ = ["count_of", "path_of", "seed_of", "whole"]
 
 _WORD = (1 << 64) - 1
 
@@ -18,12 +18,24 @@ def whole(value: Any, name: str) -> int:
 
     Raises:
         TypeError: The argument is not a whole number.
-        InvalidArgumentError: The argument is negative.
+        InvalidArgumentError: The argument is negative, or ``None``.
     """
-    number = operator.index(value)
+    number = count_of(value, name)
     if number < 0:
         raise InvalidArgumentError(f"{name}={number}: must not be negative")
     return number
+
+
+def count_of(value: Any, name: str) -> int:
+    """Returns an argument as a whole number, which may be negative.
+
+    Raises:
+        TypeError: The argument is not a whole number.
+        InvalidArgumentError: The argument is ``None``.
+    """
+    if value is None:
+        raise InvalidArgumentError(f"{name}: expected a whole number, found None")
+    return operator.index(value)
 
 
 def seed_of(seed: Any) -> int | None:

@@ -31,7 +31,7 @@ import cloudpickle
 from ._own_modules import ON_STALE_CODE, check, digests
 from .errors import InvalidArgumentError
 
-__all__ = ["Held", "Limits", "Shelf", "captured", "packed", "this_python", "unpacked"]
+__all__ = ["Held", "Limits", "Shelf", "captured", "packed", "unpacked"]
 
 #: The size in bytes above which `packed` warns that the code has probably captured data.
 _WARN_BYTES = 1 << 20
@@ -125,11 +125,10 @@ class Held:
         _HELD[key] = called
         weakref.finalize(self, _HELD.pop, key, None)
         #: The code that refers to the function in a definition.
-        self.code = json.dumps({**this_python(), "held": key}).encode() + b"\n"
+        self.code = json.dumps({**_this_python(), "held": key}).encode() + b"\n"
 
 
-def this_python() -> dict[str, str]:
-    """Returns what the header of code says of the interpreter that packed the code."""
+def _this_python() -> dict[str, str]:
     return {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "implementation": sys.implementation.name,
@@ -176,7 +175,7 @@ def packed(
     limits = limits or Limits()
     modules = _named_modules(payload) if named is None else [named.partition(":")[0]]
     header: dict[str, Any] = {
-        **this_python(),
+        **_this_python(),
         "named": named,
         "modules": modules,
         # Workers import a named function from their own modules, so no digests are compared.
@@ -235,7 +234,7 @@ def unpacked(code: bytes) -> Callable[..., Any]:
         RuntimeError: Another version of Python packed the code, the code is damaged, or one of its modules differs in this process.
     """
     head, _, payload = code.partition(b"\n")
-    header, here = json.loads(head), this_python()
+    header, here = json.loads(head), _this_python()
     if "held" in header:
         try:
             return _HELD[header["held"]]

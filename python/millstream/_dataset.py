@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _debugging, _tensor
-from ._arguments import path_of, seed_of, whole
+from ._arguments import count_of, path_of, seed_of, whole
 from ._composites import Ragged, Sparse
 from ._dtypes import as_dtype, int64
 from ._groups import GroupMethods
+from ._hub import is_of_hub
 from ._images import ImageMethods
 from ._millstream import Elements, Graph
 from ._numpy_iterator import NumpyIterator
@@ -29,7 +30,7 @@ from ._output import taker
 from ._padding import shapes_of, values_of
 from ._parsing import ParsingMethods
 from ._saving import SavingMethods, packing_of
-from ._spec import dressed, plain
+from ._spec import TensorSpec, dressed, dtypes_of, plain
 from ._statistics import recorded
 from ._structure import constants
 from ._tensor import Tensor, applied, called, scope_of
@@ -70,6 +71,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     Iteration yields elements with the structure of ``element_spec``: numpy arrays and scalars, ``str`` and ``bytes``. Arrays view the received
     memory without a copy. Arrays are writable, and valid as long as the program references them. ``iter`` starts no work before the first
     element is requested. Several iterators may exist at the same time, and each iterator runs a separate pass.
+
+    Example:
+        >>> dataset = ms.Dataset.range(5).map(lambda x: x * x).batch(2)
+        >>> [batch.tolist() for batch in dataset]
+        [[0, 1], [4, 9], [16]]
     """
 
     def __init__(
@@ -116,7 +122,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             raise ValueError(f"range: expected (stop), (start, stop) or (start, stop, step), found {len(args)} numbers")
         if any(isinstance(arg, Tensor) for arg in args):
             raise UnimplementedError("range accepts no symbolic tensors: compute a tensor of the numbers, and pass it to from_tensor_slices")
-        start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+        start, stop, step = map(count_of, (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3], ("start", "stop", "step"))
         numbers = Dataset(Graph.source("range", start=start, stop=stop, step=step))
         return numbers if output_type is None else numbers.map(lambda x: x.cast(output_type))
 
@@ -146,8 +152,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     ) -> Dataset:
         """Yields an infinite sequence of random 32-bit integers.
 
-        Every pass draws different numbers if ``rerandomize_each_iteration`` is true, or if no argument is passed. With only a seed, every pass
-        yields the same numbers, as in tf.data.
+        Every pass yields different numbers if ``rerandomize_each_iteration`` is true. Otherwise every pass yields the same numbers, as in
+        tf.data.
 
         Args:
             seed: The seed of the numbers.
@@ -156,9 +162,14 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> numbers = ms.Dataset.random(seed=1).take(3)
+            >>> [int(x) for x in numbers] == [int(x) for x in numbers]
+            True
         """
-        rerandomize_each_iteration = _rerandomized(seed, rerandomize_each_iteration)
-        return Dataset(_drawn(Graph.source("random", seed=_seed(seed, rerandomize_each_iteration)), rerandomize_each_iteration))
+        graph = Graph.source("random", seed=_seed(seed, rerandomize_each_iteration))
+        return Dataset(_drawn(graph, bool(rerandomize_each_iteration)))
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
@@ -254,7 +265,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Yields the paths of the files that match patterns.
 
         Args:
-            file_pattern: One or several glob patterns, for local files or for an object store.
+            file_pattern: One or several glob patterns, for local files, for an object store, or for a dataset of the Hugging Face hub
+                (``hf://datasets/ORG/NAME[@REVISION]/PATTERN``).
             shuffle: Whether every pass shuffles the paths; ``None`` means true. With ``False`` the paths are sorted.
             seed: The seed of the shuffle.
             name: Accepted as in tf.data; has no effect.
@@ -264,6 +276,12 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Raises:
             ValueError: The list of patterns is empty.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.NamedTemporaryFile(suffix=".txt") as file:
+            ...     print([path == file.name for path in ms.Dataset.list_files(file.name)])
+            [True]
         """
         listed = [file_pattern] if isinstance(file_pattern, str | os.PathLike) else file_pattern
         patterns = [path_of(pattern) for pattern in listed]
@@ -271,6 +289,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             raise ValueError("list_files: expected a pattern, found an empty list")
 
         def files(pattern: str) -> Graph:
+            if is_of_hub(pattern):
+                from ._hub_paths import listing
+
+                return listing(pattern, shuffle is not False, seed)
             return Graph.source("files", pattern=pattern, shuffle=shuffle is not False, seed=None if shuffle is False else seed_of(seed))
 
         graphs = [files(pattern) for pattern in patterns]
@@ -286,15 +308,24 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             name: Accepted as in tf.data; has no effect.
 
         Returns:
-            The new dataset.
+            The new dataset, with the options of all datasets.
+
+        Raises:
+            TypeError: No dataset is passed, both arguments are, or an argument is no dataset.
 
         Example:
             >>> a, b = ms.Dataset.range(3), ms.Dataset.range(10, 20)
             >>> [(int(x), int(y)) for x, y in ms.Dataset.zip(a, b)]
             [(0, 10), (1, 11), (2, 12)]
         """
+        if args and datasets is not None:
+            raise TypeError("zip: expected *args or datasets, found both: pass all datasets in one of the two")
         given = args if datasets is None else datasets
-        return Dataset(_zipped(given[0] if datasets is None and len(args) == 1 else given))
+        given = given[0] if datasets is None and len(args) == 1 else given
+        inputs = list(_datasets(given))
+        if not inputs:
+            raise TypeError("zip: expected at least one dataset, found none")
+        return _joined(inputs, _zipped(given))
 
     @staticmethod
     def sample_from_datasets(
@@ -306,8 +337,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     ) -> Dataset:
         """Yields elements of several datasets. Each element comes from a dataset that is drawn at random in proportion to its weight.
 
-        Every pass draws differently if ``rerandomize_each_iteration`` is true, or if neither this argument nor a seed is passed. With only a
-        seed, every pass draws the same, as in tf.data.
+        Every pass draws differently if ``rerandomize_each_iteration`` is true. Otherwise every pass draws the same, as in tf.data.
 
         Args:
             datasets: The datasets, which must have equal element specs.
@@ -321,11 +351,17 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Raises:
             ValueError: The number of weights differs from the number of datasets.
+            TypeError: The datasets have different structures or dtypes.
+
+        Example:
+            >>> a, b = ms.Dataset.range(2), ms.Dataset.range(10, 12)
+            >>> sorted(int(x) for x in ms.Dataset.sample_from_datasets([a, b], seed=1))
+            [0, 1, 10, 11]
         """
-        rerandomize_each_iteration = _rerandomized(seed, rerandomize_each_iteration)
         if weights is not None and len(weights) != len(datasets):
             raise ValueError(f"expected one weight for each of {len(datasets)} datasets, found {len(weights)} weights")
         shares = [1.0] * len(datasets) if weights is None else [float(weight) for weight in weights]
+        _check_alike(datasets, "sample_from_datasets")
         drawn = [(share, dataset._graph) for share, dataset in zip(shares, datasets, strict=True) if share != 0]
         graph = Graph.joined(
             [graph for _, graph in drawn],
@@ -334,7 +370,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             seed=_seed(seed, rerandomize_each_iteration),
             stop_on_empty=bool(stop_on_empty_dataset),
         )
-        return Dataset(_drawn(graph, rerandomize_each_iteration))
+        return _joined(datasets, _drawn(graph, bool(rerandomize_each_iteration)))
 
     @staticmethod
     def choose_from_datasets(
@@ -350,15 +386,22 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         Returns:
             The new dataset.
 
+        Raises:
+            TypeError: The indices are not scalars of an integer dtype, or the datasets have different structures or dtypes.
+
         Example:
             >>> a, b = ms.Dataset.range(3), ms.Dataset.range(10, 13)
             >>> choices = ms.Dataset.from_tensor_slices([0, 1, 1])
             >>> [int(x) for x in ms.Dataset.choose_from_datasets([a, b], choices)]
             [0, 10, 11]
         """
+        _check_alike(datasets, "choose_from_datasets")
         graphs = [dataset._graph for dataset in datasets]
-        choices = choice_dataset if choice_dataset.element_spec.dtype == "int64" else choice_dataset.map(_as_int64)
-        return Dataset(Graph.choose(choices._graph, graphs, stop_on_empty_dataset))
+        spec = choice_dataset.element_spec
+        if not isinstance(spec, TensorSpec) or not spec.dtype.is_integer or spec.shape != ():
+            raise TypeError(f"choose_from_datasets: expected a choice_dataset of int64 scalars, found elements of {spec}")
+        choices = choice_dataset if spec.dtype == "int64" else choice_dataset.map(_as_int64)
+        return _joined([*datasets, choices], Graph.choose(choices._graph, graphs, stop_on_empty_dataset))
 
     # Properties.
 
@@ -407,10 +450,9 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     # Elements.
 
     def __iter__(self) -> Elements:
-        if self._options.experimental_warm_start:
-            opened = self._open()
-            return recorded(Elements.lazy(lambda: opened, self), self._options)
-        return recorded(Elements.lazy(self._open, self), self._options)
+        opened = self._open() if self._options.experimental_warm_start else None
+        elements: Elements = recorded(Elements.lazy(self._open if opened is None else lambda: opened, self), self._options)
+        return elements
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         elements = Elements.lazy(self._open, self)
@@ -547,6 +589,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Raises:
             TypeError: The function did not return a dataset.
+
+        Example:
+            >>> even = lambda dataset: dataset.filter(lambda x: x % 2 == 0)
+            >>> [int(x) for x in ms.Dataset.range(6).apply(even)]
+            [0, 2, 4]
         """
         dataset = transformation_func(self)
         if not isinstance(dataset, Dataset):
@@ -585,7 +632,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         made = called(map_func, self._graph)
         graph = applied(self._graph, made, lambda graph: _scheduled(graph, num_parallel_calls, deterministic))
         if _debugging.is_enabled() and not self._graph.is_within:
-            return self.map_python(map_func, element_spec=dressed(graph.spec))
+            return self._then(self._graph.map_python(graph.spec, _debugging.code_of(map_func)))
         return self._then(graph)
 
     def map_python(
@@ -797,8 +844,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [batch.tolist() for batch in ms.Dataset.range(6).batch(2).rebatch(3)]
             [[0, 1, 2], [3, 4, 5]]
         """
-        sizes = [batch_size] if isinstance(batch_size, int | np.integer) else list(batch_size)
-        return self._then(self._graph.then("rebatch", sizes=[whole(size, "batch_size") for size in sizes], drop_remainder=bool(drop_remainder)))
+        sizes = [whole(size, "batch_size") for size in ([batch_size] if isinstance(batch_size, int | np.integer) else batch_size)]
+        # Without a remainder to drop, all batches have one size, which the spec then states.
+        is_even = drop_remainder or _is_even(self._graph.spec, sizes)
+        return self._then(self._graph.then("rebatch", sizes=sizes, drop_remainder=is_even))
 
     def ragged_batch(
         self, batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = int64, name: str | None = None
@@ -940,6 +989,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [int(x) for x in ms.Dataset.range(10).take(3)]
             [0, 1, 2]
         """
+        count = count_of(count, "count")
         return self._then(self._graph.then("take", count=count)) if count >= 0 else self
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
@@ -956,6 +1006,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [int(x) for x in ms.Dataset.range(5).skip(3)]
             [3, 4]
         """
+        count = count_of(count, "count")
         return self._then(self._graph.then("skip", count=count) if count >= 0 else self._graph.then("take", count=0))
 
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Dataset:
@@ -991,7 +1042,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [(int(i), int(x)) for i, x in ms.Dataset.range(10, 12).enumerate()]
             [(0, 10), (1, 11)]
         """
-        return self._then(self._graph.then("enumerate", start=start))
+        return self._then(self._graph.then("enumerate", start=count_of(start, "start")))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """Yields the elements of this dataset, followed by the elements of another dataset.
@@ -1013,7 +1064,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         if not isinstance(dataset, Dataset):
             raise TypeError(f"concatenate: expected another dataset, not {dataset!r}")
         try:
-            return self._then(Graph.joined([self._graph, dataset._graph], "concatenate"))
+            return _joined([self, dataset], Graph.joined([self._graph, dataset._graph], "concatenate"), self._output)
         except InvalidArgumentError as error:
             both = f"{self.element_spec} and {dataset.element_spec}"
             raise TypeError(f"Two datasets to concatenate have different types: {both}") from error
@@ -1045,6 +1096,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> cached = ms.Dataset.range(5).shuffle(5).cache()
+            >>> [int(x) for x in cached] == [int(x) for x in cached]
+            True
         """
         path = path_of(filename)
         kept = self._graph.then("cache", path=path, bytes_max=0) if path else self._graph.then("cache", path=None)
@@ -1109,6 +1165,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> inverse = ms.Dataset.range(3).map_python(lambda x: 6 // int(x), element_spec=ms.TensorSpec((), ms.int64))
+            >>> [int(x) for x in inverse.ignore_errors()]
+            [6, 3]
         """
         return self._then(self._graph.then("ignore_errors", log_warning=bool(log_warning)))
 
@@ -1156,6 +1217,12 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> options = ms.Options()
+            >>> options.deterministic = True
+            >>> [int(x) for x in ms.Dataset.range(3).map(lambda x: x + 1, num_parallel_calls=2).with_options(options)]
+            [1, 2, 3]
         """
         if not isinstance(options, Options):
             raise TypeError(f"with_options: expected Options, found {options!r} of type {type(options).__name__}")
@@ -1166,6 +1233,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Returns:
             The options. A change to the returned object changes this dataset, and all datasets that are derived from it later.
+
+        Example:
+            >>> ms.Dataset.range(3).options().deterministic is None
+            True
         """
         return self._options
 
@@ -1206,9 +1277,32 @@ def _zipped(given: Any) -> Graph:
     raise TypeError(f"zip takes datasets, which may be nested in tuples and dicts, not {given!r}")
 
 
-def _rerandomized(seed: int | None, rerandomized: bool | None) -> bool | None:
-    """Returns whether every pass draws differently. With a seed the default is false."""
-    return False if rerandomized is None and seed is not None else rerandomized
+def _datasets(given: Any) -> Iterator[Dataset]:
+    if isinstance(given, Dataset):
+        yield given
+        return
+    if not isinstance(given, Mapping | tuple | list):
+        raise TypeError(f"zip: expected datasets, which may be nested in tuples and dicts, found {given!r}")
+    for item in given.values() if isinstance(given, Mapping) else given:
+        yield from _datasets(item)
+
+
+def _joined(datasets: Sequence[Dataset], graph: Graph, output: str = "numpy") -> Dataset:
+    """Returns the dataset of a graph that joins datasets, with the options of all datasets."""
+    options = Options()
+    for dataset in datasets:
+        options = options.merge(dataset._options)
+    # A pass of a job is read only once. The new dataset therefore continues with the next pass.
+    readers = [dataset for dataset in datasets if not dataset._graph.is_within and dataset._graph.reads_service]
+    return Dataset(graph, output=output, options=options, passes=readers[0]._passes if readers else None)
+
+
+def _check_alike(datasets: Sequence[Dataset], name: str) -> None:
+    """Checks that datasets have one structure, and one dtype for each component."""
+    for index, dataset in enumerate(datasets):
+        if dtypes_of(dataset._graph.spec) != dtypes_of(datasets[0]._graph.spec):
+            specs = f"{datasets[0].element_spec} in dataset 0 and {dataset.element_spec} in dataset {index}"
+            raise TypeError(f"{name}: expected datasets of one structure and of equal dtypes, found {specs}")
 
 
 def _seed(seed: int | None, draws_again: bool | None) -> int | None:
@@ -1218,6 +1312,16 @@ def _seed(seed: int | None, draws_again: bool | None) -> int | None:
 
 def _drawn(graph: Graph, draws_again: bool | None) -> Graph:
     return graph.drawn_alike() if draws_again is False else graph
+
+
+def _is_even(described: Any, sizes: Sequence[int]) -> bool:
+    """Returns whether every element of a spec is cut into whole batches of one size."""
+    kind, parts = described[:2]
+    if kind == "tensor":
+        dims = described[2]
+        return bool(dims) and dims[0] is not None and len(set(sizes)) == 1 and sizes[0] > 0 and dims[0] % sizes[0] == 0
+    nested = [part for _, part in parts] if kind == "dict" else parts if kind in ("tuple", "list") else []
+    return bool(nested) and all(_is_even(part, sizes) for part in nested)
 
 
 def _as_int64(x: Tensor) -> Tensor:

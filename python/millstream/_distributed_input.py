@@ -86,6 +86,30 @@ class InputContext:
     input_pipeline_id: int = 0
     num_replicas_in_sync: int = 1
 
+    @classmethod
+    def from_resolver(cls, resolver: Any, replicas: int | None = None) -> InputContext:
+        """Finds the place of this process in a cluster. Chiefs and workers share the data; an evaluator reads all of it.
+
+        Args:
+            resolver: A resolver of ``ms.resolvers``, or of ``tf.distribute.cluster_resolver``.
+            replicas: The number of replicas of each process; by default the number of its accelerators, at least one.
+
+        Returns:
+            The context.
+
+        Raises:
+            ValueError: The resolver does not know the task of this process, or the task reads no data.
+
+        Example:
+            >>> spec = ms.resolvers.ClusterSpec({"chief": ["a:1"], "worker": ["b:1", "c:1"]})
+            >>> resolver = ms.resolvers.SimpleClusterResolver(spec, task_type="worker", task_id=0)
+            >>> ms.InputContext.from_resolver(resolver, replicas=2)
+            InputContext(num_input_pipelines=3, input_pipeline_id=1, num_replicas_in_sync=6)
+        """
+        from ._resolvers.place import place_of
+
+        return cls(*place_of(resolver, replicas))
+
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
         """Divides a global batch size by the number of replicas.
 

@@ -5,7 +5,7 @@ No element is a dataset here: elements are paths, and the functions of ``interle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ._dataset import Dataset
@@ -56,13 +56,13 @@ class FileDatasets(Dataset):
         return Dataset(self._graph).flat_map(lambda path: map_func(self._of(path)))
 
 
-def file_datasets(paths: Sequence[str], described: tuple[Any, ...]) -> FileDatasets:
+def file_datasets(paths: Dataset, described: tuple[Any, ...]) -> FileDatasets:
     """Returns the datasets of files.
 
     Args:
-        paths: The files.
-        described: The spec of their elements, as plain tuples.
+        paths: The paths of the files.
+        described: The spec of the elements of the files, as plain tuples.
     """
-    made = FileDatasets(Dataset.from_tensor_slices(list(paths))._graph)
+    made = FileDatasets(paths._graph)
     made.described = described
     return made

@@ -10,10 +10,11 @@ import numpy as np
 
 from . import _tensor
 from ._arguments import seed_of, whole
+from ._spec import dtypes_of
 from ._structure import constants
 from ._tensor import Tensor, applied, argument, called
 from ._tracing import tracing
-from .errors import UnimplementedError
+from .errors import InvalidArgumentError, UnimplementedError
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
@@ -137,11 +138,23 @@ class GroupMethods:
         Raises:
             ValueError: The boundaries are not in ascending order, or the number of batch sizes differs from the number of buckets.
             UnimplementedError: ``padded_shapes`` or ``padding_values`` is combined with an argument that excludes it.
+
+        Example:
+            >>> rows = ms.Dataset.range(1, 5).map_python(lambda x: np.full(int(x), x), element_spec=ms.TensorSpec((None,), ms.int64))
+            >>> buckets = rows.bucket_by_sequence_length(lambda row: ms.ops.shape(row)[0], [3], [2, 2])
+            >>> [batch.tolist() for batch in buckets]
+            [[[1, 0], [2, 2]], [[3, 3, 3, 0], [4, 4, 4, 4]]]
         """
         length = _number(element_length_func)
         boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
         if len(sizes) != len(boundaries) + 1:
             raise ValueError(f"bucket_batch_sizes has {len(sizes)} sizes for {len(boundaries) + 1} buckets: pass one size for each bucket")
+        if not boundaries and not pad_to_bucket_boundary:
+            # Elements of any length are in the only bucket.
+            only = self._then(self._graph)
+            if no_padding:
+                return only.batch(sizes[0], drop_remainder)
+            return only.padded_batch(sizes[0], padded_shapes, padding_values, drop_remainder)
         if padded_shapes is None and padding_values is None:
             return self._then(
                 self._graph.bucket_by_sequence_length(
@@ -186,6 +199,11 @@ class GroupMethods:
 
         Returns:
             The new dataset.
+
+        Example:
+            >>> resampled = ms.Dataset.range(100).rejection_resample(lambda x: x % 2, [0.0, 1.0], [0.5, 0.5], seed=1)
+            >>> {int(kind) for kind, _ in resampled}
+            {1}
         """
         initial = None if initial_dist is None else [float(share) for share in initial_dist]
         target = [float(share) for share in target_dist]
@@ -212,12 +230,18 @@ class GroupMethods:
         Returns:
             The new dataset.
 
+        Raises:
+            TypeError: The function does not return a pair, or changes the structure or a dtype of the state.
+
         Example:
             >>> sums = ms.Dataset.range(4).scan(np.int64(0), lambda state, x: (state + x, state + x))
             >>> [int(x) for x in sums]
             [0, 1, 3, 6]
         """
+        if not callable(scan_func):
+            raise InvalidArgumentError(f"scan: expected a function of a state and an element, found {scan_func!r}")
         described, data = constants(initial_state)
+        expected = dtypes_of(described)
 
         def body(graph: Graph) -> Graph:
             both = argument(graph)
@@ -225,7 +249,11 @@ class GroupMethods:
                 made = scan_func(both["state"], both["element"])
             if not isinstance(made, tuple) or len(made) != 2:
                 raise TypeError(f"expected a tuple of the next state and an element from scan_func, found {made!r}")
-            return applied(graph, made)
+            result = applied(graph, made)
+            found = dtypes_of(result.spec[1][0])
+            if found != expected:
+                raise TypeError(f"expected scan_func to keep the dtypes of the state, {expected}, found {found}")
+            return result
 
         return self._then(self._graph.scan(described, data, body))
 
@@ -301,7 +329,7 @@ def _batched(window: Any, size: int) -> Dataset:
 def _number(function: Callable[..., Any]) -> Callable[[Graph], Graph]:
     def body(graph: Graph) -> Graph:
         result = called(function, graph)
-        if not isinstance(result, Tensor | int):
+        if not isinstance(result, Tensor | int | np.integer):
             raise TypeError(f"expected a number from the function, found {result!r}")
         return applied(graph, _tensor.convert_to_tensor(result).cast("int64"))
 

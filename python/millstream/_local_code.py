@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ._code import captured, packed, this_python
+from ._code import _this_python, captured, packed
 from .errors import InvalidArgumentError
 
 __all__ = ["LocalCode", "found", "sent"]
@@ -42,7 +42,7 @@ class LocalCode:
             header = json.loads(head)
         except InvalidArgumentError as error:
             # Only a service needs the copy, so the refusal waits for a service.
-            header, payload = {**this_python(), _REFUSED: str(error)}, b""
+            header, payload = {**_this_python(), _REFUSED: str(error)}, b""
         self.call = call
         self.code = json.dumps({**header, _KEY: key, "name": name}).encode() + b"\n" + payload
         _KNOWN[key] = self

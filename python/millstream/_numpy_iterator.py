@@ -60,7 +60,7 @@ class NumpyIterator:
             The state, of constant size.
 
         Raises:
-            FailedPreconditionError: The dataset is read from a service, which deals each element out once.
+            FailedPreconditionError: The dataset is read from a service, which delivers each element once.
 
         Example:
             >>> numbers = ms.Dataset.range(4)
@@ -89,7 +89,7 @@ class NumpyIterator:
 
         Raises:
             InvalidArgumentError: The state is of another dataset, or is no state.
-            FailedPreconditionError: The dataset is read from a service, which deals each element out once.
+            FailedPreconditionError: The dataset is read from a service, which delivers each element once.
 
         Example:
             >>> numbers = ms.Dataset.range(3)
@@ -114,12 +114,12 @@ class NumpyIterator:
     def _check_local(self, what: str) -> None:
         if self._dataset._graph.reads_service:
             raise FailedPreconditionError(
-                f"{what}: expected a dataset that is computed here, found one that reads a service, which deals each element out once: "
+                f"{what}: expected a dataset that is computed here, found a dataset that reads a service, and a service delivers each element once: "
                 "use the state of ms.DataLoader"
             )
 
     def __getattr__(self, name: str) -> Any:
-        # What else an iterator does: get_next, stats, close, skip.
+        # The other methods of iterators: get_next, stats, close and skip.
         return getattr(self._elements, name)
 
 

@@ -1,9 +1,10 @@
-"""A value that may be missing. ``get_next_as_optional`` returns an empty ``Optional`` at the end, instead of an exception."""
+"""A value that may be absent: the result of an iterator that reports its end without an exception."""
 
 from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
+from ._spec import dressed
 from .errors import InvalidArgumentError
 
 __all__ = ["Optional"]
@@ -14,12 +15,19 @@ _NOTHING: Any = object()
 
 
 class Optional(Generic[T]):
-    """A container of one value or no value, like ``tf.experimental.Optional``."""
+    """A container of one value or no value, like ``tf.experimental.Optional``.
 
-    __slots__ = ("_value",)
+    Example:
+        >>> iterator = iter(ms.Dataset.range(1))
+        >>> first, second = iterator.get_next_as_optional(), iterator.get_next_as_optional()
+        >>> int(first.get_value()), second.has_value()
+        (0, False)
+    """
 
-    def __init__(self, value: T = _NOTHING) -> None:
-        self._value = value
+    __slots__ = ("_spec", "_value")
+
+    def __init__(self, value: T = _NOTHING, element_spec: Any = None) -> None:
+        self._value, self._spec = value, element_spec
 
     @staticmethod
     def from_value(value: T) -> Optional[T]:
@@ -30,6 +38,10 @@ class Optional(Generic[T]):
 
         Returns:
             An ``Optional`` with the value.
+
+        Example:
+            >>> ms.Optional.from_value(3).get_value()
+            3
         """
         return Optional(value)
 
@@ -38,22 +50,55 @@ class Optional(Generic[T]):
         """Creates an ``Optional`` without a value.
 
         Args:
-            element_spec: Accepted as in tf.data; has no effect.
+            element_spec: The specs of the value that could be there.
 
         Returns:
             The empty ``Optional``.
-        """
-        return Optional()
 
-    def has_value(self) -> bool:
-        """Returns whether the ``Optional`` has a value."""
+        Example:
+            >>> ms.Optional.empty(ms.TensorSpec((), ms.int64)).has_value()
+            False
+        """
+        return Optional(element_spec=element_spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """The specs of the value, nested as the value.
+
+        Example:
+            >>> ms.Optional.from_value(np.int64(3)).element_spec
+            TensorSpec(shape=(), dtype=ms.int64, name=None)
+        """
+        if self._value is _NOTHING:
+            return self._spec
+        from ._worker import described
+
+        return dressed(described(self._value))
+
+    def has_value(self, name: str | None = None) -> bool:
+        """Returns whether the ``Optional`` has a value.
+
+        Args:
+            name: Accepted as in tf.data; has no effect.
+
+        Example:
+            >>> ms.Optional.from_value(3).has_value()
+            True
+        """
         return self._value is not _NOTHING
 
-    def get_value(self) -> T:
+    def get_value(self, name: str | None = None) -> T:
         """Returns the value.
+
+        Args:
+            name: Accepted as in tf.data; has no effect.
 
         Raises:
             InvalidArgumentError: The ``Optional`` has no value.
+
+        Example:
+            >>> ms.Optional.from_value(3).get_value()
+            3
         """
         if self._value is _NOTHING:
             raise InvalidArgumentError("the Optional has no value: call has_value() first")

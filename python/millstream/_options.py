@@ -67,7 +67,7 @@ class AutotuneAlgorithm(enum.Enum):
 
 
 class ExternalStatePolicy(enum.Enum):
-    """What becomes of state outside of a dataset when its position is saved.
+    """The treatment of state outside of a dataset when the position of the dataset is saved.
 
     Example:
         >>> options = ms.Options()
@@ -100,7 +100,7 @@ class Group:
         name = type(self)._formerly.get(name, name)
         expected = type(self)._types.get(name)
         if expected is None:
-            raise AttributeError(f"{type(self).__name__} have no option {name!r}: expected one of {', '.join(type(self)._types)}")
+            raise AttributeError(f"{type(self).__name__} have no {name}: expected one of {', '.join(type(self)._types)}")
         if value is not None and not isinstance(value, expected):
             raise TypeError(f"option {name!r}: expected {expected.__name__}, found {value!r} of type {type(value).__name__}")
         accepted, reason = type(self)._inert.get(name, ((), ""))
@@ -418,7 +418,7 @@ class Options(Group):
 
 
 def _merged(one: OneGroup, other: OneGroup) -> OneGroup:
-    """Returns a group in which what another sets replaces what this one sets."""
+    """Returns a group with the options of both groups. Options that the other group sets win."""
     made, unset = copy.copy(one), type(one)()
     for field in dataclasses.fields(one):  # type: ignore[arg-type]
         old, new = getattr(one, field.name), getattr(other, field.name)

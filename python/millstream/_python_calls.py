@@ -1,4 +1,4 @@
-"""Calls of Python functions on tensors of a function of a dataset, in the middle of what is computed natively.
+"""Calls of Python functions on tensors of a dataset's function, between native computations.
 
 Owns the code that workers run for such a call. Refuses to know how the code reaches them.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from ._code import packed
 from ._dtypes import DType, as_dtype
-from ._tensor import Tensor, convert_to_tensor, symbolic
+from ._tensor import convert_to_tensor, symbolic
 from .errors import InvalidArgumentError
 
 __all__ = ["beside", "called_python", "fitted"]

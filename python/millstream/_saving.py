@@ -65,6 +65,9 @@ class SavingMethods:
     def _executed(self) -> Graph:
         raise NotImplementedError
 
+    def _then(self, graph: Graph) -> Dataset:
+        raise NotImplementedError
+
     @property
     def element_spec(self) -> Any:
         """The specs of an element."""
@@ -103,10 +106,13 @@ class SavingMethods:
             raise UnimplementedError("save: expected checkpoint_args=None: a save that is interrupted begins again")
         if self._graph.cardinality == -1:
             raise InvalidArgumentError("save: expected a dataset with an end, found one without: use take")
+        if "://" in path_of(path):
+            raise UnimplementedError(f"save: expected a directory of this machine, found {path_of(path)}: save here, and copy the directory")
         place = Path(path_of(path))
         if place.exists() and any(place.iterdir()) and not (place / _DESCRIPTION).exists():
             raise FailedPreconditionError(f"save: expected an empty directory or a saved dataset in {place}, found other files")
-        _write(self._executed, place, packing_of(compression))
+        packing = packing_of(compression)
+        _write(lambda path: self._then(self._graph.then("snapshot", path=path, packing=packing)), self._graph.spec, place)
 
     @staticmethod
     def load(
@@ -120,8 +126,8 @@ class SavingMethods:
         """Yields the elements that ``save`` or ``cache`` wrote to a directory.
 
         Args:
-            path: The directory.
-            element_spec: The spec of the elements. Without it the directory states it, if ``save`` wrote it.
+            path: The directory, of this machine or of an object store.
+            element_spec: The spec of the elements. Without it a directory of this machine states it, if ``save`` wrote the directory.
             compression: Accepted as in tf.data; has no effect: files state their compression.
             reader_func: A function of the datasets of the files that returns one dataset. Its argument has the methods of a dataset, and
                 its ``interleave`` and ``flat_map`` call their function with a dataset for each file.
@@ -145,6 +151,8 @@ class SavingMethods:
             [0, 1, 2]
         """
         packing_of(compression)
+        if "://" in path_of(path):
+            return _remote(path_of(path), element_spec, reader_func)
         place = Path(path_of(path))
         if wait:
             _wait(place)
@@ -165,12 +173,18 @@ class SavingMethods:
         return np.frombuffer(hashlib.sha256(self._executed.to_bytes()).digest()[:8], "<u8")[0]
 
 
-def _write(graph: Graph, place: Path, packing: str) -> None:
-    """Writes a dataset beside its place, and moves it there when it is whole."""
+def _write(snapshot: Callable[[str], Dataset], described: tuple[Any, ...], place: Path) -> None:
+    """Writes a dataset beside its place, and moves it there when it is whole.
+
+    Args:
+        snapshot: Makes the dataset that writes to a directory when it is read.
+        described: The spec of the elements, as plain tuples.
+        place: The directory of the saved dataset.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
     beside = place.parent / f".{place.name}-{uuid.uuid4().hex}"
     try:
-        elements = graph.then("snapshot", path=str(beside), packing=packing).run(0, os.cpu_count() or 1, 0)
+        elements = snapshot(str(beside))._open()
         count = 0
         while (passed := elements.skip(1 << 20)) > 0:
             count += passed
@@ -178,7 +192,7 @@ def _write(graph: Graph, place: Path, packing: str) -> None:
         if written is None:
             written = beside / "empty"
             written.mkdir(parents=True)
-        (written / _DESCRIPTION).write_text(json.dumps({"spec": graph.spec, "elements": count}))
+        (written / _DESCRIPTION).write_text(json.dumps({"spec": described, "elements": count}))
         if place.exists():
             place.rename(beside / "replaced")
         written.rename(place)
@@ -210,6 +224,19 @@ def _described(place: Path, element_spec: Any) -> tuple[tuple[Any, ...], bool]:
     return described, said["elements"] == 0
 
 
+def _remote(path: str, element_spec: Any, reader_func: Callable[[Any], Any] | None) -> Dataset:
+    """Returns the elements of a directory of an object store, whose files are listed when they are read."""
+    from ._dataset import Dataset
+    from ._file_datasets import file_datasets
+
+    if element_spec is None:
+        raise NotFoundError(f"load: expected element_spec for {path}, found none: the spec is not read from object stores")
+    described = plain(element_spec)
+    if reader_func is None:
+        return Dataset(Graph.load(path, described))
+    return _read_by(reader_func, file_datasets(Dataset.list_files(f"{path}/*.elements", shuffle=False), described))
+
+
 def _tuples(said: Any) -> tuple[Any, ...]:
     """Returns a spec that was written as JSON as the plain tuples that it was."""
     kind, *rest = said
@@ -223,15 +250,21 @@ def _tuples(said: Any) -> tuple[Any, ...]:
 
 def _loaded(place: Path, described: tuple[Any, ...], is_empty: bool, reader_func: Callable[[Any], Any] | None) -> Dataset:
     from ._dataset import Dataset
+    from ._file_datasets import file_datasets
 
     if is_empty:
         return Dataset(_none_of(described))
     if reader_func is None:
         return Dataset(Graph.load(str(place), described))
     paths = [str(path) for path in sorted(place.glob("*.elements"))]
-    from ._file_datasets import file_datasets
+    return _read_by(reader_func, file_datasets(Dataset.from_tensor_slices(paths), described))
 
-    made = reader_func(file_datasets(paths, described))
+
+def _read_by(reader_func: Callable[[Any], Any], files: Dataset) -> Dataset:
+    """Returns the dataset that a reader function makes."""
+    from ._dataset import Dataset
+
+    made = reader_func(files)
     if not isinstance(made, Dataset):
         raise TypeError(f"load: expected a dataset from reader_func, found {made!r}")
     return made

@@ -144,3 +144,13 @@ def plain(spec: Any) -> Described:
         dims = None if shape is None or rank is None else tuple(shape)
         return ("tensor", as_dtype(spec.dtype).code, dims)
     raise TypeError(f"expected a spec of elements, found {spec!r}: use TensorSpec, also in tuples, lists and dicts")
+
+
+def dtypes_of(described: Described) -> Any:
+    """Returns the structure of a spec with the dtypes as its leaves."""
+    kind, parts = described[:2]
+    if kind == "dict":
+        return {name: dtypes_of(part) for name, part in parts}
+    if kind in ("tuple", "list"):
+        return tuple(dtypes_of(part) for part in parts)
+    return parts if kind == "tensor" else (kind, *(dtypes_of(part) for part in parts))

@@ -1,6 +1,6 @@
 """The iterator that records statistics: how long a program waited for each element, and how many bytes each had.
 
-Refuses to know what workers measure: ``stats()`` of an iterator and ``millstream top`` show that.
+Refuses to know the measurements of workers, which ``stats()`` of an iterator and ``millstream top`` show.
 """
 
 from __future__ import annotations

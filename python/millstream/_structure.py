@@ -10,6 +10,7 @@ import numpy as np
 
 from ._composites import Ragged, Sparse
 from ._dtypes import as_dtype
+from .errors import InvalidArgumentError
 
 __all__ = ["Stack", "constants", "leaf", "tensor"]
 
@@ -34,7 +35,11 @@ def _described(value: Any, data: list[bytes | list[bytes]]) -> tuple[Any, ...]:
         return ("ragged", [_described(part, data) for part in (value.values, *value.nested_row_splits)])
     if isinstance(value, Sparse):
         return ("sparse", [_described(part, data) for part in (value.indices, value.values, value.dense_shape)])
-    code, dims, items = leaf(value)
+    try:
+        code, dims, items = leaf(value)
+    except TypeError as error:
+        # Upstream calls a value that is not a tensor a wrong value, not a wrong type.
+        raise InvalidArgumentError(str(error)) from error
     data.append(items)
     return ("tensor", code, dims)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._dtypes import DType, as_dtype
 from ._millstream import Expr, Graph
+from ._refusals import refusals_of_dtypes
 from ._scope import Schedule, Scope
 from ._spec import TensorShape
 from ._structure import leaf
@@ -92,6 +93,33 @@ class Tensor:
     __slots__ = ("_expr", "_path", "_scope")
     __hash__ = None  # type: ignore[assignment]
 
+    if TYPE_CHECKING:
+        # Defined by ``_operators``, below.
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __rand__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __ror__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __rxor__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+
     def __init__(self, expr: Expr, scope: Scope | None = None, path: str | None = None) -> None:
         self._expr = expr
         self._scope = scope
@@ -99,6 +127,8 @@ class Tensor:
 
     def _made(self, expr: Expr, *others: Tensor) -> Tensor:
         scopes = [tensor._scope for tensor in (self, *others) if tensor._scope is not None]
+        for scope in scopes[1:]:
+            _check_scope(scope, scopes[0].graph)
         return Tensor(expr, scopes[0] if scopes else None)
 
     def _unary(self, name: str) -> Tensor:
@@ -430,7 +460,13 @@ def symbolic(described: tuple[Any, ...], path: str, scope: Scope) -> Any:
 
 
 def called(function: Callable[..., Any], graph: Graph) -> Any:
-    """Calls a function with the symbolic element of a dataset, and returns the result."""
+    """Calls a function with the symbolic element of a dataset, and returns the result.
+
+    Raises:
+        InvalidArgumentError: The function is not callable.
+    """
+    if not callable(function):
+        raise InvalidArgumentError(f"expected a function of an element, found {function!r} of type {type(function).__name__}")
     with tracing():
         return function(*arguments(graph))
 
@@ -442,7 +478,18 @@ def applied(graph: Graph, result: Any, schedule: Schedule = lambda graph: graph)
         graph: The dataset.
         result: Tensors and constants, nested in tuples and dicts.
         schedule: Changes each operation after it is added.
+
+    Raises:
+        InvalidDtypeError: An operation of the function does not accept the dtype of a tensor.
+        InvalidArgumentError: The function computes with a shape or an argument that an operation does not accept.
     """
+    for tensor in _symbolic(result):
+        _check_scope(tensor._scope, graph)
+    with refusals_of_dtypes(graph, lambda other: _added(other, result, schedule)):
+        return _added(graph, result, schedule)
+
+
+def _added(graph: Graph, result: Any, schedule: Schedule) -> Graph:
     if isinstance(result, list):
         result = tuple(result)
     scope = scope_of(result) or Scope(graph)
@@ -474,8 +521,36 @@ def filtered(graph: Graph, condition: Any, operation: str) -> Graph:
     """
     tensor = convert_to_tensor(condition)
     scope = tensor._scope or Scope(graph)
-    kept: Graph = getattr(scope.replayed(graph, lambda made: made), operation)(scope.expr(tensor._expr))
-    return scope.restored(kept) if scope.is_extended else kept
+    _check_scope(scope, graph)
+
+    def kept(graph: Graph) -> Graph:
+        made: Graph = getattr(scope.replayed(graph, lambda made: made), operation)(scope.expr(tensor._expr))
+        return made
+
+    with refusals_of_dtypes(graph, kept):
+        return scope.restored(kept(graph)) if scope.is_extended else kept(graph)
+
+
+def _check_scope(scope: Scope | None, graph: Graph) -> None:
+    """Checks that a tensor belongs to the element of a dataset.
+
+    Raises:
+        UnimplementedError: The tensor belongs to another element.
+    """
+    if scope is not None and scope.graph is not graph:
+        raise UnimplementedError(
+            "a function uses a tensor of another function's element: zip the dataset with that tensor, for example "
+            "ms.Dataset.zip(dataset, ms.Dataset.from_tensors(x).repeat()), and take both as arguments of the function"
+        )
+
+
+def _symbolic(value: Any) -> Iterator[Tensor]:
+    """Yields the tensors of a structure that belong to an element."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict | tuple | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _symbolic(part)
 
 
 def _nests(value: Any) -> bool:

@@ -118,7 +118,8 @@ def code_of(error: MillstreamError) -> int:
     if isinstance(error.__cause__, tf.errors.OpError):
         code = int(error.__cause__.error_code)
     else:
-        kind = getattr(tf.errors, type(error).__name__, tf.errors.UnknownError)
+        kinds = (getattr(tf.errors, base.__name__, None) for base in type(error).__mro__)
+        kind = next(filter(None, kinds), tf.errors.UnknownError)
         code = int(kind(None, None, "").error_code)
     # TensorFlow treats OUT_OF_RANGE as the normal end of a dataset, so an error needs another code.
     return int(tf.errors.INVALID_ARGUMENT) if code == tf.errors.OUT_OF_RANGE else code

@@ -1,4 +1,4 @@
-"""Whether a function of a dataset is being called to record what it computes. Refuses to know what is recorded."""
+"""The mark of calls that record the computation of a dataset's function. Refuses to know the recorded computation."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def tracing() -> Iterator[None]:
 
 
 def is_tracing() -> bool:
-    """Returns whether the caller was called by a dataset, to record what it computes."""
+    """Returns whether a dataset called the caller, to record the caller's computation."""
     return _is_tracing.get()

@@ -116,11 +116,21 @@ def _fit(value: Any, yields: Any, leaves: list[Leaf]) -> None:
         if value is None or isinstance(value, Mapping | tuple | Ragged | Sparse):
             raise _unfit(value, "a tensor")
         _tensor(value, leaves)
+        _retype(leaves, [yields])
     else:
         is_fit = {"none": value is None, "ragged": isinstance(value, Ragged), "sparse": isinstance(value, Sparse)}
         if not is_fit[kind]:
             raise _unfit(value, "None" if kind == "none" else f"a {kind} tensor")
         _describe(value, leaves)
+        _retype(leaves, yields[1] if kind != "none" else [])
+
+
+def _retype(leaves: list[Leaf], specs: list[Any]) -> None:
+    """Gives the last leaves their declared dtype where they are empty text, which has no item that states a dtype."""
+    for place, spec in enumerate(specs, len(leaves) - len(specs)):
+        code, dims, data = leaves[place]
+        if code == "string" and spec[1] == "bytes" and isinstance(data, list) and not data:
+            leaves[place] = ("bytes", dims, data)
 
 
 def _unfit(value: Any, expected: str) -> TypeError:

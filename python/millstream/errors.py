@@ -16,6 +16,7 @@ __all__ = [
     "FailedPreconditionError",
     "InternalError",
     "InvalidArgumentError",
+    "InvalidDtypeError",
     "LostSplits",
     "MillstreamError",
     "NotFoundError",
@@ -86,6 +87,10 @@ def _rebuilt(kind: type[MillstreamError], message: str, details: dict[str, Any])
 
 class InvalidArgumentError(MillstreamError, ValueError):
     """An argument, a dataset or a file is invalid. The caller must correct the argument, the dataset or the file."""
+
+
+class InvalidDtypeError(InvalidArgumentError, TypeError):
+    """A function of a dataset computes with a dtype that the operation does not accept. The caller must cast the tensor."""
 
 
 class NotFoundError(MillstreamError, LookupError, FileNotFoundError):

@@ -9,36 +9,62 @@ from __future__ import annotations
 import functools
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ._dataset import Dataset
-from ._dtypes import as_dtype
+from ._dtypes import as_dtype, bytes_, string
+from ._hub import is_of_hub
+from ._hub_paths import HubPaths, expanded
 from ._millstream import Graph
 from ._options import error_policy
+from ._peers_array_record import array_record
+from ._peers_lance import lance
+from ._peers_litdata import litdata
+from ._peers_zarr import zarr
 from ._spec import plain
 from ._tensor import Tensor, applied
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, UnimplementedError
 
 __all__ = [
     "FixedLengthRecordDataset",
     "TFRecordDataset",
     "TextLineDataset",
+    "array_record",
     "arrow",
     "csv",
     "image_folder",
     "json_lines",
+    "lance",
+    "litdata",
     "mds",
     "npy",
     "npz",
     "parquet",
     "sqlite",
     "webdataset",
+    "zarr",
 ]
 
 
-def _paths(filenames: Any) -> Graph:
+def _resolved(filenames: Any) -> Any:
+    """Returns the files of the hub among paths; paths without one, datasets and tensors as they are."""
+    if isinstance(filenames, Dataset | Tensor | HubPaths):
+        return filenames
+    names = _names(filenames)
+    return expanded(names) or names
+
+
+def _paths(filenames: Any, *, in_parts: bool = False) -> Graph:
+    """Returns the dataset of paths. ``in_parts`` states that the reader reads parts of files, which workers share."""
+    filenames = _resolved(filenames)
+    if isinstance(filenames, HubPaths):
+        return filenames.graph(in_parts=in_parts)
     if isinstance(filenames, Dataset):
+        if getattr(filenames.element_spec, "dtype", None) not in (string, bytes_):
+            raise TypeError(f"expected a dataset of paths, found a dataset of {filenames.element_spec!r}")
         return filenames._graph
     if isinstance(filenames, Tensor):
         if filenames._scope is None:
@@ -51,21 +77,47 @@ def _paths(filenames: Any) -> Graph:
 
 
 def _names(filenames: Any) -> list[str]:
-    return [str(filenames)] if isinstance(filenames, str | os.PathLike) else [str(name) for name in filenames]
+    """Returns paths as text.
+
+    Raises:
+        TypeError: A path is neither text nor a path object.
+    """
+    if isinstance(filenames, str | bytes | os.PathLike):
+        return [_name(filenames)]
+    if isinstance(filenames, np.ndarray):
+        filenames = filenames.reshape(-1).tolist()
+    if not isinstance(filenames, Iterable):
+        raise TypeError(f"expected a path, or several, found {filenames!r} of type {type(filenames).__name__}")
+    return [_name(name) for name in filenames]
 
 
-def _like(filenames: Any) -> str | None:
+def _name(name: Any) -> str:
+    if not isinstance(name, str | bytes | os.PathLike):
+        raise TypeError(f"expected a path as text, found {name!r} of type {type(name).__name__}")
+    return os.fsdecode(name)
+
+
+def _like(filenames: Any, element_spec: Any) -> str | None:
     """Returns a pattern that matches the file whose columns are looked up; ``None`` if the paths are a dataset or a tensor.
+
+    A file of the hub is not looked up, and thus not downloaded, if ``element_spec`` states its columns.
 
     Raises:
         InvalidArgumentError: The first name is itself a pattern.
     """
     if isinstance(filenames, Dataset | Tensor):
         return None
+    if isinstance(filenames, HubPaths):
+        return filenames.first() if element_spec is None else None
     first = next(iter(_names(filenames)), None)
     if first is not None and "*" in first and not os.path.exists(first):
         raise InvalidArgumentError(f"expected the name of a file, found the pattern {first!r}: wrap the pattern in ms.Dataset.list_files")
-    return None if first is None else glob.escape(first)
+    return None if first is None else _pattern(first)
+
+
+def _pattern(path: str) -> str:
+    """Returns a pattern that matches one path alone. A URL of a server has no patterns, and a query may follow its ``?``."""
+    return path if path.startswith(("http://", "https://")) else glob.escape(path)
 
 
 class TFRecordDataset(Dataset):
@@ -77,6 +129,13 @@ class TFRecordDataset(Dataset):
         buffer_size: Accepted as in tf.data; has no effect.
         num_parallel_reads: Accepted as in tf.data; has no effect.
         name: Accepted as in tf.data; has no effect.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     tf.data.experimental.TFRecordWriter(file.name).write(ms.Dataset.from_tensor_slices([b"a", b"b"]))
+        ...     print(list(ms.TFRecordDataset(file.name)))
+        [b'a', b'b']
     """
 
     def __init__(
@@ -99,6 +158,13 @@ class TextLineDataset(Dataset):
         buffer_size: Accepted as in tf.data; has no effect.
         num_parallel_reads: Accepted as in tf.data; has no effect.
         name: Accepted as in tf.data; has no effect.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w") as file:
+        ...     print("first", "second", sep=chr(10), file=file, flush=True)
+        ...     print(list(ms.TextLineDataset(file.name)))
+        ['first', 'second']
     """
 
     def __init__(
@@ -111,7 +177,7 @@ class TextLineDataset(Dataset):
     ) -> None:
         if compression_type:
             raise NotImplementedError("Millstream reads no compressed text files: decompress the files, or use TFRecord files")
-        super().__init__(_paths(filenames).then("text_lines"))
+        super().__init__(_paths(filenames, in_parts=True).then("text_lines"))
 
 
 class FixedLengthRecordDataset(Dataset):
@@ -126,6 +192,13 @@ class FixedLengthRecordDataset(Dataset):
         compression_type: ``""``, ``"GZIP"`` or ``"ZLIB"``.
         num_parallel_reads: Accepted as in tf.data; has no effect.
         name: Accepted as in tf.data; has no effect.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w") as file:
+        ...     print("aabb", end="", file=file, flush=True)
+        ...     print(list(ms.FixedLengthRecordDataset(file.name, 2)))
+        [b'aa', b'bb']
     """
 
     def __init__(
@@ -140,7 +213,7 @@ class FixedLengthRecordDataset(Dataset):
         name: str | None = None,
     ) -> None:
         super().__init__(
-            _paths(filenames).then(
+            _paths(filenames, in_parts=not compression_type).then(
                 "fixed_length",
                 record_bytes=record_bytes,
                 header_bytes=header_bytes or 0,
@@ -268,21 +341,24 @@ def parquet(
     element_spec: Any = None,
     *,
     batch_size: int | None = None,
+    nulls_as_default: bool = False,
     on_error: str = "raise",
 ) -> Dataset:
     """Yields dicts of the columns of Parquet files.
 
     Args:
-        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``.
+        filenames: One or several paths, or a dataset of paths such as ``Dataset.list_files``. Paths and patterns of the Hugging Face hub,
+            ``hf://datasets/ORG/NAME[@REVISION]/PATTERN``, are listed here.
         columns: The names of the columns to read; all columns by default.
         element_spec: The specs of the columns; by default those of the first file.
         batch_size: The number of rows in an element; ``None`` yields single rows.
+        nulls_as_default: Whether a null is read as 0, false, an empty text or an empty list. Otherwise a null is an error.
         on_error: Raises an error for an unreadable file (``"raise"``), or skips the file (``"skip"``).
 
     Returns:
         The new dataset.
     """
-    return _tables("parquet", filenames, columns, element_spec, batch_size, on_error)
+    return _tables("parquet", filenames, columns, element_spec, batch_size, nulls_as_default, on_error)
 
 
 def arrow(
@@ -291,6 +367,7 @@ def arrow(
     element_spec: Any = None,
     *,
     batch_size: int | None = None,
+    nulls_as_default: bool = False,
     on_error: str = "raise",
 ) -> Dataset:
     """Yields dicts of the columns of Arrow IPC files and streams (Feather).
@@ -300,12 +377,13 @@ def arrow(
         columns: The names of the columns to read; all columns by default.
         element_spec: The specs of the columns; by default those of the first file.
         batch_size: The number of rows in an element; ``None`` yields single rows.
+        nulls_as_default: Whether a null is read as 0, false, an empty text or an empty list. Otherwise a null is an error.
         on_error: Raises an error for an unreadable file (``"raise"``), or skips the file (``"skip"``).
 
     Returns:
         The new dataset.
     """
-    return _tables("arrow", filenames, columns, element_spec, batch_size, on_error)
+    return _tables("arrow", filenames, columns, element_spec, batch_size, nulls_as_default, on_error)
 
 
 def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -> Dataset:
@@ -322,10 +400,11 @@ def mds(filenames: Any, columns: Sequence[str] = (), element_spec: Any = None) -
     wanted = _columns(columns, element_spec)
     if isinstance(filenames, Dataset | Tensor):
         return Dataset(_paths(filenames).then("mds", columns=wanted))
+    found = _resolved(filenames)
     # Each name has its own listing, because the shards of an index take the index's place in the order of names.
     each = [
-        Dataset(Graph.source("files", pattern=glob.escape(name)).then("mds", columns=wanted))
-        for name in _names(filenames)
+        Dataset(Graph.source("files", pattern=_pattern(name)).then("mds", columns=wanted))
+        for name in (found.urls("mds") if isinstance(found, HubPaths) else found)
     ]
     if not each:
         raise ValueError("mds expected the path of a shard or an index.json, found no path")
@@ -370,6 +449,8 @@ def image_folder(root: str) -> Dataset:
     Returns:
         A dataset of dicts with ``image`` (the bytes of the file), ``label`` (the index of the class in the sorted names) and ``path``.
     """
+    if is_of_hub(root):
+        raise UnimplementedError(f"image_folder reads folders of this machine, not {root}: use ms.files.webdataset or ms.files.parquet for files of the hub")
     return Dataset(Graph.source("image_folder", root=os.fspath(root)))
 
 
@@ -388,12 +469,30 @@ def _columns(names: Sequence[str], element_spec: Any, example: str | None = None
 
 
 def _arrays(kind: str, filenames: Any, names: Sequence[str], element_spec: Any, whole: bool, on_error: str) -> Dataset:
-    paths, wanted = _paths(filenames), _columns(names, element_spec, _like(filenames))
-    return Dataset(paths.then(kind, columns=wanted, whole=whole, on_error=error_policy(on_error)))
+    return _with_columns(kind, filenames, names, element_spec, False, whole=whole, on_error=error_policy(on_error))
 
 
 def _tables(
-    kind: str, filenames: Any, columns: Sequence[str], element_spec: Any, batch_size: int | None, on_error: str
+    kind: str,
+    filenames: Any,
+    columns: Sequence[str],
+    element_spec: Any,
+    batch_size: int | None,
+    nulls_as_default: bool,
+    on_error: str,
 ) -> Dataset:
-    paths, wanted = _paths(filenames), _columns(columns, element_spec, _like(filenames))
-    return Dataset(paths.then(kind, columns=wanted, rows=batch_size, on_error=error_policy(on_error)))
+    in_parts = kind == "parquet" and batch_size is None
+    options = {"rows": batch_size, "nulls_as_default": bool(nulls_as_default), "on_error": error_policy(on_error)}
+    return _with_columns(kind, filenames, columns, element_spec, in_parts, **options)
+
+
+def _with_columns(kind: str, filenames: Any, names: Sequence[str], element_spec: Any, in_parts: bool, **options: Any) -> Dataset:
+    """Returns the dataset of a reader that looks columns up in a file, unless the specs of the columns are declared."""
+    filenames = _resolved(filenames)
+    paths = _paths(filenames, in_parts=in_parts)
+    wanted = _columns(names, element_spec, _like(filenames, element_spec))
+    if isinstance(filenames, HubPaths) and wanted["example"] is not None:
+        # Specs are declared here, because a worker may lack the token or the download.
+        found = Graph.source("files", pattern=_pattern(wanted["example"])).then(kind, columns=wanted, **options).spec
+        wanted = {"names": list(names), "declared": found, "example": None}
+    return Dataset(paths.then(kind, columns=wanted, **options))

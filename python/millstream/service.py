@@ -53,6 +53,12 @@ class ShardingPolicy(enum.IntEnum):
 
     With ``OFF`` each worker produces the whole dataset. With ``DYNAMIC`` the dispatcher leases splits to workers on demand. ``FILE``, ``DATA``,
     ``FILE_OR_DATA`` and ``HINT`` divide the dataset among a fixed list of workers.
+
+    Example:
+        >>> with ms.local(workers=2, inline=True) as service:
+        ...     numbers = ms.Dataset.range(4).apply(ms.service.distribute(ms.service.ShardingPolicy.OFF, service))
+        ...     print(sorted(int(x) for x in numbers))
+        [0, 0, 1, 1, 2, 2, 3, 3]
     """
 
     OFF = 0
@@ -68,6 +74,13 @@ class CrossTrainerCache:
 
     Args:
         trainer_id: The unique id of this trainer.
+
+    Example:
+        >>> cache = ms.service.CrossTrainerCache(trainer_id="trainer 1")
+        >>> with ms.local(workers=1, inline=True) as service:
+        ...     shared = ms.service.distribute("parallel_epochs", service, job_name="shared", cross_trainer_cache=cache)
+        ...     print([int(x) for x in ms.Dataset.range(3).repeat().apply(shared).take(3)])
+        [0, 1, 2]
     """
 
     def __init__(self, trainer_id: str) -> None:
@@ -82,6 +95,12 @@ class DispatcherConfig:
 
     ``protocol`` and ``worker_max_concurrent_snapshots`` are accepted and have no effect. The dispatcher uses a ``work_dir`` only in
     ``fault_tolerant_mode``.
+
+    Example:
+        >>> config = ms.service.DispatcherConfig(job_gc_timeout_ms=1000)
+        >>> with ms.service.DispatchServer(config) as dispatcher:
+        ...     print(dispatcher.workers())
+        []
     """
 
     port: int = 0
@@ -112,6 +131,12 @@ class WorkerConfig:
     ``python`` is the interpreter that runs users' Python code in separate processes. The default is the interpreter that
     ``MILLSTREAM_PYTHON`` names, or the interpreter of this process. ``"inline"`` runs users' code in this process, for debugging, without
     deadlines and limits.
+
+    Example:
+        >>> with ms.service.DispatchServer() as dispatcher:
+        ...     with ms.service.WorkerServer(ms.service.WorkerConfig(dispatcher.target, tags=["big"])):
+        ...         print([worker["tags"] for worker in dispatcher.workers()])
+        [['big']]
     """
 
     dispatcher_address: str
@@ -153,6 +178,11 @@ class _Server:
 
         Raises:
             FailedPreconditionError: The server was stopped.
+
+        Example:
+            >>> dispatcher = ms.service.DispatchServer(start=False)
+            >>> dispatcher.start()
+            >>> dispatcher.stop()
         """
         if self._is_stopped:
             raise FailedPreconditionError("the server was stopped: create a new server")
@@ -167,12 +197,23 @@ class _Server:
         return self._server
 
     def join(self) -> None:
-        """Waits until the server has ended."""
+        """Waits until the server has ended.
+
+        Example:
+            >>> dispatcher = ms.service.DispatchServer()
+            >>> dispatcher.stop()
+            >>> dispatcher.join()
+        """
         if self._server is not None:
             self._server.join()
 
     def stop(self) -> None:
-        """Stops the server. Does nothing if the server has ended."""
+        """Stops the server. Does nothing if the server has ended.
+
+        Example:
+            >>> dispatcher = ms.service.DispatchServer()
+            >>> dispatcher.stop()
+        """
         self._is_stopped = True
         if self._server is not None:
             self._server.stop()
@@ -193,6 +234,11 @@ class DispatchServer(_Server):
     Args:
         config: The settings.
         start: Whether the server starts at once, instead of by a call of ``start``.
+
+    Example:
+        >>> with ms.service.DispatchServer() as dispatcher:
+        ...     print(dispatcher.target.partition("://")[0])
+        millstream
     """
 
     def __init__(self, config: DispatcherConfig | None = None, start: bool = True) -> None:
@@ -242,6 +288,13 @@ class WorkerServer(_Server):
     Args:
         config: The settings.
         start: Whether the server starts at once, instead of by a call of ``start``.
+
+    Example:
+        >>> with ms.service.DispatchServer() as dispatcher:
+        ...     with ms.service.WorkerServer(ms.service.WorkerConfig(dispatcher.target)):
+        ...         numbers = ms.Dataset.range(3).apply(ms.service.distribute("parallel_epochs", dispatcher.target))
+        ...         print([int(x) for x in numbers])
+        [0, 1, 2]
     """
 
     def __init__(self, config: WorkerConfig, start: bool = True) -> None:
@@ -576,6 +629,11 @@ def register_dataset(
 
     Returns:
         The id of the registered dataset.
+
+    Example:
+        >>> with ms.local(workers=1, inline=True) as service:
+        ...     print(ms.service.register_dataset(service, ms.Dataset.range(3), dataset_id="numbers"))
+        numbers
     """
     address, travel = _address(service), _travel(compression)
     return _registered(connect(address), dataset, travel, None if dataset_id is None else str(dataset_id))
@@ -618,6 +676,12 @@ def from_dataset_id(
 
     Raises:
         NotFoundError: The service has no dataset with this id.
+
+    Example:
+        >>> with ms.local(workers=1, inline=True) as service:
+        ...     known_as = ms.service.register_dataset(service, ms.Dataset.range(3))
+        ...     print([int(x) for x in ms.service.from_dataset_id("distributed_epoch", service, known_as)])
+        [0, 1, 2]
     """
     known_as = dataset_id.decode() if isinstance(dataset_id, bytes) else str(dataset_id)
     terms = _Terms(

@@ -9,6 +9,7 @@ from typing import Any
 from ._code import packed
 from ._dataset import Dataset
 from ._millstream import Graph
+from ._tf_errors import raising_errors_of_tensorflow
 from ._tf_failure import dataset_of
 from .errors import InvalidArgumentError
 from .service import CrossTrainerCache, ShardingPolicy, _policy
@@ -23,6 +24,7 @@ NUM_SHARDS = 16
 _PYTHON = {"EagerPyFunc", "GeneratorDataset", "PyFunc", "PyFuncStateless"}
 
 
+@raising_errors_of_tensorflow
 def distribute(
     processing_mode: ShardingPolicy | str,
     service: Any,
@@ -68,7 +70,7 @@ def distribute(
 
     Raises:
         InvalidArgumentError: The dataset calls Python functions, has elements that are not tensors, or is infinite although the policy
-            divides it.
+            divides it. As all errors here, the error is also the one of this name in ``tf.errors``.
     """
     policy = _policy(processing_mode)
     if num_shards < 1:
@@ -87,6 +89,7 @@ def distribute(
         on_lost,
     )
 
+    @raising_errors_of_tensorflow
     def apply(dataset: Any) -> Any:
         import tensorflow as tf
 

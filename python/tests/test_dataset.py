@@ -135,16 +135,17 @@ def test_shuffles_follow_their_seed() -> None:
     assert again == passes[0]
 
 
-def test_a_seed_alone_draws_alike_in_every_pass() -> None:
+def test_every_pass_draws_alike_by_default() -> None:
     parts = [Dataset.range(100), Dataset.range(100, 200)]
-    for dataset in (Dataset.random(seed=4).take(20), Dataset.sample_from_datasets(parts, seed=4)):
-        assert numbers(dataset) == numbers(dataset)
-    for again in (
-        Dataset.random(seed=4, rerandomize_each_iteration=True).take(20),
-        Dataset.random().take(20),
-        Dataset.sample_from_datasets(parts, seed=4, rerandomize_each_iteration=True),
-    ):
-        assert numbers(again) != numbers(again)
+    for seed in (4, None):
+        for dataset in (Dataset.random(seed).take(20), Dataset.sample_from_datasets(parts, seed=seed)):
+            assert numbers(dataset) == numbers(dataset) == numbers(dataset)
+        for again in (
+            Dataset.random(seed, rerandomize_each_iteration=True).take(20),
+            Dataset.sample_from_datasets(parts, seed=seed, rerandomize_each_iteration=True),
+        ):
+            assert numbers(again) != numbers(again)
+    assert numbers(Dataset.random().take(20)) != numbers(Dataset.random().take(20))
 
 
 def test_no_files_are_no_elements() -> None:
@@ -159,7 +160,7 @@ def test_a_generator_yields_text_as_str_or_bytes() -> None:
             signature = ms.TensorSpec((2,) if is_nested else (), dtype)
             found = [np.asarray(x, object).reshape(-1).tolist() for x in Dataset.from_generator(lambda given=yields: iter(given), output_signature=signature)]
             assert len(found) == 2 and all(type(item) is kind for items in found for item in items)
-    with pytest.raises(ms.errors.UserFunctionError, match="ms.bytes"):
+    with pytest.raises(ms.errors.InvalidArgumentError, match="ms.bytes"):
         list(Dataset.from_generator(lambda: iter([b"\xff"]), output_signature=ms.TensorSpec((), ms.string)))
 
 
@@ -280,9 +281,9 @@ def test_a_generator_is_held_to_its_signature() -> None:
     assert (int(number), rows.to_list()) == (42, [[1, 2], [3]])
     number = ms.TensorSpec((), ms.int64)
     for yields, said in ((("x",), "a tensor of ms.int64"), (((1, 2),), "a tensor of|declared")):
-        with pytest.raises(ms.errors.UserFunctionError, match=said):
+        with pytest.raises(ms.errors.InvalidArgumentError, match=said):
             list(Dataset.from_generator(lambda yields=yields: iter(yields), output_signature=number))
-    with pytest.raises(ms.errors.UserFunctionError, match="2 components"):
+    with pytest.raises(ms.errors.InvalidArgumentError, match="2 components"):
         list(Dataset.from_generator(lambda: iter([1]), output_signature=(number, number)))
     for arguments in ({}, {"output_types": ms.int64, "output_signature": number}):
         with pytest.raises(TypeError, match="output_signature"):
@@ -346,7 +347,7 @@ def test_random_datasets_change_unless_fixed() -> None:
         parts = [Dataset.range(20), Dataset.range(20, 40)]
         sampled = Dataset.sample_from_datasets(parts, rerandomize_each_iteration=again)
         for dataset in (drawn, sampled):
-            assert (numbers(dataset) == numbers(dataset)) is (again is False)
+            assert (numbers(dataset) == numbers(dataset)) is (not again)
 
 
 def test_datasets_are_zipped_as_they_are_nested() -> None:
@@ -358,7 +359,7 @@ def test_datasets_are_zipped_as_they_are_nested() -> None:
     ]
     assert list(Dataset.zip(one)) == [0, 1] and list(Dataset.zip(one, two)) == [(0, 2), (1, 3)]
     for wrong in (3, (one, 3)):
-        with pytest.raises(TypeError, match="zip takes"):
+        with pytest.raises(TypeError, match="zip: expected datasets"):
             Dataset.zip(wrong)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 
 import millstream as ms
-from millstream import compat, errors, files, ops, service
+from millstream import compat, errors, files, ops, resolvers, service
 
-MODULES: list[ModuleType] = [ms, compat, errors, files, ops, service]
+COMPAT = [getattr(compat, name) for name in compat.__all__ if isinstance(getattr(compat, name), ModuleType)]
+MODULES: list[ModuleType] = [ms, compat, *COMPAT, compat.data.experimental, errors, files, ops, resolvers, service]
 
 
 def functions() -> Iterator[tuple[str, Any]]:
@@ -24,11 +26,13 @@ def functions() -> Iterator[tuple[str, Any]]:
         # These modules need frameworks, and have separate tests.
         for name in (name for name in module.__all__ if name not in ("tf", "torch")):
             found = getattr(module, name)
+            if isinstance(found, ModuleType):
+                continue
             owners = [kind for kind in found.__mro__ if kind.__module__.startswith("millstream")] if inspect.isclass(found) else []
             members = [member for kind in owners for member in vars(kind).items()] or [(name, found)]
             for member, value in members:
                 function = getattr(value, "__func__", value)
-                owner = f"{name}." if inspect.isclass(found) else ""
+                owner = f"{module.__name__}.{name}." if inspect.isclass(found) else f"{module.__name__}."
                 is_ours = inspect.isfunction(function) and function.__module__.startswith("millstream")
                 if is_ours and not member.startswith("_") and id(function) not in seen:
                     seen.add(id(function))
@@ -42,7 +46,8 @@ PUBLIC = dict(functions())
 def test_a_docstring_has_all_arguments_and_the_result(name: str) -> None:
     function = PUBLIC[name]
     text, signature = inspect.getdoc(function) or "", inspect.signature(function)
-    section = text.partition("Args:\n")[2].partition("\n\n")[0]
+    # A section ends where a line begins that is not indented.
+    section = re.split(r"\n\n(?=\S)", text.partition("Args:\n")[2])[0]
     for parameter in signature.parameters.values():
         if parameter.name not in ("self", "cls"):
             stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
@@ -54,7 +59,10 @@ def test_a_docstring_has_all_arguments_and_the_result(name: str) -> None:
 def test_the_examples_run() -> None:
     owners: dict[str, Any] = {**PUBLIC, "DataLoader": ms.DataLoader}
     finder = doctest.DocTestFinder(recurse=False)
-    found = [example for name, owner in owners.items() for example in finder.find(owner, name, globs={"ms": ms, "np": np})]
+    classes = {kind.__name__: kind for module in MODULES for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ != "builtins"}
+    owners |= {name: kind for name, kind in classes.items() if kind.__module__.startswith("millstream")}
+    globs = {"ms": ms, "np": np, "tf": compat}
+    found = [example for name, owner in owners.items() for example in finder.find(owner, name, globs=globs)]
     runner = doctest.DocTestRunner()
     for example in found:
         runner.run(example)

@@ -5,11 +5,11 @@ text is ``str`` instead of ``bytes``. The comparison removes both differences fr
 
 The following examples are missing, each for a reason:
 
-- ``tf.py_function``, ``tf.numpy_function``: ``Dataset.map_python`` runs Python code, and ``EXAMPLES`` uses this method instead
+- ``tf.py_function``, ``tf.numpy_function`` with AutoGraph: ``EXAMPLES`` uses ``Dataset.map_python`` instead
 - ``tf.fill`` with a size from an element: native functions cannot turn values into shapes, and ``map_python`` is used instead
 - ``snapshot`` with ``reader_func`` and ``shard_func``: Python snapshots do not have these arguments
-- ``SqlDataset``, ``TFRecordWriter``, ``tf.io.serialize_tensor``, ``to_variant``, ``StatsAggregator``, ``IteratorSpec``: parts of TensorFlow's
-  runtime; ``ms.files.sqlite`` reads databases
+- ``tf.io.serialize_tensor``, ``to_variant``: parts of TensorFlow's runtime
+- ``SqlDataset``, ``TFRecordWriter``, ``StatsAggregator``, ``IteratorSpec``: the examples of their docstrings show them
 - the ``ClusterResolver`` classes: ``ms.rank`` finds the rank of a trainer
 - ``TPUStrategy``: Millstream does not distribute to TPUs
 - loops of the tutorial that repeat other examples, and its ``TFRecordDataset`` over files that do not exist

@@ -34,8 +34,8 @@ pub struct SendLimits {
     pub unacknowledged_bytes: u64,
 }
 
-/// A pack of elements of one task on the way to one client, side by side in one slot. On links `P` is the form
-/// in which the pack is transferred.
+/// A pack of elements of one task on the way to one client, side by side in one slot. On links `P` is the
+/// form in which the pack is transferred.
 #[derive(Debug, Clone)]
 pub struct TaskPack<P = Pack> {
     /// The task that produced the elements.

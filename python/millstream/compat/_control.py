@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import ops
 from .._dtypes import as_dtype
-from .._python_calls import fitted, called_python
+from .._python_calls import called_python, fitted
 from .._tensor import Tensor, convert_to_tensor
 from ..errors import UnimplementedError
 from ._functions import constant_value, finished, is_symbolic
@@ -97,8 +97,11 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         if is_symbolic(condition):
             raise UnimplementedError("tf.where: how many places hold is known only when there is an element: use Dataset.map_python")
         return np.argwhere(np.asarray(condition)).astype(np.int64)
-    if is_symbolic(condition, x, y):
+    if is_symbolic(x, y):
         return ops.where(condition, x, y)
+    if is_symbolic(condition):
+        # Two plain numbers have no other dtype than their own, which is of 32 bits.
+        return ops.where(condition, constant_value(x), constant_value(y))
     return finished(ops.where(np.asarray(condition), constant_value(x), constant_value(y)))
 
 

@@ -1,6 +1,6 @@
 """Functions of tensors with TensorFlow's signatures, made from short descriptions.
 
-Owns signatures, docstrings and the immediate evaluation of functions whose operands have values. Refuses to know what functions compute.
+Owns signatures, docstrings and the immediate evaluation of functions whose operands have values. Refuses to know the computations.
 """
 
 from __future__ import annotations

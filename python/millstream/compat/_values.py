@@ -1,4 +1,4 @@
-"""Constants and the shapes of tensors, named as in TensorFlow. Owns their dtypes; refuses to know what computes with them."""
+"""Constants and the shapes of tensors, named as in TensorFlow. Owns the dtypes of constants; refuses to know about computations."""
 
 from __future__ import annotations
 
@@ -242,12 +242,13 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         raise UnimplementedError(
             "tf.range: a bound is computed from an element, and native functions make no shapes of values: use Dataset.map_python"
         )
-    numbers = [np.asarray(constant_value(value)) for value in (start, limit, delta)]
+    numbers: list[Any] = [np.asarray(constant_value(value)) for value in (start, limit, delta)]
     if dtype is None:
         dtype = np.result_type(*numbers)
         if all(isinstance(value, int | float) for value in (start, limit, delta)):
             dtype = np.dtype(np.int32 if dtype.kind == "i" else np.float32)
-    return np.arange(*(number[()] for number in numbers)).astype(as_dtype(dtype).as_numpy_dtype)
+    first, last, step = (number[()] for number in numbers)
+    return np.arange(first, last, step).astype(as_dtype(dtype).as_numpy_dtype)
 
 
 def linspace(start: Any, stop: Any, num: int, name: str | None = None, axis: int = 0) -> Any:

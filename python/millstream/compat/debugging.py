@@ -1,6 +1,6 @@
 """Checks of tensors, named as in ``tf.debugging``. A check within a function of a dataset fails the element.
 
-Owns the texts of failures. Refuses to know what becomes of elements that fail.
+Owns the texts of failures. Refuses to know the treatment of elements that fail.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
         [1.0]
     """
     (given,) = operands(tensor)
-    return finished(_checked(convert_to_tensor(given), ops.reduce_all(ops.is_finite(given)), f"{message} : Tensor had NaN or Inf"))
+    return finished(_checked(convert_to_tensor(given), ops.reduce_all(ops.is_finite(given)), f"{message} : NaN or Inf"))
 
 
 def _checked(tensor: Tensor, holds: Tensor, message: str) -> Tensor:

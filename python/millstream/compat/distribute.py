@@ -13,10 +13,11 @@ import numpy as np
 
 from .. import _distributed_input as _input
 from .._dataset import Dataset
+from . import cluster_resolver
 
 __all__ = [
     "DistributedDataset", "DistributedIterator", "DistributedValues", "InputContext", "InputOptions", "InputReplicationMode",
-    "MirroredStrategy", "ReduceOp", "experimental",
+    "MirroredStrategy", "ReduceOp", "cluster_resolver", "experimental",
 ]  # fmt: skip
 
 DistributedDataset = _input.DistributedDataset

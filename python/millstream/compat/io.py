@@ -27,7 +27,7 @@ decode_raw = _io.decode_raw
 
 
 def features_of_bytes(features: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns features of which those of dtype ``tf.string`` are byte strings.
+    """Returns the features, with byte strings for features of dtype ``tf.string``.
 
     Args:
         features: A feature for each name, of Millstream or of TensorFlow.
@@ -107,6 +107,13 @@ def parse_single_sequence_example(
 
     Returns:
         The context and the sequences, a tensor for each name.
+
+    Example:
+        >>> record = bytes.fromhex("0a0c0a0a0a016112051a030a0107")
+        >>> context = {"a": tf.io.FixedLenFeature([], tf.int64)}
+        >>> parsed = tf.data.Dataset.from_tensors(record).map(lambda x: tf.io.parse_single_sequence_example(x, context)[0]["a"])
+        >>> [int(x) for x in parsed]
+        [7]
     """
     return _io.parse_single_sequence_example(
         serialized, features_of_bytes(context_features), features_of_bytes(sequence_features), example_name, name

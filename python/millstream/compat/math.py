@@ -177,7 +177,7 @@ def add_n(inputs: Sequence[Any], name: str | None = None) -> Any:
 
 
 def argmax(input: Any, axis: int | None = None, output_type: Any = "int64", name: str | None = None) -> Any:
-    """Returns the index of the largest item along an axis, the first of equal ones.
+    """Returns the index of the largest item along an axis. Among equal items the first one wins.
 
     Args:
         input: A tensor whose length along the axis is known.
@@ -199,7 +199,7 @@ def argmax(input: Any, axis: int | None = None, output_type: Any = "int64", name
 
 
 def argmin(input: Any, axis: int | None = None, output_type: Any = "int64", name: str | None = None) -> Any:
-    """Returns the index of the smallest item along an axis, the first of equal ones.
+    """Returns the index of the smallest item along an axis. Among equal items the first one wins.
 
     Args:
         input: A tensor whose length along the axis is known.

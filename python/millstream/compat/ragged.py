@@ -1,4 +1,4 @@
-"""Ragged tensors, named as in ``tf.ragged``. Owns their making from rows; refuses to know what datasets do with them."""
+"""Ragged tensors, named as in ``tf.ragged``. Owns the conversion of rows; refuses to know about datasets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random numbers, named as in ``tf.random``: arrays at once, and refusals within functions of datasets.
 
-Owns the generator of arrays. Refuses to know what datasets draw: their operations have seeds of their own.
+Owns the generator of arrays. Refuses to know the draws of datasets, whose operations have seeds of their own.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import ops
 from .._dtypes import int32
-from .._tensor import convert_to_tensor
+from .._tensor import Tensor, convert_to_tensor
 from ..errors import UnimplementedError
 from ._functions import finished, operands, traced
 from ._refusal import refusal, refuses
@@ -33,7 +33,8 @@ length = traced("tf.strings.length", "input, unit='BYTE', name=None", lambda x, 
 substr = traced("tf.strings.substr", "input, pos, len, unit='BYTE', name=None", ops.strings_substr, "Returns a part of each text.",
                 ">>> tf.strings.substr('abcd', 1, 2)\n'bc'", tensors=("input",),
                 parameters={"pos": "The start, from the end if negative.", "len": "The length."})  # fmt: skip
-regex_full_match = traced("tf.strings.regex_full_match", "input, pattern, name=None", ops.regex_full_match,
+regex_full_match = traced("tf.strings.regex_full_match", "input, pattern, name=None",
+                          lambda x, pattern: ops.regex_full_match(_text(x), pattern),
                           "Tells which whole texts match a pattern.", ">>> bool(tf.strings.regex_full_match('abc', 'a.c'))\nTrue",
                           tensors=("input",))  # fmt: skip
 to_number = traced("tf.strings.to_number", "input, out_type='float32', name=None", ops.strings_to_number, "Parses decimal texts.",
@@ -41,7 +42,7 @@ to_number = traced("tf.strings.to_number", "input, out_type='float32', name=None
 regex_replace = traced(
     "tf.strings.regex_replace",
     "input, pattern, rewrite, replace_global=True, name=None",
-    lambda x, pattern, rewrite, everywhere: ops.regex_replace(x, pattern, _rewritten(rewrite), everywhere),
+    lambda x, pattern, rewrite, everywhere: _replaced(convert_to_tensor(x), pattern, _rewritten(rewrite), everywhere),
     "Replaces the matches of a pattern.",
     r">>> tf.strings.regex_replace('a1', '([a-z])([0-9])', r'\2\1')" + "\n'1a'",
     tensors=("input",),
@@ -50,6 +51,17 @@ regex_replace = traced(
         "replace_global": "Whether all matches are replaced, or the first.",
     },
 )
+
+
+def _text(x: Any) -> Tensor:
+    """Returns text in UTF-8, in which patterns are found."""
+    tensor = convert_to_tensor(x)
+    return tensor.cast("string") if tensor.dtype.code == "bytes" else tensor
+
+
+def _replaced(x: Tensor, pattern: str, rewrite: str, everywhere: bool) -> Tensor:
+    made = ops.regex_replace(_text(x), pattern, rewrite, everywhere)
+    return made.cast("bytes") if x.dtype.code == "bytes" else made
 
 
 def _rewritten(rewrite: str) -> str:

@@ -85,12 +85,44 @@ impl Graph {
         }
     }
 
-    pub(super) fn dataset(&self) -> Dataset {
-        self.dataset.clone()
+    /// Returns a dataset of several inputs. Within a function, the dataset is built on the function's
+    /// argument if one of its inputs is.
+    ///
+    /// # Errors
+    /// `UnimplementedError` if the inputs are built on the arguments of two functions.
+    pub(super) fn joining(inputs: &[&Graph], dataset: Dataset) -> PyResult<Graph> {
+        let mut within = inputs.iter().filter(|input| input.argument.is_some());
+        let first = within.next();
+        if let Some(Graph {
+            argument: Some(argument),
+            ..
+        }) = first
+        {
+            within.try_for_each(|input| input.check_argument(argument))?;
+        }
+        match first.or(inputs.first()) {
+            Some(graph) => graph.made(dataset),
+            None => Graph::new(dataset),
+        }
     }
 
-    pub(super) fn is_built_within(&self) -> bool {
-        self.argument.is_some()
+    /// Checks that the dataset is not built on the argument of another function than the one of `argument`.
+    ///
+    /// # Errors
+    /// `UnimplementedError` says what to do instead.
+    pub(super) fn check_argument(&self, argument: &Arc<ElementSpec>) -> PyResult<()> {
+        match &self.argument {
+            Some(own) if !Arc::ptr_eq(own, argument) => Err(failure::raise(
+                "UnimplementedError",
+                "a function uses a dataset of another function's element: zip the datasets, and take both elements as arguments of the \
+                 function",
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(super) fn dataset(&self) -> Dataset {
+        self.dataset.clone()
     }
 
     pub(super) fn element_spec(&self) -> &Arc<ElementSpec> {

@@ -29,9 +29,12 @@ impl Bodies {
         argument: &Arc<ElementSpec>,
         function: &Bound<'_, PyAny>,
     ) -> Dataset {
+        // The copy tells this function's argument apart from those of functions around it.
+        let argument = Arc::new(ElementSpec::clone(argument));
         let made = Graph::within(placeholder.clone(), argument.clone())
             .and_then(|graph| function.call1((graph,)))
-            .and_then(|made| Ok(made.extract::<Graph>()?));
+            .and_then(|made| Ok(made.extract::<Graph>()?))
+            .and_then(|graph| graph.check_argument(&argument).map(|()| graph));
         match made {
             Ok(graph) => graph.dataset(),
             Err(error) => {

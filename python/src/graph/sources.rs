@@ -28,7 +28,8 @@ impl Graph {
 
     #[staticmethod]
     fn choose(choices: &Graph, graphs: Vec<Graph>, stop_on_empty: bool) -> PyResult<Graph> {
-        let graphs = graphs.iter().map(Dataset::from);
-        Graph::new(Dataset::choose(choices.into(), graphs, stop_on_empty))
+        let dataset = Dataset::choose(choices.into(), graphs.iter().map(Dataset::from), stop_on_empty);
+        let inputs: Vec<&Graph> = std::iter::once(choices).chain(&graphs).collect();
+        Graph::joining(&inputs, dataset)
     }
 }

@@ -28,12 +28,7 @@ impl Graph {
     #[pyo3(signature = (graphs, name, /, **parameters))]
     fn joined(graphs: Vec<Graph>, name: &str, parameters: Option<&Bound<'_, PyDict>>) -> PyResult<Graph> {
         let dataset = operation(name, parameters, graphs.iter().map(Dataset::from))?;
-        // Within a function, the dataset is built on the function's argument if one of its inputs is.
-        let within = graphs.iter().find(|graph| graph.is_built_within());
-        match within.or(graphs.first()) {
-            Some(graph) => graph.made(dataset),
-            None => Graph::new(dataset),
-        }
+        Graph::joining(&graphs.iter().collect::<Vec<_>>(), dataset)
     }
 
     fn drawn_alike(&self) -> PyResult<Graph> {

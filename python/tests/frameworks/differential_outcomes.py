@@ -173,6 +173,8 @@ def _key(element: Any) -> str:
 def _difference(expected: list[Any], found: list[Any], is_ordered: bool) -> str | None:
     if not is_ordered:
         expected, found = sorted(expected, key=_key), sorted(found, key=_key)
+        # Floats that differ within their tolerance may be sorted otherwise.
+        found = _aligned(expected, found)
     at = next((at for at, pair in enumerate(zip(expected, found, strict=False)) if not _same(*pair)), None)
     if at is None and len(expected) == len(found):
         return None
@@ -180,6 +182,19 @@ def _difference(expected: list[Any], found: list[Any], is_ordered: bool) -> str 
         at = min(len(expected), len(found))
     shown = [f"{elements[at]!r}" if at < len(elements) else "the end" for elements in (expected, found)]
     return f"expected {len(expected)} elements, found {len(found)}; at {at} expected {shown[0]:.200}, found {shown[1]:.200}"
+
+
+def _aligned(expected: list[Any], found: list[Any]) -> list[Any]:
+    """Returns the elements found in the order of equal expected ones, and the rest after them."""
+    if all(map(_same, expected, found)):
+        return found
+    rest, ordered = list(found), []
+    for element in expected:
+        at = next((at for at, other in enumerate(rest) if _same(element, other)), None)
+        if at is None:
+            break
+        ordered.append(rest.pop(at))
+    return ordered + rest
 
 
 def _is_kind(found: BaseException, expected: BaseException, tf: Any) -> bool:

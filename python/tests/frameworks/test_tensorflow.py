@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -254,3 +255,21 @@ def test_keras_warns_of_nothing_where_steps_are_given(service: ms.LocalService, 
     model.compile(keras.optimizers.SGD(0.3), "mse")
     model.fit(shipped, epochs=3, steps_per_epoch=4, verbose=0)
     assert not [warning for warning in recwarn if "ran out of data" in str(warning.message)]
+
+
+def test_errors_are_those_of_both_packages(service: ms.LocalService) -> None:
+    endless = tf.data.Dataset.range(3).repeat()
+    python = tf.data.Dataset.range(3).map(lambda x: tf.py_function(lambda y: y + 1, [x], tf.int64))
+    for call, name, said in (
+        (lambda: ms.tf.distribute("parallel_epochs", "grp://127.0.0.1:1"), "NotFoundError", "no scheme grp"),
+        (lambda: ms.tf.distribute("parallel_epochs", service, num_shards=0), "InvalidArgumentError", "num_shards=0"),
+        (lambda: endless.apply(ms.tf.distribute("distributed_epoch", service)), "InvalidArgumentError", "repeat it after"),
+        (lambda: python.apply(ms.tf.distribute("parallel_epochs", service)), "InvalidArgumentError", "EagerPyFunc"),
+    ):
+        for package in (tf, ms):
+            with pytest.raises(getattr(package.errors, name), match=said) as raised:
+                call()
+        error = raised.value
+        assert error.error_code == getattr(tf.errors, name)(None, None, "").error_code and said in error.message
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is getattr(ms.errors, name) and str(copy) == error.message

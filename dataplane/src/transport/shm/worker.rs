@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use millstream_element::{AllocError, Pack, SlotAlloc, SlotMut};
+use millstream_element::{AllocError, HeapAlloc, Pack, SlotAlloc, SlotMut};
 use tokio::time::{Instant, Sleep};
 
 use super::arena::Arena;
@@ -28,7 +28,7 @@ use super::ring::{RingReceiver, RingSender};
 use super::share::Share;
 use crate::proto::message::{TaskId, ToWorker};
 use crate::proto::send::TaskPack;
-use crate::transport::{Body, Downstream, LinkLost, LinkReport, TaskMemory, Transport, WorkerLink};
+use crate::transport::{Downstream, LinkLost, LinkReport, TaskMemory, Transport, WorkerLink};
 
 /// The time between two attempts to lend a pack that found no memory or lease. Readers return memory and
 /// leases without a message.
@@ -343,9 +343,9 @@ impl Transport for WorkerEnd {
                 mut first,
                 pack,
             }) => {
-                let Body::Plain(mut pack) = pack else {
-                    return Err(LinkLost::Resource("cannot lend a compressed pack".to_owned()));
-                };
+                // Sessions compress nothing for this transport (D2.6), but a link accepts every form.
+                let opened = pack.open(&HeapAlloc);
+                let mut pack = opened.map_err(|error| LinkLost::Resource(error.to_string()))?;
                 while !pack.is_empty() {
                     let count = pack.len().min(PACK_ELEMENTS_MAX);
                     let part = TaskPack {

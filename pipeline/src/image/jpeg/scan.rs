@@ -241,9 +241,9 @@ fn walk(table: &Table, bits: &mut Bits<'_>, mut store: impl FnMut(usize, i16)) -
     let mut at = 1usize;
     loop {
         bits.refill();
-        // A refill provides at least 56 bits. A coefficient in the lookup table takes at most 11 bits, so that
-        // 34 bits are left for the third coefficient. Any other coefficient takes at most 31 bits, and is
-        // followed by a refill.
+        // A refill provides at least 56 bits. A coefficient in the lookup table takes at most 11 bits, so
+        // that 34 bits are left for the third coefficient. Any other coefficient takes at most 31 bits, and a
+        // refill follows it.
         for _ in 0..3 {
             let found = table.find(bits);
             let run = usize::from(found.symbol >> 4);

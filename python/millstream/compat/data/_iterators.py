@@ -22,7 +22,7 @@ _NOT_TRACED = "Millstream traces no functions of TensorFlow: a dataset is a valu
 
 
 class Iterator(abc.ABC):
-    """The type of what ``iter(dataset)`` returns: one pass over a dataset.
+    """The type of the iterators that ``iter(dataset)`` returns. An iterator is one pass over a dataset.
 
     Example:
         >>> iterator = iter(tf.data.Dataset.range(2))
@@ -62,7 +62,7 @@ Iterator.register(Recording)
 
 
 class _Spec:
-    """What specs of datasets and of iterators have in common: both describe elements."""
+    """The common base of the specs of datasets and of iterators, which both describe elements."""
 
     #: The type of the values that the spec describes.
     _value_type: type = object
@@ -236,7 +236,7 @@ class _Spec:
         """
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._element_spec == other._element_spec  # type: ignore[attr-defined]
+        return isinstance(other, _Spec) and type(other) is type(self) and bool(self._element_spec == other._element_spec)
 
     def __hash__(self) -> int:
         return hash((type(self), repr(self._element_spec)))

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from .... import ops
 from ...._dataset import Dataset
-from ...._spec import TensorSpec, dressed
+from ...._spec import dressed
 from ...._tensor import Tensor, applied, called, convert_to_tensor
 from ....errors import UnimplementedError
-from .... import ops
 from ...nest import map_structure
 from ._transformations import Transformation
+from ._zeros import zeros_of
 
 __all__ = ["Reducer", "group_by_reducer"]
 
@@ -89,7 +90,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
         def window(_: Any, rows: Dataset) -> Dataset:
             steps = rows.scan((np.False_, first), lambda state, row: _step(reducer, state, row))
             # One state for each element: the last is the result.
-            return steps.batch(_WINDOW).map(lambda *states: _last(states))
+            return steps.batch(_WINDOW).map(lambda *states: _last(states if isinstance(first, tuple) else states[0]))
 
         states = keyed.group_by_window(lambda key, _: key, window, _WINDOW)
         return states.map(reducer.finalize_func)
@@ -109,14 +110,10 @@ def _first_state(keyed: Dataset, reducer: Reducer) -> Any:
     made = called(lambda key, _: reducer.init_func(key), keyed._graph)
     spec = dressed(applied(keyed._graph, made).spec)
 
-    def zeros(of: Any) -> Any:
-        if not isinstance(of, TensorSpec) or of.shape is None or None in of.shape:
-            raise UnimplementedError(f"group_by_reducer: expected a state of tensors of known shapes, found {of}")
-        if of.dtype.code in ("string", "bytes"):
-            return np.full(tuple(of.shape), "" if of.dtype.code == "string" else b"", object)[()]
-        return np.zeros(tuple(of.shape), of.dtype.as_numpy_dtype)
-
-    return map_structure(zeros, spec)
+    try:
+        return zeros_of(spec)
+    except ValueError as error:
+        raise UnimplementedError(f"group_by_reducer: a state that init_func returns: {error}") from error
 
 
 def _step(reducer: Reducer, state: Any, row: Any) -> Any:
@@ -129,6 +126,5 @@ def _step(reducer: Reducer, state: Any, row: Any) -> Any:
     return (has_begun | True, after), after
 
 
-def _last(states: tuple[Any, ...]) -> Any:
-    made = states if len(states) > 1 else states[0]
-    return map_structure(lambda tensor: tensor[-1], made)
+def _last(states: Any) -> Any:
+    return map_structure(lambda tensor: tensor[-1], states)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...._composites import Ragged, Sparse
 from ...._dataset import Dataset
-from ...._dtypes import int64
+from ...._dtypes import int64, numpy_dtype
 from ...._structure import leaf
 
 __all__ = ["Counter", "RandomDataset", "choose_from_datasets", "from_list", "sample_from_datasets"]
@@ -143,10 +143,8 @@ def _stacked(elements: list[Any]) -> Any:
         return None
     code, dims, items = leaves[0]
     if isinstance(items, list):
-        texts = [item if code == "bytes" else item.decode() for _, _, data in leaves for item in data]
+        texts = [item if code == "bytes" else item.decode() for _, _, data in leaves if isinstance(data, list) for item in data]
         made = np.empty(len(texts), object)
         made[:] = texts
         return made.reshape((len(leaves), *dims))
-    from ...._dtypes import numpy_dtype
-
-    return np.frombuffer(b"".join(data for _, _, data in leaves), numpy_dtype(code)).reshape((len(leaves), *dims))  # type: ignore[misc]
+    return np.frombuffer(b"".join(data for _, _, data in leaves if isinstance(data, bytes)), numpy_dtype(code)).reshape((len(leaves), *dims))

@@ -1,6 +1,6 @@
 """Transformations of ``tf.data.experimental``: functions that return a function for ``Dataset.apply``. Most have become methods of ``Dataset``.
 
-Owns TensorFlow's parameters. Refuses to know what the methods do.
+Owns TensorFlow's parameters. Refuses to know the work of the methods.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 
 from ...._dataset import AUTOTUNE, Dataset
 from ...._dtypes import int64
-from ...._spec import TensorSpec
 from ....errors import UnimplementedError
+from ._zeros import zeros_of
 
 __all__ = [
     "Transformation",
@@ -292,7 +292,7 @@ def map_and_batch(
 
 
 def pad_to_cardinality(cardinality: int, mask_key: str = "valid") -> Transformation:
-    """Adds elements of zeros until there are as many elements as requested, and a component that marks the real ones.
+    """Adds elements of zeros until the dataset has the requested number of elements, and a component that marks real elements.
 
     Args:
         cardinality: The number of elements to reach.
@@ -318,22 +318,10 @@ def pad_to_cardinality(cardinality: int, mask_key: str = "valid") -> Transformat
             raise ValueError(f"pad_to_cardinality: expected at most {cardinality} elements, found {count}")
         if not isinstance(spec, dict):
             raise ValueError(f"pad_to_cardinality: expected a dataset of dicts, found elements of {spec}")
-        filler = Dataset.from_tensors({**_zeros(spec), mask_key: False}).repeat(cardinality - count)
+        filler = Dataset.from_tensors({**zeros_of(spec), mask_key: np.False_}).repeat(cardinality - count)
         return dataset.map(lambda element: {**element, mask_key: np.True_}).concatenate(filler)
 
     return padded
-
-
-def _zeros(spec: Any) -> Any:
-    if isinstance(spec, dict):
-        return {name: _zeros(item) for name, item in spec.items()}
-    if isinstance(spec, tuple | list):
-        return tuple(map(_zeros, spec))
-    if not isinstance(spec, TensorSpec) or spec.shape is None or None in spec.shape:
-        raise ValueError(f"pad_to_cardinality: expected tensors of known shapes, found {spec}")
-    if spec.dtype.code in ("string", "bytes"):
-        return np.full(tuple(spec.shape), "" if spec.dtype.code == "string" else b"", object)
-    return np.zeros(tuple(spec.shape), spec.dtype.as_numpy_dtype)
 
 
 def parallel_interleave(
