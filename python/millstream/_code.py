@@ -220,7 +220,7 @@ def captured(name: str, size: int, depth: int = 3) -> None:
 
 
 def _named_modules(payload: bytes) -> list[str]:
-    """Returns the imported modules whose names occur in the code. A worker probably imports these modules."""
+    """Returns the imported modules whose names occur in the code, because a worker probably imports these modules."""
     own = __name__.partition(".")[0]
     parts = itertools.islice(pickletools.genops(payload), _PARTS_READ)
     texts = {argument for _, argument, _ in parts if isinstance(argument, str)}

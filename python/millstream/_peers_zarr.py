@@ -87,9 +87,9 @@ def zarr(
 ) -> RecordDataset:
     """Yields the rows of a Zarr array, or dicts of the rows of a group's arrays, along their first dimension.
 
-    Reads versions 2 and 3 of the format. Workers share the rows by position and read them through the package ``zarr``, in Python processes, in blocks
-    that begin and end where chunks do. The attribute ``records`` of the result is a dataset with indices, which ``ms.DataLoader`` reads with
-    exact resume.
+    Reads versions 2 and 3 of the format. Workers share the rows by position and read them through the package ``zarr``, in Python processes, in
+    blocks that begin and end where chunks do. The attribute ``records`` of the result is a dataset with indices, which ``ms.DataLoader`` reads
+    with exact resume.
 
     Args:
         path: The folder of an array or group, or its URL in a store that the package knows.

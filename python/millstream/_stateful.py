@@ -26,8 +26,8 @@ _NONE = object()
 def _has_state(source: Any) -> bool:
     """Returns whether an object implements the protocol of torchdata's ``StatefulDataLoader``.
 
-    The result is false for Hugging Face datasets. Their states do not contain the elements in shuffle buffers, so a position by the number of
-    batches is more exact.
+    The result is false for Hugging Face datasets. The state of such a dataset lacks the elements of its shuffle buffers. A loader therefore resumes
+    such a dataset by the number of batches, which is exact.
     """
     is_hugging_face = type(source).__module__.partition(".")[0] == "datasets"
     named = all(callable(getattr(source, name, None)) for name in ("state_dict", "load_state_dict"))

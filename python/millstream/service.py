@@ -591,7 +591,7 @@ def distribute(
 
 
 def distribute_steps(service: Any, in_order: bool) -> Callable[[Dataset], Dataset]:
-    """Returns the transformation for a loader. The loader's dataset has one source, and yields at most one element for each split.
+    """Returns a function that distributes the dataset of a loader to a service. The loader's dataset has one source, and yields at most one element for each split.
 
     With ``in_order`` the reader takes elements in the order of the splits. The dispatcher then leases splits to each worker in ascending
     order, and leases the splits of a lost worker first.

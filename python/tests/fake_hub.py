@@ -129,7 +129,8 @@ def _handler(hub: list[_State], requests: list[Any], store: str | None) -> type[
                 self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
                 return
             if kind == "revision":
-                about = {"sha": COMMIT, "private": repository in hub[0].private, "gated": "auto" if repository in hub[0].gated else False}
+                gated = "auto" if repository in hub[0].gated else False
+                about = {"id": repository, "sha": COMMIT, "private": repository in hub[0].private, "gated": gated}
                 self._answer(200, json.dumps(about).encode())
                 return
             root = Path(hub[0].repositories[repository])
@@ -140,9 +141,9 @@ def _handler(hub: list[_State], requests: list[Any], store: str | None) -> type[
             found = sorted(folder.rglob("*") if query["recursive"] == ["true"] else folder.iterdir())
             first = int(query.get("cursor", ["0"])[0])
             entries = [
-                {"type": "directory", "path": str(path.relative_to(root)), "size": 0}
+                {"type": "directory", "oid": COMMIT, "path": str(path.relative_to(root)), "size": 0}
                 if path.is_dir()
-                else {"type": "file", "path": str(path.relative_to(root)), "size": path.stat().st_size}
+                else {"type": "file", "oid": COMMIT, "path": str(path.relative_to(root)), "size": path.stat().st_size}
                 for path in found[first : first + _PAGE]
             ]
             following = urllib.parse.urlencode({"recursive": query["recursive"][0], "cursor": first + _PAGE})

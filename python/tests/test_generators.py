@@ -59,7 +59,7 @@ def test_a_generator_keeps_its_state() -> None:
         lambda dataset: dataset.with_output("numpy").prefetch(1),
     ],
 )
-def test_datasets_that_are_derived_call_the_generator_itself(derived: Callable[[Dataset], Dataset]) -> None:
+def test_derived_datasets_call_the_generator_itself(derived: Callable[[Dataset], Dataset]) -> None:
     generator, count = counting()
     dataset = derived(generated(generator))
     gc.collect()

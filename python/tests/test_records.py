@@ -59,10 +59,10 @@ def made(described: Any, **more: Any) -> Made:
 
 
 NUMBER = ("tensor", "i64", ())
-NESTED = (
-    "dict",
-    [("number", NUMBER), ("both", ("tuple", [("tensor", "string", ()), ("dict", [("raw", ("tensor", "bytes", ())), ("grid", ("tensor", "f32", (2, 3)))])]))],
-)
+INNER = ("dict", [("raw", ("tensor", "bytes", ())), ("grid", ("tensor", "f32", (2, 3)))])
+NESTED = ("dict", [("number", NUMBER), ("both", ("tuple", [("tensor", "string", ()), INNER]))])
+#: The ways of reading, and the names of them.
+WAYS = {"in order": {}, "shuffled": {"shuffle": True, "seed": 1}, "in blocks": {"shuffle": True, "shuffles_blocks": True, "seed": 1}}
 
 
 def plain(part: Any) -> Any:
@@ -108,7 +108,7 @@ def test_tuples_with_vectors_arrive() -> None:
     assert [plain(element) for element in RecordDataset(records)] == [plain(records[position]) for position in range(ROWS)]
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle": True, "seed": 1}, {"shuffle": True, "shuffles_blocks": True}], ids=["in order", "shuffled", "in blocks"])
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("described", [NESTED, ("dict", [("number", NUMBER), ("grid", ("tensor", "u8", (None, None)))])], ids=["blocks", "single"])
 def test_two_workers_deliver_each_record_once(options: dict[str, Any], described: Any, processes: ms.LocalService) -> None:
     records = made(described)
@@ -118,7 +118,7 @@ def test_two_workers_deliver_each_record_once(options: dict[str, Any], described
         assert sorted(repr(plain(element)) for element in dataset) == expected
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle": True, "seed": 1}, {"shuffle": True, "shuffles_blocks": True, "seed": 1}])
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("taken", [0, 1, 16, 17, 555, ROWS])
 def test_a_saved_state_resumes_exactly(options: dict[str, Any], taken: int) -> None:
     dataset = RecordDataset(made(("tuple", [NUMBER, ("tensor", "string", ())])), **options)

@@ -42,7 +42,9 @@ impl Graph {
     /// `InvalidArgumentError` names the operation and its fault.
     pub(crate) fn new(dataset: Dataset) -> PyResult<Graph> {
         let graph = dataset.clone().graph().map_err(failure::dataset)?;
-        let facts = graph.facts(&Functions::new()).map_err(failure::analysis)?;
+        // The analysis may look up files on a server, which may run in this process.
+        let facts = Python::attach(|py| py.detach(|| graph.facts(&Functions::new())));
+        let facts = facts.map_err(failure::analysis)?;
         Ok(Graph {
             dataset,
             argument: None,

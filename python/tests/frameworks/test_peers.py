@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_hub import Hub
 
 import millstream as ms
 from millstream import errors, files
@@ -393,3 +396,26 @@ def test_a_spec_that_does_not_fit_is_refused(place: Path) -> None:
     pytest.importorskip("litdata")
     with pytest.raises(errors.InvalidArgumentError, match=r"expected label of dtype i64 and shape \(4,\)"):
         files.litdata(place / "litdata", ["label"], {"label": ms.TensorSpec((4,), ms.int64)})
+
+
+_LIST = """
+import os, sys, huggingface_hub
+hub = huggingface_hub.HfFileSystem(endpoint=os.environ["HF_ENDPOINT"], token=False)
+print(*(hub.resolve_path(path).path_in_repo for path in hub.glob(sys.argv[1])), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("pattern", ["data/*.parquet", "**/*.parquet", "*.jsonl", "d?ta/train-0000[01]*", "data/train-00001*"])
+def test_the_hubs_library_lists_the_same_files(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    hub = Hub({"org/open": FIXTURES / "hub"}, [], [])
+    try:
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        # The library reads its settings when it is imported, and here it is offline.
+        environment = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
+        asked = [sys.executable, "-c", _LIST, f"datasets/org/open@main/{pattern}"]
+        expected = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout.split()
+        urls = list(ms.Dataset.list_files(f"hf://datasets/org/open/{pattern}", shuffle=False))
+        assert [url.split("/", 8)[8] for url in urls] == sorted(expected) and expected
+    finally:
+        hub.close()

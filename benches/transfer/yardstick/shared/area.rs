@@ -104,7 +104,7 @@ impl Bell<'_> {
             match futex::wait(self.count, futex::Flags::empty(), heard, Some(&timeout)) {
                 Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::TIMEDOUT) => {
-                    return Err(format!("the other process did not ring for {SILENCE_MAX:?}"));
+                    return Err(format!("the other process sent no wake-up for {SILENCE_MAX:?}"));
                 }
                 Err(error) => return Err(error.to_string()),
             }
