@@ -8,7 +8,7 @@
 //! - [`SplitSource`] supplies splits, and each [`FinishedSplit`] states after which element a split is
 //!   finished;
 //! - [`Pool`], [`Budget`] and [`Cancel`] limit threads, memory and time;
-//! - [`collect`] runs a small dataset to its end and returns its elements;
+//! - [`collect()`] runs a small dataset to its end and returns its elements;
 //! - [`Stats`] state the cost of each stage and name the bottleneck.
 
 pub(crate) mod body;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::exec::error::{ErrorKind, ExecError, Origin};
 use crate::exec::value::Value;
+#[cfg(feature = "records")]
 use crate::record::RecordError;
 use crate::storage::{Object, Storage, StorageError, blame};
 
@@ -116,6 +117,7 @@ impl From<&str> for Fault {
     }
 }
 
+#[cfg(feature = "records")]
 impl From<RecordError> for Fault {
     fn from(error: RecordError) -> Fault {
         Fault {
