@@ -34,6 +34,7 @@ from ._spec import TensorSpec, dressed, dtypes_of, plain
 from ._statistics import recorded
 from ._structure import constants
 from ._tensor import Tensor, applied, called, scope_of
+from ._weights import choices
 from .errors import InvalidArgumentError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
 _END = object()
+
+#: The most elements that the buffer of a shuffle holds.
+_BUFFER_MAX = 1 << 24
 
 
 def _threads() -> int:
@@ -330,7 +334,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     @staticmethod
     def sample_from_datasets(
         datasets: Sequence[Dataset],
-        weights: Sequence[float] | None = None,
+        weights: Sequence[float] | Dataset | None = None,
         seed: int | None = None,
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
@@ -341,7 +345,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
         Args:
             datasets: The datasets, which must have equal element specs.
-            weights: The weight of each dataset; by default all weights are equal. Datasets with weight 0 are left out.
+            weights: The weight of each dataset; by default all weights are equal. Datasets with weight 0 are left out. A dataset of vectors
+                of floats has the weights of one draw in each element, and its end is the end of the result.
             seed: The seed of the random draws.
             stop_on_empty_dataset: Whether the result ends when one dataset ends. Otherwise the remaining datasets continue.
             rerandomize_each_iteration: Whether every pass uses different draws.
@@ -350,14 +355,19 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             The new dataset.
 
         Raises:
-            ValueError: The number of weights differs from the number of datasets.
-            TypeError: The datasets have different structures or dtypes.
+            ValueError: There is no dataset, or the number of weights differs from the number of datasets.
+            TypeError: The datasets have different structures or dtypes, or a dataset of weights has other elements than vectors of floats.
 
         Example:
             >>> a, b = ms.Dataset.range(2), ms.Dataset.range(10, 12)
             >>> sorted(int(x) for x in ms.Dataset.sample_from_datasets([a, b], seed=1))
             [0, 1, 10, 11]
         """
+        if not datasets:
+            raise ValueError("sample_from_datasets: expected at least one dataset, found none")
+        if isinstance(weights, Dataset):
+            draws = Dataset.random(seed, rerandomize_each_iteration)
+            return Dataset.choose_from_datasets(datasets, choices(weights, draws, len(datasets)), stop_on_empty_dataset)
         if weights is not None and len(weights) != len(datasets):
             raise ValueError(f"expected one weight for each of {len(datasets)} datasets, found {len(weights)} weights")
         shares = [1.0] * len(datasets) if weights is None else [float(weight) for weight in weights]
@@ -944,7 +954,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         the result have the same order, so ``take`` and ``skip`` divide the dataset into disjoint parts.
 
         Args:
-            buffer_size: The number of elements in the buffer. A buffer of the dataset's size shuffles completely.
+            buffer_size: The number of elements in the buffer. A buffer of the dataset's size shuffles completely, and so does
+                ``ms.UNKNOWN_CARDINALITY``, for datasets of up to 2^24 elements.
             seed: The seed of the order. With a seed, the order is the same on every worker.
             reshuffle_each_iteration: Whether every pass has a different order; true by default.
             name: Accepted as in tf.data; has no effect.
@@ -956,8 +967,15 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> sorted(int(x) for x in ms.Dataset.range(5).shuffle(5, seed=1))
             [0, 1, 2, 3, 4]
         """
-        size = whole(buffer_size, "buffer_size")
+        size = self._whole_buffer() if buffer_size == UNKNOWN_CARDINALITY else whole(buffer_size, "buffer_size")
         return self._then(_drawn(self._graph.then("shuffle", buffer=size, seed=_seed(seed, reshuffle_each_iteration)), reshuffle_each_iteration))
+
+    def _whole_buffer(self) -> int:
+        """Returns the size of a buffer that holds the whole dataset."""
+        count = self.cardinality()
+        if count == INFINITE_CARDINALITY:
+            raise InvalidArgumentError("shuffle: expected a dataset with an end for buffer_size=UNKNOWN_CARDINALITY, found an infinite dataset")
+        return _BUFFER_MAX if count == UNKNOWN_CARDINALITY else max(count, 1)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
         """Yields the elements of the dataset several times.

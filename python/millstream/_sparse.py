@@ -13,7 +13,7 @@ import numpy as np
 from ._composites import Ragged, Sparse
 from ._dtypes import int64
 from ._spec import SparseTensorSpec, TensorSpec
-from .errors import InvalidArgumentError
+from .errors import DataLossError
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
@@ -62,13 +62,13 @@ def sparse(batch: Any, row_shape: Sequence[int | None]) -> Sparse:
         row_shape: The shape that each row fits in; ``None`` is as long as the longest.
 
     Raises:
-        InvalidArgumentError: A row is longer than the shape.
+        DataLossError: A row is longer than the shape.
     """
     rows = [np.asarray(row) for row in _rows(batch)]
     largest = [max((row.shape[axis] for row in rows), default=0) for axis in range(len(row_shape))]
     for size, most in zip(row_shape, largest, strict=True):
         if size is not None and most > size:
-            raise InvalidArgumentError(f"sparse_batch: expected elements within row_shape {list(row_shape)}, found one of {most} items along an axis")
+            raise DataLossError(f"sparse_batch: expected elements within row_shape {list(row_shape)}, found one of {most} items along an axis")
     places = [np.argwhere(np.ones(row.shape, bool)).astype(np.int64) for row in rows]
     numbers = [np.full((len(place), 1), number, np.int64) for number, place in enumerate(places)]
     coordinates = [np.hstack(pair) for pair in zip(numbers, places, strict=True)]

@@ -426,12 +426,21 @@ class _Untraceable:
     """A placeholder for a component that functions cannot compute with. Any use raises an error."""
 
     __slots__ = ("_what",)
+    _what: str
 
     def __init__(self, what: str) -> None:
         object.__setattr__(self, "_what", what)
 
-    def __getattr__(self, name: str) -> Any:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise UnimplementedError(f"functions of a dataset cannot compute with {self._what}")
+
+    # Python looks up operators in the class, and never asks __getattr__ for them.
+    __getattr__ = __getitem__ = __iter__ = __len__ = __bool__ = __int__ = __float__ = __index__ = _refuse
+    __neg__ = __abs__ = __invert__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _refuse
+    __mod__ = __rmod__ = __pow__ = __rpow__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refuse
+    __array__ = __array_ufunc__ = __array_function__ = __call__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
 
 
 def argument(graph: Graph) -> Any:

@@ -176,7 +176,7 @@ class TextLineDataset(Dataset):
         name: str | None = None,
     ) -> None:
         if compression_type:
-            raise NotImplementedError("Millstream reads no compressed text files: decompress the files, or use TFRecord files")
+            raise UnimplementedError("Millstream reads no compressed text files: decompress the files, or use TFRecord files")
         super().__init__(_paths(filenames, in_parts=True).then("text_lines"))
 
 

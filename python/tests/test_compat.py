@@ -117,6 +117,40 @@ def test_statistics_have_a_prefix_and_both_measures() -> None:
     assert list(rows) and aggregator.get_summary() == summary
 
 
+# Sizes and weights.
+
+
+def test_a_shuffle_takes_in_the_whole_dataset() -> None:
+    known, unknown = Dataset.range(100), Dataset.range(200).filter(lambda x: x % 2 == 0)
+    for dataset in (known, unknown, Dataset.range(0)):
+        shuffled = numbers(dataset.shuffle(tf.data.UNKNOWN_CARDINALITY, seed=1))
+        assert sorted(shuffled) == numbers(dataset) and (not shuffled or shuffled != sorted(shuffled))
+    with pytest.raises(ms.errors.InvalidArgumentError, match="infinite"):
+        known.repeat().shuffle(tf.data.UNKNOWN_CARDINALITY)
+
+
+def test_weights_may_differ_from_draw_to_draw() -> None:
+    parts = [Dataset.range(1000), Dataset.range(1000, 2000), Dataset.range(2000, 3000)]
+    schedule = Dataset.from_tensor_slices(np.array([[1, 0, 0]] * 3 + [[0, 2.5, 0]] * 2 + [[0, 0, 1]], np.float32))
+    assert numbers(Dataset.sample_from_datasets(parts, schedule)) == [0, 1, 2, 1000, 1001, 2000]
+    mixed = Dataset.from_tensors(np.array([3, 0, 1], np.float32)).repeat(1000)
+    drawn = numbers(Dataset.sample_from_datasets(parts, mixed, seed=7))
+    assert 680 < sum(x < 1000 for x in drawn) < 820 and not any(1000 <= x < 2000 for x in drawn)
+    assert drawn == numbers(Dataset.sample_from_datasets(parts, mixed, seed=7))
+    with pytest.raises(ValueError, match="3 datasets, found 2"):
+        Dataset.sample_from_datasets(parts, Dataset.from_tensors([0.5, 0.5]))
+    with pytest.raises(TypeError, match="vectors of floats"):
+        Dataset.sample_from_datasets(parts, Dataset.from_tensors([1, 2, 3]))
+    with pytest.raises(ValueError, match="at least one dataset"):
+        Dataset.sample_from_datasets([])
+
+
+def test_the_key_of_a_window_is_refused_by_name() -> None:
+    for use in (lambda x, key: x + key, lambda x, key: key * 2, lambda x, key: x * (key == 1)):
+        with pytest.raises(ms.errors.UnimplementedError, match="the key of a window"):
+            Dataset.range(4).group_by_window(lambda x: x % 2, lambda key, rows, use=use: rows.map(lambda x: use(x, key)), 2)
+
+
 # Saved datasets.
 
 

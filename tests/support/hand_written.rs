@@ -60,7 +60,7 @@ impl HandWritten {
                 Lie::Opening(bytes) => bytes.clone(),
                 Lie::None | Lie::FirstPack(_) => framed(&ToClient::Hello(Hello::current())),
             };
-            // A reader may close the link at any moment after a lie. The close reason is received below.
+            // A reader may close the link at any moment after a false message. The reason arrives below.
             let _ = say.write_all(&opening).await;
             let mut sent = 0;
             while let Some(message) = next_message(&mut hear).await {

@@ -285,7 +285,7 @@ impl Flow {
                 FeedStep::Split { split, ask_ahead } => {
                     self.begin(&split);
                     if let Some(demand) = ask_ahead {
-                        // The elements of this split come first; the next step asks again.
+                        // The request for more splits waits until the elements of this split were read.
                         let repetition = pass;
                         return Err(Read::Later(Step::Ask {
                             source: number,

@@ -31,8 +31,8 @@ const STEPS_PER_REPORT: u64 = 64;
 /// is answered, so a client that does not read answers cannot make further requests.
 const OUTBOX_MAX: usize = 256;
 
-/// The longest time for which a client's message waits while producers step the session. Producers receive
-/// messages at each step.
+/// The longest time for which a client's message waits while producers step the session. Each step of the
+/// session receives the client's messages.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The result of a session that ended.

@@ -36,8 +36,8 @@ pub(super) struct Turns {
 
 #[derive(Debug, Default)]
 struct Standing {
-    /// The number of elements that the client has had, including elements that others took while the client
-    /// did not wait.
+    /// The number of elements that count as the client's: those that it took, and those that other clients
+    /// took while this client was not waiting for elements.
     had: u64,
     /// True if the client wants elements and has found none since it last took elements.
     is_waiting: bool,

@@ -83,6 +83,7 @@ def value(draw: Draw, leaf: tuple[str, Any]) -> str:
         made += _of_text(draw, text, spec)
     elif spec.dtype.is_bool:
         made += [f"tf.cast({text}, tf.{draw.rng.choice(_CASTS)})", f"tf.where({text}, 1, 0)", f"tf.where({text}, {text}, {text})"]
+        made += [f"tf.logical_not({text})", f"tf.math.logical_xor({text}, True)"]
     else:
         made += _of_numbers(draw, text, spec) * 2
     if dims(spec):
@@ -109,16 +110,26 @@ def _of_numbers(draw: Draw, text: str, spec: Any) -> list[str]:
         f"{text} == {number}",
         f"({text} >= 1) & ({text} < {number + 2})",
         f"tf.cast(tf.clip_by_value({text}, 0, 100), tf.{draw.rng.choice(_CASTS)})",
+        f"tf.zeros_like({text})",
+        f"tf.ones_like({text})",
+        f"tf.add({text}, {number})",
+        f"tf.multiply({number}, {text})",
+        f"tf.cast({text}, tf.bool)",
     ]
+    if not dims(spec):
+        made += [f"tf.fill([{number}], {text})", f"tf.cond({text} > {number}, lambda: {text}, lambda: {text} * 2)"]
     if not dtype.is_unsigned:
         made += [f"-{text}", f"tf.abs({text})", f"tf.sign({text})", f"{number} - {text}", f"{text} - {number}"]
     if dtype.is_integer:
         made += [f"{text} % {number + 1}", f"{text} // {number + 1}"]
     if dtype.name in ("int32", "int64"):
-        made += [f"{text} / {number}", f"tf.one_hot({text} % 3, 3)"]
+        made += [f"{text} / {number}", f"tf.one_hot({text} % 3, 3)", f"tf.math.floormod({text}, {number})", f"tf.pow({text}, 2)"]
+        made += [f"tf.as_string({text})", f"tf.math.squared_difference({text}, {number})"]
     if dtype.is_floating:
         made += [f"{text} / 2", f"{text} % 2", f"{text} // 2", f"tf.floor({text})", f"tf.tanh({text})", f"tf.round({text})"]
         made += [f"tf.exp(-tf.abs({text}))", f"tf.sqrt(tf.abs({text}))", f"tf.saturate_cast({text}, tf.uint8)"]
+        made += [f"tf.sigmoid({text})", f"tf.math.ceil({text})", f"tf.math.log1p(tf.abs({text}))", f"tf.math.is_nan({text})"]
+        made += [f"tf.math.rsqrt(tf.abs({text}) + 1)", f"tf.math.expm1(-tf.abs({text}))"]
     return made
 
 
@@ -133,24 +144,30 @@ def _of_text(draw: Draw, text: str, spec: Any) -> list[str]:
         f"tf.strings.regex_full_match({text}, '[a-z]+')",
         f"{text} + '!'",
         f"{text} == 'three'",
+        f"tf.strings.join([{text}, 'x', {text}], '-')",
     ]
+    if dims(spec):
+        made += [f"tf.strings.reduce_join({text})", f"tf.strings.reduce_join({text}, axis=-1, separator=' ')"]
     return made + [f"tf.strings.split({text})"] * 3 if not dims(spec) else made
 
 
 def _of_axes(draw: Draw, text: str, spec: Any) -> list[str]:
     sizes = dims(spec)
     made = [f"tf.reshape({text}, [-1])", f"{text}[::-1]", f"{text}[:1]", f"tf.concat([{text}, {text}], 0)", f"tf.transpose({text})"]
+    made += [f"tf.reverse({text}, [0])", f"tf.tile({text}, {[2] * len(sizes)})", f"tf.slice({text}, {[0] * len(sizes)}, {[-1] * len(sizes)})"]
+    made += [f"{text}[None]", f"{text}[..., :1]", f"tf.rank({text})"]
     if spec.dtype.is_integer or spec.dtype.is_floating:
         made += [f"tf.reduce_sum({text})", f"tf.reduce_sum({text}, axis=0)", f"tf.reduce_sum({text}, axis=-1, keepdims=True)"]
         if all(sizes):
-            made += [f"tf.reduce_max({text})", f"tf.reduce_min({text}, axis=-1)"]
-            made += [f"tf.reduce_mean({text})"] if spec.dtype.is_floating else []
+            made += [f"tf.reduce_max({text})", f"tf.reduce_min({text}, axis=-1)", f"tf.argmax({text})", f"tf.argmin({text}, axis=-1)"]
+            made += [f"tf.reduce_mean({text})", f"tf.math.reduce_variance({text})"] if spec.dtype.is_floating else []
         if len(sizes) == 1:
             made.append(f"tf.pad({text}, [[1, {draw.small(0, 2)}]])")
     if spec.dtype.is_bool:
         made += [f"tf.reduce_any({text})", f"tf.reduce_all({text}, axis=0)"]
     if sizes[0]:
-        made += [f"{text}[0]", f"{text}[-1]", f"tf.gather({text}, [0, 0])"]
+        made += [f"{text}[0]", f"{text}[-1]", f"tf.gather({text}, [0, 0])", f"tf.stack(tf.unstack({text}))"]
+        made += [f"tf.split({text}, {sizes[0]})[0]"]
     if sizes[0] == 1:
         made.append(f"tf.squeeze({text}, 0)")
     return made

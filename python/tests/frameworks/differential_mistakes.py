@@ -12,7 +12,7 @@ WRONG = (
     "d.padded_batch(0)",
     "d.padded_batch(2, padded_shapes=[1])",
     "d.padded_batch(2, padding_values='no')",
-    "d.unbatch()",
+    "tf.data.Dataset.range(3).unbatch()",
     "d.take('two')",
     "d.skip(None)",
     "d.repeat(-2).take(3)",
@@ -131,6 +131,8 @@ WRONG = (
     "tf.data.Dataset.range(3).take(3, 4, 5)",
     "tf.data.Dataset.range(3).apply(3)",
     "tf.data.Dataset.range(3).no_such_operation()",
+    "tf.data.Dataset.range(3).flat_map(lambda x: tf.data.Dataset.range(2).map(lambda y: x + y))",
+    "tf.data.Dataset.range(3).flat_map(lambda x: tf.data.Dataset.range(2).filter(lambda y: y < x))",
     "tf.data.TextLineDataset(3)",
     "tf.data.TextLineDataset([])",
 )

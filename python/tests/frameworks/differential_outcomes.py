@@ -231,6 +231,9 @@ def _compared(way: str, expected: Outcome, found: Outcome, tf: Any, is_ordered: 
 def _in_trainer(ways: Ways, program: Program, expected: Outcome) -> Iterator[Disagreement]:
     found = ways.run(ways.ours, program.statements())
     yield from _compared("local", expected, found, ways.tf, program.is_ordered)
+    strange = next((element for element in found.elements if not _conforms(element, found.spec)), None)
+    if strange is not None:
+        yield Disagreement("local", "spec", f"expected elements of {found.spec}, found {strange!r:.200}")
     if expected.spec is not None and found.spec is not None:
         if not _is_narrower(found.spec, expected.spec):
             yield Disagreement("local", "spec", f"expected {expected.spec}, found {found.spec}")
@@ -254,6 +257,18 @@ def _is_narrower(found: Any, expected: Any) -> bool:
             return dtype == wanted and known is None
         return dtype == wanted and len(dims) == len(known) and all(b is None or a == b for a, b in zip(dims, known, strict=True))
     return all(map(_is_narrower, found, expected))
+
+
+def _conforms(element: Any, spec: Any) -> bool:
+    """Returns whether an element has the dtypes and the shapes of its spec."""
+    if isinstance(element, dict):
+        return element.keys() == spec.keys() and all(_conforms(element[name], spec[name]) for name in element)
+    if isinstance(element, tuple):
+        return len(element) == len(spec) and all(map(_conforms, element, spec))
+    dtype, dims = spec
+    found = "string" if element.dtype == object else element.dtype.name
+    fits = dims is None or (len(dims) == element.ndim and all(size in (None, real) for size, real in zip(dims, element.shape, strict=True)))
+    return found == dtype and fits
 
 
 def _counts_more(expected: Outcome, found: Outcome) -> bool:

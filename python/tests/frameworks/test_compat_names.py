@@ -292,6 +292,18 @@ def _transformations_for_apply(tf: Any, folder: str) -> Any:
 
 
 @case
+def _weights_that_are_datasets(tf: Any, folder: str) -> Any:
+    parts = [tf.data.Dataset.range(3), tf.data.Dataset.range(10, 13)]
+    schedule = tf.data.Dataset.from_tensor_slices([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    return list(tf.data.Dataset.sample_from_datasets(parts, schedule)), list(tf.data.Dataset.sample_from_datasets(parts, schedule.repeat(3), None, True))
+
+
+@case
+def _shuffles_of_whole_datasets(tf: Any, folder: str) -> Any:
+    return sorted(int(x) for x in tf.data.Dataset.range(9).filter(lambda x: x > 2).shuffle(tf.data.UNKNOWN_CARDINALITY))
+
+
+@case
 def _datasets_that_were_saved(tf: Any, folder: str) -> Any:
     path, found = f"{folder}/{tf.__name__}-saved", []
     rows = tf.data.Dataset.from_tensor_slices({"a": [1, 2, 3], "b": ["x", "y", "z"]})
@@ -633,6 +645,27 @@ def _numbers_that_are_no_numbers(tf: Any, folder: str) -> Any:
 
 
 @failure
+def _sparse_rows_that_are_too_long(tf: Any, folder: str) -> Any:
+    return list(tf.data.experimental.from_list([[1], [2, 2]]).sparse_batch(2, [1]))
+
+
+@failure
+def _no_datasets_to_sample(tf: Any, folder: str) -> Any:
+    return tf.data.Dataset.sample_from_datasets([])
+
+
+@failure
+def _weights_of_too_few_datasets(tf: Any, folder: str) -> Any:
+    return tf.data.Dataset.sample_from_datasets([tf.data.Dataset.range(3)], [0.5, 0.5])
+
+
+@failure
+def _weights_that_are_integers(tf: Any, folder: str) -> Any:
+    numbers = tf.data.Dataset.range(3)
+    return list(tf.data.Dataset.sample_from_datasets([numbers, numbers], tf.data.Dataset.from_tensors([1, 0]).repeat(2)))
+
+
+@failure
 def _checks_that_fail(tf: Any, folder: str) -> Any:
     tf.debugging.assert_equal([1, 2], [1, 3])
 
@@ -661,8 +694,12 @@ def test_compat_yields_what_tensorflow_yields(name: str, folder: str) -> None:
     assert dtypes(found) == dtypes(expected)
 
 
-#: Cases that fail by another kind of error than in TensorFlow: the native reader reports damaged data.
-OTHER_KINDS = {"csv rows of another width": "DataLossError", "csv fields that are missing": "DataLossError"}
+#: Cases that fail by another kind of error than in TensorFlow. The reader of CSV files reports damaged data, and Python makes sparse tensors.
+OTHER_KINDS = {
+    "csv rows of another width": "DataLossError",
+    "csv fields that are missing": "DataLossError",
+    "sparse rows that are too long": "UserFunctionError",
+}
 
 
 @pytest.mark.parametrize("name", FAILURES)
