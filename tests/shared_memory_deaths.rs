@@ -64,6 +64,10 @@ impl Scene {
         eventually("arenas of the survivor", &2, || {
             Held::by(survivor.id()).mapped("millstream-arena")
         });
+        // The survivor closes the descriptor of an arena after it has mapped the arena.
+        eventually("descriptors of arenas", &0, || {
+            Held::by(survivor.id()).open_arenas()
+        });
         Self {
             key,
             dispatcher,
@@ -219,6 +223,15 @@ impl Held {
 
     fn mapped(&self, name: &str) -> usize {
         self.mapped.get(name).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of open descriptors of arenas.
+    fn open_arenas(&self) -> usize {
+        let arenas = self
+            .open
+            .iter()
+            .filter(|(kind, _)| kind.contains("millstream-arena"));
+        arenas.map(|(_, count)| count).sum()
     }
 
     /// Returns the number of sockets, and of mappings of links' rings, which exist as long as an element is
