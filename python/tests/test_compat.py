@@ -145,7 +145,7 @@ def test_weights_may_differ_from_draw_to_draw() -> None:
         Dataset.sample_from_datasets([])
 
 
-def test_the_key_of_a_window_is_refused_by_name() -> None:
+def test_window_keys_are_refused_by_name() -> None:
     for use in (lambda x, key: x + key, lambda x, key: key * 2, lambda x, key: x * (key == 1)):
         with pytest.raises(ms.errors.UnimplementedError, match="the key of a window"):
             Dataset.range(4).group_by_window(lambda x: x % 2, lambda key, rows, use=use: rows.map(lambda x: use(x, key)), 2)
