@@ -31,13 +31,13 @@ import cloudpickle
 from ._own_modules import ON_STALE_CODE, check, digests
 from .errors import InvalidArgumentError
 
-__all__ = ["Held", "Limits", "Shelf", "captured", "packed", "unpacked"]
+__all__ = ["Held", "Limits", "Shelf", "captured", "named_modules", "packed", "unpacked"]
 
 #: The size in bytes above which `packed` warns that the code has probably captured data.
 _WARN_BYTES = 1 << 20
 #: The maximum number of bytes of code in a definition.
 _BYTES_MAX = 15 << 20
-#: The maximum number of pickle opcodes in which `_named_modules` searches for names of modules.
+#: The maximum number of pickle opcodes in which `named_modules` searches for names of modules.
 _PARTS_READ = 1 << 16
 
 
@@ -173,7 +173,7 @@ def packed(
     if shelf is None and warns:
         captured(shown, len(payload), 4)
     limits = limits or Limits()
-    modules = _named_modules(payload) if named is None else [named.partition(":")[0]]
+    modules = named_modules(payload) if named is None else [named.partition(":")[0]]
     header: dict[str, Any] = {
         **_this_python(),
         "named": named,
@@ -219,7 +219,7 @@ def captured(name: str, size: int, depth: int = 3) -> None:
         warnings.warn(f"{name} takes {size} bytes: has it captured data?", stacklevel=depth)
 
 
-def _named_modules(payload: bytes) -> list[str]:
+def named_modules(payload: bytes) -> list[str]:
     """Returns the imported modules whose names occur in the code, because a worker probably imports these modules."""
     own = __name__.partition(".")[0]
     parts = itertools.islice(pickletools.genops(payload), _PARTS_READ)

@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _debugging, _tensor
 from ._arguments import count_of, path_of, seed_of, whole
+from ._captures import Parts, check_innermost, resolved
 from ._composites import Ragged, Sparse
 from ._dtypes import as_dtype, int64
 from ._groups import GroupMethods
@@ -111,7 +112,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """Yields the integers of Python's ``range``.
 
         Args:
-            *args: The stop; or the start and the stop; or the start, the stop and the step.
+            *args: The stop; or the start and the stop; or the start, the stop and the step. Within a function, tensors of its element.
             output_type: The dtype of the numbers; ``int64`` by default.
             name: Accepted as in tf.data; has no effect.
 
@@ -124,10 +125,14 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """
         if not 1 <= len(args) <= 3:
             raise ValueError(f"range: expected (stop), (start, stop) or (start, stop, step), found {len(args)} numbers")
-        if any(isinstance(arg, Tensor) for arg in args):
-            raise UnimplementedError("range accepts no symbolic tensors: compute a tensor of the numbers, and pass it to from_tensor_slices")
-        start, stop, step = map(count_of, (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3], ("start", "stop", "step"))
-        numbers = Dataset(Graph.source("range", start=start, stop=stop, step=step))
+        bounds = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+        if any(isinstance(bound, Tensor) for bound in bounds):
+            from ._ranges import counted
+
+            numbers = counted(*bounds)
+        else:
+            start, stop, step = map(count_of, bounds, ("start", "stop", "step"))
+            numbers = Dataset(Graph.source("range", start=start, stop=stop, step=step))
         return numbers if output_type is None else numbers.map(lambda x: x.cast(output_type))
 
     @staticmethod
@@ -192,7 +197,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """
         scope = scope_of(tensors)
         if scope is not None:
-            return Dataset(applied(scope.graph, _tensor.stacked(tensors)))
+            return Dataset(applied(check_innermost(scope), _tensor.stacked(tensors)))
         described, data = constants(tensors)
         return Dataset(Graph.tensors(described, data))
 
@@ -216,7 +221,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """
         scope = scope_of(tensors)
         if scope is not None:
-            return Dataset(applied(scope.graph, _tensor.stacked(tensors)).then("unbatch"))
+            return Dataset(applied(check_innermost(scope), _tensor.stacked(tensors)).then("unbatch"))
         if isinstance(tensors, Ragged | Sparse):
             raise TypeError("from_tensor_slices does not slice ragged or sparse tensors: use from_tensors, or pass a list of rows")
         described, data = constants(tensors)
@@ -639,8 +644,12 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [int(x) for x in ms.Dataset.range(4).map(lambda x: x * x)]
             [0, 1, 4, 9]
         """
-        made = called(map_func, self._graph)
-        graph = applied(self._graph, made, lambda graph: _scheduled(graph, num_parallel_calls, deterministic))
+
+        def add(graph: Graph, parts: Parts) -> Graph:
+            made = called(map_func, graph, parts)
+            return applied(graph, made, lambda graph: _scheduled(graph, num_parallel_calls, deterministic))
+
+        graph = resolved(self._graph, add)
         if _debugging.is_enabled() and not self._graph.is_within:
             return self._then(self._graph.map_python(graph.spec, _debugging.code_of(map_func)))
         return self._then(graph)
@@ -730,7 +739,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [int(x) for x in ms.Dataset.range(6).filter(lambda x: x % 2 == 0)]
             [0, 2, 4]
         """
-        return self._then(_tensor.filtered(self._graph, called(predicate, self._graph), "filter_expr"))
+        return self._then(_filtered(self._graph, predicate, "filter_expr"))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Yields elements until a predicate is false for the first time.
@@ -746,7 +755,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [int(x) for x in ms.Dataset.range(6).take_while(lambda x: x < 3)]
             [0, 1, 2]
         """
-        return self._then(_tensor.filtered(self._graph, called(predicate, self._graph), "take_while_expr"))
+        return self._then(_filtered(self._graph, predicate, "take_while_expr"))
 
     def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
         """Turns each element into a dataset, and yields the elements of these datasets, one dataset after the other.
@@ -762,7 +771,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [int(x) for x in ms.Dataset.from_tensor_slices([[1, 2], [3, 4]]).flat_map(ms.Dataset.from_tensor_slices)]
             [1, 2, 3, 4]
         """
-        return self._then(self._graph.flat_map(_body(map_func)))
+        return self._then(resolved(self._graph, lambda graph, parts: graph.flat_map(_body(map_func, parts))))
 
     def interleave(
         self,
@@ -795,7 +804,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         block = 1 if block_length is None else whole(block_length, "block_length")
         if not block:
             raise InvalidArgumentError("block_length=0: must be at least 1")
-        graph = self._graph.interleave(length, block, _body(map_func))
+        graph = resolved(self._graph, lambda graph, parts: graph.interleave(length, block, _body(map_func, parts)))
         return self._then(_scheduled(graph, num_parallel_calls, deterministic))
 
     def batch(
@@ -1275,9 +1284,13 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         return self._then(self._graph.split_size(whole(positions, "positions")))
 
 
-def _body(function: Callable[..., Dataset]) -> Callable[[Graph], Graph]:
+def _filtered(graph: Graph, predicate: Callable[..., Any], operation: str) -> Graph:
+    return resolved(graph, lambda graph, parts: _tensor.filtered(graph, called(predicate, graph, parts), operation), keeps=True)
+
+
+def _body(function: Callable[..., Dataset], parts: Parts) -> Callable[[Graph], Graph]:
     def body(graph: Graph) -> Graph:
-        made = called(function, graph)
+        made = called(function, graph, parts)
         if not isinstance(made, Dataset):
             raise TypeError(f"the function returned {made!r} for an element, which is not a dataset")
         return made._graph

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ._captures import check_innermost
 from ._dataset import Dataset
 from ._millstream import Graph
 from ._tensor import convert_to_tensor
@@ -28,7 +29,7 @@ class FileDatasets(Dataset):
     def _of(self, path: Any) -> Dataset:
         tensor = convert_to_tensor(path)
         assert tensor._scope is not None
-        return Dataset(tensor._scope.graph.map_expr(tensor._expr).then("elements", spec=self.described))
+        return Dataset(check_innermost(tensor._scope).map_expr(tensor._expr).then("elements", spec=self.described))
 
     def interleave(self, map_func: Callable[..., Dataset], *args: Any, **kwargs: Any) -> Dataset:
         """Yields the elements of the datasets, several in turn.

@@ -10,9 +10,11 @@ import numpy as np
 
 from . import _tensor
 from ._arguments import seed_of, whole
+from ._captures import Parts, calling, resolved
+from ._scope import Scope
 from ._spec import dtypes_of
 from ._structure import constants
-from ._tensor import Tensor, applied, argument, called
+from ._tensor import Tensor, applied, called, symbolic
 from ._tracing import tracing
 from .errors import InvalidArgumentError, UnimplementedError
 
@@ -243,10 +245,12 @@ class GroupMethods:
         described, data = constants(initial_state)
         expected = dtypes_of(described)
 
-        def body(graph: Graph) -> Graph:
-            both = argument(graph)
-            with tracing():
-                made = scan_func(both["state"], both["element"])
+        def body(graph: Graph, parts: Parts) -> Graph:
+            scope = Scope(graph)
+            state, element = (spec for _, spec in graph.spec[1])
+            path = parts.opened(scope, "element")
+            with tracing(), calling(graph):
+                made = scan_func(symbolic(state, "state", scope), symbolic(element if parts.is_whole else element[1][0], path, scope))
             if not isinstance(made, tuple) or len(made) != 2:
                 raise TypeError(f"expected a tuple of the next state and an element from scan_func, found {made!r}")
             result = applied(graph, made)
@@ -255,7 +259,7 @@ class GroupMethods:
                 raise TypeError(f"expected scan_func to keep the dtypes of the state, {expected}, found {found}")
             return result
 
-        return self._then(self._graph.scan(described, data, body))
+        return self._then(resolved(self._graph, lambda graph, parts: graph.scan(described, data, lambda step: body(step, parts))))
 
 
 class Windows:

@@ -15,7 +15,7 @@ from .errors import UnimplementedError
 if TYPE_CHECKING:
     from ._tensor import Tensor
 
-__all__ = ["Schedule", "Scope"]
+__all__ = ["Schedule", "Scope", "paths"]
 
 _ELEMENT = "__element__"
 #: Begins the name of a component beside the element. No component of a user's element begins with it.
@@ -42,6 +42,11 @@ class Scope:
     def is_extended(self) -> bool:
         """Whether the function called a native operation."""
         return bool(self._steps)
+
+    @property
+    def whole(self) -> Graph:
+        """The element and the results of the operations that were called, as a dataset."""
+        return self._current
 
     def expr(self, expr: Expr) -> Expr:
         """Returns an expression over the element as an expression over what the element became."""
@@ -117,7 +122,7 @@ class Scope:
 
     def restored(self, graph: Graph) -> Graph:
         """Returns a dataset of the elements before the operations were called."""
-        return graph.map_nested(self.graph.spec, [Expr.column(_below(_ELEMENT, path)) for path in _paths(self.graph.spec)])
+        return graph.map_nested(self.graph.spec, [Expr.column(_below(_ELEMENT, path)) for path in paths(self.graph.spec)])
 
     def _add(self, step: Callable[[Graph], Graph]) -> None:
         self._current = step(self._current)
@@ -126,7 +131,7 @@ class Scope:
     def _nest(self) -> None:
         """Makes the element a component of a dict."""
         spec = self.graph.spec
-        columns = [Expr.column(path) for path in _paths(spec)]
+        columns = [Expr.column(path) for path in paths(spec)]
         self._add(lambda graph: graph.map_nested(("dict", [(_ELEMENT, spec)]), columns))
 
     def _gather(self, name: str, others: list[str]) -> None:
@@ -136,7 +141,7 @@ class Scope:
         kept = [(entry, spec) for entry, spec in entries if entry in others]
         nested = ("dict", [*kept, (name, ("dict", made))])
         columns = [
-            Expr.column(_below(entry, path)) for entry, spec in [*kept, *made] for path in _paths(spec)
+            Expr.column(_below(entry, path)) for entry, spec in [*kept, *made] for path in paths(spec)
         ]
         self._add(lambda graph: graph.map_nested(nested, columns))
 
@@ -145,17 +150,17 @@ def _below(entry: str, path: str) -> str:
     return f"{entry}.{path}" if path else entry
 
 
-def _paths(described: tuple[Any, ...], path: str = "") -> Iterator[str]:
+def paths(described: tuple[Any, ...], path: str = "") -> Iterator[str]:
     """Yields the paths of the tensors of a spec."""
     kind = described[0]
     if kind == "tensor":
         yield path
     elif kind == "dict":
         for name, item in described[1]:
-            yield from _paths(item, _below(path, name) if path else name)
+            yield from paths(item, _below(path, name) if path else name)
     elif kind in ("tuple", "list"):
         for index, item in enumerate(described[1]):
-            yield from _paths(item, _below(path, str(index)) if path else str(index))
+            yield from paths(item, _below(path, str(index)) if path else str(index))
     elif kind != "none":
         raise UnimplementedError(
             f"a function of a dataset whose elements hold a {kind} tensor cannot call native operations: "

@@ -7,80 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._captures import ForeignTensor, Parts, calling, meaning
+from ._constants import fitted, is_constant
 from ._dtypes import DType, as_dtype
 from ._millstream import Expr, Graph
+from ._numpy_names import FUNCTIONS, NO_ARRAY, UFUNCS
 from ._refusals import refusals_of_dtypes
 from ._scope import Schedule, Scope
 from ._spec import TensorShape
 from ._structure import leaf
 from ._tracing import tracing
-from .errors import InvalidArgumentError, UnimplementedError
+from .errors import InvalidArgumentError, MillstreamError, UnimplementedError
 
 __all__ = ["Tensor", "convert_to_tensor"]
-
-
-_NO_ARRAY = (
-    "a tensor in a function of a dataset has no value yet, so numpy cannot use it: use its operators and methods, or "
-    "millstream.ops"
-)
-
-#: The operation for each ufunc of numpy, by name.
-_UFUNCS = {
-    "absolute": "abs",
-    "add": "add",
-    "bitwise_and": "and",
-    "bitwise_or": "or",
-    "bitwise_xor": "xor",
-    "ceil": "ceil",
-    "divide": "div",
-    "equal": "eq",
-    "exp": "exp",
-    "floor": "floor",
-    "floor_divide": "floor_div",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "invert": "not",
-    "isfinite": "is_finite",
-    "isnan": "is_nan",
-    "less": "lt",
-    "less_equal": "le",
-    "log": "log",
-    "logical_and": "and",
-    "logical_not": "not",
-    "logical_or": "or",
-    "maximum": "maximum",
-    "minimum": "minimum",
-    "multiply": "mul",
-    "negative": "neg",
-    "not_equal": "ne",
-    "power": "pow",
-    "remainder": "mod",
-    "rint": "round",
-    "sign": "sign",
-    "sqrt": "sqrt",
-    "subtract": "sub",
-    "tanh": "tanh",
-}
-
-
-#: The function of `ops` for each other function of numpy, by name.
-_FUNCTIONS = {
-    "all": "reduce_all",
-    "amax": "reduce_max",
-    "amin": "reduce_min",
-    "any": "reduce_any",
-    "concatenate": "concat",
-    "expand_dims": "expand_dims",
-    "max": "reduce_max",
-    "mean": "reduce_mean",
-    "min": "reduce_min",
-    "reshape": "reshape",
-    "squeeze": "squeeze",
-    "stack": "stack",
-    "sum": "reduce_sum",
-    "transpose": "transpose",
-    "where": "where",
-}
 
 
 class Tensor:
@@ -90,7 +29,7 @@ class Tensor:
     for every element.
     """
 
-    __slots__ = ("_expr", "_path", "_scope")
+    __slots__ = ("_own_expr", "_own_path", "_own_scope")
     __hash__ = None  # type: ignore[assignment]
 
     if TYPE_CHECKING:
@@ -121,25 +60,40 @@ class Tensor:
         def __ge__(self, other: Any) -> Tensor: ...
 
     def __init__(self, expr: Expr, scope: Scope | None = None, path: str | None = None) -> None:
-        self._expr = expr
-        self._scope = scope
-        self._path = path
+        self._own_expr = expr
+        self._own_scope = scope
+        self._own_path = path
+
+    # Within an inner function, a tensor of the outer function's element is a part of the inner function's element.
+
+    @property
+    def _expr(self) -> Expr:
+        return meaning(self._own_scope, self._own_expr)[1]
+
+    @property
+    def _scope(self) -> Scope | None:
+        return meaning(self._own_scope, self._own_expr)[0]
+
+    @property
+    def _path(self) -> str | None:
+        return self._own_path if self._scope is self._own_scope else None
 
     def _made(self, expr: Expr, *others: Tensor) -> Tensor:
         scopes = [tensor._scope for tensor in (self, *others) if tensor._scope is not None]
-        for scope in scopes[1:]:
-            _check_scope(scope, scopes[0].graph)
+        if any(scope.graph is not scopes[0].graph for scope in scopes):
+            raise ForeignTensor(*scopes)
         return Tensor(expr, scopes[0] if scopes else None)
 
     def _unary(self, name: str) -> Tensor:
         return self._made(self._expr.unary(name))
 
     def _binary(self, name: str, other: Any) -> Tensor:
-        other = convert_to_tensor(other)
+        _, other = tensors_of(self, other)
         return self._made(self._expr.binary(name, other._expr), other)
 
     def _swapped(self, name: str, other: Any) -> Tensor:
-        return convert_to_tensor(other)._binary(name, self)
+        first, _ = tensors_of(other, self)
+        return first._binary(name, self)
 
     def _reduced(self, name: str, axis: Any, keepdims: bool) -> Tensor:
         axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
@@ -165,23 +119,23 @@ class Tensor:
     __int__ = __float__ = __complex__ = __index__ = __round__ = _has_no_value
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError(_NO_ARRAY)
+        raise TypeError(NO_ARRAY)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Tensor:
         """Converts a numpy function to the corresponding operation. Refuses other numpy functions."""
-        known = _UFUNCS.get(ufunc.__name__)
+        known = UFUNCS.get(ufunc.__name__)
         if known is None or method != "__call__" or options:
-            raise TypeError(f"np.{ufunc.__name__}: {_NO_ARRAY}")
-        first = convert_to_tensor(inputs[0])
-        return first._unary(known) if len(inputs) == 1 else first._binary(known, inputs[1])
+            raise TypeError(f"np.{ufunc.__name__}: {NO_ARRAY}")
+        first, *others = tensors_of(*inputs)
+        return first._binary(known, others[0]) if others else first._unary(known)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Tensor:
         """Converts a numpy function to the corresponding operation. Refuses other numpy functions."""
         from . import ops
 
-        known = getattr(ops, _FUNCTIONS.get(func.__name__, ""), None)
+        known = getattr(ops, FUNCTIONS.get(func.__name__, ""), None)
         if known is None:
-            raise TypeError(f"np.{func.__name__}: {_NO_ARRAY}")
+            raise TypeError(f"np.{func.__name__}: {NO_ARRAY}")
         return known(*args, **kwargs)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -329,7 +283,7 @@ class Tensor:
         Returns:
             The new tensor.
         """
-        low, high = convert_to_tensor(low), convert_to_tensor(high)
+        _, low, high = tensors_of(self, low, high)
         return self._made(self._expr.clip(low._expr, high._expr), low, high)
 
     def gather(self, indices: Any, axis: int = 0) -> Tensor:
@@ -417,6 +371,25 @@ def convert_to_tensor(value: Any) -> Tensor:
     return Tensor(Expr.tensor(code, list(dims), data))
 
 
+def alike(*values: Any) -> list[Any]:
+    """Returns the operands of one operation. Constants take the dtype of the first tensor, unless they lose their value."""
+    first = next((value for value in values if isinstance(value, Tensor)), None)
+    are_constant = [is_constant(value) and next(_symbolic(value), None) is None for value in values]
+    if first is None or not any(are_constant):
+        return list(values)
+    try:
+        dtype = first.dtype
+    except (MillstreamError, ValueError, TypeError):
+        # The dataset refuses the computation of the tensor, and says why.
+        return list(values)
+    return [fitted(value, dtype) if takes else value for value, takes in zip(values, are_constant, strict=True)]
+
+
+def tensors_of(*values: Any) -> list[Tensor]:
+    """Converts the operands of one operation to tensors of one dtype, as ``alike`` does."""
+    return [convert_to_tensor(value) for value in alike(*values)]
+
+
 def stacked(tensors: Any) -> Any:
     """Converts a list of tensors to one tensor, as sources expect. A list that a function returns is a tuple instead."""
     return convert_to_tensor(tensors) if isinstance(tensors, list) else tensors
@@ -443,15 +416,17 @@ class _Untraceable:
     __hash__ = None  # type: ignore[assignment]
 
 
-def argument(graph: Graph) -> Any:
-    """Returns an element of the dataset as symbolic tensors, in the structure of the elements."""
-    return symbolic(graph.spec, "", Scope(graph))
+def argument(graph: Graph, parts: Parts | None = None) -> Any:
+    """Returns an element of the dataset as symbolic tensors, in the structure of the elements.
 
-
-def arguments(graph: Graph) -> list[Any]:
-    """Returns the arguments of a dataset's function, as symbolic tensors. The components of a tuple are separate arguments."""
-    made = argument(graph)
-    return list(made) if isinstance(made, tuple) else [made]
+    Args:
+        graph: The dataset.
+        parts: The parts of the elements, of which the first is the argument.
+    """
+    scope = Scope(graph)
+    if parts is None or parts.is_whole:
+        return symbolic(graph.spec, "", scope)
+    return symbolic(graph.spec[1][0], parts.opened(scope), scope)
 
 
 def symbolic(described: tuple[Any, ...], path: str, scope: Scope) -> Any:
@@ -468,16 +443,22 @@ def symbolic(described: tuple[Any, ...], path: str, scope: Scope) -> Any:
     return None if kind == "none" else _Untraceable(f"a {kind} tensor")
 
 
-def called(function: Callable[..., Any], graph: Graph) -> Any:
-    """Calls a function with the symbolic element of a dataset, and returns the result.
+def called(function: Callable[..., Any], graph: Graph, parts: Parts | None = None) -> Any:
+    """Calls a function with the symbolic element of a dataset, and returns the result. The components of a tuple are separate arguments.
+
+    Args:
+        function: The function.
+        graph: The dataset.
+        parts: The parts of the elements, of which the first is the argument.
 
     Raises:
         InvalidArgumentError: The function is not callable.
     """
     if not callable(function):
         raise InvalidArgumentError(f"expected a function of an element, found {function!r} of type {type(function).__name__}")
-    with tracing():
-        return function(*arguments(graph))
+    made = argument(graph, parts)
+    with tracing(), calling(graph):
+        return function(*made) if isinstance(made, tuple) else function(made)
 
 
 def applied(graph: Graph, result: Any, schedule: Schedule = lambda graph: graph) -> Graph:
@@ -544,13 +525,10 @@ def _check_scope(scope: Scope | None, graph: Graph) -> None:
     """Checks that a tensor belongs to the element of a dataset.
 
     Raises:
-        UnimplementedError: The tensor belongs to another element.
+        ForeignTensor: The tensor belongs to another element.
     """
     if scope is not None and scope.graph is not graph:
-        raise UnimplementedError(
-            "a function uses a tensor of another function's element: zip the dataset with that tensor, for example "
-            "ms.Dataset.zip(dataset, ms.Dataset.from_tensors(x).repeat()), and take both as arguments of the function"
-        )
+        raise ForeignTensor(scope)
 
 
 def _symbolic(value: Any) -> Iterator[Tensor]:

@@ -29,6 +29,8 @@ def raising_errors_of_tensorflow(function: Callable[_Parameters, _Result]) -> Ca
         except MillstreamError as error:
             raise _both(error) from error
 
+    # AutoGraph then calls the function as it is, also in a `tf.function`.
+    call.autograph_info__ = {}  # type: ignore[attr-defined]
     return call
 
 

@@ -1,8 +1,8 @@
 """Raises the errors of a service in TensorFlow's graphs, with their own error codes.
 
 TensorFlow converts every exception of Python code in a graph to ``tf.errors.UnknownError``. A failed iteration therefore ends without an exception,
-and a following operation fails with the right code. The operation has no outputs. TensorFlow's C interface for kernels
-(``tensorflow/c/kernels.h``), which can fail with any code, registers the operation.
+and a following operation fails with the right code. A kernel of TensorFlow's C interface (``tensorflow/c/kernels.h``) can fail with any code. But
+TensorFlow replaces ``UNAVAILABLE`` by ``INTERNAL``, except for operations that communicate. So the kernel implements one of these under a label.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,97 +17,26 @@ import numpy as np
 
 from .errors import MillstreamError
 
-__all__ = ["code_of", "dataset_of"]
+__all__ = ["code_of", "failure_of", "is_failure", "is_registered", "next_number", "record"]
 
-_OPERATION = b"MillstreamFailure"
+#: The operation that the kernel implements: it communicates, takes three tensors of int32, and returns two.
+_OPERATION, _INT32, _OUTPUTS = "CollectiveAssignGroupV2", 3, 2
+
+#: The name of the operation in messages, and the label by which TensorFlow finds the kernel.
+_NAME, _LABEL = "MillstreamFailure", b"millstream"
 #: The code and the message of each failed iteration, by its number, until the following operation reports the failure.
 _FAILED: dict[int, tuple[int, str]] = {}
 _NUMBERS = itertools.count(1)
-#: The seconds of one wait for an element. After each wait TensorFlow can cancel the iteration.
-_PATIENCE_S = 0.05
 
 
-def dataset_of(elements: Callable[[], Iterable[Any]], signature: tuple[Any, ...], packed: Callable[..., Any]) -> Any:
-    """Returns a ``tf.data.Dataset`` of the elements of an iteration.
-
-    The iteration yields tuples of tensors with the ``signature``, and ``packed`` converts these tuples to elements. The dataset fails with the code
-    of the iteration's error. A wait occupies a separate thread of the dataset, and no thread of TensorFlow. Each wait ends after ``_PATIENCE_S`` and
-    is repeated, so that TensorFlow can cancel the iteration.
-    """
-    import tensorflow as tf
-
-    # The placeholder for an absent element has no items, so the spec allows any size.
-    loose = tuple(tf.TensorSpec(None if part.shape.rank is None else [None] * part.shape.rank, part.dtype) for part in signature)
-    absent = (False, *(_nothing(part) for part in loose))
-    flat = (tf.TensorSpec((), tf.bool), *loose)
-
-    def shaped(_: Any, *parts: Any) -> Any:
-        for part, spec in zip(parts, signature, strict=True):
-            part.set_shape(spec.shape)
-        return packed(*parts)
-
-    def iterated(make: Callable[..., Iterator[Any]], *args: Any) -> Any:
-        found = tf.data.Dataset.from_generator(make, args=args, output_signature=flat)
-        return found.filter(lambda has_come, *_: has_come).map(shaped)
-
-    if not _is_registered():
-        return _apart(iterated(lambda: _polled(elements(), absent)))
-
-    def until_failure(number: Any) -> Iterator[Any]:
-        try:
-            yield from _polled(elements(), absent)
-        except MillstreamError as error:
-            _FAILED[int(number)] = (code_of(error), _said(error))
-
-    def iteration(number: Any) -> Any:
-        return iterated(until_failure, number)
-
-    def failure(number: Any) -> Any:
-        # The filter passes no element. `flat_map` only gives the dataset the right element type.
-        return tf.data.Dataset.from_tensors(number).filter(_fails).flat_map(iteration)
-
-    def numbered(_: Any) -> Any:
-        return tf.ensure_shape(tf.numpy_function(lambda: next(_NUMBERS), [], tf.int64), ())
-
-    iterations = tf.data.Dataset.from_tensors(0).map(numbered)
-    return _apart(iterations.flat_map(lambda number: iteration(number).concatenate(failure(number))))
+def next_number() -> Any:
+    """Returns the number of a new iteration, as TensorFlow calls it."""
+    return np.int32(next(_NUMBERS))
 
 
-def _polled(elements: Iterable[Any], absent: tuple[Any, ...]) -> Iterator[Any]:
-    """Yields the elements, each marked as present. Yields ``absent`` after each wait without an element."""
-    iterator: Any = iter(elements)
-    try:
-        while True:
-            found = iterator.within(_PATIENCE_S, absent)
-            yield absent if found is absent else (True, *found)
-    except StopIteration:
-        return
-    finally:
-        # Closing also ends the wait of a thread in this iterator.
-        iterator.close()
-
-
-def _nothing(spec: Any) -> Any:
-    """Returns a tensor without items. A scalar has one item."""
-    import tensorflow as tf
-
-    dims = (0,) * (1 if spec.shape.rank is None else spec.shape.rank)
-    return np.full(dims, b"", object) if spec.dtype == tf.string else np.zeros(dims, spec.dtype.as_numpy_dtype)
-
-
-def _apart(dataset: Any) -> Any:
-    """Returns the dataset with a separate thread, on which its functions run."""
-    import tensorflow as tf
-
-    spec = dataset.element_spec
-    components = tf.nest.flatten(spec, expand_composites=True)
-    variant = tf.raw_ops.PrivateThreadPoolDataset(
-        input_dataset=tf.data.experimental.to_variant(dataset),
-        num_threads=tf.constant(1, tf.int64),
-        output_types=[component.dtype for component in components],
-        output_shapes=[component.shape for component in components],
-    )
-    return tf.data.experimental.from_variant(variant, spec)
+def record(number: int, error: MillstreamError) -> None:
+    """Stores the failure of an iteration, which the operation after the iteration reports."""
+    _FAILED[number] = (code_of(error), _said(error))
 
 
 def code_of(error: MillstreamError) -> int:
@@ -135,14 +63,21 @@ def _said(error: MillstreamError) -> str:
     return f"worker {error.worker}: {'; '.join(filter(None, parts))}"
 
 
-def _fails(number: Any) -> Any:
+def failure_of(number: Any) -> Any:
     """Returns a tensor that is always false. The operation before the tensor fails if the iteration has failed."""
     import tensorflow as tf
 
+    inputs = [tf.zeros((1, 1), tf.int32), tf.constant(0, tf.int32), number]
+    label = {"_kernel": tf.compat.v1.AttrValue(s=_LABEL)}
     # A function of a dataset always has a default graph.
-    operation = tf.compat.v1.get_default_graph().create_op(_OPERATION.decode(), [number], [])
+    operation = tf.compat.v1.get_default_graph().create_op(_OPERATION, inputs, [tf.int32] * _OUTPUTS, name=_NAME, attrs=label)
     with tf.control_dependencies([operation]):
         return tf.constant(False)
+
+
+def is_failure(node: Any) -> bool:
+    """Returns whether a node of a graph is the operation, so that the graph reads a service."""
+    return node.op == _OPERATION and "_kernel" in node.attr and node.attr["_kernel"].s == _LABEL
 
 
 _Pointer = ctypes.c_void_p
@@ -151,15 +86,12 @@ _INTERFACE: dict[str, tuple[Any, list[Any]]] = {
     "TF_SetStatus": (None, [_Pointer, ctypes.c_int, ctypes.c_char_p]),
     "TF_GetCode": (ctypes.c_int, [_Pointer]),
     "TF_DeleteStatus": (None, [_Pointer]),
-    "TF_NewOpDefinitionBuilder": (_Pointer, [ctypes.c_char_p]),
-    "TF_OpDefinitionBuilderAddInput": (None, [_Pointer, ctypes.c_char_p]),
-    "TF_OpDefinitionBuilderSetIsStateful": (None, [_Pointer, ctypes.c_bool]),
-    "TF_OpDefinitionBuilderSetShapeInferenceFunction": (None, [_Pointer, _Pointer]),
-    "TF_RegisterOpDefinition": (None, [_Pointer, _Pointer]),
     "TF_NewKernelBuilder": (_Pointer, [ctypes.c_char_p, ctypes.c_char_p, _Pointer, _Pointer, _Pointer]),
+    "TF_KernelBuilder_Label": (None, [_Pointer, ctypes.c_char_p]),
     "TF_RegisterKernelBuilder": (None, [ctypes.c_char_p, _Pointer, _Pointer]),
     "TF_GetInput": (None, [_Pointer, ctypes.c_int, ctypes.POINTER(_Pointer), _Pointer]),
     "TF_TensorData": (_Pointer, [_Pointer]),
+    "TF_AllocateOutput": (_Pointer, [_Pointer, ctypes.c_int, ctypes.c_int, _Pointer, ctypes.c_int, ctypes.c_size_t, _Pointer]),
     "TF_DeleteTensor": (None, [_Pointer]),
     "TF_OpKernelContext_Failure": (None, [_Pointer, _Pointer]),
 }
@@ -184,45 +116,38 @@ def _compute(_kernel: Any, context: Any) -> None:
     """Implements the operation, which fails if the iteration has failed."""
     interface = _interface()
     status, tensor = interface.TF_NewStatus(), _Pointer()
-    interface.TF_GetInput(context, 0, ctypes.byref(tensor), status)
+    interface.TF_GetInput(context, 2, ctypes.byref(tensor), status)
+    failed = None
     if interface.TF_GetCode(status) == 0:
-        number = ctypes.cast(interface.TF_TensorData(tensor), ctypes.POINTER(ctypes.c_int64)).contents.value
+        number = ctypes.cast(interface.TF_TensorData(tensor), ctypes.POINTER(ctypes.c_int32)).contents.value
         interface.TF_DeleteTensor(tensor)
         failed = _FAILED.pop(number, None)
-        if failed is not None:
-            code, message = failed
-            interface.TF_SetStatus(status, code, message.encode(errors="replace").replace(b"\0", b" "))
+    if failed is not None:
+        code, message = failed
+        interface.TF_SetStatus(status, code, message.encode(errors="replace").replace(b"\0", b" "))
+    for output in range(_OUTPUTS):
+        if interface.TF_GetCode(status) == 0:
+            interface.TF_DeleteTensor(interface.TF_AllocateOutput(context, output, _INT32, None, 0, 4, status))
     if interface.TF_GetCode(status) != 0:
         interface.TF_OpKernelContext_Failure(context, status)
     interface.TF_DeleteStatus(status)
 
 
-def _infer_shapes(_context: Any, _status: Any) -> None:
-    """Infers no shapes, because the operation has no outputs."""
-
-
-# TensorFlow calls these callbacks until this process ends, so they must never be collected.
-_Callback = ctypes.CFUNCTYPE(None, _Pointer, _Pointer)
-_COMPUTE, _INFER_SHAPES = _Callback(_compute), _Callback(_infer_shapes)
+# TensorFlow calls this callback until this process ends, so the callback must never be collected.
+_COMPUTE = ctypes.CFUNCTYPE(None, _Pointer, _Pointer)(_compute)
 
 
 @functools.cache
-def _is_registered() -> bool:
-    """Registers the operation once. Returns whether the operation is available."""
+def is_registered() -> bool:
+    """Registers the kernel once. Returns whether the kernel is available."""
     interface = _interface()
     if interface is None:
         return False
     status = interface.TF_NewStatus()
     try:
-        operation = interface.TF_NewOpDefinitionBuilder(_OPERATION)
-        interface.TF_OpDefinitionBuilderAddInput(operation, b"iteration: int64")
-        interface.TF_OpDefinitionBuilderSetIsStateful(operation, True)
-        interface.TF_OpDefinitionBuilderSetShapeInferenceFunction(operation, ctypes.cast(_INFER_SHAPES, _Pointer))
-        interface.TF_RegisterOpDefinition(operation, status)
-        if interface.TF_GetCode(status) != 0:
-            return False
-        kernel = interface.TF_NewKernelBuilder(_OPERATION, b"CPU", None, ctypes.cast(_COMPUTE, _Pointer), None)
-        interface.TF_RegisterKernelBuilder(_OPERATION, kernel, status)
+        kernel = interface.TF_NewKernelBuilder(_OPERATION.encode(), b"CPU", None, ctypes.cast(_COMPUTE, _Pointer), None)
+        interface.TF_KernelBuilder_Label(kernel, _LABEL)
+        interface.TF_RegisterKernelBuilder(_NAME.encode(), kernel, status)
         return bool(interface.TF_GetCode(status) == 0)
     finally:
         interface.TF_DeleteStatus(status)

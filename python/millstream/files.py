@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ._captures import check_innermost
 from ._dataset import Dataset
 from ._dtypes import as_dtype, bytes_, string
 from ._hub import is_of_hub
@@ -69,7 +70,7 @@ def _paths(filenames: Any, *, in_parts: bool = False) -> Graph:
     if isinstance(filenames, Tensor):
         if filenames._scope is None:
             raise TypeError("expected paths, found a tensor outside of a dataset's function: use a tensor only inside a function of a dataset")
-        return applied(filenames._scope.graph, filenames)
+        return applied(check_innermost(filenames._scope), filenames)
     names = _names(filenames)
     # An empty list has no dtype, so the dataset is made from one empty string, which `take(0)` removes.
     paths = Dataset.from_tensor_slices(names or [""])

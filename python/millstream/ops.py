@@ -7,7 +7,7 @@ from typing import Any
 
 from ._dtypes import as_dtype
 from ._millstream import Expr
-from ._tensor import Tensor, convert_to_tensor
+from ._tensor import Tensor, convert_to_tensor, tensors_of
 
 __all__ = [
     "abs",
@@ -137,7 +137,7 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
     Returns:
         The new tensor.
     """
-    truth, yes, no = convert_to_tensor(condition), convert_to_tensor(x), convert_to_tensor(y)
+    truth, (yes, no) = convert_to_tensor(condition), tensors_of(x, y)
     return truth._made(truth._expr.if_else(yes._expr, no._expr), yes, no)
 
 
@@ -148,7 +148,8 @@ def minimum(x: Any, y: Any) -> Tensor:
         x: A tensor.
         y: A tensor of the same dtype.
     """
-    return convert_to_tensor(x)._binary("minimum", y)
+    first, other = tensors_of(x, y)
+    return first._binary("minimum", other)
 
 
 def maximum(x: Any, y: Any) -> Tensor:
@@ -158,7 +159,8 @@ def maximum(x: Any, y: Any) -> Tensor:
         x: A tensor.
         y: A tensor of the same dtype.
     """
-    return convert_to_tensor(x)._binary("maximum", y)
+    first, other = tensors_of(x, y)
+    return first._binary("maximum", other)
 
 
 def clip_by_value(x: Any, low: Any, high: Any) -> Tensor:
@@ -257,7 +259,7 @@ def concat(values: Sequence[Any], axis: int = 0) -> Tensor:
     Returns:
         The new tensor.
     """
-    tensors = [convert_to_tensor(value) for value in values]
+    tensors = tensors_of(*values)
     return tensors[0]._made(Expr.concat([tensor._expr for tensor in tensors], axis), *tensors)
 
 
@@ -271,7 +273,7 @@ def stack(values: Sequence[Any], axis: int = 0) -> Tensor:
     Returns:
         The new tensor.
     """
-    tensors = [convert_to_tensor(value) for value in values]
+    tensors = tensors_of(*values)
     return tensors[0]._made(Expr.stack([tensor._expr for tensor in tensors], axis), *tensors)
 
 

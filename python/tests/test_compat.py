@@ -351,6 +351,19 @@ def test_a_check_of_numbers_names_its_message() -> None:
     assert [float(x) for x in ratios.ignore_errors()] == [1.0]
 
 
+@pytest.mark.parametrize(
+    ("axis", "expected"), [(None, "a-b-c-d"), (0, ["a-c", "b-d"]), (1, ["a-b", "c-d"]), (-1, ["a-b", "c-d"]), (-2, ["a-c", "b-d"])]
+)
+def test_texts_are_joined_along_any_axis(axis: int | None, expected: Any) -> None:
+    texts = tf.data.Dataset.from_tensors([["a", "b"], ["c", "d"]])
+    joined = texts.map(lambda x: tf.strings.reduce_join(x, axis, separator="-")).get_single_element()
+    assert np.asarray(joined).tolist() == expected
+    kept = texts.map(lambda x: tf.strings.reduce_join(x, axis, keepdims=True, separator="-")).get_single_element()
+    assert kept.shape == {None: (1, 1), 0: (1, 2)}.get(axis if axis is None else axis % 2, (2, 1))
+    with pytest.raises(ValueError, match="found axis=2"):
+        texts.map(lambda x: tf.strings.reduce_join(x, 2))
+
+
 def test_tables_travel_with_the_dataset(processes: ms.LocalService) -> None:
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], np.array([10, 20])), -1)
     words = Dataset.from_tensor_slices(["b", "z", "a"]).map(table.lookup)

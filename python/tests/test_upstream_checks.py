@@ -84,26 +84,6 @@ def test_scan_keeps_the_dtypes_of_its_state() -> None:
     assert [int(x) for x in grown] == [0, 1, 2]
 
 
-#: Functions of an outer element that build a dataset by a function of an inner element, and use the outer one in it.
-CAPTURING: list[Callable[[Any], Dataset]] = [
-    lambda x: Dataset.range(3).map(lambda y: x * 10 + y),
-    lambda x: Dataset.range(3).map(lambda y: x),
-    lambda x: Dataset.range(3).map(lambda y: {"a": [x, y]}),
-    lambda x: Dataset.range(3).map(lambda y: ms.where(x > y, x, y)),
-    lambda x: Dataset.range(3).filter(lambda y: x > 1),
-    lambda x: Dataset.range(3).take_while(lambda y: x > y),
-    lambda x: Dataset.range(3).scan(np.int64(0), lambda state, y: (state + y, x)),
-    lambda x: Dataset.range(3).flat_map(lambda y: Dataset.from_tensors(x)),
-    lambda x: Dataset.range(3).interleave(lambda y: Dataset.zip(Dataset.from_tensors(y), Dataset.from_tensors(x))),
-]
-
-
-@pytest.mark.parametrize("function", CAPTURING)
-def test_inner_functions_refuse_outer_elements(function: Callable[[Any], Dataset]) -> None:
-    with pytest.raises(ms.errors.UnimplementedError, match="another function's element: zip"):
-        Dataset.range(3).flat_map(function)
-
-
 def test_outer_elements_zip_with_inner_datasets() -> None:
     def pairs(x: Any) -> Dataset:
         return Dataset.zip(Dataset.range(2), Dataset.from_tensors(x).repeat()).map(lambda y, x: x * 10 + y)

@@ -6,11 +6,13 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import ops
 from .._dtypes import as_dtype
 from .._tensor import Tensor, convert_to_tensor
-from ..errors import UnimplementedError
-from ._functions import constant_value, finished, is_symbolic, operands, traced
+from ..errors import InvalidArgumentError, UnimplementedError
+from ._functions import checked, constant_value, finished, is_symbolic, operands, traced
 
 __all__ = [
     "broadcast_to", "cast", "clip_by_value", "concat", "expand_dims", "gather", "one_hot", "pad", "reshape", "reverse", "saturate_cast", "slice",
@@ -22,7 +24,7 @@ def _one(name: str, signature: str, compute: Callable[..., Any], meaning: str, e
     return traced(f"tf.{name}", signature, compute, meaning, example, tensors=(operand,), parameters=parameters)
 
 
-cast = _one("cast", "x, dtype, name=None", ops.cast, "Converts to another dtype.", ">>> int(tf.cast(1.8, tf.int32))\n1", "x")
+cast = _one("cast", "x, dtype, name=None", lambda x, dtype: _cast(x, dtype), "Converts to another dtype.", ">>> int(tf.cast(1.8, tf.int32))\n1", "x")
 saturate_cast = _one(
     "saturate_cast",
     "value, dtype, name=None",
@@ -109,7 +111,7 @@ gather = traced(
     lambda params, indices, _, axis, batch_dims: _gathered(params, indices, axis, batch_dims),
     "Selects items by their indices along an axis.",
     ">>> tf.gather([5, 6, 7], [2, 0]).tolist()\n[7, 5]",
-    tensors=("params", "indices"),
+    tensors=("params",),
     parameters={
         "params": "A tensor.",
         "indices": "Integers.",
@@ -158,6 +160,14 @@ tile = _one(
 )
 
 
+def _cast(x: Any, dtype: Any) -> Tensor:
+    found, wanted = convert_to_tensor(x).dtype, as_dtype(dtype)
+    if (found.code in _TEXTS) != (wanted.code in _TEXTS):
+        hint = "tf.strings.to_number" if found.code in _TEXTS else "tf.strings.as_string"
+        raise UnimplementedError(f"tf.cast: Cast {found.name} to {wanted.name} is not supported: use {hint}")
+    return ops.cast(x, wanted)
+
+
 def _padded(tensor: Any, paddings: Any, mode: str, value: Any) -> Tensor:
     if mode.upper() != "CONSTANT":
         raise UnimplementedError(f"tf.pad: expected mode='CONSTANT', found {mode!r}: use Dataset.map_python")
@@ -184,7 +194,13 @@ def _item(value: Any, kind: Any) -> Any:
 def _gathered(params: Any, indices: Any, axis: Any, batch_dims: int) -> Tensor:
     if batch_dims:
         raise UnimplementedError(f"tf.gather: expected batch_dims=0, found {batch_dims}: use Dataset.map_python")
-    return ops.gather(params, indices, 0 if axis is None else int(axis))
+    at = indices if is_symbolic(indices) else constant_value(indices)
+    if is_symbolic(at):
+        # A negative index counts from the end here, as in Python, and is an error in TensorFlow.
+        at = checked(convert_to_tensor(at), ops.reduce_all(convert_to_tensor(at) >= 0), "tf.gather: an index below 0")
+    elif np.any(np.asarray(at) < 0):
+        raise InvalidArgumentError(f"tf.gather: expected indices of 0 or more, found {np.min(at)}: count from the start")
+    return ops.gather(params, at, 0 if axis is None else int(axis))
 
 
 def _reversed(tensor: Any, axes: Sequence[int]) -> Tensor:
@@ -210,6 +226,7 @@ def _tiled(x: Any, multiples: Sequence[int]) -> Tensor:
     return made
 
 
+_TEXTS = ("string", "bytes")
 _span = builtins.slice
 _ALL, _BACKWARDS = _span(None), _span(None, None, -1)
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import ops
 from .._dataset import Dataset
 from .._millstream import Graph
 from .._structure import leaf
-from .._tensor import Tensor
+from .._tensor import Tensor, alike
 
-__all__ = ["constant_value", "finished", "is_symbolic", "operand", "operands", "traced"]
+__all__ = ["checked", "constant_value", "finished", "is_symbolic", "operand", "operands", "traced"]
 
 #: Explanations of parameters that many functions share.
 _PARAMETERS = {
@@ -72,7 +73,9 @@ def operands(*values: Any) -> list[Any]:
     """Returns the operands of one function.
 
     A number of Python stays as it is beside a tensor or an array, and takes the dtype of it. Without one, it becomes 32 bits wide.
+    Arrays and lists beside a tensor take its dtype, unless they lose their value.
     """
+    values = tuple(alike(*values))
     has_dtype = any(isinstance(value, Tensor | np.ndarray | np.generic) for value in values)
     return [value if isinstance(value, Tensor) or (has_dtype and _is_number(value)) else constant_value(value) for value in values]
 
@@ -84,6 +87,15 @@ def operand(value: Any) -> Any:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float | str)
+
+
+def checked(tensor: Tensor, holds: Tensor, message: str) -> Tensor:
+    """Returns a tensor whose computation fails, with a text, where a condition does not hold.
+
+    No operation of expressions fails with a given text, so that the text is parsed as a number.
+    """
+    number = ops.strings_to_number(ops.where(holds, "0", message), "int64")
+    return ops.where(number == np.int64(0), tensor, tensor)
 
 
 def finished(result: Any) -> Any:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import ops
-from .._tensor import Tensor, convert_to_tensor
+from .._tensor import convert_to_tensor
 from ..errors import InvalidArgumentError
-from ._functions import finished, is_symbolic, operands
+from ._functions import checked, finished, is_symbolic, operands
 from ._refusal import refusal
 
 __all__ = ["Assert", "assert_equal", "assert_greater", "assert_less", "assert_non_negative", "assert_positive", "check_numerics"]
@@ -38,16 +38,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
         [1.0]
     """
     (given,) = operands(tensor)
-    return finished(_checked(convert_to_tensor(given), ops.reduce_all(ops.is_finite(given)), f"{message} : NaN or Inf"))
-
-
-def _checked(tensor: Tensor, holds: Tensor, message: str) -> Tensor:
-    """Returns a tensor whose computation fails, with a text, where a condition does not hold.
-
-    No operation of expressions fails with a given text, so that the text is parsed as a number.
-    """
-    number = ops.strings_to_number(ops.where(holds, "0", message), "int64")
-    return ops.where(number == np.int64(0), tensor, tensor)
+    return finished(checked(convert_to_tensor(given), ops.reduce_all(ops.is_finite(given)), f"{message} : NaN or Inf"))
 
 
 def _compare(x: Any, y: Any, operation: str, message: str | None, name: str) -> None:

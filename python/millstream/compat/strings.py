@@ -9,7 +9,7 @@ from typing import Any
 from .. import ops
 from .._dtypes import int32
 from .._tensor import Tensor, convert_to_tensor
-from ..errors import UnimplementedError
+from ..errors import InvalidArgumentError, UnimplementedError
 from ._functions import finished, operands, traced
 from ._refusal import refusal, refuses
 
@@ -134,11 +134,11 @@ def join(inputs: Sequence[Any], separator: str = "", name: str | None = None) ->
 
 
 def reduce_join(inputs: Any, axis: int | None = None, keepdims: bool = False, separator: str = "", name: str | None = None) -> Any:
-    """Joins the texts along the last axis.
+    """Joins the texts along an axis.
 
     Args:
         inputs: A tensor of text.
-        axis: The last axis, or ``None`` for a vector.
+        axis: The axis; all axes by default.
         keepdims: Whether the axis stays, with one item.
         separator: The text between two items.
         name: Accepted as in TensorFlow; has no effect.
@@ -147,7 +147,8 @@ def reduce_join(inputs: Any, axis: int | None = None, keepdims: bool = False, se
         The new tensor.
 
     Raises:
-        UnimplementedError: The axis is not the last one.
+        InvalidArgumentError: The tensor has no such axis.
+        UnimplementedError: The rank of the tensor is unknown, and the axis is not the last one.
 
     Example:
         >>> tf.strings.reduce_join(["a", "b"], separator=" ")
@@ -156,11 +157,22 @@ def reduce_join(inputs: Any, axis: int | None = None, keepdims: bool = False, se
     (given,) = operands(inputs)
     tensor = convert_to_tensor(given)
     shape = tensor.shape
-    rank = None if shape is None else len(shape)
-    if axis not in (-1, None if rank is None else rank - 1) and not (axis is None and rank == 1):
-        raise UnimplementedError(f"tf.strings.reduce_join: expected the last axis of a tensor of shape {shape}, found axis={axis}")
-    joined = tensor._made(tensor._expr.join(separator))
-    return finished(ops.expand_dims(joined, -1) if keepdims else joined)
+    if axis == -1:
+        joined = tensor._made(tensor._expr.join(separator))
+        return finished(ops.expand_dims(joined, -1) if keepdims else joined)
+    if shape is None:
+        raise UnimplementedError(f"tf.strings.reduce_join: expected the last axis of a tensor of unknown rank, found axis={axis}: give axis=-1")
+    rank = len(shape)
+    if axis is None:
+        flat = ops.reshape(tensor, [-1])
+        joined = flat._made(flat._expr.join(separator))
+        return finished(ops.reshape(joined, [1] * rank) if keepdims else joined)
+    if not -rank <= axis < rank:
+        raise InvalidArgumentError(f"tf.strings.reduce_join: expected an axis of a tensor of shape {shape}, found axis={axis}")
+    order = [at for at in range(rank) if at != axis % rank]
+    last = ops.transpose(tensor, [*order, axis % rank])
+    joined = last._made(last._expr.join(separator))
+    return finished(ops.expand_dims(joined, axis % rank) if keepdims else joined)
 
 
 def as_string(

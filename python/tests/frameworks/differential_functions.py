@@ -72,6 +72,7 @@ class Draw:
 
 
 def dims(spec: Any) -> list[int | None]:
+    """Returns the sizes of a tensor, ``None`` for those that vary."""
     return list(spec.shape.as_list())
 
 
@@ -147,7 +148,7 @@ def _of_text(draw: Draw, text: str, spec: Any) -> list[str]:
         f"tf.strings.join([{text}, 'x', {text}], '-')",
     ]
     if dims(spec):
-        made += [f"tf.strings.reduce_join({text})", f"tf.strings.reduce_join({text}, axis=-1, separator=' ')"]
+        made += [f"tf.strings.reduce_join({text})", f"tf.strings.reduce_join({text}, axis=-1, separator=' ')", f"tf.strings.reduce_join({text}, axis=0)"]
     return made + [f"tf.strings.split({text})"] * 3 if not dims(spec) else made
 
 
@@ -181,6 +182,11 @@ def both(draw: Draw) -> str | None:
         return f"tf.where({b} > 2, {b}, {b})" if other.dtype.name not in ("string", "bool") else None
     constant = f"np.{dtype.name}({draw.small()})"
     made = [f"{a} + {constant}", f"tf.maximum({constant}, {a})", f"{constant} * {a}"]
+    # Another dtype of constants.
+    fits = draw.rng.choice(["int32", "int64", "float32", "float64"])
+    made += [f"{a} + np.{fits}({draw.small()})", f"tf.minimum({a}, np.{fits}({draw.small()}))", f"np.array([1, 2], np.{fits})[:1] * {a}"]
+    made += [f"{a} > np.{fits}({draw.small()})", f"tf.where(tf.size({b}) > 1, {a}, np.{fits}(3))", f"{a} + [{draw.small()}]"]
+    made += [f"tf.stack([{a}, np.{fits}(2)])"] if not dims(spec) else [f"tf.concat([{a}, {a}], 0)"]
     if dtype != other.dtype:
         return draw.rng.choice([*made, f"{a} + tf.cast(tf.size({b}), {a}.dtype)", f"tf.where(tf.size({b}) > 1, {a}, {a} * 2)"])
     shapes = dims(spec), dims(other)

@@ -7,16 +7,19 @@ disagrees is made as small as possible, and printed as a program.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from differential import EXCEPTIONS, FILES, OPERATIONS, Line, Program, exempted  # noqa: E402
+from differential import EXCEPTIONS, OPERATIONS, Line, Program, exempted  # noqa: E402
 from differential_mistakes import WRONG  # noqa: E402
 from differential_outcomes import Ways, disagreements, script, shrunk  # noqa: E402
+from differential_sources import FILES  # noqa: E402
 
 from millstream import compat  # noqa: E402
 
@@ -90,6 +93,12 @@ def test_a_planted_difference_is_found_and_shrunk(ways: Ways, monkeypatch: pytes
     printed = script(smallest, found)
     compile(printed, "printed", "exec")
     assert "expected 2 elements, found 3" in printed
+
+
+def test_the_documentation_lists_all_exceptions() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "design" / "differences-from-tf-data.md").read_text()
+    listed = re.findall(r"^- (.*?)(?=^- |\Z)", page.split("## Comparison with TensorFlow")[1], re.DOTALL | re.MULTILINE)
+    assert [" ".join(entry.split()) for entry in listed] == [known.reason for known in EXCEPTIONS]
 
 
 @pytest.mark.parametrize("known", EXCEPTIONS, ids=lambda known: known.reason[:60])

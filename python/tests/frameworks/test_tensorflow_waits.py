@@ -66,6 +66,21 @@ os._exit(0)
     ) == ["0", "gone"]
 
 
+def test_an_iterator_goes_while_it_waits_for_a_dispatcher() -> None:
+    assert said(
+        """
+dispatcher = ms.service.DispatchServer(ms.service.DispatcherConfig())
+served = tf.data.Dataset.range(2).apply(ms.tf.distribute("parallel_epochs", dispatcher.target))
+dispatcher.stop()
+# The prefetch of the second element opens a job at the dispatcher that has gone.
+elements = iter(tf.data.Dataset.range(1).concatenate(served).prefetch(2))
+print(int(next(elements)))
+del elements
+print("gone")
+"""
+    ) == ["0", "gone"]
+
+
 @pytest.mark.parametrize("consumers", [3, 7])
 def test_more_consumers_than_threads_make_progress(consumers: int) -> None:
     assert said(
