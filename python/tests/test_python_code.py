@@ -60,6 +60,15 @@ def count_to(stop: int) -> Iterator[tuple[int, str]]:
         yield number, str(number)
 
 
+def test_packed_code_keeps_the_names_of_files() -> None:
+    def outer() -> Any:
+        return lambda x: x // 0
+
+    restored = _code.unpacked(_code.packed(outer))
+    assert restored.__code__.co_filename == __file__
+    assert restored().__code__.co_filename == __file__
+
+
 def test_a_python_function_runs_here_and_remotely(processes: ms.LocalService) -> None:
     def digits(x: Any) -> dict[str, Any]:
         return {"text": str(x), "digits": np.array([int(digit) for digit in f"{int(x):03}"])}
