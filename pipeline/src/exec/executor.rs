@@ -7,6 +7,7 @@ use millstream_element::{ElementSpec, Layout, PackWriter};
 use crate::graph::{Drawing, ErrorPolicy, Graph, Rewrites};
 
 use super::budget::InHand;
+use super::by_split::{BySplit, numbered_by_split};
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
 use super::error::{ErrorKind, ExecError};
@@ -89,6 +90,7 @@ impl Executor {
             epoch: context.epoch,
             first_pass: context.epoch,
             seed: context.seed,
+            split: None,
             deterministic: true,
             feed: context.splits.map(Feed::new),
             ledger: Arc::clone(&ledger),
@@ -107,8 +109,18 @@ impl Executor {
             stage: None,
         };
         let in_hand = shared.budget.in_hand();
-        let root = program.open(&shared, None)?;
-        let spec = program.spec().clone();
+        let (root, spec): (Input, ElementSpec) = match (context.by_split, &shared.feed) {
+            (Some(selection), Some(feed)) => {
+                let feed = feed.clone();
+                let spec = numbered_by_split(program.spec())?;
+                (Box::new(BySplit::new(program, shared, feed, selection)), spec)
+            }
+            (Some(_), None) => {
+                let reason = "the dataset runs on each split alone, but the context supplies no splits";
+                return Err(OpenError::NotSplittable(reason.to_owned()));
+            }
+            (None, _) => (program.open(&shared, None)?, program.spec().clone()),
+        };
         Ok(Executor {
             root,
             spec,
