@@ -43,6 +43,8 @@ struct Request {
     expires: bool,
     /// `true` if the reader takes elements in the order of their splits.
     in_order: bool,
+    /// The seed, the number of this trainer and the number of trainers of an exactly-once job.
+    exactly_once: Option<(u64, u64, u64)>,
 }
 
 /// The arguments of a reader: see [`ReaderConfig`].
@@ -70,6 +72,7 @@ impl Request {
             cross_trainer_cache: self.cross_trainer_cache,
             abandoned: self.expires.then_some(Abandoned::Expires),
             in_order: self.in_order,
+            exactly_once: self.exactly_once.map(|(seed, first, step)| ExactlyOnce { seed, first, step }),
         })
     }
 }

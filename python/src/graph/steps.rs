@@ -35,6 +35,13 @@ impl Graph {
         self.step(|dataset| dataset.drawn_alike())
     }
 
+    /// Returns the dataset as an exactly-once job reads it. Operations without a seed draw with `seed`.
+    fn exactly_once(&self, seed: u64) -> PyResult<Graph> {
+        let exact = self.graph()?.for_exactly_once(seed, &Functions::default());
+        let exact = exact.map_err(|error| failure::raise("InvalidArgumentError", error))?;
+        Graph::new(exact.into())
+    }
+
     fn split_size(&self, positions: u64) -> PyResult<Graph> {
         self.step(|dataset| dataset.split_size(positions))
     }
