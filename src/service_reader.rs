@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_client::{MaxOutstanding, OnLost, OnNotice, ReadError, Reader, ReaderConfig};
+use millstream_client::{MaxOutstanding, OnLost, OnNotice, Reader, ReaderConfig};
 use millstream_control::rpc::SessionConfig;
 use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream_link::LoadedKey;

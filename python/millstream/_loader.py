@@ -18,6 +18,7 @@ from typing import Any
 
 from ._dataset import Dataset
 from ._distribute import collate_of, default_collate, draws_all
+from ._exact import ExactLoading
 from ._feed import Lane, lane_of
 from ._iteration import END, LoaderIterator
 from ._loading import Loading, StreamLoading, loading_of
@@ -85,6 +86,8 @@ class DataLoader:
         device: The torch device of the batches. Batches are copied while the device computes, as in ``ms.feed``.
         on_lost: The reaction to the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
             batches, ``"warn"`` issues a ``DataLossWarning``, and ``"ignore"`` does nothing.
+        visitation: ``"exactly_once"`` delivers every batch of a ``ms.Dataset`` exactly once, although workers are lost, in an order that depends
+            only on dataset, ``seed`` and epoch. Each trainer reads its part of the splits. Its state is a few numbers: see ``ms.joined_states``.
 
     Example:
         >>> loader = ms.DataLoader(list(range(10)), batch_size=4)
@@ -122,6 +125,7 @@ class DataLoader:
         element_spec: Any = None,
         device: Any = None,
         on_lost: str = "raise",
+        visitation: str | None = None,
     ) -> None:
         if pin_memory:
             warnings.warn("pin_memory has no effect: use device, which copies from pinned memory", stacklevel=2)
@@ -137,6 +141,8 @@ class DataLoader:
             raise InvalidArgumentError("batch_sampler, batch_size and drop_last exclude each other: leave out batch_size and drop_last")
         if on_lost not in ON_LOST:
             raise InvalidArgumentError(f"on_lost {on_lost!r}: use {', '.join(map(repr, ON_LOST))}")
+        if visitation not in (None, "exactly_once"):
+            raise InvalidArgumentError(f"visitation={visitation!r}: use 'exactly_once' or None")
         if timeout < 0:
             raise InvalidArgumentError(f"timeout={timeout}: must be a number of seconds, or 0 to wait without a limit")
         self.batch_size = None if batch_sampler is not None else batch_size
@@ -160,8 +166,8 @@ class DataLoader:
             seed = 0 if generator is None else int(generator.initial_seed())
         self._loading: Loading
         if isinstance(dataset, Dataset):
-            self.rank, self.batch_size = (Rank() if dp_rank is None else found), None
-            self._loading = StreamLoading(dataset, on_lost=on_lost)
+            self.rank, self.batch_size = (Rank() if dp_rank is None and visitation is None else found), None
+            self._loading = ExactLoading(dataset, seed, found) if visitation == "exactly_once" else StreamLoading(dataset, on_lost=on_lost)
         else:
             self.rank = found
             self._loading = loading_of(
@@ -301,12 +307,13 @@ class DataLoader:
 
     def _at(self) -> Any:
         """Returns the service, and starts the loader's own service if necessary."""
-        if self._service is None and self.num_workers > 0:
+        is_exact = isinstance(self._loading, ExactLoading)
+        if self._service is None and (self.num_workers > 0 or is_exact):
             if self._own_service is None:
                 from ._local import local
 
                 # One worker has all processes or threads, so that `get_worker_info()` numbers them from 0.
-                self._own_service = local(workers=1, threads=self.num_workers)
+                self._own_service = local(workers=1, threads=self.num_workers or None, inline=self.num_workers == 0)
             return self._own_service
         return self._service
 

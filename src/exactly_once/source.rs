@@ -116,6 +116,8 @@ impl Open {
                 Some(element) => self.accept(element)?,
                 None => {
                     self.sequence.end().map_err(peer)?;
+                    let repeated = self.sequence.repeated();
+                    tracing::debug!(repeated, "the pass ended; repeated elements came from splits of lost workers");
                     self.has_ended = true;
                 }
             }

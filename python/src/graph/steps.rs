@@ -1,5 +1,6 @@
 //! Operations by name, through the library's operation table, and changes to the last operation.
 
+use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -37,7 +38,8 @@ impl Graph {
 
     /// Returns the dataset as an exactly-once job reads it. Operations without a seed draw with `seed`.
     fn exactly_once(&self, seed: u64) -> PyResult<Graph> {
-        let exact = self.graph()?.for_exactly_once(seed, &Functions::default());
+        let graph = self.dataset().graph().map_err(failure::dataset)?;
+        let exact = graph.for_exactly_once(seed, &Functions::new());
         let exact = exact.map_err(|error| failure::raise("InvalidArgumentError", error))?;
         Graph::new(exact.into())
     }
