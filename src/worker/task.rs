@@ -246,7 +246,7 @@ fn tell_costs(task: TaskId, executor: &Executor) {
 fn opening(error: OpenError) -> ExecError {
     let kind = match error {
         OpenError::Exec(error) => return error,
-        OpenError::Plan(_) => ErrorKind::Data,
+        OpenError::Plan(error) => return ExecError::new(ErrorKind::Data, "open", error.by("the worker")),
         OpenError::PlanMismatch { .. } => ErrorKind::Peer,
         OpenError::Analysis(_)
         | OpenError::NotSplittable(_)

@@ -63,6 +63,7 @@ pub use expr::{
 };
 pub use facts::Facts;
 pub use folding::Folding;
+pub(crate) use format::BELOW_CLASSES;
 #[cfg(feature = "mds")]
 pub(crate) use format::INDEX;
 pub use format::{
