@@ -145,7 +145,7 @@ def test_states_continue_with_other_trainers(cluster: Start, later: int) -> None
         part.load_state_dict(joined)
         # A second change of the number of trainers, in the middle of the rest.
         batches = iter(part)
-        found += [[int(x) for x in batch] for batch, _ in zip(batches, range(3), strict=False)]
+        found += [[int(x) for x in batch] for _, batch in zip(range(3), batches, strict=False)]
         rest = loader(target, dp_rank=rank, dp_size=later)
         rest.load_state_dict(part.state_dict())
         found += lists(rest)
