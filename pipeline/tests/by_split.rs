@@ -43,7 +43,11 @@ fn note(item: &Item, splits: &mut Splits, over: &mut BTreeSet<i64>) {
     let (split, position) = (number(0), number(1));
     let part = SplitPart::from_number(number(2)).unwrap();
     let known = splits.entry(split).or_default();
-    assert_eq!(known.len() as i64, position, "positions count the split's elements");
+    assert_eq!(
+        known.len() as i64,
+        position,
+        "positions count the split's elements"
+    );
     if part != SplitPart::Empty {
         let value = item.value[COMPONENTS_ADDED..].iter().cloned().collect();
         known.push(model_of(&value));
@@ -159,7 +163,12 @@ fn shuffles_differ_between_splits() {
     let splits = run(&graph, 1, &[0]);
     let orders: BTreeSet<Vec<i64>> = splits
         .iter()
-        .map(|(split, elements)| elements.iter().map(|element| scalar(element) - 20 * split).collect())
+        .map(|(split, elements)| {
+            elements
+                .iter()
+                .map(|element| scalar(element) - 20 * split)
+                .collect()
+        })
         .collect();
     assert_eq!(orders.len(), 4, "each split has an order of its own");
 }

@@ -59,7 +59,13 @@ impl Place {
             let is_own = |split: &u64| split % step == trainer;
             let done = (split..place.split).filter(is_own);
             had.extend(done.map(|split| (split, u64::MAX)));
-            had.extend(place.had.iter().filter(|(split, _)| is_own(split)).map(|(split, count)| (*split, *count)));
+            had.extend(
+                place
+                    .had
+                    .iter()
+                    .filter(|(split, _)| is_own(split))
+                    .map(|(split, count)| (*split, *count)),
+            );
         }
         Place { split, had }
     }

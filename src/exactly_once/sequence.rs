@@ -47,9 +47,13 @@ struct Known<T> {
 pub(crate) enum SequenceError {
     #[error("split {split}: expected element {expected} or an earlier one, found element {found}")]
     Gap { split: u64, expected: u64, found: u64 },
-    #[error("split {split} is not among the splits of this trainer, which begin at {due} and have a distance of {step}")]
+    #[error(
+        "split {split} is not among the splits of this trainer, which begin at {due} and have a distance of {step}"
+    )]
     Foreign { split: u64, due: u64, step: u64 },
-    #[error("the job ended before split {split} was complete: {count} of its elements arrived, and elements of later splits wait")]
+    #[error(
+        "the job ended before split {split} was complete: {count} of its elements arrived, and elements of later splits wait"
+    )]
     Incomplete { split: u64, count: u64 },
 }
 
@@ -57,7 +61,10 @@ impl<T> Sequence<T> {
     /// Returns the sequence of trainer `first` of `step` trainers, which continues at `place`.
     pub(crate) fn new(place: &Place, first: u64, step: u64) -> Sequence<T> {
         let due = place.first_split(first, step);
-        let own = place.had.iter().filter(|(split, _)| **split >= due && (**split - due).is_multiple_of(step));
+        let own = place
+            .had
+            .iter()
+            .filter(|(split, _)| **split >= due && (**split - due).is_multiple_of(step));
         let known = |count: u64| Known {
             count,
             // All elements of the split were handed out, so each arriving one is a repeated one.
@@ -197,8 +204,16 @@ mod tests {
         if count == 0 {
             return vec![numbered(0, SplitPart::Empty)];
         }
-        let part = |position| if position + 1 == count { SplitPart::Last } else { SplitPart::Inner };
-        (0..count).map(|position| numbered(position, part(position))).collect()
+        let part = |position| {
+            if position + 1 == count {
+                SplitPart::Last
+            } else {
+                SplitPart::Inner
+            }
+        };
+        (0..count)
+            .map(|position| numbered(position, part(position)))
+            .collect()
     }
 
     /// A run of workers that die: for each of them, its splits in order, and the number of elements that it
@@ -211,10 +226,9 @@ mod tests {
         }
         // A survivor sends the splits of a dead worker again, from the first element of its first lost split.
         for (worker, dies_after) in deaths.iter().enumerate().take(2) {
-            let lost: VecDeque<_> = workers[worker].split_off((*dies_after).min(workers[worker].len()));
-            let Some(first) = lost.front().map(|numbered| numbered.split) else { continue };
-            let again: Vec<u64> = lost.iter().map(|numbered| numbered.split).filter(|split| *split >= first).collect();
-            let again: std::collections::BTreeSet<u64> = again.into_iter().collect();
+            let kept = (*dies_after).min(workers[worker].len());
+            let lost = workers[worker].split_off(kept);
+            let again: std::collections::BTreeSet<u64> = lost.iter().map(|numbered| numbered.split).collect();
             for split in again {
                 workers[2].extend(sent(split, counts[split as usize]));
             }
@@ -268,9 +282,24 @@ mod tests {
     #[test]
     fn gaps_and_foreign_splits_are_errors() {
         let mut sequence = Sequence::new(&Place::default(), 1, 2);
-        let numbered = |split, position| Numbered { split, position, part: SplitPart::Inner, element: () };
-        assert!(matches!(sequence.accept(numbered(2, 0)), Err(SequenceError::Foreign { split: 2, .. })));
-        assert!(matches!(sequence.accept(numbered(3, 1)), Err(SequenceError::Gap { split: 3, expected: 0, found: 1 })));
+        let numbered = |split, position| Numbered {
+            split,
+            position,
+            part: SplitPart::Inner,
+            element: (),
+        };
+        assert!(matches!(
+            sequence.accept(numbered(2, 0)),
+            Err(SequenceError::Foreign { split: 2, .. })
+        ));
+        assert!(matches!(
+            sequence.accept(numbered(3, 1)),
+            Err(SequenceError::Gap {
+                split: 3,
+                expected: 0,
+                found: 1
+            })
+        ));
     }
 
     #[test]
@@ -280,6 +309,9 @@ mod tests {
             sequence.accept(numbered).unwrap();
         }
         assert_eq!(sequence.next(), None);
-        assert_eq!(sequence.end(), Err(SequenceError::Incomplete { split: 0, count: 0 }));
+        assert_eq!(
+            sequence.end(),
+            Err(SequenceError::Incomplete { split: 0, count: 0 })
+        );
     }
 }

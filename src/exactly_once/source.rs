@@ -83,10 +83,16 @@ impl ExactSource {
     fn begin(&self) -> Result<Open, ExecError> {
         let sequence = Sequence::new(&self.place, self.terms.trainer, self.terms.trainers);
         let mut request = self.request.clone();
-        let terms = ExactTerms { place: self.place.clone(), ..self.terms.clone() };
+        let terms = ExactTerms {
+            place: self.place.clone(),
+            ..self.terms.clone()
+        };
         request.exactly_once = Some(terms);
         let job = self.service.job(&request).map_err(unanswered)?;
-        let reader = self.service.read(job, self.pass, &self.config).map_err(unanswered)?;
+        let reader = self
+            .service
+            .read(job, self.pass, &self.config)
+            .map_err(unanswered)?;
         let canceller = reader.canceller();
         Ok(Open {
             reader,
@@ -117,7 +123,10 @@ impl Open {
                 None => {
                     self.sequence.end().map_err(peer)?;
                     let repeated = self.sequence.repeated();
-                    tracing::debug!(repeated, "the pass ended; repeated elements came from splits of lost workers");
+                    tracing::debug!(
+                        repeated,
+                        "the pass ended; repeated elements came from splits of lost workers"
+                    );
                     self.has_ended = true;
                 }
             }

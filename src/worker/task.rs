@@ -155,37 +155,14 @@ fn mode_of(definition: &TaskDef) -> TaskMode {
     }
 }
 
-fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), ProduceError<ExecError>> {
+fn produce(mut task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), ProduceError<ExecError>> {
+    let context = context_of(&mut task);
     let TaskRun {
         definition,
-        functions,
-        storage,
-        pool,
-        budget,
-        feed,
         produced,
-        cancel,
         meter,
         ..
     } = task;
-    // The draws of an exactly-once job must not depend on the task, because another task may repeat them.
-    let seed = definition.exactly_once.map(|terms| terms.seed);
-    let context = ExecContext {
-        iteration: seed.unwrap_or(definition.plan.seed),
-        seed,
-        epoch: definition.repetition,
-        plan: sharding::plan(&definition),
-        splits: feed.map(|feed| Box::new(feed) as _),
-        by_split: definition.exactly_once.map(|terms| SplitSelection {
-            first: terms.first,
-            step: terms.step,
-        }),
-        storage,
-        budget: budget.share(BUDGET_BYTES_DEFAULT),
-        cancel,
-        measured: true,
-        ..ExecContext::new(seed.unwrap_or(definition.task.0), functions, pool)
-    };
     let opened = Executor::open(graph, context);
     let mut executor = opened.map_err(|error| ProduceError::Compute(opening(error)))?;
     let (mut finished, mut clock) = (Vec::new(), BottleneckClock::default());
@@ -229,6 +206,30 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
         } else {
             (2 * run_elements).min(run_elements_max)
         };
+    }
+}
+
+/// Returns the context in which the task's pipeline runs. Takes the task's feed.
+fn context_of(task: &mut TaskRun) -> ExecContext {
+    let definition = &task.definition;
+    // The draws of an exactly-once job must not depend on the task, because another task may repeat them.
+    let seed = definition.exactly_once.map(|terms| terms.seed);
+    let draws = seed.unwrap_or(definition.task.0);
+    ExecContext {
+        iteration: seed.unwrap_or(definition.plan.seed),
+        seed,
+        epoch: definition.repetition,
+        plan: sharding::plan(definition),
+        splits: task.feed.take().map(|feed| Box::new(feed) as _),
+        by_split: definition.exactly_once.map(|terms| SplitSelection {
+            first: terms.first,
+            step: terms.step,
+        }),
+        storage: task.storage.clone(),
+        budget: task.budget.share(BUDGET_BYTES_DEFAULT),
+        cancel: task.cancel.clone(),
+        measured: true,
+        ..ExecContext::new(draws, task.functions.clone(), task.pool.clone())
     }
 }
 

@@ -49,7 +49,8 @@ impl Graph {
         }
         if facts.cardinality == Cardinality::Infinite {
             return refused(
-                "it has no end: leave out repeat(), and repeat the distributed dataset in the trainer".to_owned(),
+                "it has no end: leave out repeat(), and repeat the distributed dataset in the trainer"
+                    .to_owned(),
             );
         }
         for node in self.nodes() {
@@ -83,7 +84,9 @@ impl Graph {
         let batch = batch.filter(|batch| *batch <= SPLIT_SIZE_MAX).unwrap_or(1);
         // A buffer as large as the dataset is no reason for large splits: its shuffle permutes the source.
         let positions = default.positions();
-        let buffers = ops().map(|op| op.mixed_elements()).filter(|buffer| *buffer < positions);
+        let buffers = ops()
+            .map(|op| op.mixed_elements())
+            .filter(|buffer| *buffer < positions);
         let mixed = buffers.max().unwrap_or(1).min(positions / SPLITS_KEPT);
         let wanted = default.unit().max(mixed).min(SPLIT_SIZE_MAX);
         batch * wanted.div_ceil(batch).min(SPLIT_SIZE_MAX / batch).max(1)

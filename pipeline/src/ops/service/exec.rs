@@ -155,7 +155,10 @@ impl Iterate for Service {
             let position = state.bytes()?;
             return match self.ended {
                 true => Ok(()),
-                false => self.opened()?.continue_at(position).map_err(StateError::Malformed),
+                false => self
+                    .opened()?
+                    .continue_at(position)
+                    .map_err(StateError::Malformed),
             };
         }
         if self.external_state == ExternalState::Fail {
