@@ -9,7 +9,6 @@ use super::record::TaskPhase;
 use super::splits::{Ledger, Run};
 use super::state::ServiceState;
 use super::tables::Tables;
-use super::task::Ended;
 use crate::error::Error;
 use crate::exactly_once::ExactlyOnce;
 use crate::id::{ClientId, IterationId, TaskId};
@@ -127,11 +126,11 @@ impl Tables {
 
     /// Returns whether a running task of an exactly-once job reports its end although it was told of no end
     /// of its splits (C16.6).
-    pub(super) fn ends_too_early(&self, id: IterationId, task: TaskId, how: Ended) -> bool {
+    pub(super) fn ends_too_early(&self, id: IterationId, task: TaskId, exhausted: bool) -> bool {
         let Some((row, iteration)) = self.tasks.get(&task).zip(self.iterations.get(&id)) else {
             return false;
         };
-        if !self.is_exactly_once(id) || how.cut_short || row.phase != TaskPhase::Running {
+        if !self.is_exactly_once(id) || row.phase != TaskPhase::Running {
             return false;
         }
         // A round begins with free splits, and ends for no task before one of its tasks has taken some.
@@ -140,7 +139,7 @@ impl Tables {
             && row.round == iteration.round
             && next_lease == Some(iteration.round_lease)
             && self.splits_free(id) > 0;
-        !how.exhausted || is_unbegun
+        !exhausted || is_unbegun
     }
 
     fn exactly_once_of(&self, id: IterationId) -> Option<ExactlyOnce> {

@@ -137,7 +137,7 @@ impl ServiceState {
                 return self.fail_task(session, id, END_OF_DATA.to_owned());
             }
             // Elements must not be missing without an error (C16.6).
-            Ok(iteration) if self.tables.ends_too_early(iteration, id, how) => {
+            Ok(iteration) if !how.cut_short && self.tables.ends_too_early(iteration, id, how.exhausted) => {
                 return self.fail_task(session, id, STOPPED_EARLY.to_owned());
             }
             Ok(_) => {}
