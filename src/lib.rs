@@ -15,6 +15,7 @@
 
 mod connect;
 mod dispatcher;
+pub mod exactly_once;
 pub mod functions;
 mod local;
 mod local_elements;
@@ -26,6 +27,7 @@ mod serve;
 mod serve_shared;
 mod service;
 pub mod service_reader;
+mod service_values;
 mod transport_choice;
 pub mod worker;
 

@@ -299,7 +299,12 @@ fn opening(error: OpenError) -> ExecError {
     if let OpenError::Exec(error) = error {
         return error;
     }
-    ExecError::new(ErrorKind::Caller, "open", error.to_string())
+    let message = if let OpenError::Plan(error) = error {
+        error.by("this process")
+    } else {
+        error.to_string()
+    };
+    ExecError::new(ErrorKind::Caller, "open", message)
 }
 
 fn internal(reason: impl ToString) -> ExecError {

@@ -63,7 +63,7 @@ impl Planner for GraphPlanner {
     fn plan_splits(&self, definition: &[u8], repetition: u64) -> Result<SplitPlan, PlanError> {
         let graph = decode(definition)?;
         let plan = plan::plan_splits(&graph, &Declared(&self.functions), &self.storage)
-            .map_err(|error| PlanError::Source(error.to_string()))?;
+            .map_err(|error| PlanError::Source(error.by("the dispatcher")))?;
         let order = FileOrder {
             // Every plan has a new key, so that two iterations use files without a seed in different orders.
             iteration: RandomState::new().hash_one(repetition),

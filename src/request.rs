@@ -2,6 +2,8 @@
 
 use millstream_control::{Abandoned, DatasetId, JobParameters, Policy, TargetWorkers};
 
+use crate::exactly_once::ExactTerms;
+
 /// The dataset and the settings of a job. All readers of a named job must request the same settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadRequest {
@@ -24,6 +26,9 @@ pub struct ReadRequest {
     /// `true` if the readers take elements in the order of their splits. The dispatcher then leases splits so
     /// that each worker gets them in ascending order (C5.9).
     pub in_order: bool,
+    /// Set for a job that delivers each element exactly once, although workers are lost. The workers then run
+    /// the dataset on each split alone.
+    pub exactly_once: Option<ExactTerms>,
 }
 
 impl ReadRequest {
@@ -48,6 +53,7 @@ impl ReadRequest {
             cross_trainer_cache: false,
             abandoned: None,
             in_order: false,
+            exactly_once: None,
         }
     }
 
@@ -81,6 +87,16 @@ impl ReadRequest {
         self
     }
 
+    /// Makes the job deliver each element exactly once, in an order that depends only on dataset, seed and
+    /// epoch. The dataset must be registered in the form of
+    /// [`Graph::for_exactly_once`](millstream_pipeline::graph::Graph::for_exactly_once), with the same seed.
+    #[must_use]
+    pub fn exactly_once(mut self, terms: ExactTerms) -> Self {
+        self.policy = Policy::Dynamic;
+        self.exactly_once = Some(terms);
+        self
+    }
+
     /// Sets the workers to read from.
     #[must_use]
     pub fn from_workers(mut self, target_workers: TargetWorkers) -> Self {
@@ -98,7 +114,8 @@ impl ReadRequest {
                 Some(_) => Abandoned::Waits,
                 None => Abandoned::Ends,
             }),
-            in_order: self.in_order,
+            in_order: self.in_order || self.exactly_once.is_some(),
+            exactly_once: self.exactly_once.as_ref().map(|terms| terms.of_job(&terms.place)),
             ..JobParameters::new(self.dataset.clone(), self.policy)
         }
     }

@@ -7,22 +7,21 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use millstream_client::{MaxOutstanding, OnLost, OnNotice, ReadError, Reader, ReaderConfig};
+use millstream_client::{MaxOutstanding, OnLost, OnNotice, Reader, ReaderConfig};
 use millstream_control::rpc::SessionConfig;
-use millstream_control::{Cardinality, Code, DatasetId, JobId, Policy, TargetWorkers};
-use millstream_element::{Dtype, Element};
+use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream_link::LoadedKey;
-use millstream_pipeline::exec::{Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Tensor, Value};
+use millstream_pipeline::exec::{
+    Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Value, numbered_by_split,
+};
 use millstream_pipeline::graph::{Dataset, Params, ServiceReader, SpecField};
 use minicbor::{Decode, Encode};
 
+use crate::exactly_once::{ExactSource, ExactTerms, Place};
 use crate::local::LocalWorkers;
 use crate::request::ReadRequest;
 use crate::service::{GiveUp, Service, ServiceConfig, ServiceError};
-
-/// The name of the operation in errors.
-const OP: &str = "service";
+use crate::service_values::{OP, peer, unanswered, unread, value_from};
 
 /// The parameters of the node: the service and the dataset to read.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -56,6 +55,9 @@ struct Parameters {
     /// the dataset.
     #[n(11)]
     dispatcher_timeout_ms: Option<u64>,
+    /// The terms on which the trainer reads an exactly-once job.
+    #[n(12)]
+    exactly_once: Option<ExactTerms>,
 }
 
 /// The receivers of messages from a process's readers. By default messages go to the log.
@@ -113,15 +115,23 @@ pub fn dataset(
         dispatcher_timeout_ms: service
             .own_dispatcher_timeout()
             .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        exactly_once: request.exactly_once.clone(),
     };
     let params = Params::encode(&parameters)
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
     let cardinality = metadata.distributed_cardinality(request.policy, request.num_consumers);
+    let spec = match &request.exactly_once {
+        Some(terms) if terms.numbered => {
+            numbered_by_split(&metadata.spec).map_err(|error| ServiceError::Definition(error.to_string()))?
+        }
+        Some(_) | None => metadata.spec,
+    };
     Ok(Dataset::from_service(ServiceReader {
         params,
-        spec: SpecField(metadata.spec),
+        spec: SpecField(spec),
         count: (cardinality == Cardinality::Finite(0)).then_some(0),
         infinite: cardinality == Cardinality::Infinite,
+        resumable: request.exactly_once.is_some(),
     }))
 }
 
@@ -156,14 +166,20 @@ pub fn source(reader: Reader, cancel: &Cancel) -> Box<dyn Source> {
 
 /// A job that one execution reads.
 struct Passes {
-    service: Option<Service>,
-    job: JobId,
-    /// `true` if the job has a name, so that other readers can share it.
-    is_shared: bool,
+    service: Option<Arc<Service>>,
+    read: Read,
     config: ReaderConfig,
     cancel: Cancel,
     /// The hook that wakes callers waiting for the dispatcher.
     _hook: CancelHook,
+}
+
+/// The jobs of an execution.
+enum Read {
+    /// All passes belong to one job.
+    Job { job: JobId, is_shared: bool },
+    /// Every pass has a job of its own, which the request describes.
+    ExactlyOnce(Box<(ReadRequest, ExactTerms)>),
 }
 
 impl Passes {
@@ -185,6 +201,7 @@ impl Passes {
             cross_trainer_cache: parameters.cross_trainer_cache,
             abandoned: None,
             in_order: false,
+            exactly_once: parameters.exactly_once,
         };
         let give_up = GiveUp::default();
         let config = ServiceConfig {
@@ -200,7 +217,13 @@ impl Passes {
         };
         let hook = cancel.on_cancel(move || give_up.give_up());
         let service = Service::connect(key, &parameters.dispatcher, config).map_err(unanswered)?;
-        let job = service.job(&request).map_err(unanswered)?;
+        let read = match request.exactly_once.clone() {
+            Some(terms) => Read::ExactlyOnce(Box::new((request, terms))),
+            None => Read::Job {
+                job: service.job(&request).map_err(unanswered)?,
+                is_shared,
+            },
+        };
         let on_lost = parameters.on_lost.as_deref().map(OnLost::from_str);
         let on_lost = on_lost.transpose().map_err(caller)?.unwrap_or_default();
         let max_outstanding = parameters
@@ -215,9 +238,8 @@ impl Passes {
             ..ReaderConfig::default()
         };
         Ok(Self {
-            service: Some(service),
-            job,
-            is_shared,
+            service: Some(Arc::new(service)),
+            read,
             config,
             cancel: cancel.clone(),
             _hook: hook,
@@ -229,14 +251,31 @@ impl Passes {
             .service
             .as_ref()
             .ok_or_else(|| peer("the connection to the service was closed"))?;
-        let reader = service.read(self.job, pass, &self.config).map_err(unanswered)?;
-        Ok(Box::new(Elements::new(reader, self.is_shared, &self.cancel)))
+        match &mut self.read {
+            Read::Job { job, is_shared } => {
+                let reader = service.read(*job, pass, &self.config).map_err(unanswered)?;
+                Ok(Box::new(Elements::new(reader, *is_shared, &self.cancel)))
+            }
+            Read::ExactlyOnce(read) => {
+                let (request, terms) = (**read).clone();
+                // Only the first pass continues at a saved position.
+                read.1.place = Place::default();
+                Ok(Box::new(ExactSource::new(
+                    Arc::clone(service),
+                    (request, terms),
+                    self.config.clone(),
+                    pass,
+                    self.cancel.clone(),
+                )))
+            }
+        }
     }
 }
 
 impl Drop for Passes {
     fn drop(&mut self) {
-        if let Some(service) = self.service.take() {
+        // The source of the last pass is dropped before its execution's passes.
+        if let Some(service) = self.service.take().and_then(Arc::into_inner) {
             service.close();
         }
     }
@@ -266,7 +305,7 @@ impl Elements {
 impl Source for Elements {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
         let element = self.reader.next_element().map_err(unread)?;
-        element.as_ref().map(value).transpose()
+        element.as_ref().map(|element| value_from(element, 0)).transpose()
     }
 
     fn is_shared(&self) -> bool {
@@ -274,101 +313,6 @@ impl Source for Elements {
     }
 }
 
-/// Returns the components of an element, which share the element's memory.
-fn value(element: &Element) -> Result<Value, ExecError> {
-    (0..element.len())
-        .map(|index| tensor(element, index).map_err(peer))
-        .collect()
-}
-
-fn tensor(element: &Element, index: usize) -> Result<Tensor, String> {
-    let (view, slot) = element
-        .component(index)
-        .zip(element.component_slot(index))
-        .ok_or("an element lacks a component")?;
-    let (dtype, dims, shared) = (view.dtype(), view.dims(), Bytes::from_owner(slot));
-    if !matches!(dtype, Dtype::String | Dtype::Bytes) {
-        return Tensor::fixed(dtype, dims, shared);
-    }
-    let strings = view.strings().map_err(|error| error.to_string())?;
-    Tensor::strings(
-        dtype,
-        dims,
-        strings.iter().map(|item| shared.slice_ref(item)).collect(),
-    )
-}
-
 fn caller(error: impl ToString) -> ExecError {
     ExecError::new(ErrorKind::Caller, OP, error.to_string())
-}
-
-/// Converts an error of the service to a failure of the dataset.
-fn unanswered(error: ServiceError) -> ExecError {
-    let kind = match &error {
-        ServiceError::GivenUp => ErrorKind::Cancelled,
-        ServiceError::Dispatcher(error) => match error.code {
-            Code::InvalidArgument
-            | Code::FailedPrecondition
-            | Code::PermissionDenied
-            | Code::Unimplemented => ErrorKind::Caller,
-            Code::NotFound => ErrorKind::NotFound,
-            Code::ResourceExhausted => ErrorKind::Resource,
-            Code::Unavailable | Code::DeadlineExceeded | Code::Aborted => ErrorKind::Peer,
-            Code::Internal => ErrorKind::Internal,
-        },
-        ServiceError::Address(_)
-        | ServiceError::Key(_)
-        | ServiceError::Dataset(_)
-        | ServiceError::Definition(_) => ErrorKind::Caller,
-        ServiceError::Socket(_) => ErrorKind::Peer,
-        ServiceError::Lane(_) => ErrorKind::Resource,
-    };
-    ExecError::new(kind, OP, error.to_string()).caused_by(Arc::new(error))
-}
-
-/// Converts an error of the reader to a failure of the dataset.
-fn unread(error: ReadError) -> ExecError {
-    let kind = match &error {
-        ReadError::Task { failure, .. } => kind_of(&failure.code),
-        ReadError::Cancelled => ErrorKind::Cancelled,
-        ReadError::Refused { .. } => ErrorKind::Caller,
-        ReadError::ElementTooLarge { .. } => ErrorKind::Resource,
-        ReadError::Element { .. } | ReadError::DataLost(_) => ErrorKind::Data,
-        ReadError::ReaderMisbehaved { .. } | ReadError::Internal { .. } => ErrorKind::Internal,
-        // The listed errors are the fault of workers, of the dispatcher or of other readers. New variants
-        // count as the same kind.
-        ReadError::WorkerUnreachable { .. }
-        | ReadError::WorkerMisbehaved { .. }
-        | ReadError::WorkersLost { .. }
-        | ReadError::ConsumersLost { .. }
-        | ReadError::Dispatcher(_)
-        | ReadError::ShutDown { .. }
-        | _ => ErrorKind::Peer,
-    };
-    let mut failed = ExecError::new(kind, OP, error.to_string());
-    if let ReadError::Task { failure, .. } = &error
-        && !failure.traceback.is_empty()
-    {
-        failed = failed.with_traceback(&*failure.traceback);
-    }
-    failed.caused_by(Arc::new(error))
-}
-
-/// Returns the kind that a task's failure had on its worker.
-fn kind_of(code: &str) -> ErrorKind {
-    match code {
-        "caller" => ErrorKind::Caller,
-        "failed_precondition" => ErrorKind::Precondition,
-        "user_function" | "task" => ErrorKind::UserFunction,
-        "data" => ErrorKind::Data,
-        "not_found" => ErrorKind::NotFound,
-        "resource" => ErrorKind::Resource,
-        "internal" => ErrorKind::Internal,
-        // A task that was cancelled on its worker was not cancelled by this process.
-        _ => ErrorKind::Peer,
-    }
-}
-
-fn peer(error: impl ToString) -> ExecError {
-    ExecError::new(ErrorKind::Peer, OP, error.to_string())
 }

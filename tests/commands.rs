@@ -244,7 +244,8 @@ fn a_wrong_key_is_refused_with_advice() {
     let role = |role| cluster.role_key(role).to_text();
     let stranger = format!(
         "permission denied: {address} does not hold this cluster's key: check that the address is this cluster's \
-         dispatcher, and that both sides were given the same key (--key FILE or MILLSTREAM_KEY)"
+         dispatcher, and that both sides were given the same key (--key FILE or MILLSTREAM_KEY); this process uses the \
+         key in the text of MILLSTREAM_KEY"
     );
     let not_a_worker =
         "this key may only act as `read`, not as `worker`: use the cluster key, or a `worker` key";

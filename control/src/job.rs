@@ -8,6 +8,7 @@ use std::str::FromStr;
 use minicbor::{Decode, Encode};
 
 use crate::error::Error;
+use crate::exactly_once::ExactlyOnce;
 use crate::id::DatasetId;
 use crate::whereabouts::Whereabouts;
 
@@ -291,6 +292,9 @@ pub struct JobParameters {
     /// True if readers take elements in the order of their splits, and wait for the earliest missing split.
     #[cbor(n(6), default)]
     pub in_order: bool,
+    /// The settings of an exactly-once job (C16); `None` for any other job.
+    #[n(7)]
+    pub exactly_once: Option<ExactlyOnce>,
 }
 
 impl JobParameters {
@@ -304,6 +308,7 @@ impl JobParameters {
             cross_trainer_cache: false,
             abandoned: Abandoned::Waits,
             in_order: false,
+            exactly_once: None,
         }
     }
 
@@ -370,6 +375,7 @@ impl JobParameters {
     /// Returns a text for each difference between these parameters and `wanted`; empty if both are equal.
     pub(crate) fn differences(&self, wanted: &JobParameters) -> Vec<String> {
         let consumers = |count: Option<u32>| count.map_or("none".to_owned(), |count| count.to_string());
+        let once = |once: Option<ExactlyOnce>| once.map_or("none".to_owned(), |once| once.to_string());
         let pairs = [
             ("dataset", self.dataset.to_string(), wanted.dataset.to_string()),
             (
@@ -398,6 +404,7 @@ impl JobParameters {
                 wanted.abandoned.to_string(),
             ),
             ("in_order", self.in_order.to_string(), wanted.in_order.to_string()),
+            ("exactly_once", once(self.exactly_once), once(wanted.exactly_once)),
         ];
         pairs
             .into_iter()

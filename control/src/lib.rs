@@ -6,8 +6,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `id`, `error`, `job`, `links`, `split`, `pace`, `planner`, `whereabouts` | the common types of the
-//! control plane |
+//! | `id`, `error`, `exactly_once`, `job`, `links`, `split`, `pace`, `planner`, `whereabouts` | the common
+//! types of the control plane |
 //! | `dispatcher` | the state machine, without clock or socket |
 //! | `store` | the store of the dispatcher's records |
 //! | [`rpc`] | the protocol: the dispatcher's server, the trainers' client |
@@ -16,6 +16,7 @@
 pub mod agent;
 mod dispatcher;
 mod error;
+mod exactly_once;
 #[cfg(test)]
 mod fuzz;
 mod id;
@@ -40,6 +41,7 @@ pub use dispatcher::{
     WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
+pub use exactly_once::ExactlyOnce;
 pub use id::{
     BootId, ClientId, DatasetId, DatasetIdError, IterationId, JobId, RequestNumber, SessionId, TaskId,
     WorkerId,

@@ -100,6 +100,9 @@ impl fmt::Display for Cardinality {
 }
 
 /// The plan by which the splits of a dataset's sources are leased in one iteration.
+///
+/// The plan of an exactly-once job holds the selected splits only (C16.3). Split `i` of the plan is then
+/// split `first + i * step` of the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct SplitPlan {
     /// The plan of each source, in depth-first order.
@@ -110,6 +113,19 @@ pub struct SplitPlan {
     #[n(1)]
     #[cbor(default)]
     pub seed: u64,
+}
+
+impl SplitPlan {
+    /// Returns the plan of the splits `first`, `first + step`, `first + 2 * step`, and so on, of each
+    /// source. These splits get the indices 0, 1, 2, and so on.
+    #[must_use]
+    pub fn selected(self, first: u64, step: u64) -> SplitPlan {
+        let sources = self.sources.into_iter();
+        SplitPlan {
+            sources: sources.map(|source| source.selected(first, step)).collect(),
+            seed: self.seed,
+        }
+    }
 }
 
 /// The plan by which the splits of one source are leased.
@@ -136,6 +152,22 @@ impl SourcePlan {
     pub fn listed(items: impl IntoIterator<Item = Vec<u8>>) -> SourcePlan {
         SourcePlan::Listed {
             items: items.into_iter().map(ByteVec::from).collect(),
+        }
+    }
+
+    /// Returns the plan of the splits `first`, `first + step`, and so on.
+    fn selected(self, first: u64, step: u64) -> SourcePlan {
+        match self {
+            SourcePlan::Counted { splits } => SourcePlan::Counted {
+                splits: splits.saturating_sub(first).div_ceil(step.max(1)),
+            },
+            SourcePlan::Listed { items } => {
+                let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+                let items = items.into_iter().skip(place(first)).step_by(place(step.max(1)));
+                SourcePlan::Listed {
+                    items: items.collect(),
+                }
+            }
         }
     }
 
@@ -178,6 +210,42 @@ pub enum PlanError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Tests that both kinds of plans select the same splits (C16.3).
+    #[test]
+    fn a_selection_takes_every_nth_split() {
+        for (total, first, step, expected) in [
+            (10_u8, 0, 1, (0..10).collect::<Vec<u8>>()),
+            (10, 2, 3, vec![2, 5, 8]),
+            (11, 2, 3, vec![2, 5, 8]),
+            (12, 2, 3, vec![2, 5, 8, 11]),
+            (10, 9, 4, vec![9]),
+            (10, 10, 4, vec![]),
+            (0, 0, 1, vec![]),
+            (10, u64::MAX, u64::MAX, vec![]),
+            (10, 4, u64::MAX, vec![4]),
+            (3, 0, 0, vec![0, 1, 2]),
+        ] {
+            let splits = u64::from(total);
+            let plan = SplitPlan {
+                sources: vec![
+                    SourcePlan::Counted { splits },
+                    SourcePlan::listed((0..total).map(|item| vec![item])),
+                ],
+                seed: 5,
+            };
+            let selected = SplitPlan {
+                sources: vec![
+                    SourcePlan::Counted {
+                        splits: expected.len() as u64,
+                    },
+                    SourcePlan::listed(expected.into_iter().map(|item| vec![item])),
+                ],
+                seed: 5,
+            };
+            assert_eq!(plan.selected(first, step), selected, "{total} {first} {step}");
+        }
+    }
 
     #[test]
     fn only_extreme_cardinalities_survive_distribution() {

@@ -31,8 +31,9 @@ pub use endpoint::{
     ConnectionPermit, Endpoint, EndpointConfig, PathReport, PeerLimits, RefusalReason,
 };
 pub use identity::{
-    BindRefused, ClusterKey, Credentials, CredentialsError, KeyError, KeyMaterial, KeyRing, KeySource,
-    KeyTextError, LoadedKey, PublicKeys, Revocations, RevocationsError, Role, RoleKey, bind_policy,
+    BindRefused, ClusterKey, Credentials, CredentialsError, KeyError, KeyMaterial, KeyOrigin, KeyRing,
+    KeySource, KeyTextError, LoadedKey, PublicKeys, Revocations, RevocationsError, Role, RoleKey,
+    bind_policy,
 };
 pub use lane::{Lane, LaneError, LaneTask};
 pub use socket::SocketReport;

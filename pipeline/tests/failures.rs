@@ -73,6 +73,22 @@ fn a_panic_names_function_and_position() {
 }
 
 #[test]
+fn a_mixed_position_is_not_shown() {
+    let graph = Dataset::range(4, 9, 1)
+        .batch(2, false)
+        .unbatch()
+        .filter("refuses", Params::none())
+        .graph()
+        .unwrap();
+    let error = Executor::open(&graph, with(faulty()))
+        .unwrap()
+        .next()
+        .unwrap_err();
+    assert!(error.failure().position.is_some());
+    assert_eq!(error.to_string(), "refuses: no opinion; operation 3");
+}
+
+#[test]
 fn a_lying_function_is_to_blame() {
     let graph = Dataset::range(0, 9, 1)
         .map("lies", Params::none())

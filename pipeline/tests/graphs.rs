@@ -74,6 +74,7 @@ fn every_operation_survives_its_encoding() {
         spec: SpecField(scalar()),
         count: None,
         infinite: true,
+        resumable: false,
     };
     let datasets = [
         pictures(),
@@ -218,6 +219,7 @@ fn what_cannot_be_split_says_why() {
         spec: SpecField(scalar()),
         count: None,
         infinite: false,
+        resumable: false,
     };
     let facts = Dataset::from_service(reader)
         .graph()

@@ -4,6 +4,7 @@
 //!   analysis
 //! - `combined`: datasets that combine several datasets
 //! - `states`: a saved and restored executor continues as if it had not been interrupted
+//! - `by_split`: datasets that run on each split alone yield the same elements on any workers
 //! - `splits`: workers that share a pool of splits yield each element once, and finish every lease
 //! - `batches`: batches of elements with different shapes
 //! - `bombs`: files that claim far more than they contain
@@ -57,6 +58,7 @@ mod batches;
 #[cfg(all(target_os = "linux", feature = "formats"))]
 mod bombs;
 mod buffers;
+mod by_split;
 mod combined;
 mod continuing;
 #[cfg(all(

@@ -44,6 +44,7 @@ fn repeated(functions: Functions, count: Option<u64>) -> Executor {
         spec: SpecField(scalar()),
         count: None,
         infinite: false,
+        resumable: false,
     };
     let context = ExecContext {
         functions: Arc::new(functions),

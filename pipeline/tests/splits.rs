@@ -54,7 +54,23 @@ impl Dealer {
         }
     }
 
-    fn leases(&self) -> u64 {
+    pub(crate) fn plan(&self) -> SplitPlan {
+        self.shared.lock().plan.clone()
+    }
+
+    /// Returns a dealer of every `step`-th split from `first` on.
+    pub(crate) fn selected(&self, first: u64, step: u64) -> Dealer {
+        let plan = self.plan();
+        let [SourcePlan::Counted { splits }] = plan.sources.as_slice() else {
+            panic!("expected one counted source, found {plan:?}")
+        };
+        let splits = splits.saturating_sub(first).div_ceil(step);
+        Dealer::new(SplitPlan {
+            sources: vec![SourcePlan::Counted { splits }],
+        })
+    }
+
+    pub(crate) fn leases(&self) -> u64 {
         self.shared.lock().leases
     }
 

@@ -163,6 +163,7 @@ fn external_state_fails_a_save_by_default() {
             spec: SpecField(scalar()),
             count: None,
             infinite: false,
+            resumable: false,
         };
         let asked = Options {
             external_state: policy,

@@ -207,6 +207,7 @@ fn datasets_without_files_divide_by_elements() {
         spec: SpecField(scalar()),
         count: None,
         infinite: false,
+        resumable: false,
     };
     let numbers = Dataset::range(0, 9, 1).shuffle(3, None).batch(2, false);
     let error = one_of_three(numbers.clone(), ShardBy::Files).unwrap_err();

@@ -51,6 +51,7 @@ from ._dtypes import (
 )
 from ._dtypes import bool_ as bool
 from ._dtypes import bytes_ as bytes
+from ._exact import joined_states
 from ._features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from ._feed import DeviceFeed, feed
 from ._loader import DataLoader, wrap
@@ -138,6 +139,7 @@ __all__ = [
     "local_results",
     "one_hot",
     "ops",
+    "joined_states",
     "rank",
     "reshape",
     "resolvers",

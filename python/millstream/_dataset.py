@@ -31,7 +31,7 @@ from ._output import taker
 from ._padding import shapes_of, values_of
 from ._parsing import ParsingMethods
 from ._saving import SavingMethods, packing_of
-from ._spec import TensorSpec, dressed, dtypes_of, plain
+from ._spec import TensorSpec, dressed, dtypes_of, following, plain
 from ._statistics import recorded
 from ._structure import constants
 from ._tensor import Tensor, applied, called, scope_of
@@ -68,6 +68,11 @@ def _scheduled(graph: Graph, threads: int | None, deterministic: bool | None) ->
         return graph
     graph = graph.parallel(_tuned(threads))
     return graph if deterministic is None else graph.in_order(deterministic)
+
+
+def _called(function: Callable[..., Any], element: Any) -> Any:
+    """Returns the function's result for an element. A tuple passes its parts as separate arguments."""
+    return function(*element) if isinstance(element, tuple) else function(element)
 
 
 class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
@@ -671,6 +676,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         Args:
             map_func: A function, or the name ``module:function`` of a function that workers can import.
             element_spec: The spec of the results. By default the function is called once in this process with the first element, to find the spec.
+                After ``batch``, the leading dimensions of the found spec are unknown, because the last batch may be smaller.
             num_parallel_calls: The number of processes that compute; ``ms.AUTOTUNE`` tunes the number.
             deterministic: Whether the results of parallel calls keep the order of the elements; true by default.
             limits: The limits of the Python processes on workers.
@@ -683,10 +689,16 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             ['number 0', 'number 1', 'number 2']
         """
         from ._code import packed, unpacked
-        from ._worker import described
+        from ._worker import described, tensors
 
         code = packed(map_func, limits=limits)
-        spec = described(self._first(unpacked(code))) if element_spec is None else plain(element_spec)
+        if element_spec is None:
+            first = self.take(1).get_single_element()
+            given = self._graph.spec
+            shapes = [shape for _, shape, _ in tensors(first, given)]
+            spec = following(described(_called(unpacked(code), first)), given, shapes)
+        else:
+            spec = plain(element_spec)
         return self._then(_scheduled(self._graph.map_python(spec, code), num_parallel_calls, deterministic))
 
     def flat_map_python(
@@ -717,13 +729,11 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         from ._worker import described
 
         code = packed(map_func, limits=limits)
-        spec = described(next(iter(self._first(unpacked(code))))) if element_spec is None else plain(element_spec)
+        if element_spec is None:
+            spec = described(next(iter(_called(unpacked(code), self.take(1).get_single_element()))))
+        else:
+            spec = plain(element_spec)
         return self._then(self._graph.flat_map_python(spec, code))
-
-    def _first(self, function: Callable[..., Any]) -> Any:
-        """Returns the function's result for the first element, computed in this process."""
-        first = self.take(1).get_single_element()
-        return function(*first) if isinstance(first, tuple) else function(first)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keeps the elements for which a predicate is true.

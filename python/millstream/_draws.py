@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Generators", "base", "kept", "mix", "pass_of", "seed_all", "tell", "told"]
+__all__ = ["Generators", "base", "kept", "mix", "of_program", "pass_of", "seed_all", "tell", "told"]
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _GOLDEN = 0x9E37_79B9_7F4A_7C15
@@ -53,6 +53,12 @@ def tell(of_pass: int, index: int) -> None:
 def told() -> tuple[int, int] | None:
     """Returns the pass and the number of the last call of ``tell``; ``None`` without a call, for example in a trainer."""
     return _told
+
+
+def of_program() -> int | None:
+    """Returns a seed that torch's default generator draws, as in a loader of torch; ``None`` if the program has not imported torch."""
+    torch = sys.modules.get("torch")
+    return None if torch is None else int(torch.empty((), dtype=torch.int64).random_().item())
 
 
 def seed_all(draw: int) -> None:

@@ -16,11 +16,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from . import _draws
 from ._dataset import Dataset
 from ._distribute import collate_of, default_collate, draws_all
+from ._exact import ExactLoading
 from ._feed import Lane, lane_of
 from ._iteration import END, LoaderIterator
-from ._loading import Loading, StreamLoading, loading_of
+from ._loading import IndexedLoading, Loading, StreamLoading, loading_of
 from ._notices import warn_of_loss
 from ._output import taker
 from ._positions import Delivered
@@ -71,8 +73,10 @@ class DataLoader:
             numpy otherwise.
         seed: The seed of the order of samples, and of random draws by ``random``, ``numpy.random`` and ``torch`` in the dataset. Order and
             draws depend only on the seed, the epoch and the sample, not on the process. Draws of an iterable dataset also depend on the number
-            of the process. The default is the seed of ``generator``, or 0. Without a seed and a generator, a dataset in this process draws
-            from the program's own generators, as in torch.
+            of the process. The default is the seed of ``generator``. Without both, the default generator of torch draws the seed when
+            reading begins, as in torch, if the program has imported torch and runs in one process. Otherwise the seed is 0, because all
+            trainers need the same seed. The seed of an iterable dataset is 0, too. The state of the loader contains the seed. Without a
+            seed and a generator, a dataset in this process draws from the program's own generators, as in torch.
         dp_rank: The number of this data-parallel trainer. By default the loader finds the number with ``ms.rank``, unless a sampler is passed.
         dp_size: The number of data-parallel trainers.
         replication: The number of consecutive trainers that read the same batches, for example with tensor parallelism.
@@ -85,6 +89,8 @@ class DataLoader:
         device: The torch device of the batches. Batches are copied while the device computes, as in ``ms.feed``.
         on_lost: The reaction to the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
             batches, ``"warn"`` issues a ``DataLossWarning``, and ``"ignore"`` does nothing.
+        visitation: ``"exactly_once"`` delivers every batch of a ``ms.Dataset`` exactly once, although workers are lost, in an order that depends
+            only on dataset, ``seed`` and epoch. Each trainer reads its part of the splits. Its state is a few numbers: see ``ms.joined_states``.
 
     Example:
         >>> loader = ms.DataLoader(list(range(10)), batch_size=4)
@@ -122,6 +128,7 @@ class DataLoader:
         element_spec: Any = None,
         device: Any = None,
         on_lost: str = "raise",
+        visitation: str | None = None,
     ) -> None:
         if pin_memory:
             warnings.warn("pin_memory has no effect: use device, which copies from pinned memory", stacklevel=2)
@@ -137,6 +144,8 @@ class DataLoader:
             raise InvalidArgumentError("batch_sampler, batch_size and drop_last exclude each other: leave out batch_size and drop_last")
         if on_lost not in ON_LOST:
             raise InvalidArgumentError(f"on_lost {on_lost!r}: use {', '.join(map(repr, ON_LOST))}")
+        if visitation not in (None, "exactly_once"):
+            raise InvalidArgumentError(f"visitation={visitation!r}: use 'exactly_once' or None")
         if timeout < 0:
             raise InvalidArgumentError(f"timeout={timeout}: must be a number of seconds, or 0 to wait without a limit")
         self.batch_size = None if batch_sampler is not None else batch_size
@@ -160,8 +169,8 @@ class DataLoader:
             seed = 0 if generator is None else int(generator.initial_seed())
         self._loading: Loading
         if isinstance(dataset, Dataset):
-            self.rank, self.batch_size = (Rank() if dp_rank is None else found), None
-            self._loading = StreamLoading(dataset, on_lost=on_lost)
+            self.rank, self.batch_size = (Rank() if dp_rank is None and visitation is None else found), None
+            self._loading = ExactLoading(dataset, seed, found) if visitation == "exactly_once" else StreamLoading(dataset, on_lost=on_lost)
         else:
             self.rank = found
             self._loading = loading_of(
@@ -195,6 +204,8 @@ class DataLoader:
         self._profiled: list[dict[str, Any]] | None = None
         self._restored(0, 0, [])
         self._given = dataset
+        #: Whether a state may set the seed, because the program has passed none; and whether nothing has set the seed yet.
+        self._takes_seed = self._is_undrawn = not is_seeded
 
     # Properties of the loader.
 
@@ -215,13 +226,18 @@ class DataLoader:
 
     @property
     def epoch(self) -> int:
-        """The number of the present epoch, or of the next epoch before the first batch."""
-        return self._epoch
+        """The number of the present epoch. Before the first batch, and after ``load_state_dict``, the epoch that the next iterator reads."""
+        return self._epoch + self._is_between
+
+    @property
+    def _is_between(self) -> bool:
+        """Whether a state of a finished epoch was loaded, and the next epoch has not begun."""
+        return self._is_finished and not self._has_begun
 
     @property
     def step(self) -> int:
         """The number of batches of the epoch that were delivered."""
-        return len(self._delivered)
+        return 0 if self._is_between else len(self._delivered)
 
     @property
     def total_batch_size(self) -> int | None:
@@ -247,7 +263,7 @@ class DataLoader:
     def __repr__(self) -> str:
         where = "here" if self._service is None and not self.num_workers else f"on {self._service or 'workers of its own'}"
         return (
-            f"<millstream.DataLoader of {self._loading} {where}, epoch {self._epoch}, step {self.step}, "
+            f"<millstream.DataLoader of {self._loading} {where}, epoch {self.epoch}, step {self.step}, "
             f"trainer {self.rank.dp_rank} of {self.rank.dp_size} ({self.rank.source})>"
         )
 
@@ -284,9 +300,19 @@ class DataLoader:
         elif self._is_finished or self._has_begun:
             self._restored(self._epoch + 1, 0, [])
         self._has_begun = True
+        self._draw_seed()
         batches = self._loading.batches(self._epoch, self._delivered, self._at(), self._output)
         self._reading = batches.elements
         return self._epoch, self._delivered, batches
+
+    def _draw_seed(self) -> None:
+        """Draws the seed that the program has not passed. Several trainers keep the default, because their seeds must be equal."""
+        if not self._is_undrawn:
+            return
+        self._is_undrawn = False
+        if isinstance(self._loading, IndexedLoading) and self._loading.draws and self.rank.dp_size == rank().dp_size == 1:
+            seed = _draws.of_program()
+            self._loading = self._loading if seed is None else self._loading.seeded(seed)
 
     def _check_complete(self, epoch: int, delivered: Delivered, batches: Steps | None) -> None:
         """Reports the steps that were lost with a worker, at the end of an epoch."""
@@ -301,12 +327,13 @@ class DataLoader:
 
     def _at(self) -> Any:
         """Returns the service, and starts the loader's own service if necessary."""
-        if self._service is None and self.num_workers > 0:
+        is_exact = isinstance(self._loading, ExactLoading)
+        if self._service is None and (self.num_workers > 0 or is_exact):
             if self._own_service is None:
                 from ._local import local
 
                 # One worker has all processes or threads, so that `get_worker_info()` numbers them from 0.
-                self._own_service = local(workers=1, threads=self.num_workers)
+                self._own_service = local(workers=1, threads=self.num_workers or None, inline=self.num_workers == 0)
             return self._own_service
         return self._service
 
@@ -344,6 +371,7 @@ class DataLoader:
             if ahead or behind > step:
                 raise InvalidArgumentError(f"behind={behind}: only {0 if ahead else step} batches were delivered in order")
             step -= behind
+        self._draw_seed()
         state = {
             "version": STATE_VERSION,
             "epoch": self._epoch,
@@ -360,12 +388,14 @@ class DataLoader:
     def load_state_dict(self, state_dict: dict[str, Any], *, strict: bool = True) -> None:
         """Sets the position of the loader to a saved state. The loader reads no data before the program requests the next batch.
 
+        Afterwards ``epoch`` is the epoch that the next iterator reads. After a state of a finished epoch this is the following epoch.
+
         For a dataset with indices, no sample is computed again or left out. An iterable dataset is computed again up to the position, without
         delivery of the elements.
 
         Args:
             state_dict: A state that ``state_dict`` returned.
-            strict: Whether to refuse a state of another dataset or order.
+            strict: Whether to refuse a state of another dataset or order. A loader without a seed takes the seed of the state.
 
         Raises:
             InvalidArgumentError: The state has another version, seed, size or trainer. The message contains both values.
@@ -376,6 +406,9 @@ class DataLoader:
                 f"expected a state of version {STATE_VERSION}, found version {state_dict.get('version')!r}: load the state with the "
                 "version of Millstream that wrote it"
             )
+        loading = self._loading
+        if self._takes_seed and isinstance(loading, IndexedLoading) and "seed" in state_dict:
+            loading = loading.seeded(int(state_dict["seed"]))
         step, ahead = int(state_dict["step"]), [list(pair) for pair in state_dict["ahead"]]
         if strict:
             if reason := self._loading.unordered(self._service is not None or self.num_workers > 0):
@@ -384,7 +417,8 @@ class DataLoader:
             for name, value in mine.items():
                 if state_dict.get(name) != value:
                     raise InvalidArgumentError(f"the state has {name} {state_dict.get(name)}, this loader {value}: use the state of this trainer")
-            step = self._loading.adapted(state_dict, step)
+            step = loading.adapted(state_dict, step)
+        self._loading, self._is_undrawn = loading, False
         self._restored(int(state_dict["epoch"]), step, ahead)
         self._is_finished = bool(state_dict["finished"])
 
@@ -423,7 +457,7 @@ class DataLoader:
         """
         if self._reading is not None:
             self._measured = self._reading.stats()
-        return {**self._measured, "epoch": self._epoch, "step": self.step}
+        return {**self._measured, "epoch": self.epoch, "step": self.step}
 
     @contextlib.contextmanager
     def profile(self, path: str | Path) -> Iterator[None]:
@@ -500,7 +534,9 @@ class _Stub:
         part = copy.copy(self._loader)
         part._loading = self._loader._loading.sharded(num_shards, index)
         part.rank = Rank(index, num_shards, "shard")
-        part._restored(self._loader._epoch, 0, [])
+        # The other parts may belong to other processes, and need the same seed.
+        part._is_undrawn = False
+        part._restored(self._loader.epoch, 0, [])
         return part
 
     def set_epoch(self, epoch: int) -> None:

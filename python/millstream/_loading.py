@@ -120,6 +120,7 @@ def loading_of(
         processes,
         is_seeded=is_seeded,
         reader=reader,
+        is_served=is_served,
     )
     of.lister = _Lister(sampler, batch_sampler, batch_size or 1, last_batch == "DROP") if sampler or batch_sampler else None
     return of
@@ -178,6 +179,8 @@ class IndexedLoading:
     is_seeded: bool = True
     #: The number of this trainer. Each trainer has a separate sampler, and two samplers may select the same sample.
     reader: int = 0
+    #: Whether workers compute the batches.
+    is_served: bool = False
     #: The spec of the first batch, if the program has not set a spec.
     _found: tuple[Any, ...] | None = dataclasses.field(default=None, repr=False)
     #: The packed code for workers, and the service to which the code belongs.
@@ -292,6 +295,15 @@ class IndexedLoading:
                 f"{self.plan.global_batch}: use the same number of samples of all trainers in a step"
             )
         return found
+
+    @property
+    def draws(self) -> bool:
+        """Whether the seed decides the order of samples, or the draws in samples on workers."""
+        return self.plan.shuffle or self.is_served
+
+    def seeded(self, seed: int) -> IndexedLoading:
+        """Returns the same source of batches with another seed."""
+        return dataclasses.replace(self, plan=dataclasses.replace(self.plan, seed=seed), _sent=None)
 
     def unordered(self, is_distributed: bool) -> str:
         """Returns the reason why two runs have different steps; empty if the steps are fixed."""

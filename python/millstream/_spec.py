@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ._dtypes import DType, as_dtype
@@ -144,6 +145,47 @@ def plain(spec: Any) -> Described:
         dims = None if shape is None or rank is None else tuple(shape)
         return ("tensor", as_dtype(spec.dtype).code, dims)
     raise TypeError(f"expected a spec of elements, found {spec!r}: use TensorSpec, also in tuples, lists and dicts")
+
+
+def leaves_of(described: Described) -> list[Described]:
+    """Returns the tensors of a spec in order, with the parts of ragged and sparse tensors."""
+    kind = described[0]
+    if kind == "dict":
+        return [leaf for _, part in described[1] for leaf in leaves_of(part)]
+    if kind == "tensor":
+        return [described]
+    return [] if kind == "none" else [leaf for part in described[1] for leaf in leaves_of(part)]
+
+
+def following(result: Described, given: Described, first: Sequence[tuple[int, ...]]) -> Described:
+    """Returns the spec of a function's results, found from the result for the first element.
+
+    A leading dimension that follows an unknown leading dimension of the input is unknown, too. After ``batch``, all leading dimensions follow the
+    number of rows. Otherwise a leading dimension follows the input if both have the same size in the first call.
+
+    Args:
+        result: The spec of the result for the first element.
+        given: The spec of the elements.
+        first: The shapes of the tensors of the first element.
+    """
+    inputs = leaves_of(given)
+    is_open = [shape is not None and len(shape) > 0 and shape[0] is None for _, _, shape in inputs]
+    if not any(is_open):
+        return result
+    sizes = {shape[0] for shape, varies in zip(first, is_open, strict=True) if varies}
+    return _opened(result, None if all(is_open) else sizes)
+
+
+def _opened(described: Described, sizes: set[int] | None) -> Described:
+    """Returns a spec whose leading dimensions of these sizes are unknown. ``None`` means all sizes."""
+    kind, parts = described[:2]
+    if kind == "dict":
+        return (kind, [(name, _opened(part, sizes)) for name, part in parts])
+    if kind in ("tuple", "list"):
+        return (kind, [_opened(part, sizes) for part in parts])
+    if kind == "tensor" and described[2] and (sizes is None or described[2][0] in sizes):
+        return (kind, parts, (None, *described[2][1:]))
+    return described
 
 
 def dtypes_of(described: Described) -> Any:

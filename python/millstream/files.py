@@ -10,6 +10,7 @@ import functools
 import glob
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ __all__ = [
     "TextLineDataset",
     "array_record",
     "arrow",
+    "class_names",
     "csv",
     "image_folder",
     "json_lines",
@@ -441,18 +443,48 @@ def webdataset(filenames: Any, fields: Sequence[str], *, on_error: str = "raise"
     return Dataset(_paths(filenames).then("webdataset", fields=list(fields), on_error=error_policy(on_error)))
 
 
-def image_folder(root: str) -> Dataset:
+def image_folder(root: str, class_names: Sequence[str] | None = None) -> Dataset:
     """Yields the images of a folder that contains one subfolder for each class.
+
+    Args:
+        root: The path of the folder.
+        class_names: The names of the classes, in the order of their labels. The default is the sorted names of the subfolders that contain
+            files; see ``class_names``. A folder of validation images needs the classes of the training images if it lacks a class.
+
+    Returns:
+        A dataset of dicts with ``image`` (the bytes of the file), ``label`` (the index of the class in the names) and ``path``.
+    """
+    if is_of_hub(root):
+        raise UnimplementedError(f"image_folder reads folders of this machine, not {root}: use ms.files.webdataset or ms.files.parquet for files of the hub")
+    return Dataset(Graph.source("image_folder", root=os.fspath(root), classes=list(class_names or ())))
+
+
+def class_names(root: str) -> list[str]:
+    """Returns the names of the classes of an ``image_folder``: the sorted names of the subfolders that contain files.
+
+    Lists the folder in this process.
 
     Args:
         root: The path of the folder.
 
     Returns:
-        A dataset of dicts with ``image`` (the bytes of the file), ``label`` (the index of the class in the sorted names) and ``path``.
+        The names. The label of an image is the index of the name of its class.
+
+    Raises:
+        InvalidArgumentError: No subfolder contains a file.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> root = pathlib.Path(tempfile.mkdtemp())
+        >>> for name in ["dog", "cat"]:
+        ...     (root / name).mkdir()
+        ...     _ = (root / name / "1.jpg").write_bytes(b"")
+        >>> ms.files.class_names(root)
+        ['cat', 'dog']
     """
-    if is_of_hub(root):
-        raise UnimplementedError(f"image_folder reads folders of this machine, not {root}: use ms.files.webdataset or ms.files.parquet for files of the hub")
-    return Dataset(Graph.source("image_folder", root=os.fspath(root)))
+    pattern = "".join(f"[{letter}]" if letter in "*?[]" else letter for letter in os.fspath(root).rstrip("/")) + "/*/**/*"
+    paths = (PurePosixPath(str(path)) for path in Dataset.list_files(pattern, shuffle=False))
+    return sorted({path.relative_to(root).parts[0] for path in paths})
 
 
 def _compression(compression_type: str | None) -> str:

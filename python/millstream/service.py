@@ -16,6 +16,7 @@ from ._connection import Connection, connect
 from ._dataset import Dataset
 from ._millstream import Dispatcher, Elements, Worker
 from ._positions import Delivered
+from ._ranks import rank
 from ._spec import dressed
 from .errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 
@@ -467,6 +468,31 @@ def _check_job(job_name: Any, consumer_index: Any, num_consumers: Any) -> None:
         raise ValueError(f"num_consumers={num_consumers} needs a job_name, which the consumers share: pass job_name")
 
 
+#: The values of ``visitation``.
+VISITATIONS = ("upstream", "exactly_once")
+
+
+@dataclasses.dataclass(frozen=True)
+class Exactly:
+    """The terms on which a trainer reads an exactly-once job.
+
+    Attributes:
+        seed: The seed of operations that have no seed of their own.
+        trainer: The number of this trainer.
+        trainers: The number of trainers.
+        split: The number of the first split of which elements are left.
+        had: The splits of which trainers have elements, each with their number.
+        numbered: Whether the numbers of split, position and part are delivered before each element.
+    """
+
+    seed: int
+    trainer: int
+    trainers: int
+    split: int = 0
+    had: dict[int, int] = dataclasses.field(default_factory=dict)
+    numbered: bool = False
+
+
 @dataclasses.dataclass(frozen=True)
 class _Terms:
     """The arguments that ``distribute`` and ``from_dataset_id`` share, checked at creation."""
@@ -484,14 +510,24 @@ class _Terms:
     dispatcher_timeout_s: float | None
     in_order: bool = False
     whole_splits: bool = False
+    exactly_once: Exactly | None = None
 
     def __post_init__(self) -> None:
         _address(self.service)
-        _policy(self.processing_mode)
+        policy = _policy(self.processing_mode)
+        if self.exactly_once is not None:
+            self._check_exactly(policy)
         _check_job(self.job_name, self.consumer_index, self.num_consumers)
         _shares_memory(self.data_transfer_protocol)
         if self.on_lost not in ON_LOST:
             raise ValueError(f"on_lost {self.on_lost!r}: use {', '.join(map(repr, ON_LOST))}")
+
+    def _check_exactly(self, policy: ShardingPolicy) -> None:
+        if policy is not ShardingPolicy.DYNAMIC:
+            raise ValueError("visitation='exactly_once' needs processing_mode 'distributed_epoch', which divides the dataset into splits")
+        names = ("job_name", "num_consumers", "cross_trainer_cache")
+        if found := [name for name in names if getattr(self, name) is not None]:
+            raise ValueError(f"visitation='exactly_once' excludes {', '.join(found)}: each trainer reads a job of its own")
 
     def connected(self) -> Connection:
         """Returns a connection to the service."""
@@ -513,6 +549,7 @@ class _Terms:
             "cross_trainer_cache": cache is not None,
             "expires": False,
             "in_order": self.in_order,
+            "exactly_once": None if self.exactly_once is None else dataclasses.asdict(self.exactly_once),
         }
         config = {
             "max_outstanding": credits if credits > 0 else None,
@@ -523,6 +560,9 @@ class _Terms:
             "on_lost": self.on_lost,
         }
         shares_memory = _shares_memory(self.data_transfer_protocol)
+        if self.exactly_once is not None:
+            # A source in this process restores the order of the elements.
+            return Dataset(self.connected().distributed(request, config))
         reading = Reading(_address(self.service), request, config, shares_memory, self.dispatcher_timeout_s)
         return Dataset(reading.connected().distributed(request, config), reading=reading)
 
@@ -540,6 +580,11 @@ def distribute(
     target_workers: str = "AUTO",
     on_lost: str = "warn",
     dispatcher_timeout_s: float | None = None,
+    *,
+    visitation: str = "upstream",
+    seed: int = 0,
+    dp_rank: int | None = None,
+    dp_size: int | None = None,
 ) -> Callable[[Dataset], Dataset]:
     """Runs all operations before this transformation on the workers of a service. Pass the result to ``Dataset.apply``.
 
@@ -559,12 +604,20 @@ def distribute(
             raises a ``DataLossError``, and ``"ignore"`` does nothing.
         dispatcher_timeout_s: The seconds for which the dispatcher may be unreachable. The default is the value of
             ``MILLSTREAM_DISPATCHER_TIMEOUT_S``, or 600.
+        visitation: ``"upstream"`` has the guarantees of the processing mode. ``"exactly_once"`` delivers every element exactly once, although
+            workers are lost, in an order that depends only on the dataset, ``seed`` and the epoch. It needs ``"distributed_epoch"``. Workers
+            run the dataset on each split of its source alone, so a batch or a shuffle never spans two splits.
+        seed: The seed of operations that have no seed of their own. Only for ``"exactly_once"``.
+        dp_rank: The number of this trainer, which reads its part of the splits. By default the rank that ``ms.rank`` finds. Only for
+            ``"exactly_once"``.
+        dp_size: The number of trainers. Only for ``"exactly_once"``.
 
     Returns:
         The transformation.
 
     Raises:
         ValueError: An argument is unknown or contradicts another.
+        InvalidArgumentError: The dataset cannot be read exactly once. The error names the reason.
 
     Example:
         >>> with ms.local(workers=1, inline=True) as service:
@@ -585,9 +638,22 @@ def distribute(
         target_workers,
         on_lost,
         dispatcher_timeout_s,
+        exactly_once=_exactly(visitation, seed, dp_rank, dp_size),
     )
 
     return _application(terms, travel)
+
+
+def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None) -> Exactly | None:
+    """Returns the terms of an exactly-once job from the arguments of ``distribute``; ``None`` for another visitation."""
+    if visitation not in VISITATIONS:
+        raise ValueError(f"visitation {visitation!r}: use {' or '.join(map(repr, VISITATIONS))}")
+    if visitation == "exactly_once":
+        found = rank(dp_rank, dp_size)
+        return Exactly(seed, found.dp_rank, found.dp_size)
+    if seed != 0 or dp_rank is not None or dp_size is not None:
+        raise ValueError("seed, dp_rank and dp_size belong to visitation='exactly_once': leave them out, or pass visitation='exactly_once'")
+    return None
 
 
 def distribute_steps(service: Any, in_order: bool) -> Callable[[Dataset], Dataset]:
@@ -602,17 +668,26 @@ def distribute_steps(service: Any, in_order: bool) -> Callable[[Dataset], Datase
     return _application(terms, _travel("AUTO"))
 
 
+def distribute_exactly(service: Any, terms: Exactly) -> Callable[[Dataset], Dataset]:
+    """Returns a function that distributes the dataset of a loader to a service, on the terms of an exactly-once job."""
+    plain = (None, None, None, None, None, None)
+    return _application(_Terms(ShardingPolicy.DYNAMIC, service, *plain, "AUTO", "raise", None, exactly_once=terms), _travel("AUTO"))
+
+
 def _application(terms: _Terms, travel: str | None) -> Callable[[Dataset], Dataset]:
     def apply(dataset: Dataset) -> Dataset:
         # The variable keeps the connection open for both calls.
         connection = terms.connected()
-        return terms.dataset(_registered(connection, dataset, travel, None), terms.job_name)
+        return terms.dataset(_registered(connection, dataset, travel, None, terms.exactly_once), terms.job_name)
 
     return apply
 
 
-def _registered(connection: Connection, dataset: Dataset, travel: str | None, dataset_id: str | None) -> str:
-    graph = dataset._executed if travel is None else dataset._executed.then("options", compression=travel)
+def _registered(
+    connection: Connection, dataset: Dataset, travel: str | None, dataset_id: str | None, exactly: Exactly | None = None
+) -> str:
+    executed = dataset._executed if exactly is None else dataset._executed.exactly_once(exactly.seed)
+    graph = executed if travel is None else executed.then("options", compression=travel)
     return connection.register(graph, dataset_id)
 
 

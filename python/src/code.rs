@@ -15,7 +15,7 @@ use millstream::pipeline::exec::{
     Tensor, Value,
 };
 use millstream::pipeline::graph::{Cardinality, Params, SourceSignature};
-use millstream::python::{NAME, PythonParams, raised};
+use millstream::python::{NAME, PythonParams, fitting, raised};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
@@ -229,24 +229,6 @@ fn leaves(made: &Bound<'_, PyAny>) -> PyResult<Value> {
         value.push(tensor.map_err(|reason| crate::failure::raise("InvalidArgumentError", reason))?);
     }
     Ok(value)
-}
-
-/// Returns the value if it fits the declared spec.
-fn fitting(value: Value, output: &ElementSpec) -> Result<Value, ExecError> {
-    let specs = output.components();
-    let fits = value.len() == specs.len() && value.iter().zip(specs).all(|(tensor, spec)| tensor.fits(spec));
-    if fits {
-        return Ok(value);
-    }
-    let found: Vec<String> = value
-        .iter()
-        .map(|tensor| format!("{}{:?}", tensor.dtype(), tensor.dims()))
-        .collect();
-    let message = format!(
-        "expected an element of {output} (as declared, or as the first element), found {}. Declare varying shapes with element_spec",
-        found.join(", ")
-    );
-    Err(ExecError::new(ErrorKind::UserFunction, NAME, message))
 }
 
 /// Converts a Python exception to the failure of a user's function.

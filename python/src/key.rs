@@ -23,9 +23,14 @@ const REVOKED_VARIABLE: &str = "MILLSTREAM_REVOKED";
 /// Returns the key and the list of revoked certificates and keys. Creates the user's own key if no other key
 /// is set and the file is missing.
 pub(crate) fn load() -> PyResult<LoadedKey> {
-    let loaded = source()?
-        .load()
-        .map_err(|error| raise("PermissionDeniedError", error))?;
+    let loaded = source()?.load().map_err(|error| {
+        let class = if error.is_missing() {
+            "NotFoundError"
+        } else {
+            "PermissionDeniedError"
+        };
+        raise(class, error)
+    })?;
     let Some(path) = std::env::var_os(REVOKED_VARIABLE).filter(|path| !path.is_empty()) else {
         return Ok(loaded);
     };

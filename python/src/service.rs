@@ -1,5 +1,6 @@
 //! A trainer's connection to a service. The connection registers datasets, creates jobs and opens readers.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use millstream::client::{MaxOutstanding, OnLost, ReaderConfig};
 use millstream::control::{Abandoned, Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream::dataplane::transport::Compression;
+use millstream::exactly_once::{ExactTerms, Place};
 use millstream::{GiveUp, ReadRequest, ServiceConfig, ServiceError, service_reader};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -43,6 +45,36 @@ struct Request {
     expires: bool,
     /// `true` if the reader takes elements in the order of their splits.
     in_order: bool,
+    exactly_once: Option<Exactly>,
+}
+
+/// The terms of an exactly-once job: see [`ExactTerms`].
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+struct Exactly {
+    seed: u64,
+    trainer: u64,
+    trainers: u64,
+    /// The number of the first split of which elements are left.
+    split: u64,
+    /// The splits of which trainers have elements, each with their number.
+    had: BTreeMap<u64, u64>,
+    numbered: bool,
+}
+
+impl From<Exactly> for ExactTerms {
+    fn from(terms: Exactly) -> ExactTerms {
+        ExactTerms {
+            seed: terms.seed,
+            trainer: terms.trainer,
+            trainers: terms.trainers,
+            place: Place {
+                split: terms.split,
+                had: terms.had,
+            },
+            numbered: terms.numbered,
+        }
+    }
 }
 
 /// The arguments of a reader: see [`ReaderConfig`].
@@ -70,6 +102,7 @@ impl Request {
             cross_trainer_cache: self.cross_trainer_cache,
             abandoned: self.expires.then_some(Abandoned::Expires),
             in_order: self.in_order,
+            exactly_once: self.exactly_once.map(ExactTerms::from),
         })
     }
 }

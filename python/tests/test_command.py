@@ -163,8 +163,41 @@ def test_an_interpreter_that_is_not_there_is_named(start: Start) -> None:
     assert "/no/such/python3 cannot be started" in found and "--python" in found and "MILLSTREAM_PYTHON" in found
 
 
-@pytest.mark.parametrize("text", ["exec {python} -I -S \"$@\"", "exit 3"])
-def test_an_interpreter_without_the_package_is_named(text: str, start: Start, tmp_path: Path) -> None:
-    other = program(tmp_path / "python3", text.format(python=sys.executable))
+LACKING = {
+    "No module named 'millstream': install millstream and numpy": 'exec {python} -I -S "$@"',
+    "No module named 'numpy': install millstream and numpy": 'exec {python} -S "$@"',
+    "its process has ended. Choose an interpreter": "exit 3",
+}
+
+
+@pytest.mark.parametrize("expected", LACKING)
+def test_an_interpreter_names_its_missing_module(expected: str, start: Start, tmp_path: Path) -> None:
+    other = program(tmp_path / "python3", LACKING[expected].format(python=sys.executable))
     found = failure(start(other))
-    assert f"{other} does not run code" in found and "The package millstream must be installed there" in found
+    assert f"{other} does not run code: {expected}" in found
+    assert "--python" in found and "MILLSTREAM_PYTHON" in found
+
+
+def test_a_refused_isolation_is_an_error(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patch = ["import millstream._isolation", "def refuse(*_): raise OSError('no Landlock here')", "millstream._isolation.restrict = refuse"]
+    (tmp_path / "sitecustomize.py").write_text("\n".join(patch))
+    other = program(tmp_path / "bin" / "python3", f'PYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"')
+    monkeypatch.setenv("MILLSTREAM_ISOLATION", "strict")
+    assert f"{other} does not run code: no Landlock here" in failure(start(other))
+
+
+def test_a_loopback_worker_refuses_dispatchers_elsewhere() -> None:
+    ended = subprocess.run([str(COMMAND), "worker", "--dispatcher", "198.51.100.7:5050"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "bound to 127.0.0.1, from which the dispatcher at 198.51.100.7:5050 cannot be reached" in ended.stderr
+    assert "--bind 0.0.0.0:0" in ended.stderr and "sendmsg" not in ended.stderr
+
+
+def test_a_refused_key_is_named_by_its_file(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = start(None)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
+    with pytest.raises(ms.errors.PermissionDeniedError, match="own key file .*/other/millstream/cluster.key, because MILLSTREAM_KEY is not set"):
+        list(Dataset.range(3).apply(distribute("parallel_epochs", address)))
+    monkeypatch.setenv("MILLSTREAM_KEY", str(tmp_path / "absent.key"))
+    with pytest.raises(ms.errors.NotFoundError, match="absent.key"):
+        list(Dataset.range(3).apply(distribute("parallel_epochs", address)))

@@ -126,3 +126,12 @@ def test_elements_follow_an_invalid_one_of_a_generator() -> None:
         next(elements)
     assert isinstance(raised.value.__cause__, RuntimeError)
     assert list(elements) == []
+
+
+def test_an_error_shows_no_mixed_position() -> None:
+    rows = Dataset.range(4, 9)
+    with pytest.raises(errors.InvalidArgumentError, match="element at position 0"):
+        list(rows.map(lambda x: x // (x - x)))
+    with pytest.raises(errors.InvalidArgumentError) as raised:
+        list(rows.batch(2).unbatch().map(lambda x: x // (x - x)))
+    assert "position" not in str(raised.value)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import millstream as ms
-from millstream import Dataset, files
+from millstream import Dataset, errors, files
 
 #: The example files of the pipeline's tests, written by the usual library of each format, with five rows each.
 FIXTURES = Path(__file__).parents[2] / "pipeline" / "tests" / "fixtures"
@@ -171,3 +171,40 @@ def test_patterns_are_refused_where_names_are_expected() -> None:
     for kind in (files.parquet, files.arrow, files.npy):
         with pytest.raises(ms.errors.InvalidArgumentError, match=r"wrap the pattern in ms.Dataset.list_files"):
             kind("p*.none")
+
+
+def test_class_names_are_in_the_order_of_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "set [1]"
+    for name in ("dog/deep/a.jpg", "cat/b.jpg", "Zebra/c.jpg", "stray.jpg"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"")
+    (root / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for spelt in (str(root), f"{root}/", "set [1]", "./set [1]"):
+        names = files.class_names(spelt)
+        assert names == ["Zebra", "cat", "dog"]
+        folders = {Path(row["path"]).relative_to(Path(spelt)).parts[0]: int(row["label"]) for row in files.image_folder(spelt)}
+        assert [names[folders[name]] for name in folders] == list(folders) and len(folders) == 3
+    monkeypatch.chdir(root)
+    assert files.class_names(".") == names and sorted(int(row["label"]) for row in files.image_folder(".")) == [0, 1, 2]
+    chosen = files.image_folder(str(root), class_names=["dog", "rabbit", "cat", "Zebra"])
+    assert sorted(int(row["label"]) for row in chosen) == [0, 2, 3]
+
+
+def test_a_folder_without_classes_is_explained(processes: ms.LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat" / "a.jpg").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    layout = rf"cannot list the files .*: expected a folder for each class, .* {tmp_path}/flat/CLASS/NAME.jpg; found .* itself: 1; folders: 0"
+    with pytest.raises(errors.MillstreamError, match=f"this process {layout}"):
+        list(files.image_folder("flat"))
+    with pytest.raises(errors.MillstreamError, match=f"the dispatcher {layout}"):
+        list(files.image_folder(str(tmp_path / "flat")).apply(ms.service.distribute("distributed_epoch", processes)))
+
+
+def test_an_error_names_the_absolute_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(errors.MillstreamError, match=f"this process cannot list .* the directory {tmp_path}/none does not exist"):
+        list(Dataset.list_files("none/*.tar"))
+    with pytest.raises(errors.MillstreamError, match=f"this process cannot list .* relative to the directory {tmp_path}"):
+        list(Dataset.list_files("*.tar"))

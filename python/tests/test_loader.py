@@ -111,6 +111,32 @@ def test_set_epoch_is_idempotent() -> None:
     assert plain.step == 3
 
 
+def test_a_finished_state_continues_with_the_next_epoch() -> None:
+    reading = loader(shuffle=True, seed=3)
+    expected = [ids(reading) for _ in range(2)]
+    finished = reading.state_dict()
+    assert (finished["epoch"], finished["finished"]) == (1, True)
+    resumed = loader(shuffle=True, seed=3)
+    resumed.load_state_dict(finished)
+    assert (resumed.epoch, resumed.step, resumed.state_dict()) == (2, 0, finished)
+    numbers = [resumed.epoch for _ in resumed]
+    assert numbers == [2] * 6 and resumed.epoch == 2 and ids(reading) not in expected
+    within = loader(shuffle=True, seed=3)
+    within.load_state_dict(finished | {"step": 2, "finished": False})
+    assert (within.epoch, within.step, ids(within)) == (1, 2, expected[1][2:])
+
+
+def test_an_unseeded_loader_takes_the_states_seed() -> None:
+    reading = iter(seeded := loader(shuffle=True, seed=9))
+    next(reading)
+    state = seeded.state_dict()
+    resumed = loader(shuffle=True)
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state and ids(resumed) == ids(reading)
+    with pytest.raises(ms.errors.InvalidArgumentError, match="the state has seed 9, this loader 8"):
+        loader(shuffle=True, seed=8).load_state_dict(state)
+
+
 def states(of: DataLoader, *, epochs: int = 2) -> Iterator[tuple[dict[str, Any], list[list[int]]]]:
     """Yields the state after each batch of several epochs, with the batches that were delivered before."""
     delivered: list[list[int]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import sys
 import threading
 import time
@@ -58,6 +59,15 @@ def count_to(stop: int) -> Iterator[tuple[int, str]]:
     """Yields numbers with their texts. Workers call this function by its name."""
     for number in range(stop):
         yield number, str(number)
+
+
+def test_packed_code_keeps_the_names_of_files() -> None:
+    def outer() -> Any:
+        return lambda x: x // 0
+
+    restored = _code.unpacked(_code.packed(outer))
+    assert restored.__code__.co_filename == __file__
+    assert restored().__code__.co_filename == __file__
 
 
 def test_a_python_function_runs_here_and_remotely(processes: ms.LocalService) -> None:
@@ -295,3 +305,30 @@ def test_full_shuffles_use_all_workers(form: str) -> None:
     shares = collections.Counter(worker for _, worker in found)
     assert len(shares) == 2 and min(shares.values()) >= 0.3 * count, shares
     assert orders[0] != orders[1] and orders[0] != sorted(orders[0])
+
+
+def test_found_specs_allow_a_smaller_last_batch(processes: ms.LocalService) -> None:
+    batches = Dataset.range(5).batch(2)
+    doubled = batches.map_python(lambda x: {"x": 2 * x, "rows": np.stack([x, x], 1)}).map_python(lambda row: 2 * row["rows"])
+    assert doubled.element_spec == ms.TensorSpec((None, 2), ms.int64)
+    for dataset in (doubled, doubled.apply(distribute("distributed_epoch", processes))):
+        assert sorted(int(x) for rows in dataset for x in rows[:, 0]) == [0, 2, 4, 6, 8]
+    # The size is known where every batch is full, and where the result does not follow the rows.
+    full = Dataset.range(5).batch(2, drop_remainder=True).map_python(lambda x: 2 * x)
+    assert full.element_spec == ms.TensorSpec((2,), ms.int64)
+    rows = Dataset.range(1, 4).map_python(lambda x: np.full(int(x), x), element_spec=ms.TensorSpec((None,), ms.int64))
+    paired = Dataset.zip((rows, Dataset.range(3))).map_python(lambda row, x: (row + 1, np.zeros(4)))
+    assert paired.element_spec == (ms.TensorSpec((None,), ms.int64), ms.TensorSpec((4,), ms.float64))
+    assert Dataset.range(3).map_python(lambda x: np.zeros(3)).element_spec == ms.TensorSpec((3,), ms.float64)
+
+
+def test_a_result_of_another_shape_names_element_spec(processes: ms.LocalService) -> None:
+    batches = Dataset.range(5).batch(2)
+    told = re.escape("pass element_spec={\"x\": ms.TensorSpec((None,), ms.int64)}")
+    fixed = batches.map_python(lambda x: {"x": x}, element_spec={"x": ms.TensorSpec((2,), ms.int64)})
+    flat = batches.flat_map_python(lambda x: [{"x": x}])
+    for dataset in (fixed, flat):
+        with pytest.raises(ms.errors.UserFunctionError, match=told):
+            list(dataset)
+        with pytest.raises(ms.errors.UserFunctionError, match=told):
+            list(dataset.apply(distribute("distributed_epoch", processes)))

@@ -142,7 +142,8 @@ def test_a_block_is_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     calls: list[int] = []
     monkeypatch.setattr(Made, "read", lambda self, handle, positions: calls.append(len(positions)) or np.asarray(positions))
     assert [int(x) for x in RecordDataset(made(NUMBER))] == list(range(ROWS))
-    assert calls == [16] * 62 + [8]
+    # Several threads read blocks, so the calls have no order.
+    assert sorted(calls) == [8] + [16] * 62
 
 
 def test_a_process_opens_a_source_once(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ use super::crew::{Crew, Hired};
 use super::crews::Crews;
 use super::described::Kind;
 use super::ending::Ending;
+use super::fitting::fitting;
 use super::function::OnCall;
 use super::interpreter::Interpreter;
 use super::iterable::AHEAD;
@@ -36,6 +37,7 @@ pub(super) fn prepared(
     let call: SitedFlatMapCall = Arc::new(move |value: Value, site: &Site<'_>| {
         Ok(Box::new(Iterating {
             crew: Arc::clone(function.crew()),
+            output: function.output.clone(),
             stage: Stage::Ahead(value),
             draw: function.told(site).draw,
             cancel: site.cancel.clone(),
@@ -48,6 +50,7 @@ pub(super) fn prepared(
 /// The iterable of one input element.
 struct Iterating {
     crew: Arc<Crew>,
+    output: ElementSpec,
     stage: Stage,
     draw: u64,
     cancel: Cancel,
@@ -106,7 +109,7 @@ impl Source for Iterating {
         } else {
             self.crew.part(hired);
         }
-        answered
+        answered?.map(|value| fitting(value, &self.output)).transpose()
     }
 }
 

@@ -46,6 +46,22 @@ const QUIET: [(&str, &str); 5] = [
     ("JE_ARROW_MALLOC_CONF", "background_thread:false"),
 ];
 
+/// The program of a foreman process. If an import of the package fails, the program answers the first request
+/// with the reason. The request is read first, because the system drops the answer of a socket with unread
+/// requests.
+const PROGRAM: &str = "\
+import sys
+try:
+    from millstream._foreman import main
+except ImportError as error:
+    import os
+    os.read(0, 1 << 12)
+    advice = 'install millstream and numpy for this interpreter, or choose another one with --python or MILLSTREAM_PYTHON'
+    os.write(0, b'\\2' + f'{error}: {advice}'.encode())
+    raise
+sys.exit(main(sys.argv[1:]))
+";
+
 const START: u8 = 1;
 const HIRE: u8 = 2;
 const END: u8 = 3;
@@ -153,8 +169,7 @@ impl Foreman {
         let failed = |why: String| {
             let program = interpreter.program.display();
             let message = format!(
-                "{program} does not run code: {why}. The package millstream must be installed there; the worker's log \
-                 contains its output"
+                "the interpreter {program} does not run code: {why}. The worker's log contains the interpreter's output"
             );
             ExecError::new(ErrorKind::Caller, NAME, message)
         };
@@ -168,17 +183,31 @@ impl Foreman {
         datagram.extend((code.len() as u64).to_le_bytes());
         let mut talk = self.talk.lock();
         let begun = Instant::now();
-        talk.send(&datagram, Some(file.as_fd()))
-            .map_err(|error| failed(error.to_string()))?;
+        let ended = |error: io::Error| {
+            let is_gone = matches!(
+                error.kind(),
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+            );
+            let how = if is_gone {
+                "its process has ended".to_owned()
+            } else {
+                error.to_string()
+            };
+            failed(format!(
+                "{how}. Choose an interpreter of Python 3.11 or later that has the packages millstream and numpy, with \
+                 --python or MILLSTREAM_PYTHON"
+            ))
+        };
+        talk.send(&datagram, Some(file.as_fd())).map_err(ended)?;
         loop {
             match talk.receive(LOOK_EVERY) {
-                Ok(true) => return Ok(()),
+                Ok(true) => return talk.refusal().map_or(Ok(()), |why| Err(failed(why))),
                 Ok(false) if cancel.is_cancelled() => return Err(ExecError::cancelled(NAME)),
                 Ok(false) if begun.elapsed() > IMPORTS => {
                     return Err(failed(format!("its imports took longer than {IMPORTS:?}")));
                 }
                 Ok(false) => {}
-                Err(error) => return Err(failed(error.to_string())),
+                Err(error) => return Err(ended(error)),
             }
         }
     }
@@ -256,6 +285,12 @@ impl Talk {
         }
     }
 
+    /// Returns the reason for which the process refuses the request, if the received answer is a refusal.
+    fn refusal(&self) -> Option<String> {
+        let (kind, why) = self.datagram.split_first()?;
+        (*kind != DONE).then(|| String::from_utf8_lossy(why).into_owned())
+    }
+
     /// Sends one request and returns the number in the answer. After a missing answer the foreman process
     /// receives no further requests.
     fn ask(&mut self, datagram: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<i64> {
@@ -297,7 +332,7 @@ fn command(interpreter: &Interpreter) -> Command {
     interpreter.environment.apply(&mut command);
     command
         // Python must not import modules from the current directory, which may belong to another user.
-        .args(["-P", "-m", "millstream._foreman"])
+        .args(["-P", "-c", PROGRAM])
         .arg(std::process::id().to_string());
     if let Some(path) = &interpreter.search_path {
         command.env("PYTHONPATH", path);

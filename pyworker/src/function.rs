@@ -10,6 +10,7 @@ use millstream_pipeline::graph::Params;
 use super::crew::{Crew, Job};
 use super::crews::Crews;
 use super::described::{Kind, described};
+use super::fitting::fitting;
 use super::interpreter::Interpreter;
 use super::params::{Header, Limits, PythonParams};
 
@@ -26,7 +27,8 @@ pub(super) fn prepared(
     let function = OnCall::new(interpreter, crews, params, Kind::Function(input))?;
     let output = function.output.clone();
     let call: SitedMapCall = Arc::new(move |value: Value, site: &Site<'_>| {
-        Ok(function.crew().call(&value, &function.told(site))?)
+        let made = function.crew().call(&value, &function.told(site))?;
+        Ok(fitting(made, &function.output)?)
     });
     Ok(PreparedSitedMap { output, call })
 }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use millstream_element::ElementSpec;
 use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError, Site, Source, SourceFactory, Value};
 use millstream_pipeline::graph::{Cardinality, Params, SourceSignature};
 
@@ -13,6 +14,7 @@ use super::crew::{Hired, Job};
 use super::crews::Crews;
 use super::described::{Kind, described};
 use super::ending::Ending;
+use super::fitting::fitting;
 use super::interpreter::Interpreter;
 use super::params::{Header, Limits, NAME, PythonParams, raised};
 
@@ -31,6 +33,7 @@ pub(super) struct Iterables {
 struct Iterating {
     /// The executors in the order of their turns, without exhausted ones.
     turns: VecDeque<Hired>,
+    output: ElementSpec,
     limits: Limits,
     cancel: Cancel,
 }
@@ -81,6 +84,7 @@ impl SourceFactory for Iterables {
         let turns = (0..limits.processes.max(1)).map(|index| crew.hire(Some(index), site));
         Ok(Box::new(Iterating {
             turns: turns.collect::<Result<_, _>>()?,
+            output: params.output,
             limits,
             cancel: site.cancel.clone(),
         }))
@@ -95,7 +99,7 @@ impl Source for Iterating {
             match asked.and_then(|()| executor.answer(&self.limits, &self.cancel)) {
                 Ok(value) => {
                     self.turns.push_back(hired);
-                    return Ok(Some(value));
+                    return fitting(value, &self.output).map(Some);
                 }
                 Err(Ending::Exhausted) => {}
                 Err(Ending::Cancelled) => return Err(ExecError::cancelled(NAME)),

@@ -10,6 +10,7 @@
 //! - `isolation`: the isolation of the code from the worker's rights
 //! - `executor`: one process that calls the function, and the wait for its results
 //! - `foreman`: the process that imports the modules of the code, and starts and reaps executors
+//! - `fitting`: the check that results fit their declared spec (pure)
 //! - `function`, `flat_map`, `iterable`: the kinds of code that the pipeline runs
 //! - `registration`: registers these kinds of code with the pipeline
 //! - `interpreter`: the Python interpreter
@@ -31,6 +32,7 @@ mod ending;
 mod environment;
 #[cfg(target_os = "linux")]
 mod executor;
+mod fitting;
 #[cfg(target_os = "linux")]
 mod flat_map;
 #[cfg(target_os = "linux")]
@@ -52,6 +54,7 @@ mod socket;
 mod wire;
 
 pub use environment::ExecutorEnvironment;
+pub use fitting::fitting;
 pub use interpreter::Interpreter;
 pub use isolation::{Isolation, UnknownIsolation};
 pub use params::{Limits, NAME, PythonParams, raised};

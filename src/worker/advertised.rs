@@ -1,4 +1,5 @@
-//! The address that a worker advertises to readers if its settings name none.
+//! The address that a worker advertises to readers if its settings name none, and the check that the worker's
+//! socket can reach the dispatcher.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -27,6 +28,46 @@ pub(super) async fn advertised(wanted: Option<String>, bound: SocketAddr, dispat
     let mut reachable = targets.filter(|target| bound.is_ipv6() || target.is_ipv4());
     let own = reachable.find_map(address_towards).unwrap_or(bound.ip());
     SocketAddr::new(own, bound.port()).to_string()
+}
+
+/// Checks that a worker bound to `bound` can reach its dispatcher. A socket of the loopback interface sends
+/// to addresses of this host only. Logs a warning if the dispatcher serves other hosts, whose readers cannot
+/// reach the worker. A worker that advertises another address (`is_advertised`) causes no warning.
+///
+/// An unresolved name passes, because the session with the dispatcher resolves the name again.
+///
+/// # Errors
+/// The text for the caller: the dispatcher is on another host.
+pub(super) async fn check_reach(
+    bound: SocketAddr,
+    is_advertised: bool,
+    dispatcher: HostPort,
+) -> Result<(), String> {
+    if !bound.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let dispatchers = dispatcher.resolve(RESOLVE_DEADLINE).await.unwrap_or_default();
+    let is_loopback = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
+    if dispatchers.is_empty() || dispatchers.iter().any(is_loopback) {
+        return Ok(());
+    }
+    let is_of_this_host = |address: &SocketAddr| address_towards(*address) == Some(address.ip());
+    if !dispatchers.iter().any(is_of_this_host) {
+        return Err(format!(
+            "the worker is bound to {}, from which the dispatcher at {dispatcher} cannot be reached: bind an address of the \
+             network, as with --bind 0.0.0.0:0",
+            bound.ip()
+        ));
+    }
+    if !is_advertised {
+        tracing::warn!(
+            %bound,
+            %dispatcher,
+            "the worker is bound to the loopback interface: readers on other hosts cannot reach the worker; for such \
+             readers, bind an address of the network, as with --bind 0.0.0.0:0"
+        );
+    }
+    Ok(())
 }
 
 /// Returns the address from which this machine would send to `target`, or `None` without a route to `target`.
@@ -61,6 +102,28 @@ mod tests {
     async fn a_bound_address_is_told() {
         let told = told(None, "127.0.0.3:5051", "127.0.0.1:5050").await;
         assert_eq!(told, "127.0.0.3:5051");
+    }
+
+    async fn reach(bound: &str, dispatcher: &str) -> Result<(), String> {
+        check_reach(bound.parse().unwrap(), false, dispatcher.parse().unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn loopback_workers_refuse_dispatchers_of_other_hosts() {
+        let refusal = reach("127.0.0.1:5051", "198.51.100.7:5050").await.unwrap_err();
+        assert!(
+            refusal.contains(
+                "bound to 127.0.0.1, from which the dispatcher at 198.51.100.7:5050 cannot be reached"
+            ) && refusal.contains("--bind 0.0.0.0:0"),
+            "{refusal}"
+        );
+        for (bound, dispatcher) in [
+            ("0.0.0.0:5051", "198.51.100.7:5050"),
+            ("127.0.0.1:5051", "127.0.0.1:5050"),
+            ("127.0.0.1:5051", "127.0.0.9:5050"),
+        ] {
+            assert_eq!(reach(bound, dispatcher).await, Ok(()), "{bound} {dispatcher}");
+        }
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ use millstream_pipeline::storage::Storage;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::advertised::advertised;
+use super::advertised::{advertised, check_reach};
 use super::config::WorkerConfig;
 use super::drain::{Drain, Step};
 use super::feed::TaskFeed;
@@ -113,15 +113,21 @@ impl Lanes {
         })
     }
 
-    /// Returns the address that readers receive for a worker bound to `bound`.
+    /// Checks that a worker bound to `bound` can reach its dispatcher. Returns the address that readers
+    /// receive.
     fn advertise(
         &self,
         wanted: Option<String>,
         bound: SocketAddr,
         dispatcher: &HostPort,
-    ) -> Result<String, LaneError> {
+    ) -> Result<String, WorkerError> {
+        let checked = check_reach(bound, wanted.is_some(), dispatcher.clone());
+        self.control
+            .spawn(checked)
+            .wait()?
+            .map_err(WorkerError::Settings)?;
         let address = advertised(wanted, bound, dispatcher.clone());
-        self.control.spawn(address).wait()
+        Ok(self.control.spawn(address).wait()?)
     }
 }
 

@@ -16,7 +16,7 @@ use millstream_dataplane::worker::{ProduceError, Producer, Server, TaskMode};
 use millstream_element::SlotAlloc;
 use millstream_pipeline::exec::{
     BUDGET_BYTES_DEFAULT, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool,
-    SharedBudget, Stop,
+    SharedBudget, SplitSelection, Stop, numbered_by_split,
 };
 use millstream_pipeline::graph::{Graph, Travel};
 use millstream_pipeline::storage::Storage;
@@ -117,10 +117,14 @@ fn prepare(task: &TaskRun) -> Result<(Graph, Producer), String> {
     let graph = Graph::from_bytes(&task.definition.dataset.definition).map_err(|error| error.to_string())?;
     let graph = sharding::share(graph, &task.definition).map_err(|error| error.to_string())?;
     let facts = graph.facts(&*task.functions).map_err(|error| error.to_string())?;
+    let spec = match task.definition.exactly_once {
+        Some(_) => numbered_by_split(&facts.spec).map_err(|error| error.to_string())?,
+        None => facts.spec,
+    };
     let producer = task.server.add_task(
         served_as(&task.definition),
         mode_of(&task.definition),
-        &facts.spec,
+        &spec,
         task.alloc.clone(),
     );
     let producer = producer.map_err(|error| error.to_string())?;
@@ -151,30 +155,14 @@ fn mode_of(definition: &TaskDef) -> TaskMode {
     }
 }
 
-fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), ProduceError<ExecError>> {
+fn produce(mut task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), ProduceError<ExecError>> {
+    let context = context_of(&mut task);
     let TaskRun {
         definition,
-        functions,
-        storage,
-        pool,
-        budget,
-        feed,
         produced,
-        cancel,
         meter,
         ..
     } = task;
-    let context = ExecContext {
-        iteration: definition.plan.seed,
-        epoch: definition.repetition,
-        plan: sharding::plan(&definition),
-        splits: feed.map(|feed| Box::new(feed) as _),
-        storage,
-        budget: budget.share(BUDGET_BYTES_DEFAULT),
-        cancel,
-        measured: true,
-        ..ExecContext::new(definition.task.0, functions, pool)
-    };
     let opened = Executor::open(graph, context);
     let mut executor = opened.map_err(|error| ProduceError::Compute(opening(error)))?;
     let (mut finished, mut clock) = (Vec::new(), BottleneckClock::default());
@@ -221,6 +209,30 @@ fn produce(task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<(), 
     }
 }
 
+/// Returns the context in which the task's pipeline runs. Takes the task's feed.
+fn context_of(task: &mut TaskRun) -> ExecContext {
+    let definition = &task.definition;
+    // The draws of an exactly-once job must not depend on the task, because another task may repeat them.
+    let seed = definition.exactly_once.map(|terms| terms.seed);
+    let draws = seed.unwrap_or(definition.task.0);
+    ExecContext {
+        iteration: seed.unwrap_or(definition.plan.seed),
+        seed,
+        epoch: definition.repetition,
+        plan: sharding::plan(definition),
+        splits: task.feed.take().map(|feed| Box::new(feed) as _),
+        by_split: definition.exactly_once.map(|terms| SplitSelection {
+            first: terms.first,
+            step: terms.step,
+        }),
+        storage: task.storage.clone(),
+        budget: task.budget.share(BUDGET_BYTES_DEFAULT),
+        cancel: task.cancel.clone(),
+        measured: true,
+        ..ExecContext::new(draws, task.functions.clone(), task.pool.clone())
+    }
+}
+
 /// Logs the costs of a task and the number of skipped elements.
 fn tell_costs(task: TaskId, executor: &Executor) {
     let skipped = executor.skipped();
@@ -235,7 +247,7 @@ fn tell_costs(task: TaskId, executor: &Executor) {
 fn opening(error: OpenError) -> ExecError {
     let kind = match error {
         OpenError::Exec(error) => return error,
-        OpenError::Plan(_) => ErrorKind::Data,
+        OpenError::Plan(error) => return ExecError::new(ErrorKind::Data, "open", error.by("the worker")),
         OpenError::PlanMismatch { .. } => ErrorKind::Peer,
         OpenError::Analysis(_)
         | OpenError::NotSplittable(_)

@@ -12,6 +12,7 @@ use super::record::DatasetRecord;
 use super::splits::Run;
 use super::status::Status;
 use crate::error::Error;
+use crate::exactly_once::ExactlyOnce;
 use crate::id::{ClientId, DatasetId, IterationId, JobId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::SplitPlan;
@@ -133,6 +134,9 @@ pub struct TaskDef {
     /// True if the task has the cross-trainer cache, so that trainers share the elements that the task
     /// keeps.
     pub cross_trainer_cache: bool,
+    /// The settings of an exactly-once job, whose pipeline runs once for each split (C16.1). Leases count the
+    /// selected splits only (C16.3).
+    pub exactly_once: Option<ExactlyOnce>,
     /// The dataset and its definition.
     pub dataset: Arc<DatasetRecord>,
     /// The plan of the sources, whose listings make every worker read or divide the same files. Under

@@ -81,7 +81,7 @@ impl ServiceState {
         }
         let in_hand = client.in_hand.take_all();
         self.tables.clients.clear_hands(iteration, &in_hand);
-        self.lose_splits(iteration, &in_hand, "");
+        self.abandon_splits(iteration, &in_hand, "");
         if phase != Some(Phase::Running) {
             return self.leave_private_tasks(&client);
         }

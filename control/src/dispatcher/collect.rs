@@ -57,13 +57,15 @@ impl ServiceState {
     }
 
     /// Returns whether an unread running iteration may be given up. An iteration that never had a client
-    /// may be given up, and also a coordinated read, which no reader can continue (C3.6).
+    /// may be given up. So may a coordinated read and an exactly-once job, which no other reader can continue
+    /// (C3.6).
     fn may_be_given_up(&self, row: &IterationRecord) -> bool {
         let waits = self.tables.abandoned(row.job) == Abandoned::Waits;
         let is_kept = waits
             && self.tables.books.is_dynamic(row.id)
             && row.was_read
-            && !self.tables.is_coordinated(row.id);
+            && !self.tables.is_coordinated(row.id)
+            && !self.tables.is_exactly_once(row.id);
         self.config.gc_dynamic_sharding_jobs || !is_kept
     }
 

@@ -5,6 +5,7 @@ use super::action::Reply;
 use super::addresses::NAME_BYTES_MAX;
 use super::caching::check_cache;
 use super::coordination::check_consumers;
+use super::exactness::check_exactly_once;
 use super::order::check_order;
 use super::outcome::Outcome;
 use super::record::{Answer, DatasetRecord, JobRecord, QuotaOwner};
@@ -84,6 +85,7 @@ impl ServiceState {
     ) -> Result<Outcome, Error> {
         // The deployment mode decides what target workers `auto` means (C14.4).
         let parameters = parameters.deployed(self.config.deployment_mode);
+        check_exactly_once(name.as_deref(), &parameters)?;
         if let Some(name) = &name {
             if name.is_empty() || name.len() > NAME_BYTES_MAX {
                 return Err(Error::invalid(format!(

@@ -76,6 +76,12 @@ impl Tables {
                 "client {} has no iteration",
                 row.id
             );
+            let reader = self.iterations.get(&row.iteration).and_then(|row| row.reader);
+            assert!(
+                !self.is_exactly_once(row.iteration) || reader == Some(row.id),
+                "client {} is not the only reader of its iteration",
+                row.id
+            );
         }
     }
 

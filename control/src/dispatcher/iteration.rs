@@ -30,19 +30,9 @@ impl Dispatcher {
             return;
         }
         let openers = self.state.tables.iterations.take_openers(iteration);
-        match result {
-            Ok(plan) if plan.sources.len() <= SOURCES_MAX => self.state.start_iteration(iteration, plan),
-            Ok(plan) => {
-                let found = plan.sources.len();
-                let error = Error::invalid(format!(
-                    "the dataset has {found} sources, more than {SOURCES_MAX}"
-                ));
-                return self.drop_iteration(iteration, openers, &error);
-            }
-            Err(error) => {
-                let error = Error::invalid(format!("the dataset's sources cannot be listed: {error}"));
-                return self.drop_iteration(iteration, openers, &error);
-            }
+        match self.state.tables.admit_plan(iteration, result) {
+            Ok(plan) => self.state.start_iteration(iteration, plan),
+            Err(error) => return self.drop_iteration(iteration, openers, &error),
         }
         for opener in openers {
             let answer = self
@@ -158,7 +148,7 @@ impl ServiceState {
         let next_lease = self.tables.books.ledger(id).map_or(0, Ledger::next_lease);
         let mut workers = self.tables.workers.taking_tasks();
         workers.retain(|worker| self.tables.would_be_read(id, *worker));
-        if workers.is_empty() {
+        if workers.is_empty() || self.tables.has_lost_its_reader(id) {
             return;
         }
         if let Some(row) = self.tables.iterations.get_mut(&id) {
@@ -266,6 +256,7 @@ impl ServiceState {
             consumers: BTreeSet::new(),
             left: Vec::new(),
             owner: Some(owner),
+            reader: None,
         };
         self.tables.iterations.insert(record);
         self.ask_for_plan(id);
@@ -284,6 +275,7 @@ impl ServiceState {
 
     fn create_client(&mut self, iteration: IterationId, opener: &Opener) -> Result<Answer, Error> {
         self.tables.check_not_left(iteration, &opener.whereabouts)?;
+        self.tables.check_sole_reader(iteration)?;
         self.check_clients(opener.session)?;
         self.tables.iterations.take_consumer(iteration, opener.consumer)?;
         let id = self.tables.meta().next_client;
@@ -298,6 +290,7 @@ impl ServiceState {
             in_hand: Holding::default(),
         };
         self.tables.clients.insert(row, self.now);
+        self.tables.note_sole_reader(iteration, id);
         self.tables.iterations.unread.remove(&iteration);
         // With a new client, free splits may be read again (C14.3), or the client's own part of the
         // iteration may already be finished (C14.2).
@@ -307,6 +300,19 @@ impl ServiceState {
 }
 
 impl Tables {
+    /// Returns the plan with which an iteration starts, or the error for which its openers are refused.
+    fn admit_plan(&self, id: IterationId, result: Result<SplitPlan, PlanError>) -> Result<SplitPlan, Error> {
+        let plan = result
+            .map_err(|error| Error::invalid(format!("the dataset's sources cannot be listed: {error}")))?;
+        let found = plan.sources.len();
+        if found > SOURCES_MAX {
+            return Err(Error::invalid(format!(
+                "the dataset has {found} sources, more than {SOURCES_MAX}"
+            )));
+        }
+        self.select_splits(id, plan)
+    }
+
     /// Returns whether the current round has shown that no task wants its free splits: its tasks ended by
     /// themselves, or took no split.
     pub(super) fn is_round_in_vain(&self, id: IterationId, tasks: &[TaskId]) -> bool {

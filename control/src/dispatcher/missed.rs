@@ -19,7 +19,7 @@ impl ServiceState {
         let own: Vec<LeaseRange> = own.iter().map(Run::leases).collect();
         let lost = clients.in_hand_of_others(iteration, client, &own).take_all();
         clients.clear_hands(iteration, &lost);
-        self.lose_splits(iteration, &lost, "");
+        self.abandon_splits(iteration, &lost, "");
     }
 
     /// Handles a worker's report of the splits of which a released client held elements (C6.7).
@@ -46,13 +46,16 @@ impl ServiceState {
         self.tables.clients.clear_hands(iteration, &shared);
         lost.extend(shared);
         let address = self.tables.workers.address_of(worker);
-        self.lose_splits(iteration, &lost, &address);
+        self.abandon_splits(iteration, &lost, &address);
         if is_released && let Some(row) = self.tables.tasks.get_mut(&task) {
             row.releasing.remove(&client);
         }
         let phase = self.tables.tasks.get(&task).map(|row| &row.phase);
         if phase == Some(&TaskPhase::Finished) {
             self.review_task(task);
+        } else if self.tables.is_exactly_once(iteration) {
+            // The missed splits are free, and another task may have to be started for them (C16.4).
+            self.review_iteration(iteration);
         }
         Ok(())
     }

@@ -19,6 +19,7 @@
 //! | `splits` | the books of an iteration's splits |
 //! | `caching` | the cross-trainer cache and its conditions for a job |
 //! | `order` | ordered jobs: the splits that a task may get, and the tasks that read released splits |
+//! | `exactness` | exactly-once jobs: their only reader, and their splits, which are never lost |
 //! | `coordination` | coordinated reads: the rounds in which each task takes part |
 //! | `addresses`, `sharding` | the fixed list of workers, and static sharding by that list |
 //! | `target` | the tasks that a reader reads, and the tasks that only one process can read |
@@ -47,6 +48,7 @@ mod coordination;
 mod dataset;
 mod drain;
 mod event;
+mod exactness;
 mod failure;
 #[cfg(debug_assertions)]
 mod invariants;

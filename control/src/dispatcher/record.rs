@@ -153,6 +153,9 @@ pub struct IterationRecord {
     /// The process that began the iteration, in whose quota the iteration counts.
     #[n(15)]
     pub owner: Option<QuotaOwner>,
+    /// The client that joined the iteration of an exactly-once job, which may be gone (C16.5).
+    #[n(16)]
+    pub reader: Option<ClientId>,
 }
 
 /// A process in whose quota a record counts (C15.4).

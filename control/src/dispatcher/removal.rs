@@ -114,7 +114,7 @@ impl ServiceState {
     }
 
     /// Completes a removal once every client has acknowledged it. Splits that no client saw become free,
-    /// and splits that a client saw in part are lost (C6.4).
+    /// and splits that a client saw in part are lost (C6.4), except in exactly-once jobs (C16.4).
     pub(super) fn review_removal(&mut self, task: TaskId) {
         if self
             .tables
@@ -131,7 +131,7 @@ impl ServiceState {
             removal.holding.take_all().into_iter().partition(|run| run.seen);
         let iteration = removal.iteration;
         self.tables.books.free(iteration, &unseen);
-        self.lose_splits(iteration, &seen, &removal.worker_address);
+        self.abandon_splits(iteration, &seen, &removal.worker_address);
         self.conclude(removal);
         self.review_iteration(iteration);
     }

@@ -102,7 +102,7 @@ impl ServiceState {
         let held = self.tables.books.end_task(id);
         let held = held.map(|mut holding| holding.take_all()).unwrap_or_default();
         let address = self.tables.workers.address_of(worker);
-        self.lose_splits(iteration, &held, &address);
+        self.abandon_splits(iteration, &held, &address);
         self.push_worker(
             worker,
             WorkerPush::Stop {

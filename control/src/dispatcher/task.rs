@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::action::{ClientPush, Reply, StopReason, TaskDef, WorkerPush};
 use super::config::ERROR_BYTES_MAX;
 use super::coordination::END_OF_DATA;
+use super::exactness::STOPPED_EARLY;
 use super::failure::TaskFailure;
 use super::outcome::Outcome;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
@@ -78,6 +79,7 @@ impl ServiceState {
     ) -> Result<Outcome, Error> {
         let iteration = self.tables.own_task(session, task)?.iteration;
         self.tables.check_lease(task, want)?;
+        self.tables.check_only_pass(iteration, repetition)?;
         let (dealing, most) = self.tables.dealing_to(task);
         let sharers = self.tables.tasks.count_of(iteration).max(1) as u64;
         let (paces, tables) = (&mut self.paces, &self.tables);
@@ -133,6 +135,10 @@ impl ServiceState {
             // A task of a coordinated read whose data ends has failed (C9.7).
             Ok(iteration) if self.tables.is_coordinated(iteration) => {
                 return self.fail_task(session, id, END_OF_DATA.to_owned());
+            }
+            // Elements must not be missing without an error (C16.6).
+            Ok(iteration) if !how.cut_short && self.tables.ends_too_early(iteration, id, how.exhausted) => {
+                return self.fail_task(session, id, STOPPED_EARLY.to_owned());
             }
             Ok(_) => {}
             // The task ended with its iteration: the report arrived late, or twice.
@@ -309,6 +315,7 @@ impl Tables {
             worker_count: iteration.shares,
             num_consumers: job.parameters.num_consumers,
             cross_trainer_cache: job.parameters.cross_trainer_cache,
+            exactly_once: job.parameters.exactly_once,
             dataset: Arc::clone(dataset),
             plan,
         };

@@ -8,7 +8,7 @@ use quinn::{ClientConfig, Connection, ConnectionError};
 
 use super::Endpoint;
 use super::accept::CLOSE_OVER_QUOTA;
-use crate::identity::Role;
+use crate::identity::{KeyOrigin, Role};
 use crate::tls::TlsSetupError;
 
 /// The TLS alerts (RFC 8446, section 6) with which this crate's verifiers and rustls answer.
@@ -67,6 +67,7 @@ impl Endpoint {
             address,
             expected,
             ours: self.role(),
+            key: self.identity().credentials().origin(),
             alpn,
         };
         let mut client = ClientConfig::new(self.identity().client(expected, alpn)?);
@@ -111,6 +112,7 @@ struct Attempt<'a> {
     address: SocketAddr,
     expected: Role,
     ours: Role,
+    key: &'a KeyOrigin,
     alpn: &'a str,
 }
 
@@ -148,6 +150,7 @@ impl Attempt<'_> {
                 Some(ALERT_UNKNOWN_CA) => ConnectError::Untrusted {
                     address: self.address,
                     expected: self.expected,
+                    key: self.key.clone(),
                 },
                 Some(ALERT_CERTIFICATE_REVOKED) => ConnectError::Revoked {
                     address: self.address,
@@ -165,7 +168,9 @@ impl Attempt<'_> {
             },
             // The server refused this side.
             ConnectionError::ConnectionClosed(ref theirs) => match alert(theirs.error_code.into()) {
-                Some(ALERT_UNKNOWN_CA) => self.refused(RefusalReason::UnknownKey),
+                Some(ALERT_UNKNOWN_CA) => self.refused(RefusalReason::UnknownKey {
+                    key: self.key.clone(),
+                }),
                 Some(ALERT_ACCESS_DENIED) => self.refused(RefusalReason::RoleNotAdmitted { role: self.ours }),
                 Some(ALERT_CERTIFICATE_REVOKED) => self.refused(RefusalReason::Revoked),
                 Some(ALERT_NO_APPLICATION_PROTOCOL) => self.version(),
@@ -224,13 +229,15 @@ pub enum ConnectError {
     /// The server's certificate belongs to another cluster.
     #[error(
         "{address} does not hold this cluster's key: check that the address is this cluster's {expected}, and that \
-         both sides were given the same key (--key FILE or MILLSTREAM_KEY)"
+         both sides were given the same key (--key FILE or MILLSTREAM_KEY){key}"
     )]
     Untrusted {
         /// The address of the server.
         address: SocketAddr,
         /// The expected role.
         expected: Role,
+        /// The origin of this side's key.
+        key: KeyOrigin,
     },
     /// The server belongs to this cluster, but has another role.
     #[error("{address} is of this cluster but is not a {expected}: check the address")]
@@ -309,8 +316,13 @@ pub enum ConnectError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalReason {
     /// Our certificate belongs to another cluster.
-    #[error("the server does not know our key; give both sides the same key (--key FILE or MILLSTREAM_KEY)")]
-    UnknownKey,
+    #[error(
+        "the server does not know our key; give both sides the same key (--key FILE or MILLSTREAM_KEY){key}"
+    )]
+    UnknownKey {
+        /// The origin of this side's key.
+        key: KeyOrigin,
+    },
     /// The server knows our key, but does not admit our role.
     #[error("the server admits no `{role}`, or our certificate claims a role that its key does not prove")]
     RoleNotAdmitted {

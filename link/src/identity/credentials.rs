@@ -8,6 +8,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::cluster_key::ClusterKey;
+use super::key_origin::KeyOrigin;
 use super::public_keys::PublicKeys;
 use super::revocations::Revocations;
 use super::role::Role;
@@ -25,6 +26,8 @@ pub struct Credentials {
     explicitly_given: bool,
     /// The list of certificates and keys that are refused although they are otherwise valid.
     revocations: Option<Arc<Revocations>>,
+    /// The place from which the key was read, for messages.
+    origin: KeyOrigin,
 }
 
 /// The way in which this process gets its own certificate.
@@ -60,6 +63,7 @@ impl Credentials {
             trust: Trust::PerRole(anchors),
             explicitly_given: true,
             revocations: None,
+            origin: KeyOrigin::Unknown,
         }
     }
 
@@ -120,6 +124,7 @@ impl Credentials {
             trust: Trust::Site(Arc::new(roots)),
             explicitly_given: true,
             revocations: None,
+            origin: KeyOrigin::Unknown,
         })
     }
 
@@ -142,6 +147,16 @@ impl Credentials {
     /// first use.
     pub fn explicitly_given(&self) -> bool {
         self.explicitly_given
+    }
+
+    /// Returns the place from which the key was read.
+    pub(crate) fn origin(&self) -> &KeyOrigin {
+        &self.origin
+    }
+
+    pub(super) fn with_origin(mut self, origin: KeyOrigin) -> Credentials {
+        self.origin = origin;
+        self
     }
 
     pub(super) fn of_this_machine_only(mut self) -> Credentials {

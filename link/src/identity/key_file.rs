@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::hex;
 use super::{
-    ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyRing, KeyTextError, Revocations,
+    ClusterKey, Credentials, CredentialsError, KeyMaterial, KeyOrigin, KeyRing, KeyTextError, Revocations,
     RevocationsError, Role,
 };
 
@@ -49,6 +49,8 @@ pub struct LoadedKey {
     pub explicitly_given: bool,
     /// True if this call created the file.
     pub created: bool,
+    /// The place from which the key was read.
+    pub origin: KeyOrigin,
     /// The list of certificates and keys that are refused although they are otherwise valid.
     pub revocations: Option<Arc<Revocations>>,
 }
@@ -69,7 +71,7 @@ impl LoadedKey {
     ///
     /// Returns an error if the key to act with belongs to another role.
     pub fn credentials(&self, role: Role) -> Result<Credentials, CredentialsError> {
-        let mut credentials = self.keys.credentials(role)?;
+        let mut credentials = self.keys.credentials(role)?.with_origin(self.origin.clone());
         if let Some(revocations) = &self.revocations {
             credentials = credentials.refusing(Arc::clone(revocations));
         }
@@ -152,6 +154,7 @@ impl KeySource {
                     keys,
                     explicitly_given: true,
                     created: false,
+                    origin: KeyOrigin::Text,
                     revocations: None,
                 })
             }
@@ -161,6 +164,7 @@ impl KeySource {
                     keys,
                     explicitly_given: true,
                     created: false,
+                    origin: KeyOrigin::File(path.as_path().into()),
                     revocations: None,
                 })
             }
@@ -171,6 +175,7 @@ impl KeySource {
                     keys,
                     explicitly_given: false,
                     created,
+                    origin: KeyOrigin::OwnFile(path.as_path().into()),
                     revocations: None,
                 })
             }
@@ -322,6 +327,13 @@ pub enum KeyError {
     NoHome,
 }
 
+impl KeyError {
+    /// Returns whether the key file does not exist.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, KeyError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -432,11 +444,9 @@ mod tests {
         let loaded = KeySource::from_setting(&text).load().unwrap();
         assert_eq!(loaded.keys, KeyRing::from(ClusterKey::from_bytes([3; 32])));
         assert!(!format!("{:?}", KeySource::from_setting(&text)).contains("0303"));
-        let missing = KeySource::from_setting("/nowhere/key")
-            .load()
-            .unwrap_err()
-            .to_string();
-        assert!(missing.contains("/nowhere/key"), "{missing}");
+        let missing = KeySource::from_setting("/nowhere/key").load().unwrap_err();
+        assert!(missing.is_missing());
+        assert!(missing.to_string().contains("/nowhere/key"), "{missing}");
         assert!(matches!(
             KeySource::own_file(None, Some(OsStr::new("home"))),
             Err(KeyError::NoHome)

@@ -7,13 +7,14 @@ use crate::plan::SplitPlan;
 use crate::storage::Storage;
 
 use super::budget::Budget;
+use super::by_split::SplitSelection;
 use super::caches::Caches;
 use super::cancel::Cancel;
 use super::faults::Faults;
 use super::functions::Functions;
 use super::measure::{Meter, Stage};
 use super::pool::Pool;
-use super::random::Seeds;
+use super::random::{Seeds, mix};
 use super::skipped::Skipped;
 use super::splits::{Feed, SplitSource};
 use super::statistics::Statistics;
@@ -37,6 +38,9 @@ pub struct ExecContext {
     pub plan: Option<SplitPlan>,
     /// The source of splits. Without a source of splits, every source of the dataset is read whole.
     pub splits: Option<Box<dyn SplitSource>>,
+    /// Set to run the dataset on each split alone, as exactly-once jobs do. Then every element has additional
+    /// components: see [`numbered_by_split`](super::numbered_by_split). Needs `splits`.
+    pub by_split: Option<SplitSelection>,
     /// The registered functions, by name.
     pub functions: Arc<Functions>,
     /// The storage that files are read from.
@@ -69,6 +73,7 @@ impl ExecContext {
             seed: None,
             plan: None,
             splits: None,
+            by_split: None,
             functions,
             storage: Storage::default(),
             pool,
@@ -107,6 +112,9 @@ pub(crate) struct Shared {
     /// a function, the number increases by one with each pass of the calling operation.
     pub(crate) first_pass: u64,
     pub(crate) seed: Option<u64>,
+    /// The number of the split to which the tree is limited, if the dataset runs on each split alone. Draws
+    /// then depend on the split instead of the task.
+    pub(crate) split: Option<u64>,
     /// Whether parallel operations keep the order of their elements, unless they have a setting of their own.
     pub(crate) deterministic: bool,
     pub(crate) feed: Option<Feed>,
@@ -140,7 +148,7 @@ impl Shared {
         Seeds {
             seed: seed.or(self.seed),
             task_id: self.task_id,
-            epoch: self.epoch,
+            epoch: self.split.map_or(self.epoch, |split| mix(self.epoch, split)),
             node: node as u64,
             fixed: false,
         }
@@ -153,6 +161,7 @@ impl Shared {
         match self.feed {
             Some(_) => Seeds {
                 task_id: self.iteration,
+                epoch: self.epoch,
                 ..seeds
             },
             None => seeds,
@@ -183,7 +192,7 @@ impl Shared {
         shared.feed = None;
         // A body is called with many elements, and its caches hold elements of one call only.
         shared.caches = None;
-        shared.epoch = super::random::mix(self.epoch, call);
+        shared.epoch = mix(self.epoch, call);
         shared.first_pass = self.first_pass.wrapping_add(pass);
         shared
     }

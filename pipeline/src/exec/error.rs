@@ -41,6 +41,11 @@ pub struct Failure {
     pub cause: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
+/// The limit of the positions that an error shows. A larger position is the number of an element within a
+/// repetition or an expansion, which is a mixed number without a meaning for users. Positions of sources are
+/// smaller.
+const SHOWN_MAX: u64 = 1 << 48;
+
 /// The party to blame for a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -257,7 +262,7 @@ impl fmt::Display for Failure {
         write!(f, "{}: {}", self.op, self.message)?;
         if let Some(origin) = &self.origin {
             write!(f, "; in {origin}")?;
-        } else if let Some(position) = self.position {
+        } else if let Some(position) = self.position.filter(|position| *position < SHOWN_MAX) {
             write!(f, "; element at position {position}")?;
         }
         for (index, node) in self.place.iter().enumerate() {

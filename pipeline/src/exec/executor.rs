@@ -7,6 +7,7 @@ use millstream_element::{ElementSpec, Layout, PackWriter};
 use crate::graph::{Drawing, ErrorPolicy, Graph, Rewrites};
 
 use super::budget::InHand;
+use super::by_split::{BySplit, SplitSelection, numbered_by_split};
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
 use super::error::{ErrorKind, ExecError};
@@ -89,6 +90,7 @@ impl Executor {
             epoch: context.epoch,
             first_pass: context.epoch,
             seed: context.seed,
+            split: None,
             deterministic: true,
             feed: context.splits.map(Feed::new),
             ledger: Arc::clone(&ledger),
@@ -107,8 +109,7 @@ impl Executor {
             stage: None,
         };
         let in_hand = shared.budget.in_hand();
-        let root = program.open(&shared, None)?;
-        let spec = program.spec().clone();
+        let (root, spec) = opened(program, shared, context.by_split)?;
         Ok(Executor {
             root,
             spec,
@@ -353,6 +354,25 @@ impl Executor {
         }
         result
     }
+}
+
+/// Opens a prepared graph, whole or on each split alone. Returns the root of its tree and the spec of its
+/// elements.
+fn opened(
+    program: Program,
+    shared: Shared,
+    by_split: Option<SplitSelection>,
+) -> Result<(Input, ElementSpec), OpenError> {
+    let Some(selection) = by_split else {
+        let spec = program.spec().clone();
+        return Ok((program.open(&shared, None)?, spec));
+    };
+    let Some(feed) = shared.feed.clone() else {
+        let reason = "the dataset runs on each split alone, but the context supplies no splits";
+        return Err(OpenError::NotSplittable(reason.to_owned()));
+    };
+    let spec = numbered_by_split(program.spec())?;
+    Ok((Box::new(BySplit::new(program, shared, feed, selection)), spec))
 }
 
 /// Returns the source from which the graph learns its own files.

@@ -14,6 +14,7 @@
 pub(crate) mod body;
 pub(crate) mod budget;
 pub(crate) mod build;
+pub(crate) mod by_split;
 pub(crate) mod caches;
 pub(crate) mod call;
 pub(crate) mod cancel;
@@ -72,6 +73,7 @@ pub(crate) mod write;
 pub(crate) mod yielded;
 
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, SharedBudget};
+pub use by_split::{COMPONENTS_ADDED, SplitPart, SplitSelection, numbered_by_split};
 pub use caches::Caches;
 pub use cancel::{Cancel, CancelHook};
 pub use collect::{CollectError, collect};

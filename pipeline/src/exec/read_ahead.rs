@@ -509,6 +509,7 @@ mod tests {
             epoch: 0,
             first_pass: 0,
             seed: None,
+            split: None,
             deterministic: true,
             feed: None,
             ledger: Arc::new(Ledger::default()),

@@ -35,6 +35,22 @@ pub trait Source: Send {
         Ok(())
     }
 
+    /// Returns the position after the latest element, from which an equal source can continue. `None` if the
+    /// source cannot continue at a position.
+    fn position(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Continues at a position that [`Source::position`] returned. Called at most once, before the first
+    /// element.
+    ///
+    /// # Errors
+    /// A text that states why the bytes are no position of this source.
+    fn continue_at(&mut self, position: &[u8]) -> Result<(), String> {
+        let _ = position;
+        Err("the source cannot continue at a position".to_owned())
+    }
+
     /// Returns whether other readers share the source, so that each element goes to one reader. If a shared
     /// source ends without an element, other readers may have received its elements.
     fn is_shared(&self) -> bool {

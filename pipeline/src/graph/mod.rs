@@ -21,6 +21,7 @@ pub(crate) mod definition;
 pub(crate) mod drawing;
 pub(crate) mod error;
 pub(crate) mod error_policy;
+pub(crate) mod exactly_once;
 pub(crate) mod expr;
 pub(crate) mod expr_builder;
 pub(crate) mod facts;
@@ -54,6 +55,7 @@ pub use dataset::{AUTO, Dataset, PIXELS_MAX_DEFAULT};
 pub use drawing::Drawing;
 pub use error::{AnalysisError, GraphError};
 pub use error_policy::{ErrorPolicy, RETRIES_MAX};
+pub use exactly_once::ExactlyOnceError;
 pub use expr::{
     Binary, Cast, DecodeRaw, DtypeField, EXPR_NODES_MAX, Expr, ExprNode, ExprOp, Literal, LiteralTensor,
     Lookup, OneHot, PadTo, Reduce, Reduction, Shaping, Span, Split, Substr, Text, TextUnit, Unary, col,
@@ -61,6 +63,7 @@ pub use expr::{
 };
 pub use facts::Facts;
 pub use folding::Folding;
+pub(crate) use format::BELOW_CLASSES;
 #[cfg(feature = "mds")]
 pub(crate) use format::INDEX;
 pub use format::{

@@ -179,6 +179,11 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns why the operation cannot run on each split of its source alone, if it cannot.
+    fn spans_splits(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns whether the operation yields the same elements for every order of its input.
     fn ignores_order(&self) -> bool {
         false
@@ -200,6 +205,11 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
     /// repeat elements.
     fn yields_its_input(&self) -> bool {
         false
+    }
+
+    /// Returns how many neighbouring elements the operation mixes, for an operation that draws from a buffer.
+    fn mixed_elements(&self) -> u64 {
+        1
     }
 
     /// Returns the number of rows of every element but the last, for an operation that stacks elements.

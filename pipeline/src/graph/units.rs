@@ -52,6 +52,11 @@ impl Units {
         self.positions
     }
 
+    /// Returns the number of positions of a split, except for a shorter last split.
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+
     /// Returns the number of splits.
     pub fn splits(&self) -> u64 {
         self.positions.div_ceil(self.unit)

@@ -21,6 +21,16 @@ pub enum PlanError {
     Analysis(#[from] AnalysisError),
 }
 
+impl PlanError {
+    /// Returns the text of the error with the process that failed, such as "the worker".
+    pub fn by(&self, process: &str) -> String {
+        match self {
+            PlanError::Files { .. } => format!("{process} {self}"),
+            PlanError::Analysis(error) => error.to_string(),
+        }
+    }
+}
+
 impl From<StorageError> for PlanError {
     fn from(error: StorageError) -> PlanError {
         PlanError::Files {

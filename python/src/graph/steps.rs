@@ -1,5 +1,6 @@
 //! Operations by name, through the library's operation table, and changes to the last operation.
 
+use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -33,6 +34,14 @@ impl Graph {
 
     fn drawn_alike(&self) -> PyResult<Graph> {
         self.step(|dataset| dataset.drawn_alike())
+    }
+
+    /// Returns the dataset as an exactly-once job reads it. Operations without a seed draw with `seed`.
+    fn exactly_once(&self, seed: u64) -> PyResult<Graph> {
+        let graph = self.dataset().graph().map_err(failure::dataset)?;
+        let exact = graph.for_exactly_once(seed, &Functions::new());
+        let exact = exact.map_err(|error| failure::raise("InvalidArgumentError", error))?;
+        Graph::new(exact.into())
     }
 
     fn split_size(&self, positions: u64) -> PyResult<Graph> {

@@ -110,7 +110,30 @@ impl World {
         }
     }
 
+    /// Lets a worker drop the elements in flight to a client that it still serves, and report their splits
+    /// (C6.7).
+    fn miss_elements(&mut self, pick: usize) {
+        let Some(client) = self.clients.first().map(|client| client.id) else {
+            return;
+        };
+        for (session, task) in self.tasks_of(pick) {
+            let Some(state) = self.task(session, task) else {
+                continue;
+            };
+            state.miss(client);
+            let leases = LeaseRange::collect(state.missed.remove(&client).unwrap_or_default());
+            if !leases.is_empty() {
+                let request = Request::SplitsMissed(task, client, leases, false);
+                self.ask(session, Role::Worker, request).ok();
+            }
+        }
+    }
+
     pub(super) fn end_client(&mut self, pick: usize, gracefully: bool) {
+        if self.once.is_some() {
+            // No other client could continue the iteration.
+            return self.miss_elements(pick);
+        }
         let Some(client) = picked(&mut self.clients, pick) else {
             return;
         };

@@ -23,6 +23,21 @@ proptest! {
         world.check_end();
     }
 
+    /// Tests that workers may die, drain and vanish at any time without the loss of a split (C16.4).
+    #[test]
+    fn exact_jobs_never_lose_a_split(
+        splits in 0_u64..40,
+        ops in prop::collection::vec((0_u8..33, any::<u64>()), 0..160),
+    ) {
+        let mut world = World::exact(splits);
+        for (op, choice) in ops {
+            world.step(op, choice);
+        }
+        world.drain();
+        world.check_end();
+        prop_assert_eq!(world.lost(), 0);
+    }
+
     /// Tests runs in which no process dies or is cut off, and workers drain before they leave (C5.6,
     /// C10.2).
     #[test]

@@ -12,6 +12,7 @@ use crate::dispatcher::{
     Reply, ReplyToken, Request, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
+use crate::exactly_once::ExactlyOnce;
 use crate::id::{BootId, ClientId, DatasetId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
@@ -30,6 +31,8 @@ pub(super) struct World {
     pub(super) now: Moment,
     pub(super) splits: u64,
     pub(super) repetitions: u64,
+    /// The settings of an exactly-once job, in worlds with such a job.
+    pub(super) once: Option<ExactlyOnce>,
     pub(super) job: JobId,
     pub(super) workers: Vec<SimWorker>,
     pub(super) clients: Vec<SimClient>,
@@ -46,6 +49,20 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(splits: u64, repetitions: u64) -> World {
+        World::with(splits, repetitions, None)
+    }
+
+    /// Returns a world with an exactly-once job, which reads every second split and has one reader.
+    pub(super) fn exact(splits: u64) -> World {
+        let once = ExactlyOnce {
+            seed: 7,
+            first: 1,
+            step: 2,
+        };
+        World::with(splits, 1, Some(once))
+    }
+
+    fn with(splits: u64, repetitions: u64, once: Option<ExactlyOnce>) -> World {
         let config = DispatcherConfig {
             client_timeout: Duration::from_secs(20),
             acknowledge_timeout: Duration::from_secs(8),
@@ -60,10 +77,11 @@ impl World {
             now: Duration::ZERO,
             splits,
             repetitions,
+            once,
             job: JobId(0),
             workers: Vec::new(),
             clients: Vec::new(),
-            oracle: Oracle::default(),
+            oracle: Oracle::new(once.is_some()),
             next_session: 100,
             next_number: 1,
             waiting_since: None,
@@ -88,6 +106,7 @@ impl World {
         world.ask(SessionId(1), Role::Submit, register).unwrap();
         let parameters = JobParameters {
             in_order: world.is_in_order(),
+            exactly_once: world.once,
             ..JobParameters::new(DatasetId::automatic(1000), Policy::Dynamic)
         };
         let create = Request::CreateJob {
@@ -101,9 +120,10 @@ impl World {
         world
     }
 
-    /// Returns whether readers take elements in the order of the splits, which holds in half of the worlds.
+    /// Returns whether readers take elements in the order of the splits, which holds for exactly-once jobs
+    /// and in half of the other worlds.
     pub(super) fn is_in_order(&self) -> bool {
-        self.splits % 2 == 1
+        self.once.is_some() || self.splits % 2 == 1
     }
 
     /// Lets all living processes behave until the iteration ends, and panics if it never does.
@@ -184,7 +204,11 @@ impl World {
     }
 
     pub(super) fn add_client(&mut self) {
-        if self.clients.iter().filter(|client| client.alive).count() >= CLIENTS_MAX {
+        let (all, living) = (
+            self.clients.iter(),
+            self.clients.iter().filter(|client| client.alive),
+        );
+        if living.count() >= CLIENTS_MAX || (self.once.is_some() && all.len() > 0) {
             return;
         }
         let session = self.fresh_session();
@@ -280,8 +304,10 @@ impl World {
                 self.carry_out(action);
             }
             for iteration in std::mem::take(&mut self.plans) {
+                // The job reads every `step`-th split, and these are the splits of the world.
+                let splits = self.splits * self.once.map_or(1, |once| once.step);
                 let plan = SplitPlan {
-                    sources: vec![SourcePlan::Counted { splits: self.splits }],
+                    sources: vec![SourcePlan::Counted { splits }],
                     seed: 0,
                 };
                 let event = Event::SplitsPlanned {

@@ -4,6 +4,7 @@ mod caching;
 mod closing;
 mod deaths;
 mod drain;
+mod exactness;
 mod in_step;
 mod lifetimes;
 mod missed;

@@ -256,7 +256,8 @@ fn judge(error: ConnectError) -> Ended {
         | ConnectError::WrongRole { .. }
         | ConnectError::Revoked { .. }
         | ConnectError::Refused {
-            reason: RefusalReason::UnknownKey | RefusalReason::RoleNotAdmitted { .. } | RefusalReason::Revoked,
+            reason:
+                RefusalReason::UnknownKey { .. } | RefusalReason::RoleNotAdmitted { .. } | RefusalReason::Revoked,
             ..
         } => Ended::GiveUp(Error::denied(text)),
         ConnectError::Version { .. } => Ended::GiveUp(Error::precondition(text)),

@@ -113,12 +113,14 @@ mod tests {
         let WireRequest::CreateJob {
             num_consumers,
             cross_trainer_cache,
+            exactly_once,
             ..
         } = envelope.request
         else {
             panic!("{envelope:?}")
         };
         assert_eq!((num_consumers, cross_trainer_cache), (None, None));
+        assert_eq!(exactly_once, None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use minicbor::{Decode, Encode};
 
 use crate::dispatcher::{DatasetRecord, Reply, Run, Status, TaskDef};
 use crate::error::Error;
+use crate::exactly_once::ExactlyOnce;
 use crate::id::{ClientId, DatasetId, IterationId, JobId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::{DatasetFacts, SplitPlan};
@@ -91,6 +92,8 @@ pub(crate) struct WireTask {
     num_consumers: Option<u32>,
     #[cbor(n(10), default)]
     cross_trainer_cache: bool,
+    #[n(11)]
+    exactly_once: Option<ExactlyOnce>,
 }
 
 impl From<TaskDef> for WireTask {
@@ -105,6 +108,7 @@ impl From<TaskDef> for WireTask {
             worker_count: task.worker_count,
             num_consumers: task.num_consumers,
             cross_trainer_cache: task.cross_trainer_cache,
+            exactly_once: task.exactly_once,
             dataset: task.dataset,
             plan: task.plan,
         }
@@ -123,6 +127,7 @@ impl From<WireTask> for TaskDef {
             worker_count: task.worker_count,
             num_consumers: task.num_consumers,
             cross_trainer_cache: task.cross_trainer_cache,
+            exactly_once: task.exactly_once,
             dataset: task.dataset,
             plan: task.plan,
         }

@@ -7,6 +7,7 @@ use minicbor::{Decode, Encode};
 
 use crate::dispatcher::{Request, WorkerRegistration};
 use crate::error::Error;
+use crate::exactly_once::ExactlyOnce;
 use crate::id::{ClientId, DatasetId, JobId, RequestNumber, TaskId};
 use crate::job::{Abandoned, JobParameters, Policy, TargetWorkers};
 use crate::planner::DatasetFacts;
@@ -56,6 +57,8 @@ pub(crate) enum WireRequest {
         abandoned: Abandoned,
         #[cbor(n(7), default)]
         in_order: bool,
+        #[n(8)]
+        exactly_once: Option<ExactlyOnce>,
     },
     #[n(3)]
     OpenIteration {
@@ -250,6 +253,7 @@ impl WireRequest {
             cross_trainer_cache: Some(parameters.cross_trainer_cache),
             abandoned: parameters.abandoned,
             in_order: parameters.in_order,
+            exactly_once: parameters.exactly_once,
         }
     }
 
@@ -269,6 +273,7 @@ impl WireRequest {
             cross_trainer_cache,
             abandoned,
             in_order,
+            exactly_once,
         } = self
         else {
             return Err(Error::internal(
@@ -283,6 +288,7 @@ impl WireRequest {
             cross_trainer_cache: cross_trainer_cache.unwrap_or(false),
             abandoned,
             in_order,
+            exactly_once,
         };
         Ok(Request::CreateJob { name, parameters })
     }

@@ -12,6 +12,7 @@ use crate::dispatcher::{
     TaskPhase, TaskRecord, WorkerRecord,
 };
 use crate::error::Error;
+use crate::exactly_once::ExactlyOnce;
 use crate::id::{
     BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
 };
@@ -145,6 +146,11 @@ fn job(id: u64, seed: u64) -> JobRecord {
             cross_trainer_cache: seed % 4 == 3,
             abandoned: [Abandoned::Waits, Abandoned::Expires, Abandoned::Ends][seed as usize % 3],
             in_order: seed % 5 == 1,
+            exactly_once: (seed % 7 == 3).then_some(ExactlyOnce {
+                seed,
+                first: seed / 3,
+                step: seed / 5 + 1,
+            }),
             ..JobParameters::new(
                 DatasetId::new("data").unwrap(),
                 policies[seed as usize % policies.len()],

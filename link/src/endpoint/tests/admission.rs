@@ -56,7 +56,7 @@ async fn a_server_refuses_foreign_clusters_clients() {
         matches!(
             error,
             ConnectError::Refused {
-                reason: RefusalReason::UnknownKey,
+                reason: RefusalReason::UnknownKey { .. },
                 ..
             }
         ),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::exec::error::Origin;
@@ -56,10 +57,12 @@ impl ImageFolder {
 
     /// Returns the name of the root's folder that contains the file.
     fn class_of<'p>(&self, path: &'p str) -> Option<&'p str> {
-        let below = path
-            .strip_prefix(self.params.root.trim_end_matches('/'))?
-            .strip_prefix('/')?;
-        Some(below.split_once('/')?.0)
+        // Listed paths have no leading `./`.
+        let root = self.params.root.trim_start_matches("./");
+        let root = if root == "." { "" } else { root };
+        let mut below = Path::new(path).strip_prefix(root).ok()?.iter();
+        let class = below.next()?.to_str()?;
+        below.next().map(|_| class)
     }
 
     fn is_wanted(&self, path: &str) -> bool {

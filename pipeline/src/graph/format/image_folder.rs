@@ -37,6 +37,9 @@ pub struct ImageFolder {
     pub on_error: OnError,
 }
 
+/// The end of the pattern that matches all files in the folders of a root, at any depth.
+pub(crate) const BELOW_CLASSES: &str = "/*/**/*";
+
 /// The extensions of images, which are those that torchvision's `ImageFolder` reads.
 pub const IMAGE_EXTENSIONS: [&str; 10] = [
     "jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp", "gif",
@@ -68,7 +71,7 @@ impl ImageFolder {
                 }
                 all
             });
-        format!("{root}/*/**/*")
+        root + BELOW_CLASSES
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {

@@ -26,6 +26,7 @@ pub use columns::Columns;
 pub use csv::{CSV_FIELDS_MAX, Csv, CsvColumn};
 pub use elements::Elements;
 pub use family::Format;
+pub(crate) use image_folder::BELOW_CLASSES;
 pub use image_folder::{IMAGE_EXTENSIONS, ImageFolder};
 pub use json_lines::{JsonColumn, JsonLines};
 pub(crate) use mds::INDEX;

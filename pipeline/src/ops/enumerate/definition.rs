@@ -35,6 +35,10 @@ impl Operation for Enumerate {
         side_by_side(None, &[&number, given.input()?]).map_err(|reason| given.not_allowed(reason))
     }
 
+    fn spans_splits(&self) -> Option<&'static str> {
+        Some("numbers the elements of the whole dataset")
+    }
+
     fn misaligns(&self, _: bool) -> Option<&'static str> {
         Some("numbers the elements of each task separately")
     }

@@ -60,6 +60,10 @@ impl Operation for Reducing {
         })
     }
 
+    fn spans_splits(&self) -> Option<&'static str> {
+        Some("makes one element from the whole dataset")
+    }
+
     fn misaligns(&self, _: bool) -> Option<&'static str> {
         Some("makes one element from all elements of a task")
     }

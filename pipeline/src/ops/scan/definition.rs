@@ -68,6 +68,10 @@ impl Operation for Scan {
         Ok(multiplied(given.count()?, each))
     }
 
+    fn spans_splits(&self) -> Option<&'static str> {
+        Some("carries a state through the whole dataset")
+    }
+
     fn misaligns(&self, _: bool) -> Option<&'static str> {
         Some("carries a state through the elements of each task")
     }

@@ -33,6 +33,10 @@ pub struct ServiceReader {
     /// Whether the service never ends.
     #[n(3)]
     pub infinite: bool,
+    /// Whether the reader can continue at a saved position: see
+    /// [`Source::position`](crate::exec::Source::position).
+    #[cbor(n(4), default)]
+    pub resumable: bool,
 }
 
 impl Operation for ServiceReader {

@@ -126,6 +126,16 @@ impl Iterate for Service {
     }
 
     fn save(&mut self, state: &mut StateWriter) -> Result<(), StateError> {
+        if self.reader.resumable {
+            state.begin("service")?;
+            state.number(self.pass)?;
+            state.flag(self.ended)?;
+            let position = match self.ended {
+                true => None,
+                false => self.opened()?.position(),
+            };
+            return state.bytes(&position.unwrap_or_default());
+        }
         match self.external_state {
             ExternalState::Fail => return Err(unsupported()),
             ExternalState::Warn => tracing::warn!(
@@ -138,6 +148,19 @@ impl Iterate for Service {
     }
 
     fn restore(&mut self, state: &mut StateReader<'_>) -> Result<(), StateError> {
+        if self.reader.resumable {
+            state.begin("service")?;
+            self.pass = state.number()?;
+            self.ended = state.flag()?;
+            let position = state.bytes()?;
+            return match self.ended {
+                true => Ok(()),
+                false => self
+                    .opened()?
+                    .continue_at(position)
+                    .map_err(StateError::Malformed),
+            };
+        }
         if self.external_state == ExternalState::Fail {
             return Err(unsupported());
         }

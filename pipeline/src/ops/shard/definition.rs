@@ -58,6 +58,10 @@ impl Operation for Shard {
         })
     }
 
+    fn spans_splits(&self) -> Option<&'static str> {
+        Some("counts the elements of the whole dataset")
+    }
+
     fn misaligns(&self, _: bool) -> Option<&'static str> {
         Some("counts the elements of each task, not positions of the source")
     }

@@ -5,4 +5,5 @@ pub(crate) mod exec;
 mod sharding;
 
 pub use definition::Shard;
+pub(crate) use sharding::draw_all_alike;
 pub use sharding::{ShardBy, ShardingError, Share};

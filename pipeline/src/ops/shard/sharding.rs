@@ -318,6 +318,16 @@ impl<'g> Rewrite<'g> {
     }
 }
 
+/// Returns the graph with every operation changed so that all workers yield the same elements in the same
+/// order. Operations without a seed draw with `seed`.
+pub(crate) fn draw_all_alike(graph: &Graph, seed: u64) -> Graph {
+    let nodes = graph.nodes().iter().map(|node| Node {
+        op: drawn_alike(node.op.clone(), seed),
+        inputs: node.inputs.clone(),
+    });
+    graph.with_ops(nodes.collect())
+}
+
 /// Changes the operation so that all workers yield the same elements in the same order.
 fn drawn_alike(mut op: Op, seed: u64) -> Op {
     op.change().draw_alike(seed);

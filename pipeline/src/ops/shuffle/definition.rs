@@ -41,6 +41,10 @@ impl Operation for Shuffle {
         check_buffer("shuffle buffer", self.buffer)
     }
 
+    fn mixed_elements(&self) -> u64 {
+        self.buffer
+    }
+
     fn misaligns(&self, _: bool) -> Option<&'static str> {
         Some("mixes positions")
     }

@@ -44,6 +44,10 @@ impl Operation for TakeWhile {
         true
     }
 
+    fn spans_splits(&self) -> Option<&'static str> {
+        Some("ends the whole dataset")
+    }
+
     fn misaligns(&self, _: bool) -> Option<&'static str> {
         Some("counts the elements of each task, not positions of the source")
     }

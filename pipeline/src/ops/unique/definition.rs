@@ -25,6 +25,10 @@ impl Operation for Unique {
         given.count().map(thinned)
     }
 
+    fn spans_splits(&self) -> Option<&'static str> {
+        Some("compares each element with the whole dataset")
+    }
+
     fn misaligns(&self, _: bool) -> Option<&'static str> {
         Some("drops elements that the task has seen before, which depends on the splits of the task")
     }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::exec::ErrorKind;
+use crate::graph::BELOW_CLASSES;
 use crate::storage::error::StorageError;
 use crate::storage::listed::{FILES_MAX, Listed};
 
@@ -38,7 +39,8 @@ pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageErro
     Ok(files)
 }
 
-/// Returns the reason why no file matches, which names a missing directory.
+/// Returns the reason why no file matches. The reason names a missing directory, or the directory to which
+/// the pattern is relative. The reason describes contents of a folder without folders of classes.
 fn why_nothing(pattern: &str) -> String {
     let is_plain = |part: &Path| !part.to_string_lossy().contains(['*', '?', '[']);
     let fixed: PathBuf = Path::new(pattern)
@@ -54,11 +56,43 @@ fn why_nothing(pattern: &str) -> String {
         Some(directory) if !directory.as_os_str().is_empty() && !directory.exists() => {
             format!(
                 "matches no file: the directory {} does not exist",
-                directory.display()
+                absolute(directory).display()
+            )
+        }
+        Some(directory) if pattern.strip_suffix(BELOW_CLASSES).map(Path::new) == Some(directory) => {
+            format!("matches no file: {}", layout(&absolute(directory)))
+        }
+        Some(_) | None if Path::new(pattern).is_relative() => {
+            let here = absolute(Path::new("."));
+            format!(
+                "matches no file: the pattern is relative to the directory {}",
+                here.display()
             )
         }
         Some(_) | None => "matches no file".to_owned(),
     }
+}
+
+/// Returns the absolute path of a directory of this process.
+fn absolute(directory: &Path) -> PathBuf {
+    std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())
+}
+
+/// Describes the expected and the found contents of a folder whose subfolders have no files.
+fn layout(root: &Path) -> String {
+    let (mut files, mut folders) = (0, 0);
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        *(if entry.path().is_dir() {
+            &mut folders
+        } else {
+            &mut files
+        }) += 1;
+    }
+    let root = root.display();
+    format!(
+        "expected a folder for each class, with the files of the class, as in {root}/CLASS/NAME.jpg; found no \
+         file in a folder of {root} (files in {root} itself: {files}; folders: {folders})"
+    )
 }
 
 #[cfg(test)]
@@ -94,6 +128,35 @@ mod tests {
             message.contains(&missing) && message.contains("does not exist"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn relative_patterns_name_their_directory() {
+        let here = std::env::current_dir().unwrap();
+        let told = list("no-such-file-*.tar").unwrap_err().to_string();
+        assert!(
+            told.ends_with(&format!("relative to the directory {}", here.display())),
+            "{told}"
+        );
+        let told = list("no-such-folder/*.tar").unwrap_err().to_string();
+        let missing = here.join("no-such-folder");
+        assert!(
+            told.contains(&format!("the directory {} does not exist", missing.display())),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_folder_without_classes_is_described() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a.jpg", "b.jpg"] {
+            std::fs::write(directory.path().join(name), b"").unwrap();
+        }
+        std::fs::create_dir(directory.path().join("empty")).unwrap();
+        let root = directory.path().display();
+        let told = list(&format!("{root}{BELOW_CLASSES}")).unwrap_err().to_string();
+        assert!(told.contains(&format!("as in {root}/CLASS/NAME.jpg")), "{told}");
+        assert!(told.contains("itself: 2; folders: 1)"), "{told}");
     }
 
     #[test]

@@ -77,6 +77,11 @@ fn job(job: &JobStatus) -> Value {
         "cross_trainer_cache": parameters.cross_trainer_cache,
         "abandoned": parameters.abandoned.name(),
         "in_order": parameters.in_order,
+        "exactly_once": parameters.exactly_once.map(|once| json!({
+            "seed": once.seed,
+            "first": once.first,
+            "step": once.step,
+        })),
     })
 }
 

@@ -1,0 +1,272 @@
+//! The execution of a dataset on each split alone, for exactly-once jobs.
+//!
+//! The elements of a split are then a function of dataset, seed, epoch and split. Another task that reads the
+//! split yields the same elements in the same order. Every element has three additional components, by which
+//! a reader orders elements and recognises repeated ones. This module does not know readers, and does not
+//! know who chooses the splits.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millstream_element::{Dtype, ElementSpec, TensorSpec};
+
+use super::context::Shared;
+use super::error::{ErrorKind, ExecError};
+use super::item::Item;
+use super::iterate::{Further, Input, Iterate};
+use super::program::Program;
+use super::splits::{Feed, Split, SplitError, SplitSource};
+use super::state::{StateError, StateReader, StateWriter};
+use super::token::{Mark, Marks, SplitToken};
+use super::value::{Tensor, Value, fixed_bytes};
+use crate::graph::AnalysisError;
+use crate::graph::spec::side_by_side;
+
+/// The name of the executor's part in errors.
+const OP: &str = "by_split";
+
+/// The number of components before the components of the dataset: the number of the split, the position
+/// among the split's elements, and the [`SplitPart`].
+pub const COMPONENTS_ADDED: usize = 3;
+
+/// The splits of a source that a job reads: `first`, `first + step`, `first + 2 * step`, and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitSelection {
+    /// The number of the first split.
+    pub first: u64,
+    /// The distance between two splits, at least 1.
+    pub step: u64,
+}
+
+/// The part of its split that an element is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SplitPart {
+    /// Further elements of the split follow.
+    Inner,
+    /// The element is the last one of its split.
+    Last,
+    /// The split has no elements. The components of the dataset are fillers, which no user receives.
+    Empty,
+}
+
+impl SplitPart {
+    /// Returns the number of the part in an element.
+    pub fn number(self) -> i64 {
+        match self {
+            SplitPart::Inner => 0,
+            SplitPart::Last => 1,
+            SplitPart::Empty => 2,
+        }
+    }
+
+    /// Returns the part with this number in an element; `None` if no part has the number.
+    pub fn from_number(number: i64) -> Option<SplitPart> {
+        let parts = [SplitPart::Inner, SplitPart::Last, SplitPart::Empty];
+        parts.into_iter().find(|part| part.number() == number)
+    }
+}
+
+/// Returns the spec of elements that a dataset of `spec` yields if it runs on each split alone: a tuple of
+/// three `i64` scalars and the element. The scalars are the number of the split, the position among the
+/// split's elements, and the [number](SplitPart::number) of the part.
+///
+/// # Errors
+/// [`AnalysisError`] if the element has too many components.
+pub fn numbered_by_split(spec: &ElementSpec) -> Result<ElementSpec, AnalysisError> {
+    let failed = |reason: String| AnalysisError::Spec {
+        op: OP.to_owned(),
+        reason,
+    };
+    let number = ElementSpec::single(TensorSpec::scalar(Dtype::I64));
+    let number = number.map_err(|error| failed(error.to_string()))?;
+    side_by_side(None, &[&number, &number, &number, spec]).map_err(failed)
+}
+
+/// The root of a tree that runs a program on one split after the other.
+pub(super) struct BySplit {
+    program: Program,
+    shared: Shared,
+    feed: Feed,
+    selection: SplitSelection,
+    current: Option<Current>,
+    has_ended: bool,
+}
+
+/// The split that is being read.
+struct Current {
+    input: Input,
+    split: u64,
+    /// The share of the split's token, until the split's last element has been made.
+    token: Arc<SplitToken>,
+    /// The number of elements that the split has yielded.
+    yielded: u64,
+    /// The result after the latest element, which shows whether that element is the last one.
+    ahead: Option<Result<Option<Item>, ExecError>>,
+}
+
+impl BySplit {
+    pub(super) fn new(program: Program, shared: Shared, feed: Feed, selection: SplitSelection) -> BySplit {
+        BySplit {
+            program,
+            shared,
+            feed,
+            selection,
+            current: None,
+            has_ended: false,
+        }
+    }
+
+    /// Opens the program on the next split. Returns `None` if no split is left for the task.
+    fn begin(&mut self) -> Result<Option<Current>, ExecError> {
+        let Some(split) = self.feed.next(OP, 0, 0)? else {
+            return Ok(None);
+        };
+        let token = SplitToken::new(split.lease, split.attempt, &self.shared.ledger);
+        let offset = split.index.checked_mul(self.selection.step);
+        let number = offset.and_then(|offset| offset.checked_add(self.selection.first));
+        let number = number.ok_or_else(|| {
+            let message = format!("expected a split of the source, found split {}", split.index);
+            ExecError::new(ErrorKind::Peer, OP, message)
+        })?;
+        let only = OneSplit {
+            split: Split {
+                index: number,
+                ..split
+            },
+            passes: 0,
+        };
+        let shared = Shared {
+            feed: Some(Feed::new(Box::new(only))),
+            split: Some(number),
+            // The split finishes with its last element, not when its source was read for the first time.
+            ledger: Arc::default(),
+            ..self.shared.clone()
+        };
+        Ok(Some(Current {
+            input: self.program.open(&shared, None)?,
+            split: number,
+            token,
+            yielded: 0,
+            ahead: None,
+        }))
+    }
+}
+
+impl Current {
+    /// Returns the next element of the split, or `None` after the last one.
+    fn next(&mut self, spec: &ElementSpec) -> Result<Option<(Item, SplitPart)>, ExecError> {
+        let next = match self.ahead.take() {
+            Some(ahead) => ahead?,
+            None => self.input.next()?,
+        };
+        let Some(item) = next else {
+            // A split without elements is reported once.
+            let is_empty = self.yielded == 0;
+            return Ok(is_empty.then(|| (Item::new(filler(spec), 0), SplitPart::Empty)));
+        };
+        let ahead = self.input.next();
+        let part = match &ahead {
+            Ok(None) => SplitPart::Last,
+            Ok(Some(_)) | Err(_) => SplitPart::Inner,
+        };
+        self.ahead = Some(ahead);
+        Ok(Some((item, part)))
+    }
+
+    /// Puts the additional components before an element, and marks the element with the split.
+    fn numbered(&mut self, item: Item, part: SplitPart) -> Item {
+        let numbers = [self.split as i64, self.yielded as i64, part.number()];
+        let numbers = numbers.into_iter().map(Tensor::i64);
+        let mark = Mark {
+            token: Arc::clone(&self.token),
+            from: self.yielded,
+            upto: self.yielded + 1,
+        };
+        self.yielded += 1;
+        Item {
+            value: numbers.chain(item.value).collect(),
+            marks: Marks::from_iter([mark]),
+            ..item
+        }
+    }
+}
+
+impl Iterate for BySplit {
+    fn next(&mut self) -> Result<Option<Item>, ExecError> {
+        while !self.has_ended {
+            let Some(current) = &mut self.current else {
+                self.current = self.begin()?;
+                self.has_ended = self.current.is_none();
+                continue;
+            };
+            let Some((item, part)) = current.next(self.program.spec())? else {
+                self.current = None;
+                continue;
+            };
+            let item = current.numbered(item, part);
+            if part != SplitPart::Inner {
+                // The split's token must not wait for the next call.
+                self.current = None;
+            }
+            return Ok(Some(item));
+        }
+        Ok(None)
+    }
+
+    fn restart(&mut self) -> Result<(), ExecError> {
+        let message = "a dataset that runs on each split alone has one pass";
+        Err(ExecError::new(ErrorKind::Internal, OP, message))
+    }
+
+    fn further(&self) -> Further {
+        Further::Nothing
+    }
+
+    fn save(&mut self, _: &mut StateWriter) -> Result<(), StateError> {
+        Err(StateError::SplitDriven)
+    }
+
+    fn restore(&mut self, _: &mut StateReader<'_>) -> Result<(), StateError> {
+        Err(StateError::SplitDriven)
+    }
+}
+
+/// The feed of a single split. Every pass over the source reads the split again.
+struct OneSplit {
+    split: Split,
+    /// The number of passes that have begun.
+    passes: u64,
+}
+
+impl SplitSource for OneSplit {
+    fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
+        if source != self.split.source || repetition < self.passes {
+            return Ok(None);
+        }
+        self.passes = repetition + 1;
+        Ok(Some(self.split.clone()))
+    }
+}
+
+/// Returns components that fit `spec` and have as few items as possible.
+fn filler(spec: &ElementSpec) -> Value {
+    spec.components().iter().map(filling).collect()
+}
+
+fn filling(spec: &TensorSpec) -> Tensor {
+    let dims: Vec<u64> = spec
+        .dims()
+        .unwrap_or_default()
+        .iter()
+        .map(|dim| dim.unwrap_or(0))
+        .collect();
+    let zeros = fixed_bytes(spec.dtype(), &dims).map(|size| vec![0; size]);
+    let filling = match zeros {
+        Some(zeros) => Tensor::fixed(spec.dtype(), &dims, zeros),
+        None => {
+            let items = dims.iter().product::<u64>();
+            Tensor::strings(spec.dtype(), &dims, vec![Bytes::new(); items as usize])
+        }
+    };
+    filling.unwrap_or_else(|_| Tensor::i64(0))
+}

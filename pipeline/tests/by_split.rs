@@ -1,0 +1,189 @@
+//! Tests of datasets that run on each split alone: workers that divide the splits in any way yield the same
+//! elements of each split, in the same order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millstream_pipeline::exec::{
+    COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitPart, SplitSelection,
+};
+use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph};
+use millstream_testkit::rounds;
+use proptest::prelude::*;
+
+use crate::splits::{Dealer, dealer};
+use crate::support::{Allowed, Model, chain, context, functions, model_of};
+
+const SPLITWISE: Allowed = Allowed {
+    shuffle: true,
+    counting: false,
+    repeat: true,
+};
+
+/// The splits of a source, each with its elements in order.
+type Splits = BTreeMap<i64, Vec<Model>>;
+
+fn executor(graph: &Graph, dealer: &Dealer, task_id: u64, selection: SplitSelection) -> Executor {
+    let context = ExecContext {
+        task_id,
+        iteration: 9,
+        epoch: 2,
+        plan: Some(dealer.plan()),
+        splits: Some(Box::new(dealer.clone())),
+        by_split: Some(selection),
+        ..context()
+    };
+    Executor::open(graph, context).unwrap()
+}
+
+const ALL: SplitSelection = SplitSelection { first: 0, step: 1 };
+
+/// Adds an element to its split. Checks the numbers that a reader relies on. Returns whether the split is over.
+fn note(item: &Item, splits: &mut Splits, over: &mut BTreeSet<i64>) {
+    let number = |at: usize| item.value[at].as_i64().unwrap();
+    let (split, position) = (number(0), number(1));
+    let part = SplitPart::from_number(number(2)).unwrap();
+    let known = splits.entry(split).or_default();
+    assert_eq!(
+        known.len() as i64,
+        position,
+        "positions count the split's elements"
+    );
+    if part != SplitPart::Empty {
+        let value = item.value[COMPONENTS_ADDED..].iter().cloned().collect();
+        known.push(model_of(&value));
+    }
+    if part != SplitPart::Inner {
+        assert!(over.insert(split), "split {split} ended twice");
+    }
+}
+
+/// Runs `workers` workers until all have ended. Returns the elements of each split.
+fn run(graph: &Graph, workers: usize, turns: &[usize]) -> Splits {
+    let dealer = dealer(graph);
+    let mut running: Vec<_> = (0..workers)
+        .map(|task| Some(executor(graph, &dealer, task as u64, ALL)))
+        .collect();
+    let (mut splits, mut over) = (Splits::new(), BTreeSet::new());
+    let mut finished: Vec<FinishedSplit> = Vec::new();
+    let mut turn = turns.iter().copied().cycle();
+    while running.iter().any(Option::is_some) {
+        let start = turn.next().unwrap() % workers;
+        let mut order = (start..start + workers).map(|worker| worker % workers);
+        let worker = order.find(|worker| running[*worker].is_some()).unwrap();
+        let executor = running[worker].as_mut().unwrap();
+        let next = executor.next().unwrap();
+        if let Some(item) = &next {
+            note(item, &mut splits, &mut over);
+        }
+        let has_ended = next.is_none();
+        drop(next);
+        executor.finished_splits(&mut finished);
+        if has_ended {
+            running[worker] = None;
+        }
+    }
+    assert_eq!(over, splits.keys().copied().collect());
+    let leases: BTreeSet<u64> = finished.iter().map(|split| split.lease).collect();
+    assert_eq!(leases.len(), finished.len(), "a lease finished twice");
+    assert_eq!(leases, (0..dealer.leases()).collect());
+    splits
+}
+
+fn rows(batch: &Model) -> usize {
+    let Model::Rows(rows) = batch else {
+        panic!("expected a batch, found {batch:?}")
+    };
+    rows.len()
+}
+
+fn scalar(element: &Model) -> i64 {
+    let Model::Scalar(number) = element else {
+        panic!("expected a number, found {element:?}")
+    };
+    *number
+}
+
+fn exact(dataset: Dataset) -> Result<Graph, ExactlyOnceError> {
+    dataset.graph().unwrap().for_exactly_once(7, &functions())
+}
+
+proptest! {
+    #![proptest_config(rounds(100))]
+
+    #[test]
+    fn any_workers_yield_the_same_splits(
+        chain in chain(SPLITWISE, 0..60),
+        workers in 1usize..5,
+        turns in prop::collection::vec(0usize..5, 1..20),
+    ) {
+        let Ok(graph) = chain.graph().for_exactly_once(7, &functions()) else {
+            return Ok(());
+        };
+        let alone = run(&graph, 1, &[0]);
+        prop_assert_eq!(run(&graph, workers, &turns), alone);
+    }
+}
+
+#[test]
+fn trainers_divide_the_splits() {
+    let graph = exact(Dataset::range(0, 100, 1).split_size(7).shuffle(5, None)).unwrap();
+    let all = run(&graph, 1, &[0]);
+    let mut joined = Splits::new();
+    for first in 0..3 {
+        let selection = SplitSelection { first, step: 3 };
+        let selected = dealer(&graph).selected(first, 3);
+        let mut executor = executor(&graph, &selected, first, selection);
+        let mut over = BTreeSet::new();
+        while let Some(item) = executor.next().unwrap() {
+            note(&item, &mut joined, &mut over);
+        }
+    }
+    assert_eq!(joined, all);
+    let numbers: BTreeSet<Model> = joined.into_values().flatten().collect();
+    assert_eq!(numbers, (0..100).map(Model::Scalar).collect());
+}
+
+#[test]
+fn splits_hold_whole_batches() {
+    let graph = exact(Dataset::range(0, 1000, 1).batch(32, false)).unwrap();
+    assert_eq!(graph.split_size(), Some(32));
+    let batches = run(&graph, 1, &[0]).into_values().flatten();
+    let sizes: Vec<usize> = batches.map(|batch| rows(&batch)).collect();
+    assert_eq!(sizes.iter().filter(|size| **size == 32).count(), 31);
+    assert_eq!(sizes.len(), 32, "only the last batch is shorter");
+    let nested = exact(Dataset::range(0, 9000, 1).batch(4, true).batch(3, true)).unwrap();
+    assert_eq!(nested.split_size(), Some(12));
+    let shuffled = exact(Dataset::range(0, 9600, 1).shuffle(100, None).batch(32, true)).unwrap();
+    assert_eq!(shuffled.split_size(), Some(128));
+}
+
+#[test]
+fn shuffles_differ_between_splits() {
+    let graph = exact(Dataset::range(0, 80, 1).split_size(20).shuffle(10, None)).unwrap();
+    let splits = run(&graph, 1, &[0]);
+    let orders: BTreeSet<Vec<i64>> = splits
+        .iter()
+        .map(|(split, elements)| {
+            elements
+                .iter()
+                .map(|element| scalar(element) - 20 * split)
+                .collect()
+        })
+        .collect();
+    assert_eq!(orders.len(), 4, "each split has an order of its own");
+}
+
+#[test]
+fn operations_over_the_whole_dataset_are_refused() {
+    let range = || Dataset::range(0, 10, 1);
+    for (dataset, wanted) in [
+        (range().take(3), "take"),
+        (range().skip(3), "skip"),
+        (range().enumerate(0), "enumerate"),
+        (range().repeat(None), "no end"),
+        (Dataset::zip([range(), range()]), "2 sources"),
+    ] {
+        let refused = exact(dataset).unwrap_err().to_string();
+        assert!(refused.contains(wanted), "{refused}");
+    }
+}

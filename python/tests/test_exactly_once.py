@@ -1,0 +1,187 @@
+"""Tests of exactly-once jobs: each element is delivered once and in one order, whatever happens to workers and trainers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import millstream as ms
+from millstream import Dataset
+from millstream.errors import InvalidArgumentError
+from millstream.service import distribute
+
+Start = Callable[..., str]
+
+
+def pipeline(count: int = 1000) -> Dataset:
+    """Returns a pipeline whose batches depend on draws and on a filter."""
+    return Dataset.range(count).split_size(50).shuffle(20).map(lambda x: x * 3).filter(lambda x: x % 2 == 0).batch(7)
+
+
+def exactly(target: Any, **options: Any) -> Callable[[Dataset], Dataset]:
+    return distribute("distributed_epoch", target, visitation="exactly_once", **options)
+
+
+def lists(dataset: Any) -> list[list[int]]:
+    return [[int(x) for x in batch] for batch in dataset]
+
+
+WANTED = sorted(x * 3 for x in range(1000) if x % 2 == 0)
+
+
+def test_the_order_does_not_depend_on_workers(cluster: Start) -> None:
+    orders = [lists(pipeline().apply(exactly(cluster(workers)))) for workers in (1, 2, 5)]
+    assert orders[0] == orders[1] == orders[2]
+    assert sorted(x for batch in orders[0] for x in batch) == WANTED
+
+
+def test_epochs_and_seeds_have_different_orders(cluster: Start) -> None:
+    target = cluster(2)
+    dataset = pipeline().apply(exactly(target))
+    first, second = lists(dataset), lists(dataset)
+    again = pipeline().apply(exactly(target))
+    assert first != second
+    assert (lists(again), lists(again)) == (first, second)
+    assert lists(pipeline().apply(exactly(target, seed=1))) != first
+
+
+def test_trainers_divide_an_epoch(cluster: Start) -> None:
+    target = cluster(2)
+    alone = lists(pipeline().apply(exactly(target)))
+    for trainers in (2, 3):
+        parts = [lists(pipeline().apply(exactly(target, dp_rank=rank, dp_size=trainers))) for rank in range(trainers)]
+        assert sorted(batch for part in parts for batch in part) == sorted(alone)
+        assert all(parts)
+
+
+def test_operations_follow_in_the_trainer(cluster: Start) -> None:
+    dataset = pipeline().apply(exactly(cluster(2))).unbatch().map(lambda x: x + 1).batch(100)
+    assert sorted(x for batch in lists(dataset) for x in batch) == [x + 1 for x in WANTED]
+
+
+def test_empty_splits_and_datasets_end(cluster: Start) -> None:
+    target = cluster(2)
+    sparse = Dataset.range(400).split_size(10).filter(lambda x: x % 100 == 5).map(lambda x: (x, "text"))
+    assert [int(x) for x, _ in sparse.apply(exactly(target))] == [5, 105, 205, 305]
+    assert list(Dataset.range(40).filter(lambda x: x > 50).apply(exactly(target))) == []
+
+
+class Slow:
+    """Computes an element in a few milliseconds, so that a worker is killed in the middle of a split."""
+
+    def __call__(self, x: Any) -> Any:
+        time.sleep(0.004)
+        return x
+
+
+@pytest.fixture
+def service() -> Iterator[ms.LocalService]:
+    with ms.local(workers=3) as service:
+        yield service
+
+
+def slow(count: int = 600) -> Dataset:
+    spec = ms.TensorSpec((), ms.int64)
+    return Dataset.range(count).split_size(25).shuffle(10).map_python(Slow(), element_spec=spec).batch(3)
+
+
+@pytest.mark.parametrize("send", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_lost_worker_changes_nothing(service: ms.LocalService, send: signal.Signals) -> None:
+    undisturbed = lists(slow().apply(exactly(service)))
+    assert sorted(x for batch in undisturbed for x in batch) == list(range(600))
+    batches, found = iter(slow().apply(exactly(service))), []
+    for batch in batches:
+        found.append([int(x) for x in batch])
+        if len(found) == 20:
+            os.kill(service.pids[1], send)
+    if send == signal.SIGSTOP:
+        os.kill(service.pids[1], signal.SIGCONT)
+    assert found == undisturbed
+
+
+def loader(target: Any, **options: Any) -> ms.DataLoader:
+    return ms.DataLoader(pipeline(), service=target, visitation="exactly_once", output="numpy", seed=3, **options)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 7, 30])
+def test_a_saved_loader_continues_exactly(cluster: Start, taken: int) -> None:
+    target = cluster(2)
+    whole = loader(target)
+    epochs = [lists(whole), lists(whole)]
+    first = loader(target)
+    batches = iter(first)
+    found = [[int(x) for x in next(batches)] for _ in range(taken)]
+    state = json.loads(json.dumps(first.state_dict()))
+    assert len(json.dumps(state)) < 1024
+    second = loader(cluster(1))
+    second.load_state_dict(state)
+    assert second.state_dict() == state
+    found += lists(second)
+    assert [found, lists(second)] == epochs
+    third = loader(target)
+    third.load_state_dict(second.state_dict())
+    assert third.state_dict()["finished"]
+
+
+@pytest.mark.parametrize("later", [1, 2, 4])
+def test_states_continue_with_other_trainers(cluster: Start, later: int) -> None:
+    target = cluster(2)
+    wanted = sorted(lists(loader(target)))
+    states, found = [], []
+    for rank, taken in enumerate((4, 11, 6)):
+        part = loader(target, dp_rank=rank, dp_size=3)
+        batches = iter(part)
+        found += [[int(x) for x in next(batches)] for _ in range(taken)]
+        states.append(part.state_dict())
+    joined = ms.joined_states(states, later)
+    for rank in range(later):
+        part = loader(target, dp_rank=rank, dp_size=later)
+        part.load_state_dict(joined)
+        # A second change of the number of trainers, in the middle of the rest.
+        batches = iter(part)
+        found += [[int(x) for x in batch] for _, batch in zip(range(3), batches, strict=False)]
+        rest = loader(target, dp_rank=rank, dp_size=later)
+        rest.load_state_dict(part.state_dict())
+        found += lists(rest)
+    assert sorted(found) == wanted
+
+
+def test_a_loader_without_a_service_is_exact(cluster: Start) -> None:
+    assert lists(loader(None)) == lists(loader(cluster(3)))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "reason"),
+    [
+        (Dataset.range(9).take(3), "take"),
+        (Dataset.range(9).repeat(), "no end"),
+        (Dataset.zip((Dataset.range(9), Dataset.range(9))), "2 sources"),
+        (Dataset.range(9).enumerate(), "enumerate"),
+    ],
+    ids=["take", "repeat", "zip", "enumerate"],
+)
+def test_unsuitable_datasets_are_refused(cluster: Start, dataset: Dataset, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        dataset.apply(exactly(cluster(1)))
+
+
+def test_contradictory_arguments_are_refused(cluster: Start) -> None:
+    target = cluster(1)
+    for mode, options in [("parallel_epochs", {}), ("distributed_epoch", {"job_name": "shared"})]:
+        with pytest.raises(ValueError, match="exactly_once"):
+            distribute(mode, target, visitation="exactly_once", **options)
+    with pytest.raises(ValueError, match="seed, dp_rank and dp_size"):
+        distribute("distributed_epoch", target, seed=4)
+    with pytest.raises(ValueError, match="visitation 'twice'"):
+        distribute("distributed_epoch", target, visitation="twice")
+    state = loader(target).state_dict()
+    with pytest.raises(InvalidArgumentError, match="joined_states"):
+        loader(target, dp_rank=0, dp_size=2).load_state_dict(state)
+    with pytest.raises(InvalidArgumentError, match="one state of each"):
+        ms.joined_states([state, state], 1)

@@ -1,0 +1,16 @@
+//! Exactly-once jobs: the splits that a trainer reads, the order of their elements, and the position from
+//! which a trainer resumes.
+//!
+//! - [`ExactTerms`]: the terms on which a trainer reads a job
+//! - [`Place`]: a position of a trainer in its epoch, of a few bytes
+//! - `source`: a pass of a job as a source in the trainer
+//! - `sequence`: the order of elements that several workers send, without repeated ones
+
+mod place;
+mod sequence;
+mod source;
+mod terms;
+
+pub use place::Place;
+pub(crate) use source::ExactSource;
+pub use terms::ExactTerms;

@@ -1,0 +1,136 @@
+//! The position of a trainer in an epoch of an exactly-once job. Does not know readers and elements.
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+
+/// The position of a trainer: the split of the next element, and the splits after it that were read before.
+///
+/// The position does not depend on the workers, and has a constant size unless trainers were added or removed
+/// in the epoch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Place {
+    /// The number of the first split of which elements are left.
+    #[n(0)]
+    pub split: u64,
+    /// The number of elements that the trainers already have, for each split from `split` on of which they
+    /// have any. `u64::MAX` stands for all elements.
+    #[n(1)]
+    pub had: BTreeMap<u64, u64>,
+}
+
+/// The maximum number of splits from the first one on of which a position names elements. Two times the
+/// maximum number of trainers, and room for trainers of different speeds.
+const SPLITS_MAX: usize = 1 << 16;
+
+impl Place {
+    /// Returns the position in the bytes of a saved state.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let pairs = self.had.iter().flat_map(|(split, count)| [*split, *count]);
+        let numbers = std::iter::once(self.split).chain(pairs);
+        numbers.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Returns the position that [`Place::to_bytes`] wrote; `None` for other bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Place> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let (split, pairs) = numbers.split_first()?;
+        let (pairs, odd) = pairs.as_chunks::<2>();
+        let had: BTreeMap<u64, u64> = pairs.iter().map(|[split, count]| (*split, *count)).collect();
+        let is_valid = rest.is_empty()
+            && odd.is_empty()
+            && pairs.len() <= SPLITS_MAX
+            && had.len() == pairs.len()
+            && had.keys().all(|known| known >= split);
+        is_valid.then_some(Place { split: *split, had })
+    }
+
+    /// Returns the position of the trainers together, from the positions of all `places.len()` trainers of
+    /// an epoch in the order of their numbers. Other numbers of trainers continue from the result.
+    ///
+    /// Each trainer continues at its own first split from the result's split on.
+    pub fn joined(places: &[Place]) -> Place {
+        let split = places.iter().map(|place| place.split).min().unwrap_or_default();
+        let mut had = BTreeMap::new();
+        for (trainer, place) in (0_u64..).zip(places) {
+            let step = places.len() as u64;
+            let is_own = |split: &u64| split % step == trainer;
+            let done = (split..place.split).filter(is_own);
+            had.extend(done.map(|split| (split, u64::MAX)));
+            had.extend(
+                place
+                    .had
+                    .iter()
+                    .filter(|(split, _)| is_own(split))
+                    .map(|(split, count)| (*split, *count)),
+            );
+        }
+        Place { split, had }
+    }
+
+    /// Returns the first split from `split` on that trainer `first` of `step` trainers reads.
+    pub fn first_split(&self, first: u64, step: u64) -> u64 {
+        let behind = self.split.saturating_sub(first).div_ceil(step);
+        first.saturating_add(behind.saturating_mul(step))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn places_survive_their_bytes(split in 0_u64..9, had in prop::collection::btree_map(9_u64..30, any::<u64>(), 0..5)) {
+            let place = Place { split, had };
+            prop_assert_eq!(Place::from_bytes(&place.to_bytes()), Some(place));
+        }
+
+        #[test]
+        fn any_bytes_are_a_place_or_none(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Some(place) = Place::from_bytes(&bytes) {
+                prop_assert_eq!(Place::from_bytes(&place.to_bytes()), Some(place));
+            }
+        }
+
+        /// Elements that trainers have before a change of their number are exactly those that no trainer
+        /// reads after it.
+        #[test]
+        fn joined_places_leave_each_element_to_one_trainer(
+            counts in prop::collection::vec(0_u64..4, 1..30),
+            taken in prop::collection::vec(0_usize..20, 1..5),
+            later in 1_u64..5,
+        ) {
+            let step = taken.len() as u64;
+            let elements = |split: u64| (0..counts[split as usize]).map(move |at| (split, at));
+            let (mut read, mut places) = (Vec::new(), Vec::new());
+            for (trainer, taken) in (0_u64..).zip(&taken) {
+                let own = (trainer..counts.len() as u64).step_by(step as usize);
+                let own: Vec<(u64, u64)> = own.flat_map(elements).collect();
+                let taken = (*taken).min(own.len());
+                read.extend_from_slice(&own[..taken]);
+                let place = match own.get(taken) {
+                    Some((split, 0)) => Place { split: *split, had: BTreeMap::new() },
+                    Some((split, at)) => Place { split: *split, had: BTreeMap::from([(*split, *at)]) },
+                    None => Place { split: counts.len() as u64 + trainer, had: BTreeMap::new() },
+                };
+                places.push(place);
+            }
+            let joined = Place::joined(&places);
+            for trainer in 0..later {
+                let first = joined.first_split(trainer, later);
+                for split in (first..counts.len() as u64).step_by(later as usize) {
+                    let had = joined.had.get(&split).copied().unwrap_or(0);
+                    read.extend(elements(split).filter(|(_, at)| *at >= had));
+                }
+            }
+            read.sort_unstable();
+            let all: Vec<(u64, u64)> = (0..counts.len() as u64).flat_map(elements).collect();
+            prop_assert_eq!(read, all);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The terms on which a trainer reads an exactly-once job. Does not know the dataset.
+
+use millstream_control::ExactlyOnce;
+use minicbor::{Decode, Encode};
+
+use super::place::Place;
+
+/// The terms of one trainer.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ExactTerms {
+    /// The seed of operations that have no seed of their own.
+    #[n(0)]
+    pub seed: u64,
+    /// The number of this trainer, from 0.
+    #[n(1)]
+    pub trainer: u64,
+    /// The number of trainers that divide the dataset, at least 1.
+    #[n(2)]
+    pub trainers: u64,
+    /// The position at which the first pass begins. Later passes begin at their start.
+    #[n(3)]
+    pub place: Place,
+    /// Whether each element arrives with the number of its split, its position in the split, and the number of
+    /// its [part](millstream_pipeline::exec::SplitPart) of the split, as three `i64` scalars before the element.
+    #[n(4)]
+    pub numbered: bool,
+}
+
+impl ExactTerms {
+    /// Returns the terms of the only trainer, which begins at the start of an epoch.
+    pub fn new(seed: u64) -> ExactTerms {
+        ExactTerms {
+            seed,
+            trainer: 0,
+            trainers: 1,
+            place: Place::default(),
+            numbered: false,
+        }
+    }
+
+    /// Returns the terms for the dispatcher, of a pass that begins at `place`.
+    pub(crate) fn of_job(&self, place: &Place) -> ExactlyOnce {
+        ExactlyOnce {
+            seed: self.seed,
+            first: place.first_split(self.trainer, self.trainers),
+            step: self.trainers,
+        }
+    }
+}
