@@ -33,7 +33,7 @@ import cloudpickle
 from ._own_modules import ON_STALE_CODE, check, digests
 from .errors import InvalidArgumentError
 
-__all__ = ["Held", "Limits", "Shelf", "captured", "named_modules", "packed", "unpacked"]
+__all__ = ["FunctionPickler", "Held", "Limits", "Shelf", "captured", "named_modules", "packed", "unpacked"]
 
 #: The size in bytes above which `packed` warns that the code has probably captured data.
 _WARN_BYTES = 1 << 20
@@ -213,7 +213,7 @@ class _Bytes(io.BytesIO):
 
 def _pickled(value: Any, limit: int | None) -> bytes:
     with _Bytes(limit) as file:
-        _Pickler(file).dump(value)
+        FunctionPickler(file).dump(value)
         return file.getvalue()
 
 
@@ -226,7 +226,7 @@ def _code_with_file(code: types.CodeType) -> Any:
     return construct, tuple(code.co_filename if argument == _NO_FILE else argument for argument in arguments)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # The package has no types.
+class FunctionPickler(cloudpickle.Pickler):  # type: ignore[misc]  # The package has no types.
     """The pickler of functions."""
 
     dispatch_table = collections.ChainMap({types.CodeType: _code_with_file}, cloudpickle.Pickler.dispatch_table)

@@ -17,6 +17,7 @@ from typing import Any
 
 import cloudpickle
 
+from ._code import FunctionPickler, named_modules
 from ._tf_failure import is_failure
 from .errors import InvalidArgumentError
 
@@ -187,7 +188,7 @@ def _references(attributes: Any) -> Iterator[Any]:
             yield from _references(reference.attr)
 
 
-class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+class _Pickler(FunctionPickler):
     """Pickles functions that TensorFlow has wrapped or rewritten."""
 
     def reducer_override(self, obj: Any) -> Any:
@@ -218,6 +219,4 @@ def _unpickled(payload: bytes, _names: tuple[str, ...]) -> CalledFunctions:
 
 
 def _module_names(payload: bytes) -> tuple[str, ...]:
-    from ._code import named_modules
-
     return tuple(named_modules(payload))
