@@ -83,7 +83,11 @@ fn collected(jobs: usize) -> Result<(), String> {
         mib(limit)
     ))?;
     if after > limit {
-        return Err(format!("the file has {} after a restart", mib(after)));
+        return Err(format!(
+            "expected a store file of at most {} after a restart, found {}",
+            mib(limit),
+            mib(after)
+        ));
     }
     Ok(())
 }

@@ -7,6 +7,8 @@ use millstream_pipeline::exec::{
     COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitPart, SplitSelection,
 };
 use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph};
+use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
+use millstream_pipeline::storage::Storage;
 use millstream_testkit::rounds;
 use proptest::prelude::*;
 
@@ -22,12 +24,28 @@ const SPLITWISE: Allowed = Allowed {
 /// The splits of a source, each with its elements in order.
 type Splits = BTreeMap<i64, Vec<Model>>;
 
+fn plan_of(graph: &Graph) -> SplitPlan {
+    plan_splits(graph, &functions(), &Storage::default()).unwrap()
+}
+
+/// Returns a dealer of every `step`-th split from `first` on.
+fn selected(graph: &Graph, first: u64, step: u64) -> Dealer {
+    let plan = plan_of(graph);
+    let [SourcePlan::Counted { splits }] = plan.sources.as_slice() else {
+        panic!("expected one counted source, found {plan:?}")
+    };
+    let splits = splits.saturating_sub(first).div_ceil(step);
+    Dealer::new(SplitPlan {
+        sources: vec![SourcePlan::Counted { splits }],
+    })
+}
+
 fn executor(graph: &Graph, dealer: &Dealer, task_id: u64, selection: SplitSelection) -> Executor {
     let context = ExecContext {
         task_id,
         iteration: 9,
         epoch: 2,
-        plan: Some(dealer.plan()),
+        plan: Some(plan_of(graph)),
         splits: Some(Box::new(dealer.clone())),
         by_split: Some(selection),
         ..context()
@@ -37,7 +55,8 @@ fn executor(graph: &Graph, dealer: &Dealer, task_id: u64, selection: SplitSelect
 
 const ALL: SplitSelection = SplitSelection { first: 0, step: 1 };
 
-/// Adds an element to its split. Checks the numbers that a reader relies on. Returns whether the split is over.
+/// Adds an element to its split, and notes whether the split is over. Checks the numbers that a reader
+/// relies on.
 fn note(item: &Item, splits: &mut Splits, over: &mut BTreeSet<i64>) {
     let number = |at: usize| item.value[at].as_i64().unwrap();
     let (split, position) = (number(0), number(1));
@@ -131,7 +150,7 @@ fn trainers_divide_the_splits() {
     let mut joined = Splits::new();
     for first in 0..3 {
         let selection = SplitSelection { first, step: 3 };
-        let selected = dealer(&graph).selected(first, 3);
+        let selected = selected(&graph, first, 3);
         let mut executor = executor(&graph, &selected, first, selection);
         let mut over = BTreeSet::new();
         while let Some(item) = executor.next().unwrap() {

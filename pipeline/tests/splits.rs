@@ -41,7 +41,7 @@ struct Dealt {
 }
 
 impl Dealer {
-    fn new(plan: SplitPlan) -> Dealer {
+    pub(crate) fn new(plan: SplitPlan) -> Dealer {
         let at = vec![(0, 0); plan.sources.len()];
         Dealer {
             shared: Arc::new(parking_lot::Mutex::new(Dealt {
@@ -52,22 +52,6 @@ impl Dealer {
             })),
             told: BTreeMap::new(),
         }
-    }
-
-    pub(crate) fn plan(&self) -> SplitPlan {
-        self.shared.lock().plan.clone()
-    }
-
-    /// Returns a dealer of every `step`-th split from `first` on.
-    pub(crate) fn selected(&self, first: u64, step: u64) -> Dealer {
-        let plan = self.plan();
-        let [SourcePlan::Counted { splits }] = plan.sources.as_slice() else {
-            panic!("expected one counted source, found {plan:?}")
-        };
-        let splits = splits.saturating_sub(first).div_ceil(step);
-        Dealer::new(SplitPlan {
-            sources: vec![SourcePlan::Counted { splits }],
-        })
     }
 
     pub(crate) fn leases(&self) -> u64 {

@@ -235,7 +235,7 @@ def batch_sizes_for_worker(
 ) -> list[int]:
     """Returns the sizes of the parts into which a trainer's batches are cut, in turn.
 
-    In each step the replicas of all trainers together take one global batch. The sizes of their parts differ by at most one row.
+    In each step the replicas of all trainers together take one global batch. The parts of the replicas differ by at most one row.
     """
     parts = num_workers * num_replicas_per_worker
     size, larger = divmod(global_batch_size, parts)

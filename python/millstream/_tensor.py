@@ -421,7 +421,7 @@ def argument(graph: Graph, parts: Parts | None = None) -> Any:
 
     Args:
         graph: The dataset.
-        parts: The parts of the elements, of which the first is the argument.
+        parts: The parts into which the elements are divided. The function receives the first part.
     """
     scope = Scope(graph)
     if parts is None or parts.is_whole:
@@ -449,7 +449,7 @@ def called(function: Callable[..., Any], graph: Graph, parts: Parts | None = Non
     Args:
         function: The function.
         graph: The dataset.
-        parts: The parts of the elements, of which the first is the argument.
+        parts: The parts into which the elements are divided. The function receives the first part.
 
     Raises:
         InvalidArgumentError: The function is not callable.

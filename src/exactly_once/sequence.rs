@@ -1,8 +1,8 @@
-//! The order in which a trainer receives the elements of an exactly-once job, although several workers send
-//! them, and although a worker may send a split again that a lost worker had begun.
+//! The order in which a trainer receives the elements of an exactly-once job. Several workers send elements,
+//! and a worker may send a split again that a lost worker had begun.
 //!
-//! A pure state machine: the caller reads elements, and keeps count of credits. Each worker sends the elements
-//! of a split from the first one on, so the number of known elements of a split tells which ones are repeated.
+//! The state machine is pure: the caller reads elements and counts credits. Each worker sends a split from its
+//! first element on. The number of known elements of a split therefore tells which elements are repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_before_a_missing_split_is_an_error() {
+    fn an_end_before_a_split_is_an_error() {
         let mut sequence = Sequence::new(&Place::default(), 0, 1);
         for numbered in sent(1, 2) {
             sequence.accept(numbered).unwrap();

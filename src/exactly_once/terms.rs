@@ -21,8 +21,8 @@ pub struct ExactTerms {
     /// The position at which the first pass begins. Later passes begin at their start.
     #[n(3)]
     pub place: Place,
-    /// Whether each element arrives with the number of its split, its position in the split, and the number of
-    /// its [part](millstream_pipeline::exec::SplitPart) of the split, as three `i64` scalars before the element.
+    /// Whether each element arrives with three `i64` scalars before it: the number of its split, its position
+    /// in the split, and the number of its [part](millstream_pipeline::exec::SplitPart).
     #[n(4)]
     pub numbered: bool,
 }

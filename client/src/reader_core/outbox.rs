@@ -34,7 +34,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Notes the current place of the worker. A link that is up may lead to an earlier place from now on.
+    /// Notes the current address of the worker. A link that is up may still lead to the earlier address.
     pub(super) fn move_to(&mut self, place: WorkerPlace) {
         if self.is_up && place.has_moved_from(&self.place) {
             self.has_moved = true;

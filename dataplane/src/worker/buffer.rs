@@ -328,7 +328,7 @@ impl TaskBuffer {
         self.shared.lock().bells.push((client, bell));
     }
 
-    /// Removes the bell of a session.
+    /// Removes the wake-up bell of a session that no longer waits.
     pub(crate) fn remove_bell(&self, bell: &Arc<Bell>) {
         self.shared
             .lock()

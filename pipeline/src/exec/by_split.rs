@@ -15,7 +15,7 @@ use super::error::{ErrorKind, ExecError};
 use super::item::Item;
 use super::iterate::{Further, Input, Iterate};
 use super::program::Program;
-use super::splits::{Feed, Split, SplitError, SplitSource};
+use super::splits::{Feed, Split, SplitError, SplitSelection, SplitSource};
 use super::state::{StateError, StateReader, StateWriter};
 use super::token::{Mark, Marks, SplitToken};
 use super::value::{Tensor, Value, fixed_bytes};
@@ -28,15 +28,6 @@ const OP: &str = "by_split";
 /// The number of components before the components of the dataset: the number of the split, the position
 /// among the split's elements, and the [`SplitPart`].
 pub const COMPONENTS_ADDED: usize = 3;
-
-/// The splits of a source that a job reads: `first`, `first + step`, `first + 2 * step`, and so on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SplitSelection {
-    /// The number of the first split.
-    pub first: u64,
-    /// The distance between two splits, at least 1.
-    pub step: u64,
-}
 
 /// The part of its split that an element is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

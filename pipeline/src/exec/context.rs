@@ -7,7 +7,6 @@ use crate::plan::SplitPlan;
 use crate::storage::Storage;
 
 use super::budget::Budget;
-use super::by_split::SplitSelection;
 use super::caches::Caches;
 use super::cancel::Cancel;
 use super::faults::Faults;
@@ -16,7 +15,7 @@ use super::measure::{Meter, Stage};
 use super::pool::Pool;
 use super::random::{Seeds, mix};
 use super::skipped::Skipped;
-use super::splits::{Feed, SplitSource};
+use super::splits::{Feed, SplitSelection, SplitSource};
 use super::statistics::Statistics;
 use super::token::Ledger;
 use super::tune::Tuner;

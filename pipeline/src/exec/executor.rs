@@ -7,7 +7,7 @@ use millstream_element::{ElementSpec, Layout, PackWriter};
 use crate::graph::{Drawing, ErrorPolicy, Graph, Rewrites};
 
 use super::budget::InHand;
-use super::by_split::{BySplit, SplitSelection, numbered_by_split};
+use super::by_split::{BySplit, numbered_by_split};
 use super::cancel::Cancel;
 use super::context::{ExecContext, Shared};
 use super::error::{ErrorKind, ExecError};
@@ -19,7 +19,7 @@ use super::measuring::Measuring;
 use super::program::{FilesOf, Find, Means, OpenError, Program};
 use super::settings::Settings;
 use super::skipped::{Failures, Skipped};
-use super::splits::Feed;
+use super::splits::{Feed, SplitSelection};
 use super::state::{StateError, StateReader, StateWriter};
 use super::statistics::Statistics;
 use super::token::{self, FinishedSplit, Ledger};

@@ -73,7 +73,7 @@ pub(crate) mod write;
 pub(crate) mod yielded;
 
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, SharedBudget};
-pub use by_split::{COMPONENTS_ADDED, SplitPart, SplitSelection, numbered_by_split};
+pub use by_split::{COMPONENTS_ADDED, SplitPart, numbered_by_split};
 pub use caches::Caches;
 pub use cancel::{Cancel, CancelHook};
 pub use collect::{CollectError, collect};
@@ -97,7 +97,7 @@ pub use saved::{SaveError, save, saved_spec};
 pub use site::Site;
 pub use skipped::{FailureCounts, Failures};
 pub use source::Source;
-pub use splits::{Split, SplitError, SplitSource};
+pub use splits::{Split, SplitError, SplitSelection, SplitSource};
 pub use state::{STATE_BYTES_MAX, StateError, StateReader, StateWriter};
 pub use statistics::{Measured, Quantiles, Statistics};
 pub use strings::Strings;

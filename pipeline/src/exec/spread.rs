@@ -1,6 +1,5 @@
-//! A stack whose rows are computed by several threads, each straight into its place. The threads are free
-//! threads of the pool, and the thread that writes the stack. The writing thread waits only for rows that
-//! other threads have begun.
+//! A stack of tensors whose rows several threads compute, each straight into its place. The caller computes
+//! rows together with free threads of the pool, and waits only for rows that other threads have begun.
 #![expect(unsafe_code, reason = "several threads write separate parts of one slice")]
 
 use std::fmt;

@@ -132,7 +132,7 @@ def _entry(configs: list[tuple[str, Mapping[str, Any]]], kind: str, part: str, n
 
 
 def _credentials(user: Mapping[str, Any], folder: str, cluster: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
-    """Returns what a user shows, with the result of a program, if the user has one."""
+    """Returns the credentials of a user. If the user names a program, the program prints them."""
     if "auth-provider" in user:
         raise UnimplementedError("auth-provider of a kubeconfig file is not implemented: use exec, or pass override_client")
     plugin = user.get("exec")

@@ -47,7 +47,7 @@ def test_python_in_a_graph_runs_on_workers(name: str, service: ms.LocalService) 
         assert numbers(distributed) == sorted(numbers(dataset) * times)
 
 
-def test_python_in_a_graph_runs_in_processes_of_workers(processes: ms.LocalService) -> None:
+def test_python_of_graphs_runs_in_processes_of_workers(processes: ms.LocalService) -> None:
     import os
 
     own = os.getpid()
@@ -83,7 +83,7 @@ def test_errors_of_python_have_tensorflows_code(raised: type[Exception], kind: s
             list(dataset)
 
 
-def test_python_that_cannot_be_pickled_is_refused_when_built(service: ms.LocalService) -> None:
+def test_unpicklable_python_is_refused_when_built(service: ms.LocalService) -> None:
     lock = threading.Lock()
 
     def locked(x: Any) -> Any:

@@ -66,7 +66,7 @@ os._exit(0)
     ) == ["0", "gone"]
 
 
-def test_an_iterator_goes_while_it_waits_for_a_dispatcher() -> None:
+def test_an_iterator_goes_while_awaiting_a_dispatcher() -> None:
     assert said(
         """
 dispatcher = ms.service.DispatchServer(ms.service.DispatcherConfig())
