@@ -1,8 +1,8 @@
 //! The order in which a trainer receives the elements of an exactly-once job. Several workers send elements,
 //! and a worker may send a split again that a lost worker had begun.
 //!
-//! The state machine is pure: the caller reads elements and counts credits. Each worker sends a split from its
-//! first element on. The number of known elements of a split therefore tells which elements are repeated.
+//! The state machine is pure: the caller reads elements and counts credits. Each worker sends a split from
+//! its first element on. The number of known elements of a split therefore tells which elements are repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -32,8 +32,8 @@ impl Graph {
     /// parallel operations keep their order. If the dataset has batches, a split holds whole batches.
     ///
     /// # Errors
-    /// [`ExactlyOnceError`] if the dataset has several sources or no end, or if its source cannot be split. The
-    /// error also names an operation that cannot run on each split alone.
+    /// [`ExactlyOnceError`] if the dataset has several sources or no end, or if its source cannot be split.
+    /// The error also names an operation that cannot run on each split alone.
     pub fn for_exactly_once(&self, seed: u64, registry: &dyn Registry) -> Result<Graph, ExactlyOnceError> {
         let refused = |reason: String| Err(ExactlyOnceError::Refused(reason));
         let facts = self.facts(registry)?;
