@@ -34,6 +34,8 @@ STORM_S = 4.0
 AWAY_MAX_S = 3.0
 #: The maximum number of trainers.
 TRAINERS_MAX = 4
+#: The maximum number of batches between two saved positions of a trainer.
+SAVE_EVERY_MAX = 6
 #: The minimum and maximum seconds of reading before trainers die.
 BEFORE_DEATH_S = (1.0, 3.0)
 #: The seconds of own work for each batch of trainers that must not finish first.
@@ -49,7 +51,7 @@ def exactly_once_worker_killed(cluster: Cluster, kind: str, chance: random.Rando
 
 
 def exactly_once_storm(cluster: Cluster, kind: str, chance: random.Random) -> Round:
-    """Kills a worker, stops another worker for too long, and restarts the dispatcher, at random and possibly overlapping times."""
+    """Kills a worker, stops another worker for too long, and restarts the dispatcher. The faults begin at random times and can overlap."""
     epoch = Epoch(cluster, kind, chance)
     epoch.start(1)
     with Storm(epoch, chance) as storm:
@@ -107,20 +109,12 @@ class Epoch:
     def start(self, trainers: int, state: dict[str, Any] | None = None, *, first_is_fast: bool = False) -> None:
         """Starts trainers, and blocks until each of them has read a batch or has ended."""
         self._counts.append(trainers)
-        self._running = [
-            self._reader(
-                Trainer(
-                    str(self._slow),
-                    self._is_loader,
-                    rank,
-                    trainers,
-                    self._chance.randint(1, 6),
-                    state,
-                    SLOW_STEP_S if first_is_fast and rank else 0.0,
-                )
-            )
-            for rank in range(trainers)
-        ]
+        self._running = []
+        for rank in range(trainers):
+            step_s = SLOW_STEP_S if first_is_fast and rank else 0.0
+            save_every = self._chance.randint(1, SAVE_EVERY_MAX)
+            trainer = Trainer(str(self._slow), self._is_loader, rank, trainers, save_every, state, step_s)
+            self._running.append(self._reader(trainer))
         # A loader also logs its first position, and a trainer whose part is read logs its end.
         for reader, path in self._running:
             wait_for_batches(reader, path, 2)
@@ -176,7 +170,7 @@ class Epoch:
             self._workers.append(worker)
 
     def finished(self, noticed_s: float | None = None) -> Round:
-        """Makes the remaining work fast, waits for the trainers, and compares what all trainers read with the order without faults."""
+        """Makes the remaining work fast, and waits for the trainers. Compares their batches with the order without faults."""
         if self._slow.exists():
             self.hurry()
         for reader, _ in self._running:
@@ -219,7 +213,11 @@ class Storm:
 
 
 def worker_killed(epoch: Epoch, chance: random.Random) -> float:
-    """Kills a worker that holds splits, and starts another worker. Returns the seconds until the status showed the dead worker."""
+    """Kills a worker that holds splits, and starts another worker.
+
+    Returns:
+        The seconds until the status showed the dead worker.
+    """
     worker, address = epoch.victim(chance)
     worker.kill()
     epoch.begin_fault()
