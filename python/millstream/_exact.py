@@ -137,7 +137,7 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     count = len(states)
     if sorted(state.get("trainer", -1) for state in states) != list(range(count)) or any(state.get("trainers") != count for state in states):
         raise InvalidArgumentError(f"expected one state of each of the trainers of an exactly-once job, found {count} states of other trainers")
-    shared = [{name: state[name] for name in ("version", "epoch", "seed", "finished")} for state in states]
+    shared = [{name: state[name] for name in ("version", "epoch", "seed")} for state in states]
     if any(other != shared[0] for other in shared):
         raise InvalidArgumentError("the states belong to different epochs, seeds or versions: join states of one step")
     split = min(state["split"] for state in states)
@@ -149,6 +149,8 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     return {
         **states[0],
         "step": max(state["step"] for state in states),
+        # A trainer with fewer splits or batches ends the epoch before the others.
+        "finished": all(state["finished"] for state in states),
         "split": split,
         "had": {str(key): value for key, value in sorted(had.items())},
         "trainers": trainers,

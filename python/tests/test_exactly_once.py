@@ -152,6 +152,19 @@ def test_states_continue_with_other_trainers(cluster: Start, later: int) -> None
     assert sorted(found) == wanted
 
 
+def test_a_finished_trainer_joins_unfinished_ones(cluster: Start) -> None:
+    target = cluster(2)
+    parts = [loader(target, dp_rank=rank, dp_size=2) for rank in range(2)]
+    batches = iter(parts[1])
+    found = lists(parts[0]) + [[int(x) for x in next(batches)] for _ in range(5)]
+    joined = ms.joined_states([part.state_dict() for part in parts], 1)
+    alone = loader(target)
+    alone.load_state_dict(joined)
+    assert sorted(found + lists(alone)) == sorted(lists(loader(target)))
+    finished = ms.joined_states([parts[0].state_dict() | {"trainers": 1}], 2)
+    assert finished["finished"]
+
+
 def test_a_loader_without_a_service_is_exact(cluster: Start) -> None:
     assert lists(loader(None)) == lists(loader(cluster(3)))
 

@@ -11,8 +11,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from .cases import CASES, ELEMENTS, KINDS, Round
+from .cases import CASES, ELEMENTS, KINDS
 from .processes import Cluster
+from .round import Round
 from .table import table
 
 
@@ -65,8 +66,8 @@ def _round(command: str, case: str, kind: str, seed: int, keep: Path | None) -> 
     try:
         with Cluster(directory, command) as cluster:
             done = CASES[case](cluster, kind, random.Random(f"{case} {seed}"))
-    except AssertionError as error:
-        failure = str(error)
+    except Exception as error:  # Every other error is a finding, too.
+        failure = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
     if done is not None:
         noticed = "" if done.noticed_s is None else f", noticed after {done.noticed_s:.2f} s"
         print(

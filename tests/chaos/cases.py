@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from .ledger import Ledger, Verdict, judge
+from .exact import exactly_once_storm, exactly_once_trainers, exactly_once_worker_killed
+from .ledger import Ledger, judge
 from .processes import Cluster, Process, wait_for_batches, wait_for_end
 from .proxy import Proxy
+from .round import Round, noticed
 
 #: The number of elements in a round: about 12 seconds of work for two workers.
 ELEMENTS = {"map": 12_288, "numbers": 1 << 19, "loader": 12_288, "large-loader": 1_000_000}
@@ -22,34 +22,10 @@ ELEMENTS_OF_OUTAGES = {"map": 40_960, "numbers": 1 << 22, "loader": 40_960, "lar
 BEFORE_OUTAGE_S = (3.0, 6.0)
 #: The kinds of reader, which successive rounds use in turn.
 KINDS = ("map", "numbers", "loader")
-#: Seconds between two requests for the status of the service.
-LOOK_S = 0.1
-#: The seconds within which the status must show a killed worker as dead.
-NOTICED_MAX_S = 60.0
 #: Seconds for which the dispatcher is cut off.
 CUT_S = 7.0
 #: The maximum seconds between a kill of the dispatcher and its restart.
 AWAY_MAX_S = 8.0
-
-
-@dataclass(frozen=True)
-class Round:
-    """The result of one round of a case."""
-
-    kind: str
-    verdict: Verdict
-    #: The longest wait of a surviving reader in seconds, among the waits that ended after the fault.
-    wait_s: float
-    #: The seconds from the fault until the status showed it, if the case measures them.
-    noticed_s: float | None
-    outcomes: tuple[str | None, ...]
-    messages: tuple[str, ...]
-
-    @property
-    def is_good(self) -> bool:
-        """Returns whether every surviving reader either read all elements or reported the lost elements."""
-        ends = [outcome for outcome in self.outcomes if outcome is not None]
-        return self.verdict.is_honest and bool(ends) and all(outcome in ("ok", "lost") for outcome in ends)
 
 
 Case = Callable[[Cluster, str, random.Random], Round]
@@ -122,7 +98,7 @@ def dispatcher_and_worker_killed(cluster: Cluster, kind: str, chance: random.Ran
     fault_s = time.monotonic()
     time.sleep(chance.uniform(0, 2))
     cluster.dispatcher()
-    noticed_s = _noticed(cluster, address, fault_s)
+    noticed_s = noticed(cluster, address, fault_s)
     return _finished(kind, [(reader, ledger)], fault_s, noticed_s)
 
 
@@ -136,6 +112,9 @@ CASES: dict[str, Case] = {
         dispatcher_cut_off,
         reader_killed,
         dispatcher_and_worker_killed,
+        exactly_once_worker_killed,
+        exactly_once_storm,
+        exactly_once_trainers,
     )
 }
 
@@ -160,22 +139,8 @@ def _worker_dies(cluster: Cluster, kind: str, chance: random.Random, *, replaced
     fault_s = time.monotonic()
     if replaced:
         cluster.worker()
-    noticed_s = _noticed(cluster, address, fault_s)
+    noticed_s = noticed(cluster, address, fault_s)
     return _finished(kind, [(reader, ledger)], fault_s, noticed_s)
-
-
-def _noticed(cluster: Cluster, address: str, fault_s: float) -> float:
-    """Blocks until the status shows the worker as dead. Returns the seconds since the fault."""
-    while (passed_s := time.monotonic() - fault_s) < NOTICED_MAX_S:
-        status = cluster.status()
-        if status is not None and _is_dead(status, address):
-            return passed_s
-        time.sleep(LOOK_S)
-    raise AssertionError(f"the status does not show worker {address} as dead {NOTICED_MAX_S:.0f} s after its kill")
-
-
-def _is_dead(status: dict[str, Any], address: str) -> bool:
-    return any(worker["address"] == address and worker["dead"] is not None for worker in status["workers"])
 
 
 def _finished(

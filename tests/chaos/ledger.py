@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ class Ledger:
     ended_at_s: float | None = None
     #: The splits that were reported lost to the reader: the first split and the number of splits of each run.
     lost_splits: list[tuple[int, int]] = field(default_factory=list)
+    #: The last saved position of a trainer, and the number of batches before it.
+    state: dict[str, Any] | None = None
+    saved_batches: int = 0
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
@@ -48,11 +51,17 @@ class Ledger:
                 break
             if "numbers" in record:
                 ledger.batches.append(Batch(record["at_s"], record["numbers"]))
+            elif "state" in record:
+                ledger.state, ledger.saved_batches = record["state"], len(ledger.batches)
             elif "outcome" in record:
                 ledger.outcome, ledger.message = record["outcome"], record["message"]
                 ledger.ended_at_s = record["at_s"]
                 ledger.lost_splits = [(first, count) for first, count in record["lost"]]
         return ledger
+
+    def saved(self) -> Ledger:
+        """Returns the part of the ledger up to the last saved position. Another trainer reads the later batches again."""
+        return replace(self, batches=self.batches[: self.saved_batches])
 
     def longest_wait_s(self, since_s: float) -> float:
         """Returns the longest time between two consecutive events of this reader, if the second one is after ``since_s``."""

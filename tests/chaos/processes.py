@@ -9,7 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +20,10 @@ import millstream as ms
 
 #: The seconds within which a process must serve.
 READY_S = 60.0
+#: Seconds between two requests for the status of the service.
+LOOK_S = 0.1
+#: The seconds within which the status must show the result of a fault.
+NOTICED_MAX_S = 60.0
 #: The seconds within which a reader must end: ten times the duration of the slowest reader.
 READING_S = 300.0
 
@@ -61,6 +67,15 @@ class Process:
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
 
+    def stop(self) -> None:
+        """Stops the process with SIGSTOP. The process must be alive."""
+        assert self.child.poll() is None, f"{self.name} ended before the fault: {self.log.read_text()[-2000:]}"
+        self.child.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Lets a stopped process continue."""
+        self.child.send_signal(signal.SIGCONT)
+
     def end(self) -> None:
         """Ends the process if it still runs."""
         if self.child.poll() is None:
@@ -78,6 +93,7 @@ class Cluster:
         self.directory, self.command = directory, command
         self.port = free_port()
         self.processes: list[Process] = []
+        self._starting = threading.Lock()
         self.environment = {
             **os.environ,
             "XDG_DATA_HOME": str(directory),
@@ -125,6 +141,23 @@ class Cluster:
         arguments += [] if job is None else [job]
         return self._started("reader", [sys.executable, "-m", "chaos.reader", *arguments]), ledger
 
+    def exact_reader(self, elements: int, trainer: dict[str, Any]) -> tuple[Process, Path]:
+        """Starts a trainer of an exactly-once job. Returns the trainer and the path of its ledger."""
+        ledger = self.directory / f"ledger-{len(self.processes)}"
+        ledger.touch()
+        arguments = [f"millstream://{self.address}", str(elements), str(ledger), json.dumps(trainer)]
+        return self._started("trainer", [sys.executable, "-m", "chaos.exact_reader", *arguments]), ledger
+
+    def statuses(self, missing: str) -> Iterator[dict[str, Any]]:
+        """Yields the status of the service again and again. Raises an error with the text ``missing`` after a minute."""
+        deadline = time.monotonic() + NOTICED_MAX_S
+        while time.monotonic() < deadline:
+            status = self.status()
+            if status is not None:
+                yield status
+            time.sleep(LOOK_S)
+        raise AssertionError(f"{missing} within {NOTICED_MAX_S:.0f} s")
+
     def status(self) -> dict[str, Any] | None:
         """Returns the status of the service, or nothing if the dispatcher does not answer."""
         asked = subprocess.run(
@@ -143,9 +176,11 @@ class Cluster:
         return self._started(role, [self.command, role, *arguments, "--until-stdin-closes"])
 
     def _started(self, name: str, arguments: list[str]) -> Process:
-        log = self.directory / f"{name}-{len(self.processes)}.log"
-        process = Process(name, log, arguments, self.environment)
-        self.processes.append(process)
+        # Faults start processes from several threads.
+        with self._starting:
+            log = self.directory / f"{name}-{len(self.processes)}.log"
+            process = Process(name, log, arguments, self.environment)
+            self.processes.append(process)
         return process
 
 

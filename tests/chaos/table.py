@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .cases import Round
+from .round import Round
 
 _HEADER = (
     "case",

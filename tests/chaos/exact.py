@@ -1,0 +1,315 @@
+"""The cases of exactly-once jobs: no element is lost or repeated, and the order is the order of a run without faults.
+
+The work of the dataset is slow until all faults of a round have happened, so that no fault comes after the end of the epoch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+import millstream as ms
+
+from .exact_reader import Trainer
+from .ledger import Ledger, judge
+from .processes import Cluster, Process, wait_for_batches, wait_for_end
+from .round import Round, noticed
+
+#: The number of elements in a round: about 40 seconds of slow work for three workers.
+ELEMENTS = 3_000
+#: The number of workers.
+WORKERS = 3
+#: The seconds of ``--liveness-s``. The dispatcher declares a silent worker dead after three times as long.
+LIVENESS_S = 1
+#: The seconds within which the faults of a storm begin.
+STORM_S = 4.0
+#: The maximum seconds between a kill of the dispatcher and its restart.
+AWAY_MAX_S = 3.0
+#: The maximum number of trainers.
+TRAINERS_MAX = 4
+#: The maximum number of batches between two saved positions of a trainer.
+SAVE_EVERY_MAX = 6
+#: The minimum and maximum seconds of reading before trainers die.
+BEFORE_DEATH_S = (1.0, 3.0)
+#: The seconds of own work for each batch of trainers that must not finish first.
+SLOW_STEP_S = 0.05
+
+
+def exactly_once_worker_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills one of three workers, and starts another worker at once."""
+    epoch = Epoch(cluster, kind, chance)
+    epoch.start(1)
+    noticed_s = worker_killed(epoch, chance)
+    return epoch.finished(noticed_s)
+
+
+def exactly_once_storm(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills a worker, stops another worker for too long, and restarts the dispatcher. The faults begin at random times and can overlap."""
+    epoch = Epoch(cluster, kind, chance)
+    epoch.start(1)
+    with Storm(epoch, chance) as storm:
+        storm.wait()
+    return epoch.finished()
+
+
+def exactly_once_trainers(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills all trainers several times during a storm. Each time other trainers continue from the last saved positions.
+
+    With the kind "map" there is always one trainer. With other kinds their number changes. In the last generation but one, a trainer
+    finishes its part of the epoch before the others die.
+    """
+    epoch = Epoch(cluster, "loader", chance)
+    if kind == "map":
+        return _trainers_die(epoch, chance, [1, 1, 1])
+    counts = [chance.randint(1, TRAINERS_MAX) for _ in range(2)]
+    return _trainers_die(epoch, chance, counts, (chance.randint(2, TRAINERS_MAX), chance.randint(1, TRAINERS_MAX)))
+
+
+class Epoch:
+    """An exactly-once epoch with its service, its trainers, and the order of an epoch without faults."""
+
+    def __init__(self, cluster: Cluster, kind: str, chance: random.Random) -> None:
+        self.cluster, self._chance = cluster, chance
+        self._is_loader = kind.endswith("loader")
+        self._slow = cluster.directory / "slow"
+        self.dispatcher = cluster.dispatcher("--liveness-s", str(LIVENESS_S))
+        self._workers = [cluster.worker() for _ in range(WORKERS)]
+        self._lock = threading.Lock()
+        #: The ledgers of the trainers that ended or died, up to their last saved positions.
+        self._kept: list[Ledger] = []
+        #: The ledgers of all trainers, with the batches after their last saved positions.
+        self._whole: list[Ledger] = []
+        self._running: list[tuple[Process, Path]] = []
+        #: The numbers of trainers, in the order of the generations.
+        self._counts: list[int] = []
+        self._fault_s: float | None = None
+        self._order = self._undisturbed()
+        self._slow.touch()
+
+    def _undisturbed(self) -> list[tuple[int, ...]]:
+        reader, path = self._reader(Trainer(str(self._slow), self._is_loader))
+        wait_for_end(reader)
+        ledger = Ledger.read(path)
+        assert ledger.outcome == "ok", f"the epoch without faults failed: {ledger.message}"
+        order = [tuple(batch.numbers) for batch in ledger.batches]
+        verdict = judge([ledger], ELEMENTS)
+        assert verdict.is_honest, f"the epoch without faults is not exact: {verdict}"
+        return order
+
+    def _reader(self, trainer: Trainer) -> tuple[Process, Path]:
+        return self.cluster.exact_reader(ELEMENTS, dataclasses.asdict(trainer))
+
+    def start(self, trainers: int, state: dict[str, Any] | None = None, *, first_is_fast: bool = False) -> None:
+        """Starts trainers, and blocks until each of them has read a batch or has ended."""
+        self._counts.append(trainers)
+        self._running = []
+        for rank in range(trainers):
+            step_s = SLOW_STEP_S if first_is_fast and rank else 0.0
+            save_every = self._chance.randint(1, SAVE_EVERY_MAX)
+            trainer = Trainer(str(self._slow), self._is_loader, rank, trainers, save_every, state, step_s)
+            self._running.append(self._reader(trainer))
+        # A loader also logs its first position, and a trainer whose part is read logs its end.
+        for reader, path in self._running:
+            wait_for_batches(reader, path, 2)
+
+    def die(self) -> list[dict[str, Any]]:
+        """Kills the trainers that still read. Returns the last saved position of each trainer."""
+        self.begin_fault()
+        states, killed = [], 0
+        for reader, path in self._running:
+            if Ledger.read(path).outcome is None:
+                reader.kill()
+                killed += 1
+        for _, path in self._running:
+            ledger = Ledger.read(path)
+            assert ledger.state is not None, f"a trainer has not saved a position: {ledger.message}"
+            assert ledger.outcome in (None, "ok"), ledger.message
+            states.append(ledger.state)
+            self._whole.append(ledger)
+            self._kept.append(ledger if ledger.outcome == "ok" else ledger.saved())
+        assert killed, "all trainers had ended before the fault"
+        return states
+
+    def hurry(self) -> None:
+        """Makes the remaining work fast. All trainers must still read, so that the faults happened during the epoch."""
+        for reader, path in self._running:
+            assert reader.child.poll() is None and Ledger.read(path).outcome is None, (
+                f"a trainer ended before the faults: {Ledger.read(path).message or reader.log.read_text()[-2000:]}"
+            )
+        self._slow.unlink()
+
+    def wait_for_first(self) -> None:
+        """Blocks until the first trainer has ended."""
+        wait_for_end(self._running[0][0])
+
+    def begin_fault(self) -> None:
+        """Notes the time of the first fault."""
+        with self._lock:
+            self._fault_s = self._fault_s or time.monotonic()
+
+    def victim(self, chance: random.Random) -> tuple[Process, str]:
+        """Blocks until a worker that no other fault uses holds splits, and returns the worker."""
+        for status in self.cluster.statuses("no worker holds a split"):
+            with self._lock:
+                if found := [one for one in self._workers if one[1] in _holding(status)]:
+                    chosen = chance.choice(found)
+                    self._workers.remove(chosen)
+                    return chosen
+        raise AssertionError("the statuses ended without an error")
+
+    def add(self, worker: tuple[Process, str]) -> None:
+        """Adds a worker, which later faults may use."""
+        with self._lock:
+            self._workers.append(worker)
+
+    def finished(self, noticed_s: float | None = None) -> Round:
+        """Makes the remaining work fast, and waits for the trainers. Compares their batches with the order without faults."""
+        if self._slow.exists():
+            self.hurry()
+        for reader, _ in self._running:
+            wait_for_end(reader)
+        last = [Ledger.read(path) for _, path in self._running]
+        kept, whole = self._kept + last, self._whole + last
+        verdict = judge(kept, ELEMENTS)
+        is_one = set(self._counts) == {1}
+        problems = _differences(self._order, kept, whole, is_one=is_one)
+        assert self._fault_s is not None, "no fault happened"
+        kind = "dataset" if not self._is_loader else "loader" if is_one else "loaders"
+        return Round(
+            kind=kind,
+            verdict=verdict,
+            wait_s=max(ledger.longest_wait_s(self._fault_s) for ledger in whole),
+            noticed_s=noticed_s,
+            outcomes=(*(ledger.outcome for ledger in last), *("another order" for _ in problems)),
+            messages=(*(ledger.message for ledger in last if ledger.message), *problems, f"trainers {self._counts}, {verdict}"),
+        )
+
+
+class Storm:
+    """Faults at random times, each in a thread of its own."""
+
+    def __init__(self, epoch: Epoch, chance: random.Random) -> None:
+        self._pool = ThreadPoolExecutor(len(FAULTS))
+        drawn = [(fault, chance.uniform(0, STORM_S), random.Random(chance.random())) for fault in FAULTS]
+        self._running = [self._pool.submit(_later, delay_s, fault, epoch, own) for fault, delay_s, own in drawn]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def wait(self) -> None:
+        """Blocks until all faults have happened, and raises the error of a fault that did not happen."""
+        for one in self._running:
+            one.result()
+
+
+def worker_killed(epoch: Epoch, chance: random.Random) -> float:
+    """Kills a worker that holds splits, and starts another worker.
+
+    Returns:
+        The seconds until the status showed the dead worker.
+    """
+    worker, address = epoch.victim(chance)
+    worker.kill()
+    epoch.begin_fault()
+    fault_s = time.monotonic()
+    started = epoch.cluster.begin_worker()
+    noticed_s = noticed(epoch.cluster, address, fault_s)
+    epoch.add((started, started.address()))
+    return noticed_s
+
+
+def worker_stopped(epoch: Epoch, chance: random.Random) -> None:
+    """Stops a worker that holds splits until the status shows it as dead, and then lets the process continue."""
+    worker, address = epoch.victim(chance)
+    worker.stop()
+    epoch.begin_fault()
+    noticed(epoch.cluster, address, time.monotonic())
+    time.sleep(chance.uniform(0, 1))
+    worker.go_on()
+    for status in epoch.cluster.statuses(f"worker {address} does not return after its stop"):
+        if any(one["address"] == address and one["dead"] is None for one in status["workers"]):
+            break
+    assert worker.child.poll() is None, f"the stopped worker ended: {worker.log.read_text()[-2000:]}"
+
+
+def dispatcher_killed(epoch: Epoch, chance: random.Random) -> None:
+    """Kills the dispatcher, and restarts it with its records after up to 3 seconds."""
+    epoch.dispatcher.kill()
+    epoch.begin_fault()
+    time.sleep(chance.uniform(0, AWAY_MAX_S))
+    epoch.dispatcher = epoch.cluster.dispatcher("--liveness-s", str(LIVENESS_S))
+
+
+#: The faults of a storm.
+FAULTS: Sequence[Callable[[Epoch, random.Random], Any]] = (worker_killed, worker_stopped, dispatcher_killed)
+
+
+def _later(delay_s: float, fault: Callable[[Epoch, random.Random], Any], epoch: Epoch, chance: random.Random) -> None:
+    time.sleep(delay_s)
+    fault(epoch, chance)
+
+
+def _trainers_die(epoch: Epoch, chance: random.Random, counts: Sequence[int], late: tuple[int, int] | None = None) -> Round:
+    """Runs generations of trainers during a storm. The generations of ``late`` follow after the storm, while the work is fast."""
+    epoch.start(counts[0])
+    with Storm(epoch, chance) as storm:
+        for count in counts[1:]:
+            time.sleep(chance.uniform(*BEFORE_DEATH_S))
+            epoch.start(count, _joined(epoch.die(), count))
+        storm.wait()
+    if late is not None:
+        first, last = late
+        epoch.start(first, _joined(epoch.die(), first), first_is_fast=True)
+        epoch.hurry()
+        epoch.wait_for_first()
+        epoch.start(last, _joined(epoch.die(), last))
+    return epoch.finished()
+
+
+def _joined(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, Any]:
+    return states[0] if len(states) == trainers == 1 else ms.joined_states(states, trainers)
+
+
+def _holding(status: dict[str, Any]) -> set[str]:
+    """Returns the addresses of the workers that hold splits."""
+    tasks = (task for iteration in status["iterations"] for task in iteration["tasks"])
+    return {task["worker_address"] for task in tasks if task["splits_leased"]}
+
+
+def _differences(
+    order: Sequence[tuple[int, ...]], kept: Sequence[Ledger], whole: Sequence[Ledger], *, is_one: bool
+) -> list[str]:
+    """Returns the differences between the ledgers and the order of the batches without faults.
+
+    Args:
+        order: The batches without faults.
+        kept: The ledgers up to the saved positions. Together they must contain each batch once, and in order if ``is_one``.
+        whole: The ledgers with all batches. Each of them must be a part of the order.
+        is_one: Whether one trainer at a time read the epoch.
+    """
+    positions = {batch: position for position, batch in enumerate(order)}
+    problems = []
+    for number, ledger in enumerate(whole):
+        found = [positions.get(tuple(batch.numbers), -1) for batch in ledger.batches]
+        if -1 in found:
+            unknown = found.index(-1)
+            problems.append(f"trainer {number}: batch {unknown}, {ledger.batches[unknown].numbers}, is no batch of the order")
+        wrong = [at for at, (before, after) in enumerate(itertools.pairwise(found), start=1) if after <= before]
+        if wrong:
+            problems.append(f"trainer {number}: batch {wrong[0]} is at {found[wrong[0]]} of the order, after {found[wrong[0] - 1]}")
+    read = [positions.get(tuple(batch.numbers), -1) for ledger in kept for batch in ledger.batches]
+    read = read if is_one else sorted(read)
+    if read != list(range(len(order))):
+        at = next((at for at, position in enumerate(read) if at != position), len(read))
+        problems.append(f"expected batch {at} of {len(order)}, found {read[at : at + 3]} among {len(read)} batches")
+    return problems

@@ -1,0 +1,120 @@
+"""A trainer of an exactly-once job in a separate process: logs each batch, and the positions that the trainer saves.
+
+Usage: ``python -m chaos.exact_reader SERVICE ELEMENTS LEDGER TRAINER``. ``TRAINER`` is a ``Trainer`` as JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+import millstream as ms
+from millstream import Dataset
+
+# Workers do not have this module, so its functions are pickled by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+#: The seconds of work for each position of the source while the work is slow.
+POSITION_S = 0.02
+#: The number of positions in a split of the source.
+SPLIT = 16
+#: The number of positions in the buffer of the shuffle.
+BUFFER = 8
+#: The maximum number of elements in a batch.
+BATCH = 3
+#: The seed of the job.
+SEED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """The settings of one trainer."""
+
+    #: The path of a file. The work is slow while the file exists.
+    slow: str
+    #: Whether the trainer reads a ``ms.DataLoader``. The other trainers read a plain dataset.
+    is_loader: bool
+    rank: int = 0
+    trainers: int = 1
+    #: The number of batches between two saved positions.
+    save_every: int = 5
+    #: The saved position at which the trainer continues.
+    state: dict[str, Any] | None = None
+    #: The seconds of the trainer's own work for each batch.
+    step_s: float = 0.0
+
+
+class Worked:
+    """Returns its argument, after ``POSITION_S`` seconds while the work is slow."""
+
+    def __init__(self, slow: str) -> None:
+        self.slow = slow
+
+    def __call__(self, number: Any) -> Any:
+        """Returns ``number``."""
+        if os.path.exists(self.slow):
+            time.sleep(POSITION_S)
+        return number
+
+
+def dataset(elements: int, slow: str) -> Dataset:
+    """Returns batches of the numbers from 0 to ``elements`` (exclusive), from a source of which a filter drops one half."""
+    spec = ms.TensorSpec((), ms.int64)
+    positions = Dataset.range(2 * elements).split_size(SPLIT).shuffle(BUFFER)
+    worked = positions.map_python(Worked(slow), element_spec=spec).filter(lambda x: x % 2 == 0)
+    return worked.map(lambda x: x // 2).batch(BATCH)
+
+
+def events(trainer: Trainer, service: str, elements: int) -> Iterator[dict[str, Any]]:
+    """Yields a record for each batch and each saved position, and a last record for the end."""
+    outcome, message = "ok", ""
+    try:
+        yield from _read(trainer, service, dataset(elements, trainer.slow))
+    except Exception as error:  # Every error is a finding, which the harness prints.
+        outcome, message = "error", f"{type(error).__name__}: {error}"
+    yield {"at_s": time.monotonic(), "outcome": outcome, "message": message, "lost": []}
+
+
+def _read(trainer: Trainer, service: str, batches: Dataset) -> Iterator[dict[str, Any]]:
+    ranks: dict[str, Any] = {"seed": SEED, "dp_rank": trainer.rank, "dp_size": trainer.trainers}
+    if not trainer.is_loader:
+        exactly = ms.service.distribute("distributed_epoch", service, visitation="exactly_once", **ranks)
+        for batch in batches.apply(exactly):
+            yield _record(batch)
+            time.sleep(trainer.step_s)
+        return
+    loader = ms.DataLoader(batches, service=service, visitation="exactly_once", output="numpy", **ranks)
+    if trainer.state is not None:
+        loader.load_state_dict(trainer.state)
+    yield {"state": loader.state_dict()}
+    for number, batch in enumerate(loader, start=1):
+        yield _record(batch)
+        if number % trainer.save_every == 0:
+            yield {"state": loader.state_dict()}
+        time.sleep(trainer.step_s)
+    yield {"state": loader.state_dict()}
+
+
+def _record(batch: Any) -> dict[str, Any]:
+    return {"at_s": time.monotonic(), "numbers": [int(number) for number in batch]}
+
+
+def main(arguments: list[str]) -> int:
+    """Reads an epoch, and writes the ledger. Returns 0 after any outcome, because the ledger contains the outcome."""
+    service, elements, ledger, trainer = arguments
+    with Path(ledger).open("w", buffering=1) as log:
+        for event in events(Trainer(**json.loads(trainer)), service, int(elements)):
+            log.write(json.dumps(event) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
