@@ -64,14 +64,9 @@ fn find(defect: Defect) {
 }
 
 #[test]
-fn every_small_plan_is_read_exactly_once() {
-    let two = (0..27).map(|number| epoch(&[number / 9, number / 3 % 3, number % 3]));
-    visit(
-        two.filter(|epoch| epoch.counts.iter().sum::<u64>() <= 2)
-            .collect(),
-        1,
-        true,
-    );
+fn splits_without_elements_are_passed_over() {
+    let plans = [[0, 0, 0], [0, 2, 0], [1, 0, 1]];
+    visit(plans.iter().map(|counts| epoch(counts)).collect(), 1, true);
 }
 
 #[test]
@@ -86,7 +81,7 @@ fn slow_trainers_read_exactly_once() {
 
 #[test]
 fn repeated_removals_lose_no_element() {
-    visit(vec![epoch(&[2])], 3, true);
+    visit(vec![epoch(&[2])], 2, true);
 }
 
 #[test]
