@@ -1,12 +1,13 @@
 //! A model of the exactly-once protocol (C16), of which a checker visits every reachable state.
 //!
-//! The reader of the model is the real [`Sequence`], and its saved states are the bytes of the real [`Place`].
+//! The reader of the model is the real [`Sequence`], and its saved states are the bytes of the real
+//! [`Place`].
 //! Tasks and dispatcher are small copies of sections C5, C6 and C16 of the protocol.
 //!
-//! - A message that was sent and has not arrived equals one that is not sent yet. Therefore the model has no
-//!   queues: a task sends an element when the element arrives, and each step waits arbitrarily long.
-//! - A worker that died and one that was suspected differ only in the elements that still arrive. The model lets
-//!   any number of them arrive, so one step stands for both.
+//! - A message that was sent and has not arrived equals one that is not sent yet. Therefore a task sends an
+//!   element when the element arrives, and each step waits arbitrarily long.
+//! - A worker that died and one that was suspected differ only in the elements that still arrive. The model
+//!   lets any number of them arrive, so one step stands for both.
 //! - A removed worker registers again, and gets another task at once. A task that has requested nothing equals
 //!   a worker that has not registered.
 //! - What an old job does between the saved state and the trainer's end is forgotten. So a trainer that stops
@@ -352,12 +353,13 @@ impl ModelState {
         self.free.sort_unstable();
     }
 
-    /// Frees the splits of a removed task without an acknowledgement (C6.3). The reader may still read the task.
+    /// Frees the splits of a removed task without an acknowledgement (C6.3). The reader may still read it.
     fn time_out(&mut self, defect: Option<Defect>, index: usize) {
         let task = self.tasks[index].clone();
-        match task.removal {
-            ModelRemoval::Acknowledging => drop(self.tasks.remove(index)),
-            _ => self.tasks[index].removal = ModelRemoval::TimedOut,
+        if task.removal == ModelRemoval::Acknowledging {
+            self.tasks.remove(index);
+        } else {
+            self.tasks[index].removal = ModelRemoval::TimedOut;
         }
         self.free_splits(defect, task);
     }

@@ -1,5 +1,5 @@
-//! The runs of the checker. Each test prints the number of states that the checker visits. The largest run has
-//! 180,409 states.
+//! The runs of the checker. Each test prints the number of states that the checker visits. The six runs
+//! without a defect have 516,086 states together.
 
 use std::collections::BTreeMap;
 
