@@ -8,7 +8,8 @@
 //!   element when the element arrives, and each step waits arbitrarily long.
 //! - A worker that died and one that was suspected differ only in the elements that still arrive. The model
 //!   lets any number of them arrive, so one step stands for both.
-//! - A removed worker registers again, and gets another task at once. A task that has requested nothing equals
+//! - A removed worker registers again, and gets another task at once. A task that has requested nothing
+//!   equals
 //!   a worker that has not registered.
 //! - What an old job does between the saved state and the trainer's end is forgotten. So a trainer that stops
 //!   right after it saved its state stands for one that stops later.
