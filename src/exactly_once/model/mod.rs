@@ -9,8 +9,7 @@
 //! - A worker that died and one that was suspected differ only in the elements that still arrive. The model
 //!   lets any number of them arrive, so one step stands for both.
 //! - A removed worker registers again, and gets another task at once. A task that has requested nothing
-//!   equals
-//!   a worker that has not registered.
+//!   equals a worker that has not registered.
 //! - What an old job does between the saved state and the trainer's end is forgotten. So a trainer that stops
 //!   right after it saved its state stands for one that stops later.
 //! - Each step consumes something, so no run visits a state twice, and each run ends.
