@@ -5,7 +5,10 @@
 //! - [`Place`]: a position of a trainer in its epoch, of a few bytes
 //! - `source`: a pass of a job as a source in the trainer
 //! - `sequence`: the order of elements that several workers send, without repeated ones
+//! - `model`: a small job of which a checker visits every state, in tests
 
+#[cfg(test)]
+mod model;
 mod place;
 mod sequence;
 mod source;

@@ -24,6 +24,7 @@ pub(crate) struct Numbered<T> {
 
 /// The elements that arrived and are not due, and the position of the element that is due.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 pub(crate) struct Sequence<T> {
     /// The split of the element that is due.
     due: u64,
@@ -35,6 +36,7 @@ pub(crate) struct Sequence<T> {
 
 /// The known elements of a split.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq, Eq, Hash))]
 struct Known<T> {
     /// The number of elements that arrived, including those that an earlier reader had.
     count: u64,
@@ -44,6 +46,7 @@ struct Known<T> {
 
 /// The reason why the order of elements cannot be restored. A worker broke its promise.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[cfg_attr(test, derive(Hash))]
 pub(crate) enum SequenceError {
     #[error("split {split}: expected element {expected} or an earlier one, found element {found}")]
     Gap { split: u64, expected: u64, found: u64 },
