@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use stateright::{Checker, HasDiscoveries};
+use stateright::{Checker, HasDiscoveries, Model};
 
-use super::*;
+use super::epoch::ModelEpoch;
+use super::protocol::*;
+use crate::exactly_once::place::Place;
 
 /// Returns an epoch of one trainer over splits of these numbers of elements.
 fn epoch(counts: &[u64]) -> ModelEpoch {
