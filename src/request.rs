@@ -90,6 +90,9 @@ impl ReadRequest {
     /// Makes the job deliver each element exactly once, in an order that depends only on dataset, seed and
     /// epoch. The dataset must be registered in the form of
     /// [`Graph::for_exactly_once`](millstream_pipeline::graph::Graph::for_exactly_once), with the same seed.
+    ///
+    /// [`service_reader::dataset`](crate::service_reader::dataset) reads such a job: it restores the order, and
+    /// drops repeated elements. A plain reader of the job receives the elements as workers send them.
     #[must_use]
     pub fn exactly_once(mut self, terms: ExactTerms) -> Self {
         self.policy = Policy::Dynamic;
