@@ -91,8 +91,8 @@ impl ReadRequest {
     /// epoch. The dataset must be registered in the form of
     /// [`Graph::for_exactly_once`](millstream_pipeline::graph::Graph::for_exactly_once), with the same seed.
     ///
-    /// [`service_reader::dataset`](crate::service_reader::dataset) reads such a job: it restores the order, and
-    /// drops repeated elements. A plain reader of the job receives the elements as workers send them.
+    /// [`service_reader::dataset`](crate::service_reader::dataset) reads such a job: it restores the order,
+    /// and drops repeated elements. A plain reader of the job receives the elements as workers send them.
     #[must_use]
     pub fn exactly_once(mut self, terms: ExactTerms) -> Self {
         self.policy = Policy::Dynamic;
