@@ -21,7 +21,7 @@ pub(crate) fn value_from(element: &Element, first: usize) -> Result<Value, ExecE
         .collect()
 }
 
-pub(crate) fn tensor(element: &Element, index: usize) -> Result<Tensor, String> {
+fn tensor(element: &Element, index: usize) -> Result<Tensor, String> {
     let (view, slot) = element
         .component(index)
         .zip(element.component_slot(index))

@@ -3,11 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millstream_pipeline::exec::{
-    COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitPart, SplitSelection,
-};
+use millstream_pipeline::exec::{COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitPart};
 use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph};
-use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
+use millstream_pipeline::plan::{SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
 use millstream_testkit::rounds;
 use proptest::prelude::*;
@@ -28,32 +26,18 @@ fn plan_of(graph: &Graph) -> SplitPlan {
     plan_splits(graph, &functions(), &Storage::default()).unwrap()
 }
 
-/// Returns a dealer of every `step`-th split from `first` on.
-fn selected(graph: &Graph, first: u64, step: u64) -> Dealer {
-    let plan = plan_of(graph);
-    let [SourcePlan::Counted { splits }] = plan.sources.as_slice() else {
-        panic!("expected one counted source, found {plan:?}")
-    };
-    let splits = splits.saturating_sub(first).div_ceil(step);
-    Dealer::new(SplitPlan {
-        sources: vec![SourcePlan::Counted { splits }],
-    })
-}
-
-fn executor(graph: &Graph, dealer: &Dealer, task_id: u64, selection: SplitSelection) -> Executor {
+fn executor(graph: &Graph, dealer: &Dealer, task_id: u64) -> Executor {
     let context = ExecContext {
         task_id,
         iteration: 9,
         epoch: 2,
         plan: Some(plan_of(graph)),
         splits: Some(Box::new(dealer.clone())),
-        by_split: Some(selection),
+        by_split: true,
         ..context()
     };
     Executor::open(graph, context).unwrap()
 }
-
-const ALL: SplitSelection = SplitSelection { first: 0, step: 1 };
 
 /// Adds an element to its split, and notes whether the split is over. Checks the numbers that a reader
 /// relies on.
@@ -80,7 +64,7 @@ fn note(item: &Item, splits: &mut Splits, over: &mut BTreeSet<i64>) {
 fn run(graph: &Graph, workers: usize, turns: &[usize]) -> Splits {
     let dealer = dealer(graph);
     let mut running: Vec<_> = (0..workers)
-        .map(|task| Some(executor(graph, &dealer, task as u64, ALL)))
+        .map(|task| Some(executor(graph, &dealer, task as u64)))
         .collect();
     let (mut splits, mut over) = (Splits::new(), BTreeSet::new());
     let mut finished: Vec<FinishedSplit> = Vec::new();
@@ -141,25 +125,6 @@ proptest! {
         let alone = run(&graph, 1, &[0]);
         prop_assert_eq!(run(&graph, workers, &turns), alone);
     }
-}
-
-#[test]
-fn trainers_divide_the_splits() {
-    let graph = exact(Dataset::range(0, 100, 1).split_size(7).shuffle(5, None)).unwrap();
-    let all = run(&graph, 1, &[0]);
-    let mut joined = Splits::new();
-    for first in 0..3 {
-        let selection = SplitSelection { first, step: 3 };
-        let selected = selected(&graph, first, 3);
-        let mut executor = executor(&graph, &selected, first, selection);
-        let mut over = BTreeSet::new();
-        while let Some(item) = executor.next().unwrap() {
-            note(&item, &mut joined, &mut over);
-        }
-    }
-    assert_eq!(joined, all);
-    let numbers: BTreeSet<Model> = joined.into_values().flatten().collect();
-    assert_eq!(numbers, (0..100).map(Model::Scalar).collect());
 }
 
 #[test]

@@ -41,7 +41,7 @@ struct Dealt {
 }
 
 impl Dealer {
-    pub(crate) fn new(plan: SplitPlan) -> Dealer {
+    fn new(plan: SplitPlan) -> Dealer {
         let at = vec![(0, 0); plan.sources.len()];
         Dealer {
             shared: Arc::new(parking_lot::Mutex::new(Dealt {

@@ -14,18 +14,17 @@ from typing import Any
 
 from ._dataset import Dataset
 from ._loading import StreamLoading
+from ._millstream import joined_places
 from ._positions import Delivered
 from ._ranks import Rank
 from ._steps import Steps
 from .errors import InvalidArgumentError
-from .service import Exactly, distribute_exactly
+from .service import ExactTerms, distribute_exactly
 
 __all__ = ["ExactLoading", "joined_states"]
 
 #: The number of delivered batches whose positions the loader remembers, for trainers that prefetch.
 _PLACES_MAX = 4096
-#: The number of elements that stands for all elements of a split.
-_ALL = (1 << 64) - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +58,7 @@ class ExactLoading(StreamLoading):
         if place is None:
             # The place is unknown, so the epoch is read from its start up to the batch.
             place, skipped = _Place(), first
-        terms = Exactly(self._seed, self._rank.dp_rank, self._rank.dp_size, place.split, place.had, True)
+        terms = ExactTerms(self._seed, self._rank.dp_rank, self._rank.dp_size, place.split, place.had, True)
         dataset = self._dataset.apply(distribute_exactly(service, terms)).with_output(output)
         elements = dataset._pass(epoch)
         elements.skip(skipped)
@@ -140,12 +139,9 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     shared = [{name: state[name] for name in ("version", "epoch", "seed")} for state in states]
     if any(other != shared[0] for other in shared):
         raise InvalidArgumentError("the states belong to different epochs, seeds or versions: join states of one step")
-    split = min(state["split"] for state in states)
-    had: dict[int, int] = {}
-    for state in states:
-        own = range(split, state["split"])
-        had.update({done: _ALL for done in own if done % count == state["trainer"]})
-        had.update({int(key): value for key, value in state["had"].items() if int(key) % count == state["trainer"]})
+    ordered = sorted(states, key=lambda state: int(state["trainer"]))
+    places = [(int(state["split"]), {int(key): int(value) for key, value in state["had"].items()}) for state in ordered]
+    split, had = joined_places(places)
     return {
         **states[0],
         "step": max(state["step"] for state in states),

@@ -1,4 +1,4 @@
-"""What a worker runs for a ``tf.data`` dataset: functions that yield the elements of the dataset, of a share, or from a starting place.
+"""Functions that workers call for a ``tf.data`` dataset. They yield the elements of the whole dataset, of a share, or from a position on.
 
 The trainer pickles these functions by their names. This module does not know how elements reach the trainer.
 """

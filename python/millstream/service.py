@@ -473,7 +473,7 @@ VISITATIONS = ("upstream", "exactly_once")
 
 
 @dataclasses.dataclass(frozen=True)
-class Exactly:
+class ExactTerms:
     """The terms on which a trainer reads an exactly-once job.
 
     Attributes:
@@ -510,7 +510,7 @@ class _Terms:
     dispatcher_timeout_s: float | None
     in_order: bool = False
     whole_splits: bool = False
-    exactly_once: Exactly | None = None
+    exactly_once: ExactTerms | None = None
 
     def __post_init__(self) -> None:
         _address(self.service)
@@ -644,13 +644,13 @@ def distribute(
     return _application(terms, travel)
 
 
-def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None) -> Exactly | None:
+def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None) -> ExactTerms | None:
     """Returns the terms of an exactly-once job from the arguments of ``distribute``; ``None`` for another visitation."""
     if visitation not in VISITATIONS:
         raise ValueError(f"visitation {visitation!r}: use {' or '.join(map(repr, VISITATIONS))}")
     if visitation == "exactly_once":
         found = rank(dp_rank, dp_size)
-        return Exactly(seed, found.dp_rank, found.dp_size)
+        return ExactTerms(seed, found.dp_rank, found.dp_size)
     if seed != 0 or dp_rank is not None or dp_size is not None:
         raise ValueError("seed, dp_rank and dp_size belong to visitation='exactly_once': leave them out, or pass visitation='exactly_once'")
     return None
@@ -668,7 +668,7 @@ def distribute_steps(service: Any, in_order: bool) -> Callable[[Dataset], Datase
     return _application(terms, _travel("AUTO"))
 
 
-def distribute_exactly(service: Any, terms: Exactly) -> Callable[[Dataset], Dataset]:
+def distribute_exactly(service: Any, terms: ExactTerms) -> Callable[[Dataset], Dataset]:
     """Returns a function that distributes the dataset of a loader to a service, on the terms of an exactly-once job."""
     plain = (None, None, None, None, None, None)
     return _application(_Terms(ShardingPolicy.DYNAMIC, service, *plain, "AUTO", "raise", None, exactly_once=terms), _travel("AUTO"))
@@ -684,7 +684,7 @@ def _application(terms: _Terms, travel: str | None) -> Callable[[Dataset], Datas
 
 
 def _registered(
-    connection: Connection, dataset: Dataset, travel: str | None, dataset_id: str | None, exactly: Exactly | None = None
+    connection: Connection, dataset: Dataset, travel: str | None, dataset_id: str | None, exactly: ExactTerms | None = None
 ) -> str:
     executed = dataset._executed if exactly is None else dataset._executed.exactly_once(exactly.seed)
     graph = executed if travel is None else executed.then("options", compression=travel)

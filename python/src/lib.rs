@@ -2,7 +2,8 @@
 //!
 //! - `graph`, `expr`, `spec`: datasets, expressions and specs
 //! - `code`: users' Python functions and iterables in pipelines; `held`: code that this process runs as it is
-//! - `servers`, `service`, `key`: dispatchers, workers, and a trainer's connection
+//! - `servers`, `service`, `key`: dispatchers, workers, and a trainer's connection; `exactly_once`: the terms
+//!   and positions of exactly-once jobs
 //! - `elements`, `assembly`, `array`, `npy`, `dlpack`: conversion of elements to Python objects that share
 //!   the memory
 //! - `failure`: conversion of errors to exceptions; `wait`: blocking calls that react to Ctrl-C; `notices`:
@@ -13,6 +14,7 @@ mod assembly;
 mod code;
 mod dlpack;
 mod elements;
+mod exactly_once;
 mod expr;
 mod failure;
 mod fork;
@@ -31,6 +33,8 @@ mod wait;
 mod _millstream {
     #[pymodule_export]
     use super::elements::Elements;
+    #[pymodule_export]
+    use super::exactly_once::joined_places;
     #[pymodule_export]
     use super::expr::Expr;
     #[pymodule_export]

@@ -1,6 +1,5 @@
 //! A trainer's connection to a service. The connection registers datasets, creates jobs and opens readers.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,13 +7,14 @@ use std::time::Duration;
 use millstream::client::{MaxOutstanding, OnLost, ReaderConfig};
 use millstream::control::{Abandoned, Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream::dataplane::transport::Compression;
-use millstream::exactly_once::{ExactTerms, Place};
+use millstream::exactly_once::ExactTerms;
 use millstream::{GiveUp, ReadRequest, ServiceConfig, ServiceError, service_reader};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::assembly::Output;
 use crate::elements::{Elements, Supply};
+use crate::exactly_once::ExactArguments;
 use crate::failure::{self, raise};
 use crate::fork::Here;
 use crate::graph::Graph;
@@ -45,36 +45,7 @@ struct Request {
     expires: bool,
     /// `true` if the reader takes elements in the order of their splits.
     in_order: bool,
-    exactly_once: Option<Exactly>,
-}
-
-/// The terms of an exactly-once job: see [`ExactTerms`].
-#[derive(Debug, FromPyObject)]
-#[pyo3(from_item_all)]
-struct Exactly {
-    seed: u64,
-    trainer: u64,
-    trainers: u64,
-    /// The number of the first split of which elements are left.
-    split: u64,
-    /// The splits of which trainers have elements, each with their number.
-    had: BTreeMap<u64, u64>,
-    numbered: bool,
-}
-
-impl From<Exactly> for ExactTerms {
-    fn from(terms: Exactly) -> ExactTerms {
-        ExactTerms {
-            seed: terms.seed,
-            trainer: terms.trainer,
-            trainers: terms.trainers,
-            place: Place {
-                split: terms.split,
-                had: terms.had,
-            },
-            numbered: terms.numbered,
-        }
-    }
+    exactly_once: Option<ExactArguments>,
 }
 
 /// The arguments of a reader: see [`ReaderConfig`].

@@ -15,7 +15,7 @@ use super::sequence::{Numbered, Sequence};
 use super::terms::ExactTerms;
 use crate::request::ReadRequest;
 use crate::service::Service;
-use crate::service_values::{peer, tensor, unanswered, unread, value_from};
+use crate::service_values::{peer, unanswered, unread, value_from};
 
 /// The number of early elements that a reader stores without counting them as outstanding. Faster workers
 /// wait when more elements are early.
@@ -161,8 +161,8 @@ impl Open {
 /// Returns the numbers that the worker put before the element's components.
 fn numbers(element: &Element) -> Result<Numbered<()>, ExecError> {
     let number = |index: usize| {
-        let tensor = tensor(element, index).map_err(peer)?;
-        let number = tensor.as_i64();
+        let view = element.component(index);
+        let number = view.and_then(|view| view.as_slice::<i64>().ok()?.first().copied());
         number.ok_or_else(|| peer("expected the number of a split before the element"))
     };
     let natural = |index: usize| {

@@ -1,40 +1,54 @@
 //! The splits from the dispatcher, as the pipeline's type. Translates; owns no state.
 
+use millstream_control::ExactlyOnce;
 use millstream_control::agent::{FeedError, SplitFeed};
 use millstream_pipeline::exec::{Split, SplitError, SplitSource};
 
 /// The feed of the splits of one task.
 #[derive(Debug)]
-pub(super) struct TaskFeed(pub(super) SplitFeed);
+pub(super) struct TaskFeed {
+    feed: SplitFeed,
+    /// The terms of an exactly-once job, whose leases count the selected splits only (C16.3).
+    exactly_once: Option<ExactlyOnce>,
+}
 
-impl SplitSource for TaskFeed {
-    fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
-        let split = self.0.next(source, repetition).map_err(failed)?;
-        Ok(split.map(to_pipeline))
+impl TaskFeed {
+    pub(super) fn new(feed: SplitFeed, exactly_once: Option<ExactlyOnce>) -> TaskFeed {
+        TaskFeed { feed, exactly_once }
     }
 
-    fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, SplitError> {
-        let passed = self.0.pass_over(source).map_err(failed)?;
-        Ok(passed.into_iter().map(to_pipeline).collect())
-    }
-
-    fn current(&self, source: u32) -> Option<u64> {
-        Some(self.0.current_repetition(source))
-    }
-
-    fn is_draining(&self) -> bool {
-        self.0.is_draining()
+    fn to_pipeline(&self, split: millstream_control::Split) -> Split {
+        let index = self
+            .exactly_once
+            .map_or(split.index, |once| once.source_index(split.index));
+        Split {
+            source: split.source,
+            repetition: split.repetition,
+            index,
+            lease: split.lease,
+            attempt: split.attempt,
+            payload: split.payload,
+        }
     }
 }
 
-fn to_pipeline(split: millstream_control::Split) -> Split {
-    Split {
-        source: split.source,
-        repetition: split.repetition,
-        index: split.index,
-        lease: split.lease,
-        attempt: split.attempt,
-        payload: split.payload,
+impl SplitSource for TaskFeed {
+    fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
+        let split = self.feed.next(source, repetition).map_err(failed)?;
+        Ok(split.map(|split| self.to_pipeline(split)))
+    }
+
+    fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, SplitError> {
+        let passed = self.feed.pass_over(source).map_err(failed)?;
+        Ok(passed.into_iter().map(|split| self.to_pipeline(split)).collect())
+    }
+
+    fn current(&self, source: u32) -> Option<u64> {
+        Some(self.feed.current_repetition(source))
+    }
+
+    fn is_draining(&self) -> bool {
+        self.feed.is_draining()
     }
 }
 

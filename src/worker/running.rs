@@ -551,9 +551,10 @@ impl Follower {
     fn try_start(&mut self, definition: TaskDef) -> Result<(), String> {
         let task = definition.task;
         let feed = match definition.policy {
-            Policy::Dynamic => Some(TaskFeed(
-                self.agent.splits(task).map_err(|error| error.to_string())?,
-            )),
+            Policy::Dynamic => {
+                let splits = self.agent.splits(task).map_err(|error| error.to_string())?;
+                Some(TaskFeed::new(splits, definition.exactly_once))
+            }
             Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => None,
         };
         let (cancel, meter) = (Cancel::new(), Arc::new(TaskMeter::default()));

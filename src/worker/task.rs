@@ -16,7 +16,7 @@ use millstream_dataplane::worker::{ProduceError, Producer, Server, TaskMode};
 use millstream_element::SlotAlloc;
 use millstream_pipeline::exec::{
     BUDGET_BYTES_DEFAULT, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool,
-    SharedBudget, SplitSelection, Stop, numbered_by_split,
+    SharedBudget, SplitSource, Stop, numbered_by_split,
 };
 use millstream_pipeline::graph::{Graph, Travel};
 use millstream_pipeline::storage::Storage;
@@ -85,7 +85,7 @@ fn serve(task: TaskRun) -> Outcome {
     }
     // A task without further splits ends at once. A caller that drains the worker first sets the feed's
     // flag, and then begins all served tasks. The flag or the call thus reaches this task.
-    if task.feed.as_ref().is_some_and(|feed| feed.0.is_draining()) {
+    if task.feed.as_ref().is_some_and(|feed| feed.is_draining()) {
         server.begin_task(served);
     }
     // The task opens, leases and computes nothing before a client wants an element (D4.5).
@@ -221,10 +221,7 @@ fn context_of(task: &mut TaskRun) -> ExecContext {
         epoch: definition.repetition,
         plan: sharding::plan(definition),
         splits: task.feed.take().map(|feed| Box::new(feed) as _),
-        by_split: definition.exactly_once.map(|terms| SplitSelection {
-            first: terms.first,
-            step: terms.step,
-        }),
+        by_split: definition.exactly_once.is_some(),
         storage: task.storage.clone(),
         budget: task.budget.share(BUDGET_BYTES_DEFAULT),
         cancel: task.cancel.clone(),

@@ -15,7 +15,7 @@ use super::error::{ErrorKind, ExecError};
 use super::item::Item;
 use super::iterate::{Further, Input, Iterate};
 use super::program::Program;
-use super::splits::{Feed, Split, SplitError, SplitSelection, SplitSource};
+use super::splits::{Feed, Split, SplitError, SplitSource};
 use super::state::{StateError, StateReader, StateWriter};
 use super::token::{Mark, Marks, SplitToken};
 use super::value::{Tensor, Value, fixed_bytes};
@@ -78,7 +78,6 @@ pub(super) struct BySplit {
     program: Program,
     shared: Shared,
     feed: Feed,
-    selection: SplitSelection,
     current: Option<Current>,
     has_ended: bool,
 }
@@ -96,12 +95,11 @@ struct Current {
 }
 
 impl BySplit {
-    pub(super) fn new(program: Program, shared: Shared, feed: Feed, selection: SplitSelection) -> BySplit {
+    pub(super) fn new(program: Program, shared: Shared, feed: Feed) -> BySplit {
         BySplit {
             program,
             shared,
             feed,
-            selection,
             current: None,
             has_ended: false,
         }
@@ -113,19 +111,8 @@ impl BySplit {
             return Ok(None);
         };
         let token = SplitToken::new(split.lease, split.attempt, &self.shared.ledger);
-        let offset = split.index.checked_mul(self.selection.step);
-        let number = offset.and_then(|offset| offset.checked_add(self.selection.first));
-        let number = number.ok_or_else(|| {
-            let message = format!("expected a split of the source, found split {}", split.index);
-            ExecError::new(ErrorKind::Peer, OP, message)
-        })?;
-        let only = OneSplit {
-            split: Split {
-                index: number,
-                ..split
-            },
-            passes: 0,
-        };
+        let number = split.index;
+        let only = OneSplit { split, passes: 0 };
         let shared = Shared {
             feed: Some(Feed::new(Box::new(only))),
             split: Some(number),

@@ -15,7 +15,7 @@ use super::measure::{Meter, Stage};
 use super::pool::Pool;
 use super::random::{Seeds, mix};
 use super::skipped::Skipped;
-use super::splits::{Feed, SplitSelection, SplitSource};
+use super::splits::{Feed, SplitSource};
 use super::statistics::Statistics;
 use super::token::Ledger;
 use super::tune::Tuner;
@@ -37,9 +37,9 @@ pub struct ExecContext {
     pub plan: Option<SplitPlan>,
     /// The source of splits. Without a source of splits, every source of the dataset is read whole.
     pub splits: Option<Box<dyn SplitSource>>,
-    /// Set to run the dataset on each split alone, as exactly-once jobs do. Then every element has additional
+    /// Whether the dataset runs on each split alone, as in exactly-once jobs. Then every element has additional
     /// components: see [`numbered_by_split`](super::numbered_by_split). Needs `splits`.
-    pub by_split: Option<SplitSelection>,
+    pub by_split: bool,
     /// The registered functions, by name.
     pub functions: Arc<Functions>,
     /// The storage that files are read from.
@@ -72,7 +72,7 @@ impl ExecContext {
             seed: None,
             plan: None,
             splits: None,
-            by_split: None,
+            by_split: false,
             functions,
             storage: Storage::default(),
             pool,

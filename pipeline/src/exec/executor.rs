@@ -19,7 +19,7 @@ use super::measuring::Measuring;
 use super::program::{FilesOf, Find, Means, OpenError, Program};
 use super::settings::Settings;
 use super::skipped::{Failures, Skipped};
-use super::splits::{Feed, SplitSelection};
+use super::splits::Feed;
 use super::state::{StateError, StateReader, StateWriter};
 use super::statistics::Statistics;
 use super::token::{self, FinishedSplit, Ledger};
@@ -358,21 +358,17 @@ impl Executor {
 
 /// Opens a prepared graph, whole or on each split alone. Returns the root of its tree and the spec of its
 /// elements.
-fn opened(
-    program: Program,
-    shared: Shared,
-    by_split: Option<SplitSelection>,
-) -> Result<(Input, ElementSpec), OpenError> {
-    let Some(selection) = by_split else {
+fn opened(program: Program, shared: Shared, by_split: bool) -> Result<(Input, ElementSpec), OpenError> {
+    if !by_split {
         let spec = program.spec().clone();
         return Ok((program.open(&shared, None)?, spec));
-    };
+    }
     let Some(feed) = shared.feed.clone() else {
         let reason = "the dataset runs on each split alone, but the context supplies no splits";
         return Err(OpenError::NotSplittable(reason.to_owned()));
     };
     let spec = numbered_by_split(program.spec())?;
-    Ok((Box::new(BySplit::new(program, shared, feed, selection)), spec))
+    Ok((Box::new(BySplit::new(program, shared, feed)), spec))
 }
 
 /// Returns the source from which the graph learns its own files.

@@ -97,7 +97,7 @@ pub use saved::{SaveError, save, saved_spec};
 pub use site::Site;
 pub use skipped::{FailureCounts, Failures};
 pub use source::Source;
-pub use splits::{Split, SplitError, SplitSelection, SplitSource};
+pub use splits::{Split, SplitError, SplitSource};
 pub use state::{STATE_BYTES_MAX, StateError, StateReader, StateWriter};
 pub use statistics::{Measured, Quantiles, Statistics};
 pub use strings::Strings;

@@ -25,15 +25,6 @@ pub struct Split {
     pub payload: Vec<u8>,
 }
 
-/// The splits of a source that a job reads: `first`, `first + step`, `first + 2 * step`, and so on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SplitSelection {
-    /// The number of the first split.
-    pub first: u64,
-    /// The distance between two splits, at least 1.
-    pub step: u64,
-}
-
 /// A supplier of splits; in practice the dispatcher supplies them.
 pub trait SplitSource: Send {
     /// Returns the next split of `source` in its pass `repetition`, or `None` once the pass has no more
