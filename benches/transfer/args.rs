@@ -28,7 +28,8 @@ Examples:
   bench-transfer local --transport quic --element-bytes 1k --rate 10000
   bench-transfer local --transport shm,ring,unix-socket --element-bytes 64,1M --rounds 5
   bench-transfer local --transport shm,futex --element-bytes 64 --rate 1000
-  bench-transfer local --transport shm,touch-loop --touch";
+  bench-transfer local --transport shm,touch-loop --touch
+  bench-transfer local --transport shm --visitation at-most-once,exactly-once --rounds 5";
 
 /// Measures the throughput of elements, next to yardsticks in the same run.
 ///
@@ -67,6 +68,10 @@ pub(crate) struct Scenario {
     pub(crate) transport: Vec<Transport>,
     #[command(flatten)]
     pub(crate) load: Load,
+    /// The divisions of the elements among workers to measure, comma-separated. With the first two, the
+    /// service reads a dataset of finite splits.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "off")]
+    pub(crate) visitation: Vec<Visitation>,
     /// The number of rounds. Each round measures all transports.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
@@ -94,6 +99,9 @@ pub(crate) struct Load {
     /// The content of an element between its stamps.
     #[arg(long, value_enum, default_value_t = Payload::Zeros)]
     pub(crate) payload: Payload,
+    /// The number of elements in a split, unless workers send endless sequences.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(crate) split_elements: u64,
     /// The number of workers. Each worker is a process; for the transport memory, all workers run in the
     /// reader's process.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -216,6 +224,28 @@ pub(crate) enum Transport {
     TouchLoop,
     /// A copy within memory.
     Memcpy,
+}
+
+/// The divisions of the elements among workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Visitation {
+    /// Each split goes to one worker, and is lost with this worker.
+    AtMostOnce,
+    /// Each split is read exactly once, in a fixed order.
+    ExactlyOnce,
+    /// Each worker sends an endless sequence of its own.
+    Off,
+}
+
+impl Visitation {
+    /// Returns the name; `None` for the default.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::AtMostOnce => Some("at-most-once"),
+            Self::ExactlyOnce => Some("exactly-once"),
+            Self::Off => None,
+        }
+    }
 }
 
 impl Transport {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millstream_link::{ClusterKey, Endpoint, EndpointConfig, Lane, PathReport, Role};
 
-use crate::args::{Load, Scenario, Transport};
+use crate::args::{Load, Scenario, Transport, Visitation};
 use crate::report::{Cpu, Printer, Record};
 use crate::same_host;
 use crate::yardstick::{Measured, Meter, memcpy, raw_quic, raw_tcp};
@@ -25,8 +25,8 @@ pub(crate) fn run(scenario: &Scenario) -> Result<(), String> {
     let mut records = Vec::new();
     for _ in 0..scenario.rounds {
         for &element_bytes in &scenario.load.element_bytes {
-            for &transport in &scenario.transport {
-                let record = measure(transport, &scenario.load, element_bytes)
+            for (&transport, &visitation) in pairs(&scenario.transport, &scenario.visitation) {
+                let record = measure(transport, visitation, &scenario.load, element_bytes)
                     .map_err(|error| format!("{} at {element_bytes} bytes: {error}", transport.name()))?;
                 printer.print(&record).map_err(|error| error.to_string())?;
                 records.push(record);
@@ -41,9 +41,25 @@ pub(crate) fn run(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-fn measure(transport: Transport, load: &Load, element_bytes: u64) -> Result<Record, String> {
+/// Returns every transport with every visitation.
+fn pairs<'a>(
+    transports: &'a [Transport],
+    visitations: &'a [Visitation],
+) -> impl Iterator<Item = (&'a Transport, &'a Visitation)> {
+    transports
+        .iter()
+        .flat_map(move |transport| visitations.iter().map(move |visitation| (transport, visitation)))
+}
+
+fn measure(
+    transport: Transport,
+    visitation: Visitation,
+    load: &Load,
+    element_bytes: u64,
+) -> Result<Record, String> {
     let record = Record {
         transport: transport.name().to_owned(),
+        visitation: visitation.name(),
         element_bytes,
         max_outstanding: Some(load.max_outstanding).filter(|elements| *elements > 0),
         ..Record::default()
@@ -62,7 +78,7 @@ fn measure(transport: Transport, load: &Load, element_bytes: u64) -> Result<Reco
         Transport::RawTcp => measure_tcp(record, load, element_bytes),
         Transport::RawQuic | Transport::RawQuicNocopy => measure_quic(record, load, element_bytes, transport),
         Transport::Quic | Transport::Shm | Transport::Memory => {
-            crate::service::measure(record, load, element_bytes, transport)
+            crate::service::measure(record, load, element_bytes, (transport, visitation))
         }
         Transport::UnixSocket => same_host::measure_unix_socket(record, load, element_bytes),
         Transport::Ring | Transport::Futex => {

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream::control::Policy;
 use millstream::dataplane::transport::LinkReport;
+use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::link::{EndpointConfig, LoadedKey};
 use millstream::{LocalWorkers, ReadRequest, Service, ServiceConfig, Worker};
 
-use crate::args::{Load, Transport};
+use crate::args::{Load, Transport, Visitation};
 use crate::gauge::Gauge;
 use crate::report::Record;
 use crate::stamp::{self, Checker};
@@ -37,6 +38,7 @@ pub(crate) struct Producers<'a> {
     pub(crate) dispatcher: &'a str,
     /// The transport to measure.
     pub(crate) transport: Transport,
+    pub(crate) visitation: Visitation,
     pub(crate) local: LocalWorkers,
     pub(crate) workers: Workers<'a>,
 }
@@ -109,6 +111,7 @@ pub(crate) fn read(
         key,
         dispatcher,
         transport,
+        visitation,
         local,
         workers,
     } = producers;
@@ -123,11 +126,6 @@ pub(crate) fn read(
         ..ServiceConfig::default()
     };
     let service = Service::connect(key, dispatcher, config).map_err(|error| error.to_string())?;
-    let dataset = service
-        .register(stamp::dataset(element_bytes)?, None)
-        .map_err(|error| error.to_string())?;
-    let request = ReadRequest::new(dataset, Policy::Off);
-    let job = service.job(&request).map_err(|error| error.to_string())?;
     let handed = gauge.clone();
     let config = ReaderConfig {
         max_outstanding: match load.max_outstanding {
@@ -140,10 +138,10 @@ pub(crate) fn read(
         on_handed: Some(Arc::new(move || handed.count_handed())),
         ..ReaderConfig::default()
     };
-    let mut reader = service.read(job, 0, &config).map_err(|error| error.to_string())?;
+    let mut reader = Reading::open(&service, (load, element_bytes), visitation, &config)?;
     let taken = take(&mut reader, load, element_bytes, workers.pids(), gauge)?;
-    let elements_in_all = workers.settle(gauge).unwrap_or(reader.stats().elements);
-    let links = reader.links();
+    let elements_in_all = workers.settle(gauge).unwrap_or(reader.reader().stats().elements);
+    let links = reader.reader().links();
     let link = check_links(&links, transport)?;
     let copied_here: u64 = links.values().map(|link| link.bytes_copied).sum();
     let copied = copied_here + workers.copied(gauge);
@@ -183,24 +181,93 @@ struct Taken {
     paused_outstanding: Option<u64>,
 }
 
+/// The reader of a run, with the check of its elements.
+struct Reading {
+    reader: Opened,
+    checker: Checker,
+}
+
+enum Opened {
+    Plain(Reader),
+    Exact(ExactReader),
+}
+
+impl Reading {
+    fn open(
+        service: &Service,
+        (load, element_bytes): (&Load, u64),
+        visitation: Visitation,
+        config: &ReaderConfig,
+    ) -> Result<Self, String> {
+        let dataset = match visitation {
+            Visitation::Off => stamp::dataset(element_bytes)?,
+            Visitation::AtMostOnce | Visitation::ExactlyOnce => {
+                stamp::counted_dataset(element_bytes, load.split_elements)?
+            }
+        };
+        let dataset = service
+            .register(dataset, None)
+            .map_err(|error| error.to_string())?;
+        let plain = |policy| {
+            let job = service.job(&ReadRequest::new(dataset.clone(), policy))?;
+            service.read(job, 0, config).map(Opened::Plain)
+        };
+        let reader = match visitation {
+            Visitation::Off => plain(Policy::Off),
+            Visitation::AtMostOnce => plain(Policy::Dynamic),
+            Visitation::ExactlyOnce => {
+                let request = ReadRequest::new(dataset.clone(), Policy::Dynamic);
+                let request = request.exactly_once(ExactTerms::new(0));
+                ExactReader::open(service, &request, 0, config).map(Opened::Exact)
+            }
+        };
+        let checker = match visitation {
+            Visitation::Off => Checker::new(load.workers, load.touch),
+            Visitation::AtMostOnce if load.workers > 1 => Checker::unordered(load.touch),
+            Visitation::AtMostOnce | Visitation::ExactlyOnce => Checker::new(1, load.touch),
+        };
+        Ok(Self {
+            reader: reader.map_err(|error| error.to_string())?,
+            checker,
+        })
+    }
+
+    fn reader(&self) -> &Reader {
+        match &self.reader {
+            Opened::Plain(reader) => reader,
+            Opened::Exact(reader) => reader.reader(),
+        }
+    }
+
+    /// Takes the next element, and returns the time of its production.
+    fn next(&mut self) -> Result<u64, String> {
+        let (element, first) = match &mut self.reader {
+            Opened::Plain(reader) => (reader.next_element().map_err(|error| error.to_string())?, 0),
+            Opened::Exact(reader) => {
+                let element = reader.next_element().map_err(|error| error.to_string())?;
+                (element, ExactReader::FIRST_COMPONENT)
+            }
+        };
+        let element = element.ok_or("the workers ended early")?;
+        self.checker.check(&element, first)
+    }
+}
+
 /// Takes elements until the tally is complete.
 fn take(
-    reader: &mut Reader,
+    reader: &mut Reading,
     load: &Load,
     element_bytes: u64,
     pids: Vec<u32>,
     gauge: &Gauge,
 ) -> Result<Taken, String> {
-    let mut checker = Checker::new(load.workers, load.touch);
     let mut tally = Tally::new(load, element_bytes, Meter::new(load.seconds, pids))?;
     let mut pause_at = load
         .pause_at
         .map(|seconds| (Instant::now(), Duration::from_secs_f64(seconds)));
     let mut paused_outstanding = None;
     loop {
-        let element = reader.next_element().map_err(|error| error.to_string())?;
-        let element = element.ok_or("the workers ended early")?;
-        let produced_ns = checker.check(&element)?;
+        let produced_ns = reader.next()?;
         if let Some(tallied) = tally.count(produced_ns) {
             return Ok(Taken {
                 tallied,

@@ -9,6 +9,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) transport: String,
+    /// The division of elements among workers; `None` for endless sequences.
+    pub(crate) visitation: Option<&'static str>,
     pub(crate) element_bytes: u64,
     pub(crate) elements: u64,
     pub(crate) seconds: f64,
@@ -74,6 +76,12 @@ impl Record {
         self
     }
 
+    /// Returns the transport together with the visitation.
+    fn label(&self) -> String {
+        let visitation = self.visitation.map(|name| format!(" {name}"));
+        format!("{}{}", self.transport, visitation.unwrap_or_default())
+    }
+
     /// Returns the payload in units of 10^9 bytes, as a divisor that is never 0.
     pub(crate) fn gigabytes(&self) -> f64 {
         (self.elements as f64 * self.element_bytes as f64 / 1e9).max(1e-9)
@@ -105,7 +113,7 @@ impl Printer {
         if std::mem::take(&mut self.is_header_due) {
             writeln!(
                 out,
-                "{:<16} {:>10} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6}",
+                "{:<20} {:>10} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>6}",
                 "transport",
                 "bytes",
                 "elements/s",
@@ -127,8 +135,8 @@ impl Printer {
         let dash = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         writeln!(
             out,
-            "{:<16} {:>10} {:>12.0} {:>9.3} {:>9} {:>9} {:>9} {:>9.3} {:>6} {:>6}",
-            record.transport,
+            "{:<20} {:>10} {:>12.0} {:>9.3} {:>9} {:>9} {:>9} {:>9.3} {:>6} {:>6}",
+            record.label(),
             record.element_bytes,
             record.elements_per_s,
             record.bytes_per_s / 1e9,
@@ -145,7 +153,7 @@ impl Printer {
         if let Some(outstanding) = record.paused_outstanding {
             writeln!(
                 out,
-                "{:<16} {outstanding} outstanding while the reader paused",
+                "{:<20} {outstanding} outstanding while the reader paused",
                 ""
             )?;
         }
@@ -154,10 +162,11 @@ impl Printer {
 
     /// Prints each group's median rate, and its ratio to the first group of the same size.
     pub(crate) fn print_medians(&mut self, records: &[Record]) -> std::io::Result<()> {
-        let mut groups: Vec<(&str, u64, Vec<f64>)> = Vec::new();
+        let mut groups: Vec<(String, u64, Vec<f64>)> = Vec::new();
         for record in records {
-            let key = (record.transport.as_str(), record.element_bytes);
-            match groups.iter_mut().find(|group| (group.0, group.1) == key) {
+            let key = (record.label(), record.element_bytes);
+            let is_same = |group: &&mut (String, u64, Vec<f64>)| group.0 == key.0 && group.1 == key.1;
+            match groups.iter_mut().find(is_same) {
                 Some(group) => group.2.push(record.bytes_per_s),
                 None => groups.push((key.0, key.1, vec![record.bytes_per_s])),
             }
@@ -171,7 +180,7 @@ impl Printer {
             let ratio = bytes_per_s / first.map_or(bytes_per_s, |group| median(&group.2));
             writeln!(
                 out,
-                "{transport:<16} {element_bytes:>10} {:>12.0} {:>9.3}   ratio {ratio:.2}   spread {:.3} to {:.3}",
+                "{transport:<20} {element_bytes:>10} {:>12.0} {:>9.3}   ratio {ratio:.2}   spread {:.3} to {:.3}",
                 bytes_per_s / *element_bytes as f64,
                 bytes_per_s / 1e9,
                 rates.iter().copied().fold(f64::INFINITY, f64::min) / 1e9,

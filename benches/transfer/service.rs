@@ -8,7 +8,7 @@ use millstream::dataplane::worker::ServerConfig;
 use millstream::link::{ClusterKey, EndpointConfig, KeySource, LoadedKey};
 use millstream::{Dispatcher, LocalWorkers, Worker, WorkerConfig};
 
-use crate::args::{Child, ChildRole, Load, Pull, Serve, Transport};
+use crate::args::{Child, ChildRole, Load, Pull, Serve, Transport, Visitation};
 use crate::child::announce;
 use crate::gauge::Gauge;
 use crate::local::Producer;
@@ -72,7 +72,7 @@ pub(crate) fn measure(
     record: Record,
     load: &Load,
     element_bytes: u64,
-    transport: Transport,
+    (transport, visitation): (Transport, Visitation),
 ) -> Result<Record, String> {
     let key = ClusterKey::generate().map_err(|error| error.to_string())?;
     let loaded = load_from(&KeySource::from_setting(&key.to_text()))?;
@@ -98,6 +98,7 @@ pub(crate) fn measure(
                 key: &loaded,
                 dispatcher: &address,
                 transport,
+                visitation,
                 local,
                 workers: Workers::Here(&workers),
             };
@@ -114,6 +115,7 @@ pub(crate) fn measure(
                 key: &loaded,
                 dispatcher: &address,
                 transport,
+                visitation,
                 local: LocalWorkers::default(),
                 workers: Workers::Elsewhere(pids),
             };
@@ -177,6 +179,7 @@ pub(crate) fn pull(pull: &Pull) -> Result<(), String> {
         key: &key,
         dispatcher: &pull.dispatcher,
         transport: Transport::Quic,
+        visitation: Visitation::Off,
         local: LocalWorkers::default(),
         workers: Workers::Remote,
     };

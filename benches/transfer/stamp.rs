@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millstream::element::{Dtype, Element, ElementSpec, Layout, PackWriter, TensorSpec, WriteError};
 use millstream::pipeline::exec::{
-    ErrorKind, ExecError, Filled, Functions, Source, SourceFactory, Stop, Value,
+    ErrorKind, ExecError, Filled, Functions, Source, SourceFactory, Stop, Tensor, Value,
 };
 use millstream::pipeline::graph::{
     Cardinality, Dataset, Params, SourceDeclaration, SourceSignature, SpecField,
@@ -19,6 +19,10 @@ use millstream::pipeline::graph::{
 use crate::payload;
 
 const NAME: &str = "bench.stamped";
+/// The name of the finite source, whose elements are numbered by their positions.
+const COUNTED: &str = "bench.counted";
+/// The number of elements of the finite source: more than a measurement reads.
+const COUNT: u64 = 1 << 40;
 const WORKER_SHIFT: u32 = 48;
 
 /// The producer of one worker's elements.
@@ -50,9 +54,22 @@ pub(crate) fn dataset(element_bytes: u64) -> Result<Dataset, String> {
     Ok(Dataset::declared_source(NAME, Params::none(), declared))
 }
 
+/// Returns the dataset of `COUNT` stamped elements, in splits of `split_elements`.
+pub(crate) fn counted_dataset(element_bytes: u64, split_elements: u64) -> Result<Dataset, String> {
+    let declared = SourceDeclaration {
+        spec: SpecField(spec(element_bytes)?),
+        count: Some(COUNT),
+        infinite: false,
+        indexable: true,
+    };
+    Ok(Dataset::declared_source(COUNTED, Params::none(), declared).split_size(split_elements))
+}
+
 /// Returns the functions of a worker that produces stamped elements.
 pub(crate) fn functions(stamper: Stamper) -> Functions {
-    Functions::new().with_source(NAME, stamper)
+    Functions::new()
+        .with_source(COUNTED, Counted(stamper.clone()))
+        .with_source(NAME, stamper)
 }
 
 /// Returns the nanoseconds since 1970.
@@ -86,6 +103,52 @@ impl SourceFactory for Stamper {
             next: 0,
             pace: Pace::new(self.rate),
         }))
+    }
+}
+
+/// The factory of the finite source. The elements are values, as those of most operations are, and the
+/// executor copies them into slots.
+#[derive(Debug)]
+struct Counted(Stamper);
+
+impl SourceFactory for Counted {
+    fn signature(&self, _: &Params) -> Result<SourceSignature, String> {
+        Ok(SourceSignature {
+            spec: spec(self.0.element_bytes)?,
+            cardinality: Cardinality::Finite(COUNT),
+            indexable: true,
+        })
+    }
+
+    fn open(&self, _: &Params, positions: std::ops::Range<u64>) -> Result<Box<dyn Source>, ExecError> {
+        Ok(Box::new(CountedStamping {
+            stamper: self.0.clone(),
+            positions,
+        }))
+    }
+}
+
+struct CountedStamping {
+    stamper: Stamper,
+    positions: std::ops::Range<u64>,
+}
+
+impl Source for CountedStamping {
+    fn next(&mut self) -> Result<Option<Value>, ExecError> {
+        let Some(position) = self.positions.next() else {
+            return Ok(None);
+        };
+        let Stamper {
+            element_bytes, touch, ..
+        } = self.stamper;
+        let mut bytes = vec![0; element_bytes as usize];
+        if let Some(block) = &self.stamper.block {
+            payload::fill(&mut bytes, block, position);
+        }
+        write(&mut bytes, 0, position, now_ns(), touch);
+        let tensor = Tensor::fixed(Dtype::U8, &[element_bytes], bytes);
+        let tensor = tensor.map_err(|error| ExecError::new(ErrorKind::Internal, COUNTED, error))?;
+        Ok(Some(std::iter::once(tensor).collect()))
     }
 }
 
@@ -209,6 +272,8 @@ impl Source for Stamping {
 pub(crate) struct Checker {
     next: Vec<u64>,
     touch: bool,
+    /// `false` if several workers send parts of one sequence, whose elements arrive in any order.
+    is_ordered: bool,
 }
 
 impl Checker {
@@ -216,12 +281,22 @@ impl Checker {
         Self {
             next: vec![0; workers.max(1) as usize],
             touch,
+            is_ordered: true,
         }
     }
 
-    /// Checks one element and returns the time of its production, in nanoseconds since 1970.
-    pub(crate) fn check(&mut self, element: &Element) -> Result<u64, String> {
-        let view = element.component(0).ok_or("an element lacks a component")?;
+    /// Returns the check of a sequence that several workers send. The elements may arrive in any order.
+    pub(crate) fn unordered(touch: bool) -> Self {
+        Self {
+            is_ordered: false,
+            ..Self::new(1, touch)
+        }
+    }
+
+    /// Checks an element whose bytes are component `index`. Returns the time of its production, in
+    /// nanoseconds since 1970.
+    pub(crate) fn check(&mut self, element: &Element, index: usize) -> Result<u64, String> {
+        let view = element.component(index).ok_or("an element lacks a component")?;
         self.check_bytes(view.bytes())
     }
 
@@ -251,7 +326,7 @@ impl Checker {
             .next
             .get_mut(worker)
             .ok_or_else(|| format!("an element names the unknown worker {worker}"))?;
-        if place != *expected {
+        if self.is_ordered && place != *expected {
             return Err(format!(
                 "element {place} of worker {worker} instead of {expected}"
             ));

@@ -3,6 +3,7 @@
 //!
 //! - [`ExactTerms`]: the terms on which a trainer reads a job
 //! - [`Place`]: a position of a trainer in its epoch, of a few bytes
+//! - [`ExactReader`]: the elements of a pass in their fixed order, each of them once
 //! - `source`: a pass of a job as a source in the trainer
 //! - `sequence`: the order of elements that several workers send, without repeated ones
 //! - `model`: a small job of which a checker visits every state, in tests
@@ -10,10 +11,12 @@
 #[cfg(test)]
 mod model;
 mod place;
+mod reader;
 mod sequence;
 mod source;
 mod terms;
 
 pub use place::Place;
+pub use reader::{ExactReadError, ExactReader};
 pub(crate) use source::ExactSource;
 pub use terms::ExactTerms;

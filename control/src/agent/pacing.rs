@@ -316,12 +316,13 @@ fn an_absent_dispatcher_delays_no_task() {
     }
 }
 
-/// Tests that several leases last for the target time of a task, and that no lease is long (C5.9).
+/// Tests that several leases last for the target time of a task a few seconds after its start, and that no
+/// lease is long (C5.9).
 #[test]
 fn an_absent_dispatcher_delays_no_ordered_reader() {
     let cases = [
         (&[30, 30][..], 4),
-        (&[30, 60], 4),
+        (&[30, 60], 7),
         (&[30, 30], 60),
         (&[100, 300], 10),
         (&[700, 700, 700], 10),
@@ -375,13 +376,13 @@ fn late_tasks_in_order_soon_take_turns() {
     assert!(first <= alone + 32, "it begins with {first} after {alone}");
 }
 
-/// Tests that the last splits of an epoch cause few requests (C5.1).
+/// Tests that an epoch causes at most one request for each slow split (C5.1, C5.9).
 #[test]
 fn requests_in_order_are_few() {
     for split_times in [&[30, 30][..], &[700, 700, 700]] {
         let mut world = World::of_job(2000, split_times, true);
         world.run(Duration::from_secs(3600));
         let requests: u64 = world.readings.iter().map(|reading| reading.requests).sum();
-        assert!(requests <= 2000 / 4, "{requests}");
+        assert!(requests <= 2000, "{requests}");
     }
 }

@@ -12,10 +12,22 @@ use super::tables::Tables;
 use crate::error::Error;
 use crate::id::{IterationId, TaskId};
 use crate::job::{JobParameters, Policy};
+use crate::split::SplitPace;
 
-/// Maximum number of splits of one lease for readers in order. Readers in order buffer few elements while
-/// they wait for an earlier element, so longer leases would make the workers take turns.
-const LEASE_MAX: u64 = 8;
+/// The time that one lease lasts for readers in order, unless one split lasts longer. Readers in order buffer
+/// few elements while they wait for an earlier element, so longer leases would make the workers take turns.
+/// Shorter leases would cost more requests than fast splits are worth.
+const LEASE_MS: u64 = 20;
+/// The time that one lease lasts while the task holds few splits. A task requests one lease for each split
+/// that it starts, so leases of several splits let it soon hold enough.
+const FILLING_LEASE_MS: u64 = 270;
+/// The time for which a task holds splits before its leases become short. The dispatcher may be away for
+/// 10 s.
+const FILLED_MS: u64 = 13_000;
+/// Maximum number of splits of one lease for readers in order, at any pace.
+const LEASE_MAX: u64 = 256;
+/// Maximum number of splits of one lease for readers in order, while the task's pace is unknown.
+const UNPACED_LEASE_MAX: u64 = 8;
 
 /// Checks that a job can be read in order (C2.7).
 pub(super) fn check_order(parameters: &JobParameters) -> Result<(), Error> {
@@ -73,8 +85,8 @@ impl ServiceState {
 }
 
 impl Tables {
-    /// Returns the splits that a task may be given next, and their maximum number (C5.9).
-    pub(super) fn dealing_to(&self, id: TaskId) -> (Dealing, u64) {
+    /// Returns the splits that a task of this pace may be given next, and their maximum number (C5.9).
+    pub(super) fn dealing_to(&self, id: TaskId, pace: Option<SplitPace>) -> (Dealing, u64) {
         let task = self.tasks.get(&id);
         let Some(task) = task.filter(|task| self.is_in_order(task.iteration)) else {
             return (Dealing::default(), u64::MAX);
@@ -83,7 +95,7 @@ impl Tables {
             after: self.books.holding(id).and_then(Holding::latest),
             only_free: task.catches_up,
         };
-        (dealing, LEASE_MAX)
+        (dealing, pace.map_or(UNPACED_LEASE_MAX, lease_at))
     }
 
     /// Returns whether the readers of an iteration take elements in the order of its splits. Several
@@ -99,5 +111,35 @@ impl Tables {
     /// Returns whether a task may ask for more splits: the task is running, and its worker does not drain.
     fn reads_on(&self, task: &TaskRecord) -> bool {
         task.phase == TaskPhase::Running && !self.workers.is_draining(task.worker)
+    }
+}
+
+/// Returns the maximum number of splits of one lease for readers in order, of a task of this pace.
+fn lease_at(pace: SplitPace) -> u64 {
+    let within = |time_ms: u64| pace.per_1000_s.saturating_mul(time_ms) / 1_000_000;
+    if pace.unstarted < within(FILLED_MS) {
+        within(FILLING_LEASE_MS).clamp(4, LEASE_MAX)
+    } else {
+        within(LEASE_MS).clamp(1, LEASE_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C5.9
+    #[test]
+    fn leases_in_order_last_a_short_time() {
+        let splits = |per_second: u64, held_s: u64| {
+            lease_at(SplitPace {
+                per_1000_s: 1000 * per_second,
+                unstarted: held_s * per_second,
+            })
+        };
+        let held = [1, 99, 100, 1000, 100_000].map(|per_second| splits(per_second, 13));
+        assert_eq!(held, [1, 1, 2, 20, 256], "20 ms, but at least one split");
+        let few = [1, 10, 100, 100_000].map(|per_second| splits(per_second, 12));
+        assert_eq!(few, [4, 4, 27, 256], "270 ms, but at least four splits");
     }
 }

@@ -80,7 +80,7 @@ impl ServiceState {
         let iteration = self.tables.own_task(session, task)?.iteration;
         self.tables.check_lease(task, want)?;
         self.tables.check_only_pass(iteration, repetition)?;
-        let (dealing, most) = self.tables.dealing_to(task);
+        let (dealing, most) = self.tables.dealing_to(task, pace);
         let sharers = self.tables.tasks.count_of(iteration).max(1) as u64;
         let (paces, tables) = (&mut self.paces, &self.tables);
         let all_paces = pace.map(|pace| paces.note_split_pace(task, iteration, pace, tables));

@@ -53,7 +53,8 @@ impl Graph {
     }
 
     /// Returns whether the dataset yields on its splits alone the elements that it yields on the whole
-    /// source, in any order. Otherwise, for example, a filter before a batch makes a smaller batch of every split.
+    /// source, in any order. Otherwise, for example, a filter before a batch makes a smaller batch of every
+    /// split.
     ///
     /// # Errors
     /// [`AnalysisError`] for a source that is not registered.

@@ -1,0 +1,175 @@
+//! The reader of one pass of an exactly-once job: elements in their fixed order, each of them once.
+//!
+//! Owns the reader of the job and its early elements. The order of elements is [`Sequence`]'s, and workers
+//! decide nothing about it.
+
+use millstream_client::{ReadError, Reader, ReaderConfig};
+use millstream_dataplane::TaskId;
+use millstream_element::Element;
+use millstream_pipeline::exec::{COMPONENTS_ADDED, SplitPart};
+use thiserror::Error;
+
+use super::place::Place;
+use super::sequence::{Numbered, Sequence, SequenceError};
+use crate::request::ReadRequest;
+use crate::service::{Service, ServiceError};
+
+/// The number of early elements that a reader stores without counting them as outstanding. Faster workers
+/// wait when more elements are early.
+const WINDOW: usize = 16;
+
+/// The reader of one pass of one trainer.
+#[derive(Debug)]
+pub struct ExactReader {
+    reader: Reader,
+    sequence: Sequence<Early>,
+    /// The number of elements that wait in `sequence`.
+    waiting: usize,
+    has_ended: bool,
+}
+
+/// An element that waits until it is due, and the task that still counts it as outstanding.
+#[derive(Debug)]
+struct Early {
+    element: Element,
+    kept: Option<TaskId>,
+}
+
+/// The reason why a pass has no next element.
+#[derive(Debug, Error)]
+pub enum ExactReadError {
+    /// The reader of the job failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A worker sent elements that do not belong to the job.
+    #[error("a worker broke the order of an exactly-once job: {0}")]
+    Misbehaved(String),
+}
+
+impl From<SequenceError> for ExactReadError {
+    fn from(error: SequenceError) -> ExactReadError {
+        ExactReadError::Misbehaved(error.to_string())
+    }
+}
+
+impl ExactReader {
+    /// The number of components that stand before the components of the dataset in each element: the split,
+    /// the position in the split, and the part of the split, as `i64` scalars.
+    pub const FIRST_COMPONENT: usize = COMPONENTS_ADDED;
+
+    /// Opens one pass, numbered from 0, from the position in the request's terms on. The call creates a job
+    /// for this pass, because every pass of every trainer has a job of its own.
+    ///
+    /// The dataset must have the form of
+    /// [`Graph::for_exactly_once`](millstream_pipeline::graph::Graph::for_exactly_once), with the seed of the
+    /// terms.
+    ///
+    /// # Errors
+    /// The request has no terms of an exactly-once job, or the dispatcher refuses the job.
+    pub fn open(
+        service: &Service,
+        request: &ReadRequest,
+        pass: u64,
+        config: &ReaderConfig,
+    ) -> Result<ExactReader, ServiceError> {
+        let Some(terms) = &request.exactly_once else {
+            let advice = "the request has no terms of an exactly-once job: add ReadRequest::exactly_once";
+            return Err(ServiceError::Definition(advice.to_owned()));
+        };
+        Ok(ExactReader {
+            reader: service.read(service.job(request)?, pass, config)?,
+            sequence: Sequence::new(&terms.place, terms.trainer, terms.trainers),
+            waiting: 0,
+            has_ended: false,
+        })
+    }
+
+    /// Returns the next element, or `None` at the end of the pass. The components of the dataset begin at
+    /// [`ExactReader::FIRST_COMPONENT`]. Blocks until the element arrives.
+    ///
+    /// # Errors
+    /// [`ExactReadError`] if the job failed, or if a worker broke the order. The reader must not be used
+    /// afterwards.
+    pub fn next_element(&mut self) -> Result<Option<Element>, ExactReadError> {
+        loop {
+            if let Some(Early { element, kept }) = self.sequence.next() {
+                self.waiting -= 1;
+                if let Some(task) = kept {
+                    self.reader.let_go(task);
+                }
+                return Ok(Some(element));
+            }
+            if self.has_ended {
+                return Ok(None);
+            }
+            match self.reader.next_element()? {
+                Some(element) => self.accept(element)?,
+                None => {
+                    self.sequence.end()?;
+                    let repeated = self.sequence.repeated();
+                    tracing::debug!(
+                        repeated,
+                        "the pass ended; repeated elements came from splits of lost workers"
+                    );
+                    self.has_ended = true;
+                }
+            }
+        }
+    }
+
+    /// Returns the position after the elements that were returned. [`ExactTerms::place`] continues there.
+    pub fn place(&self) -> Place {
+        self.sequence.place()
+    }
+
+    /// Returns the reader of the job, for its measurements.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    fn accept(&mut self, element: Element) -> Result<(), ExactReadError> {
+        let Numbered {
+            split,
+            position,
+            part,
+            element: (),
+        } = numbers(&element)?;
+        let is_due = split == self.sequence.due() && !self.sequence.has_next();
+        let kept = match !is_due && self.waiting >= WINDOW {
+            true => self.reader.keep(),
+            false => None,
+        };
+        let is_new = self.sequence.accept(Numbered {
+            split,
+            position,
+            part,
+            element: Early { element, kept },
+        })?;
+        if is_new {
+            self.waiting += 1;
+        } else if let Some(task) = kept {
+            self.reader.let_go(task);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the numbers that the worker put before the element's components.
+fn numbers(element: &Element) -> Result<Numbered<()>, ExactReadError> {
+    let misbehaved =
+        |expected: &str| ExactReadError::Misbehaved(format!("expected {expected} before the element"));
+    let number = |index: usize| {
+        let view = element.component(index);
+        let number = view.and_then(|view| view.as_slice::<i64>().ok()?.first().copied());
+        number.ok_or_else(|| misbehaved("the number of a split"))
+    };
+    let natural =
+        |index: usize| u64::try_from(number(index)?).map_err(|_| misbehaved("a number of at least 0"));
+    let part = SplitPart::from_number(number(2)?);
+    Ok(Numbered {
+        split: natural(0)?,
+        position: natural(1)?,
+        part: part.ok_or_else(|| misbehaved("the part of a split"))?,
+        element: (),
+    })
+}
