@@ -15,6 +15,7 @@ from typing import Any
 from ._dataset import Dataset
 from ._loading import StreamLoading
 from ._millstream import joined_places
+from ._mix_plan import joined_mixtures
 from ._positions import Delivered
 from ._ranks import Rank
 from ._steps import Steps
@@ -117,6 +118,8 @@ class ExactLoading(StreamLoading):
 def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, Any]:
     """Joins the states of all trainers of an exactly-once epoch, so that another number of trainers continues it.
 
+    The function also joins the states of a mixture on all trainers. Its exactly-once components are joined one by one.
+
     Args:
         states: The ``state_dict()`` of every trainer, in any order, all of one epoch.
         trainers: The number of trainers that continue.
@@ -133,6 +136,8 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
         >>> ms.joined_states(states, 3)["had"]
         {'0': 1, '1': 1}
     """
+    if states and all("components" in state for state in states):
+        return joined_mixtures(states, trainers, joined_states)
     count = len(states)
     if sorted(state.get("trainer", -1) for state in states) != list(range(count)) or any(state.get("trainers") != count for state in states):
         raise InvalidArgumentError(f"expected one state of each of the trainers of an exactly-once job, found {count} states of other trainers")
