@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,13 +168,13 @@ class MixturePlan:
     def state(self) -> dict[str, Any]:
         """Returns the plan as values that JSON can represent."""
         weights = [[one.epoch, one.step, list(one.weights)] for one in self.changes]
-        return {"seed": self.seed, "stop": self.stop, "names": list(self.names), "weights": weights}
+        return {"seed": self.seed, "stop": self.stop, "weights": weights}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> MixturePlan:
-        """Returns the plan of a state."""
+    def from_state(cls, state: Mapping[str, Any], names: Iterable[str]) -> MixturePlan:
+        """Returns the plan of a state, for components with these names."""
         changes = tuple(Change(int(epoch), int(step), tuple(map(float, weights))) for epoch, step, weights in state["weights"])
-        return cls(tuple(state["names"]), int(state["seed"]), str(state["stop"]), changes)
+        return cls(tuple(sorted(names)), int(state["seed"]), str(state["stop"]), changes)
 
 
 def joined_mixtures(states: Sequence[dict[str, Any]], trainers: int, join: Callable[..., dict[str, Any]]) -> dict[str, Any]:
@@ -183,14 +183,14 @@ def joined_mixtures(states: Sequence[dict[str, Any]], trainers: int, join: Calla
     Raises:
         InvalidArgumentError: The states belong to different mixtures or epochs, or a component is at positions that cannot be joined.
     """
-    for name in ("version", "epoch", "seed", "stop", "names", "weights"):
-        found = {str(state.get(name)) for state in states}
+    for name in ("version", "epoch", "seed", "stop", "weights", "components"):
+        found = {str(sorted(state[name]) if name == "components" else state[name]) for state in states}
         if len(found) > 1:
             values = " and ".join(sorted(found))
             raise InvalidArgumentError(f"expected states of one mixture and epoch, found the {name} {values}: save all trainers at one step")
-    components = {name: _joined_parts(name, [state["components"][name] for state in states], trainers, join) for name in states[0]["names"]}
-    # Components are exhausted as soon as they are on all trainers.
-    ended = [name for name in states[0]["names"] if all(name in state["exhausted"] for state in states)]
+    components = {name: _joined_parts(name, [state["components"][name] for state in states], trainers, join) for name in states[0]["components"]}
+    # A component is exhausted when it is exhausted on all trainers.
+    ended = [name for name in components if all(name in state["exhausted"] for state in states)]
     return {
         **states[0],
         "step": max(state["step"] for state in states),

@@ -71,7 +71,8 @@ class Mixture:
         #: the latest state first.
         self._earlier: dict[str, tuple[int, list[dict[str, Any]]]] = {}
         self._latest: str | None = None
-        self._counted: tuple[Any, int] | None = None
+        #: The latest result of `_walked`, with the values on which it depends.
+        self._known: tuple[Any, tuple[int, dict[str, int]]] | None = None
 
     # Properties of the mixture.
 
@@ -134,11 +135,7 @@ class Mixture:
         """
         if self._plan.stop == NEVER:
             raise TypeError("a mixture with stop='never' has no end: set a number of steps in the trainer")
-        epoch = self._next_position()[0]
-        key = epoch, self._plan, tuple(len(self._loaders[name]) for name in self._plan.names)
-        if self._counted is None or self._counted[0] != key:
-            self._counted = key, self._plan.walked(epoch, dict(zip(self._plan.names, key[2], strict=True)))[0]
-        return self._counted[1]
+        return self._walked(self._next_position()[0])[0]
 
     def __bool__(self) -> bool:
         return True
@@ -317,16 +314,22 @@ class Mixture:
     def _foreseen(self, epoch: int, step: int) -> dict[str, int]:
         """Returns the components that are exhausted in an epoch, for a step that was not delivered."""
         try:
-            lengths = {name: len(loader) for name, loader in self._loaders.items()}
+            steps, exhausted = self._walked(epoch)
         except TypeError as error:
             if self._plan.stop == FIRST:
                 # Before the end of such an epoch no component is exhausted.
                 return {}
             raise FailedPreconditionError(f"step {step} of epoch {epoch} depends on a component of unknown length: {error}") from error
-        steps, exhausted = self._plan.walked(epoch, lengths)
         if step >= steps:
             raise IndexError(f"step {step}: epoch {epoch} has {steps} steps")
         return exhausted
+
+    def _walked(self, epoch: int) -> tuple[int, dict[str, int]]:
+        """Returns the number of steps of an epoch and its exhausted components. Raises ``TypeError`` if a component's length is unknown."""
+        key = epoch, self._plan, {name: len(loader) for name, loader in self._loaders.items()}
+        if self._known is None or self._known[0] != key:
+            self._known = key, self._plan.walked(epoch, key[2])
+        return self._known[1]
 
     def _next_position(self) -> tuple[int, int]:
         """Returns the epoch and the step of the next batch."""
@@ -360,7 +363,7 @@ class Mixture:
             behind: The number of delivered batches that the trainer has prefetched and not used.
 
         Returns:
-            A dict that JSON can represent, smaller than 1 KiB for a handful of components without changes of weights.
+            A dict that JSON can represent: about 150 bytes, 200 bytes for each component, and 50 bytes for each change of weights.
 
         Raises:
             InvalidArgumentError: ``behind`` is larger than the number of batches that were delivered in order, or a component has begun its next
@@ -405,7 +408,7 @@ class Mixture:
         if state_dict.get("version") != STATE_VERSION or "components" not in state_dict:
             found = f"version {state_dict.get('version')!r}" if "components" in state_dict else "a state without components"
             raise InvalidArgumentError(f"expected a state of a mixture of version {STATE_VERSION}, found {found}: load a state of ms.mix")
-        plan = MixturePlan.from_state(state_dict)
+        plan = MixturePlan.from_state(state_dict, state_dict["components"])
         self._check(plan, strict)
         self._close_readings()
         for name, loader in self._loaders.items():
