@@ -53,7 +53,7 @@ def mix(
         >>> code = ms.DataLoader(range(100, 120), batch_size=10, output="numpy")
         >>> mixture = ms.mix({"web": web, "code": code}, weights={"web": 3, "code": 1}, seed=4, with_names=True)
         >>> [name for name, batch in mixture]
-        []
+        ['web', 'web', 'code', 'web', 'code']
     """
     if not isinstance(components, Mapping):
         components = {str(number): component for number, component in enumerate(components)}

@@ -41,7 +41,7 @@ class Mixture:
     Example:
         >>> mixture = ms.mix({"web": range(100), "code": range(9)}, weights={"web": 3, "code": 1}, batch_size=10, output="numpy")
         >>> [mixture.lineage(step) for step in range(4)]
-        ['web', 'web', 'web', 'web']
+        ['code', 'web', 'web', 'web']
     """
 
     def __init__(self, loaders: Mapping[str, DataLoader], plan: MixturePlan, *, with_names: bool = False) -> None:
