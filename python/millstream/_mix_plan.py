@@ -202,6 +202,12 @@ def joined_mixtures(states: Sequence[dict[str, Any]], trainers: int, join: Calla
 
 def _joined_parts(name: str, parts: list[dict[str, Any]], trainers: int, join: Callable[..., dict[str, Any]]) -> dict[str, Any]:
     if parts[0].get("visitation") == "exactly_once":
+        epochs = sorted({int(part["epoch"]) for part in parts})
+        if len(epochs) > 1:
+            raise InvalidArgumentError(
+                f"component {name!r} is in epoch {epochs[0]} on some trainers and in epoch {epochs[-1]} on others, because they receive different "
+                "numbers of batches: join states of a step at which all trainers are in one epoch, or continue with the same trainers"
+            )
         try:
             return join(parts, trainers)
         except InvalidArgumentError as error:

@@ -689,7 +689,11 @@ def test_states_that_cannot_be_joined_are_refused(cluster: Start) -> None:
     changed.set_mixture([1, 1], at_step=9)
     plain = [mixture({"a": 40, "b": 40}) for _ in range(2)]
     taken(iter(plain[0]), 3)
+    endless = [exact(target, NEVER, dp_rank=rank, dp_size=2) for rank in range(2)]
+    lists(iter(endless[0]), 3)
+    lists(iter(endless[1]), 200)
     for parts, reason in [
+        ([one.state_dict() for one in endless], "in epoch 0 on some trainers and in epoch [1-9]"),
         ([states[0], changed.state_dict()], "found the weights"),
         ([states[0], states[0]], "component 'large'"),
         ([one.state_dict() for one in plain], "component '[ab]' has different states"),
