@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import operator
 import types
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -259,7 +260,8 @@ class Mixture:
         """Changes the weights from a step on. The change is a part of the state, so a restored mixture repeats it.
 
         Call the method with the same arguments on all trainers. Later changes that were set before remain. A change at a step that the epoch
-        does not reach holds from the start of the next epoch. A mixture has at most 64 changes.
+        does not reach holds from the start of the next epoch. Repeating a recorded change has no effect, so that a program may set its changes
+        after ``load_state_dict``, too. A mixture has at most 64 changes.
 
         Args:
             weights: The new weights: a dict by name, or a list in the order of the components. A weight of 0 pauses a component.
@@ -268,7 +270,8 @@ class Mixture:
             epoch: The epoch of ``at_step``. The default is the epoch of the next step.
 
         Raises:
-            InvalidArgumentError: The step was already delivered, the weights do not suit the components, or there are too many changes.
+            InvalidArgumentError: The step was already delivered, the epoch does not exist, the weights do not suit the components, or there are too
+                many changes.
 
         Example:
             >>> mixture = ms.mix({"web": range(100), "code": range(9)}, weights=[1, 0], batch_size=1, output="numpy", stop="never")
@@ -278,12 +281,16 @@ class Mixture:
         """
         present, step = self._next_position()
         epoch = present if epoch is None else epoch
-        at_step = (step if epoch == present else 0) if at_step is None else at_step
+        at_step = operator.index((step if epoch == present else 0) if at_step is None else at_step)
+        self._check_epoch(epoch)
+        plan = self._plan.changed(list(self._loaders), weights, operator.index(epoch), at_step)
+        if plan == self._plan:
+            return
         if (epoch, at_step) < (present, step) or at_step < 0:
             raise InvalidArgumentError(
                 f"weights from step {at_step} of epoch {epoch}: the next step is {step} of epoch {present}, and delivered steps keep their weights"
             )
-        self._plan = self._plan.changed(list(self._loaders), weights, epoch, at_step)
+        self._plan = plan
 
     def lineage(self, step: int, *, epoch: int | None = None) -> str:
         """Returns the name of the component of a step, delivered or not, without reading data.
@@ -297,12 +304,14 @@ class Mixture:
 
         Raises:
             IndexError: The epoch has no such step.
+            InvalidArgumentError: The mixture is endless, and the epoch is not 0.
             FailedPreconditionError: The rule is ``"all_exhausted_without_replacement"``, the step was not delivered, and the number of batches of a
                 component is unknown.
         """
         epoch = self.epoch if epoch is None else epoch
         if step < 0:
             raise IndexError(f"step {step}: steps begin at 0")
+        self._check_epoch(epoch)
         exhausted: Mapping[str, int] = {}
         if self._plan.stop != NEVER:
             is_delivered = epoch == self._epoch and step < self._step
@@ -310,6 +319,10 @@ class Mixture:
         name = self._plan.drawn(epoch, step, exhausted)
         assert name is not None, "weights are not all 0, and a step of an epoch has a component"
         return name
+
+    def _check_epoch(self, epoch: int) -> None:
+        if self._plan.stop == NEVER and epoch != 0:
+            raise InvalidArgumentError(f"epoch {epoch}: a mixture with stop='never' has only the endless epoch 0")
 
     def _foreseen(self, epoch: int, step: int) -> dict[str, int]:
         """Returns the components that are exhausted in an epoch, for a step that was not delivered."""
