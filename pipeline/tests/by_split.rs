@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_pipeline::exec::{COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitPart};
-use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph};
+use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph, SplitCounts};
 use millstream_pipeline::plan::{SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
 use millstream_testkit::rounds;
@@ -123,8 +123,60 @@ proptest! {
             return Ok(());
         };
         let alone = run(&graph, 1, &[0]);
+        // The counts of splits are known before any split is read.
+        if let Some(counts) = graph.split_counts(&functions()).unwrap() {
+            prop_assert_eq!(alone.len() as u64, counts.splits);
+            for (split, elements) in &alone {
+                prop_assert_eq!(elements.len() as u64, counts.of(*split as u64), "split {}", split);
+            }
+        }
+        if graph.is_alike_on_splits(&functions()).unwrap() {
+            let whole = whole(&chain.graph());
+            prop_assert_eq!(alone.values().flatten().count(), whole.len());
+            prop_assert_eq!(numbers(alone.values().flatten()), numbers(&whole));
+        }
         prop_assert_eq!(run(&graph, workers, &turns), alone);
     }
+}
+
+/// Returns the elements of the dataset on its whole source.
+fn whole(graph: &Graph) -> Vec<Model> {
+    let mut executor = Executor::open(graph, context()).unwrap();
+    std::iter::from_fn(|| executor.next().unwrap().map(|item| model_of(&item.value))).collect()
+}
+
+/// Returns the sorted numbers of elements, because a shuffle makes other batches of the same numbers.
+fn numbers<'a>(elements: impl IntoIterator<Item = &'a Model>) -> Vec<i64> {
+    fn flattened(model: &Model, into: &mut Vec<i64>) {
+        match model {
+            Model::Scalar(number) => into.push(*number),
+            Model::Rows(rows) => rows.iter().for_each(|row| flattened(row, into)),
+        }
+    }
+    let mut found = Vec::new();
+    elements
+        .into_iter()
+        .for_each(|element| flattened(element, &mut found));
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn counts_of_splits_are_known_without_reading() {
+    let counts = |dataset: Dataset| exact(dataset).unwrap().split_counts(&functions()).unwrap();
+    let batched = Dataset::range(0, 1000, 1)
+        .assert_cardinality(1000)
+        .split_size(96)
+        .batch(32, false);
+    let wanted = SplitCounts {
+        splits: 11,
+        each: 3,
+        last: 2,
+    };
+    assert_eq!(counts(batched), Some(wanted));
+    assert_eq!((wanted.of(9), wanted.of(10), wanted.of(11)), (3, 2, 0));
+    let skipping = Dataset::range(0, 1000, 1).ignore_errors(false);
+    assert_eq!(counts(skipping), None, "errors leave elements out");
 }
 
 #[test]
@@ -158,6 +210,20 @@ fn shuffles_differ_between_splits() {
 }
 
 #[test]
+fn whole_batches_make_splits_alike() {
+    let range = || Dataset::range(0, 1000, 1);
+    let is_alike = |dataset: Dataset| exact(dataset).unwrap().is_alike_on_splits(&functions()).unwrap();
+    assert!(is_alike(range().shuffle(10, None).batch(32, true)));
+    assert!(
+        is_alike(range().split_size(1000).batch(32, true)),
+        "the only split is the dataset"
+    );
+    assert!(!is_alike(range().split_size(50).batch(32, false)));
+    assert!(!is_alike(range().ignore_errors(false).batch(32, false)));
+    assert!(!is_alike(range().repeat(Some(2))));
+}
+
+#[test]
 fn operations_over_the_whole_dataset_are_refused() {
     let range = || Dataset::range(0, 10, 1);
     for (dataset, wanted) in [
@@ -166,6 +232,8 @@ fn operations_over_the_whole_dataset_are_refused() {
         (range().enumerate(0), "enumerate"),
         (range().repeat(None), "no end"),
         (Dataset::zip([range(), range()]), "2 sources"),
+        (range().split_size(5).batch(2, true), "drop_remainder"),
+        (range().ignore_errors(false).batch(2, true), "drop_remainder"),
     ] {
         let refused = exact(dataset).unwrap_err().to_string();
         assert!(refused.contains(wanted), "{refused}");

@@ -51,7 +51,7 @@ from ._dtypes import (
 )
 from ._dtypes import bool_ as bool
 from ._dtypes import bytes_ as bytes
-from ._exact import joined_states
+from ._exact_places import joined_states
 from ._features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from ._feed import DeviceFeed, feed
 from ._loader import DataLoader, wrap

@@ -19,7 +19,7 @@ from typing import Any
 from . import _draws
 from ._dataset import Dataset
 from ._distribute import collate_of, default_collate, draws_all
-from ._exact import ExactLoading
+from ._exact import ExactLoading, exact_by_default, exact_loading
 from ._feed import Lane, lane_of
 from ._iteration import END, LoaderIterator
 from ._loading import IndexedLoading, Loading, StreamLoading, loading_of
@@ -29,7 +29,7 @@ from ._positions import Delivered
 from ._ranks import Rank, rank
 from ._steps import Steps
 from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError
-from .service import ON_LOST
+from .service import ON_LOST, VISITATIONS
 
 __all__ = ["DataLoader", "wrap"]
 
@@ -82,7 +82,8 @@ class DataLoader:
         replication: The number of consecutive trainers that read the same batches, for example with tensor parallelism.
         last_batch: The treatment of the last samples if they do not fill a step of all trainers. ``"PARTIAL"`` divides the samples among the
             trainers, ``"FILL"`` adds samples from the beginning, and ``"DROP"`` leaves the samples out, like ``drop_last``. All trainers have
-            the same number of steps.
+            the same number of steps. With ``visitation="exactly_once"``, ``"PARTIAL"`` delivers every batch, so trainers may have different
+            numbers of steps; ``"DROP"`` ends the epoch of all trainers after the same step.
         element_spec: The ``TensorSpec`` of a batch, for datasets whose first batch is too expensive to compute in this process. By default the
             first batch determines the structure and the dtypes of all batches. The sizes of batches may differ.
         pin_memory: Has no effect and issues a warning, because ``device`` copies from pinned memory.
@@ -90,7 +91,10 @@ class DataLoader:
         on_lost: The reaction to the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
             batches, ``"warn"`` issues a ``DataLossWarning``, and ``"ignore"`` does nothing.
         visitation: ``"exactly_once"`` delivers every batch of a ``ms.Dataset`` exactly once, although workers are lost, in an order that depends
-            only on dataset, ``seed`` and epoch. Each trainer reads its part of the splits. Its state is a few numbers: see ``ms.joined_states``.
+            only on dataset, ``seed`` and epoch. Each trainer reads its part of the splits. If ``len()`` is known, the state is the same on all
+            trainers, and any number of trainers continues from it. Otherwise see ``ms.joined_states``. ``"upstream"`` reads as the tf.data
+            service does: batches in the order of arrival, and every trainer reads the whole dataset. By default workers read exactly once if
+            ``in_order`` is set and the splits yield the same batches as the whole dataset.
 
     Example:
         >>> loader = ms.DataLoader(list(range(10)), batch_size=4)
@@ -144,8 +148,8 @@ class DataLoader:
             raise InvalidArgumentError("batch_sampler, batch_size and drop_last exclude each other: leave out batch_size and drop_last")
         if on_lost not in ON_LOST:
             raise InvalidArgumentError(f"on_lost {on_lost!r}: use {', '.join(map(repr, ON_LOST))}")
-        if visitation not in (None, "exactly_once"):
-            raise InvalidArgumentError(f"visitation={visitation!r}: use 'exactly_once' or None")
+        if visitation not in (None, *VISITATIONS):
+            raise InvalidArgumentError(f"visitation={visitation!r}: use {' or '.join(map(repr, VISITATIONS))}, or None for the default")
         if timeout < 0:
             raise InvalidArgumentError(f"timeout={timeout}: must be a number of seconds, or 0 to wait without a limit")
         self.batch_size = None if batch_sampler is not None else batch_size
@@ -169,8 +173,14 @@ class DataLoader:
             seed = 0 if generator is None else int(generator.initial_seed())
         self._loading: Loading
         if isinstance(dataset, Dataset):
-            self.rank, self.batch_size = (Rank() if dp_rank is None and visitation is None else found), None
-            self._loading = ExactLoading(dataset, seed, found) if visitation == "exactly_once" else StreamLoading(dataset, on_lost=on_lost)
+            self.batch_size, last = None, last_batch or ("DROP" if drop_last else None)
+            exact = None
+            if visitation == "exactly_once":
+                exact = exact_loading(dataset, seed, found, last)
+            elif visitation is None and in_order and (service is not None or num_workers > 0):
+                exact = exact_by_default(dataset, seed, found, last)
+            self.rank = Rank() if exact is None and dp_rank is None else found
+            self._loading = exact or StreamLoading(dataset, on_lost=on_lost)
         else:
             self.rank = found
             self._loading = loading_of(
@@ -376,7 +386,7 @@ class DataLoader:
             "version": STATE_VERSION,
             "epoch": self._epoch,
             "step": step,
-            "finished": self._is_finished and not behind,
+            "finished": self._is_finished and not behind and self._loading.ends_epoch(self._epoch, step),
             "ahead": ahead,
             **self._loading.identity(),
             **self._loading.state_after(self._epoch, step),

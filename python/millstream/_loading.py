@@ -68,6 +68,9 @@ class Loading(Protocol):
     def state_after(self, epoch: int, step: int) -> dict[str, Any]:
         """Returns the additional state after a step; empty if the number of the step is sufficient."""
 
+    def ends_epoch(self, epoch: int, step: int) -> bool:
+        """Returns whether the epoch of all trainers ends with a step with which the epoch of this trainer ends."""
+
     def adapted(self, state: dict[str, Any], step: int) -> int:
         """Returns the step of this loader for a position of another loader. Raises ``InvalidArgumentError`` if no step matches."""
 
@@ -279,6 +282,10 @@ class IndexedLoading:
         """Returns an empty state, because a step is computed from its number."""
         return {}
 
+    def ends_epoch(self, epoch: int, step: int) -> bool:
+        """Returns ``True``, because all trainers have the same number of steps."""
+        return True
+
     def adapted(self, state: dict[str, Any], step: int) -> int:
         """Returns the step of this loader for a saved position. With another number of trainers the position must be the end of a step."""
         for name, mine in self.identity().items():
@@ -474,6 +481,10 @@ class StreamLoading:
     def state_after(self, epoch: int, step: int) -> dict[str, Any]:
         """Returns an empty state, because the number of delivered elements is the position."""
         return {}
+
+    def ends_epoch(self, epoch: int, step: int) -> bool:
+        """Returns ``True``, because each trainer reads a stream of its own."""
+        return True
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
         """Returns the same step, and restores the number that replaces missing seeds."""

@@ -208,6 +208,11 @@ def _joined_parts(name: str, parts: list[dict[str, Any]], trainers: int, join: C
                 f"component {name!r} is in epoch {epochs[0]} on some trainers and in epoch {epochs[-1]} on others, because they receive different "
                 "numbers of batches: join states of a step at which all trainers are in one epoch, or continue with the same trainers"
             )
+        if parts[0].get("trainers", 0) is None and any(part != parts[0] for part in parts):
+            raise InvalidArgumentError(
+                f"component {name!r} has different states on the trainers, because another component ended earlier on some of them, or the "
+                "states belong to different steps: join states of one step, and create components with last_batch='DROP'"
+            )
         try:
             return join(parts, trainers)
         except InvalidArgumentError as error:

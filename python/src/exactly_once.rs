@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use millstream::exactly_once::{ExactTerms, Place};
+use millstream::pipeline::graph::SplitCounts;
 use pyo3::prelude::*;
 
 /// The terms of an exactly-once job: see [`ExactTerms`].
@@ -37,11 +38,40 @@ impl From<ExactArguments> for ExactTerms {
 /// Returns the position of all trainers together, from their positions in the order of their numbers. A
 /// position is the number of a split, and the number of elements that trainers have of each split.
 #[pyfunction]
-pub(crate) fn joined_places(places: Vec<(u64, BTreeMap<u64, u64>)>) -> (u64, BTreeMap<u64, u64>) {
-    let places: Vec<Place> = places
-        .into_iter()
-        .map(|(split, had)| Place { split, had })
-        .collect();
-    let Place { split, had } = Place::joined(&places);
+pub(crate) fn joined_places(places: Vec<Position>) -> Position {
+    let places: Vec<Place> = places.into_iter().map(place).collect();
+    pair(Place::joined(&places))
+}
+
+/// Returns the position of all trainers together after each has received `steps` more elements. `counts` is
+/// the number of splits, of elements of every split except the last one, and of elements of the last split.
+#[pyfunction]
+pub(crate) fn place_after(
+    counts: (u64, u64, u64),
+    position: Position,
+    trainers: u64,
+    steps: u64,
+) -> Position {
+    pair(place(position).after(&counted(counts), trainers, steps))
+}
+
+/// Returns the number of elements that a trainer receives from a position on.
+#[pyfunction]
+pub(crate) fn steps_left(counts: (u64, u64, u64), position: Position, trainer: u64, trainers: u64) -> u64 {
+    place(position).left(&counted(counts), trainer, trainers)
+}
+
+/// The number of a split, and the number of elements that trainers have of each split from it on.
+type Position = (u64, BTreeMap<u64, u64>);
+
+fn place((split, had): Position) -> Place {
+    Place { split, had }
+}
+
+fn pair(Place { split, had }: Place) -> Position {
     (split, had)
+}
+
+fn counted((splits, each, last): (u64, u64, u64)) -> SplitCounts {
+    SplitCounts { splits, each, last }
 }

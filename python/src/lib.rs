@@ -34,7 +34,7 @@ mod _millstream {
     #[pymodule_export]
     use super::elements::Elements;
     #[pymodule_export]
-    use super::exactly_once::joined_places;
+    use super::exactly_once::{joined_places, place_after, steps_left};
     #[pymodule_export]
     use super::expr::Expr;
     #[pymodule_export]

@@ -198,3 +198,114 @@ def test_contradictory_arguments_are_refused(cluster: Start) -> None:
         loader(target, dp_rank=0, dp_size=2).load_state_dict(state)
     with pytest.raises(InvalidArgumentError, match="one state of each"):
         ms.joined_states([state, state], 1)
+
+
+def counted(target: Any, rank: int = 0, size: int = 1, **options: Any) -> ms.DataLoader:
+    """Returns a loader whose number of batches is known: 334 batches in 34 splits, of which the last one has 4."""
+    dataset = Dataset.range(1000).split_size(30).shuffle(20).batch(3)
+    options = {"visitation": "exactly_once", "output": "numpy", "seed": 3, "dp_rank": rank, "dp_size": size, **options}
+    return ms.DataLoader(dataset, service=target, **options)
+
+
+def taken(loader: Any, count: int) -> list[list[int]]:
+    batches = iter(loader)
+    found = [[int(x) for x in next(batches)] for _ in range(count)]
+    batches.close()
+    return found
+
+
+def test_known_lengths_are_those_of_epochs(cluster: Start) -> None:
+    target = cluster(2)
+    for size in (1, 2, 3):
+        parts = [counted(target, rank, size) for rank in range(size)]
+        lengths = [len(part) for part in parts]
+        assert [len(lists(part)) for part in parts] == lengths
+        assert sum(lengths) == 334
+        assert all(part.state_dict()["finished"] for part in parts) == (len(set(lengths)) == 1)
+    with pytest.raises(TypeError, match="unknown before its end"):
+        len(loader(target))
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 1), (3, 4, 2), (1, 4, 4)])
+def test_one_state_continues_on_any_trainers(cluster: Start, sizes: tuple[int, ...]) -> None:
+    target = cluster(2)
+    wanted, found, state = sorted(lists(counted(target))), [], None
+    for size, steps in zip(sizes, (7, 11, 0), strict=True):
+        states = []
+        for rank in range(size):
+            part = counted(target, rank, size)
+            if state is not None:
+                part.load_state_dict(state)
+                assert part.state_dict() == state
+            found += taken(part, steps)
+            states.append(json.loads(json.dumps(part.state_dict())))
+        state = states[0]
+        assert all(other == state for other in states), "the state is the same on all trainers"
+        assert ms.joined_states(states, 5) == state
+        assert len(json.dumps(state)) < 1024
+    for rank in range(sizes[-1]):
+        part = counted(target, rank, sizes[-1])
+        part.load_state_dict(state)
+        rest = lists(part)
+        assert len(rest) == len(part) - state["step"]
+        found += rest
+    assert sorted(found) == wanted
+
+
+def test_dropping_ends_all_trainers_after_one_step(cluster: Start) -> None:
+    target = cluster(2)
+    parts = [counted(target, rank, 3, last_batch="DROP") for rank in range(3)]
+    epochs = [lists(part) for part in parts]
+    assert {len(epoch) for epoch in epochs} == {len(parts[0])} == {len(parts[1])}
+    assert min(len(counted(target, rank, 3)) for rank in range(3)) == len(parts[0])
+    states = [part.state_dict() for part in parts]
+    assert states[0]["finished"] and states == [states[0]] * 3
+    for part in parts:
+        part.load_state_dict(states[0])
+    assert [lists(part) for part in parts] != epochs
+    with pytest.raises(InvalidArgumentError, match="needs the number of batches"):
+        loader(target, last_batch="DROP")
+    with pytest.raises(InvalidArgumentError, match="repeats batches"):
+        counted(target, last_batch="FILL")
+
+
+def test_states_of_different_steps_are_not_joined(cluster: Start) -> None:
+    target = cluster(1)
+    states = []
+    for rank, steps in enumerate((2, 3)):
+        part = counted(target, rank, 2)
+        taken(part, steps)
+        states.append(part.state_dict())
+    with pytest.raises(InvalidArgumentError, match=r"different states of the steps \[2, 3\]"):
+        ms.joined_states(states, 1)
+    with pytest.raises(InvalidArgumentError, match="splits"):
+        ms.DataLoader(Dataset.range(999).batch(3), service=target, visitation="exactly_once", seed=3).load_state_dict(states[0])
+    later = counted(target, 0, 2)
+    later.load_state_dict(states[1])
+    taken(later, 2)
+    assert later.state_dict(behind=1)["step"] == 4
+    with pytest.raises(InvalidArgumentError, match="no longer known"):
+        later.state_dict(behind=3)
+
+
+def test_loaders_on_a_service_read_exactly_by_default(cluster: Start) -> None:
+    target = cluster(2)
+    plain = {"service": target, "output": "numpy", "seed": 3}
+    whole = Dataset.range(1000).split_size(30).shuffle(20).batch(3)
+    assert lists(ms.DataLoader(whole, **plain)) == lists(counted(target))
+    assert ms.DataLoader(whole, **plain).state_dict()["visitation"] == "exactly_once"
+    # Each split would end with a smaller batch, and arrival order needs no waiting.
+    for dataset, options in ((pipeline(), {}), (whole, {"in_order": False}), (whole, {"visitation": "upstream"})):
+        loader = ms.DataLoader(dataset, **plain, **options)
+        assert "visitation" not in loader.state_dict()
+    assert sorted(x for batch in lists(ms.DataLoader(pipeline(), **plain)) for x in batch) == WANTED
+    parts = [ms.DataLoader(whole, dp_rank=rank, dp_size=2, **plain) for rank in range(2)]
+    assert sorted(x for part in parts for batch in lists(part) for x in batch) == list(range(1000))
+
+
+def test_dropped_remainders_are_those_of_the_dataset(cluster: Start) -> None:
+    target = cluster(1)
+    dropping = Dataset.range(100).split_size(10).filter(lambda x: x % 2 == 0).batch(4, drop_remainder=True)
+    with pytest.raises(InvalidArgumentError, match="drop_remainder=False"):
+        list(dropping.apply(exactly(target)))
+    assert sum(len(batch) for batch in lists(Dataset.range(101).batch(4, drop_remainder=True).apply(exactly(target)))) == 100

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use millstream_pipeline::graph::SplitCounts;
 use minicbor::{Decode, Encode};
 
 /// The position of a trainer: the split of the next element, and the splits after it that were read before.
@@ -70,6 +71,77 @@ impl Place {
         Place { split, had }
     }
 
+    /// Returns the position of all trainers together after each of them has received `steps` more elements
+    /// from this position on. A trainer that has fewer elements left receives all of them.
+    pub fn after(&self, counts: &SplitCounts, trainers: u64, steps: u64) -> Place {
+        let places: Vec<Place> = (0..trainers)
+            .map(|trainer| self.after_one(counts, (trainer, trainers), steps))
+            .collect();
+        Place::joined(&places)
+    }
+
+    /// Returns the number of elements that trainer `trainer` of `trainers` receives from this position on.
+    pub fn left(&self, counts: &SplitCounts, trainer: u64, trainers: u64) -> u64 {
+        let first = self.first_split(trainer, trainers);
+        let had = self
+            .had
+            .range(first..)
+            .filter(|(split, _)| (**split - first).is_multiple_of(trainers));
+        let had: u64 = had.map(|(split, count)| (*count).min(counts.of(*split))).sum();
+        let last = counts.splits.saturating_sub(1);
+        let whole = last.saturating_sub(first).div_ceil(trainers);
+        let ends = first <= last && (last - first).is_multiple_of(trainers);
+        whole * counts.each + if ends { counts.of(last) } else { 0 } - had
+    }
+
+    /// Returns the position of one trainer after `steps` more elements.
+    fn after_one(&self, counts: &SplitCounts, (trainer, trainers): (u64, u64), mut steps: u64) -> Place {
+        let mut split = self.first_split(trainer, trainers);
+        let own = self
+            .had
+            .range(split..)
+            .filter(|(known, _)| (**known - split).is_multiple_of(trainers));
+        for (known, had) in own.collect::<Vec<_>>() {
+            // No split before `known` is the last one.
+            let whole = (known - split) / trainers;
+            if steps < whole * counts.each {
+                break;
+            }
+            steps -= whole * counts.each;
+            split = *known;
+            let left = counts.of(split).saturating_sub(*had);
+            if steps < left {
+                return self.with(split, had + steps);
+            }
+            steps -= left;
+            split += trainers;
+        }
+        let last = counts.splits.saturating_sub(1);
+        let whole = last.saturating_sub(split).div_ceil(trainers);
+        if steps < whole * counts.each {
+            return self.with(split + steps / counts.each * trainers, steps % counts.each);
+        }
+        steps -= whole * counts.each;
+        split += whole * trainers;
+        match steps < counts.of(split) {
+            true => self.with(split, steps),
+            false => self.with(split + if split == last { trainers } else { 0 }, 0),
+        }
+    }
+
+    /// Returns the position at `count` elements of a split, with the later splits of this position.
+    fn with(&self, split: u64, count: u64) -> Place {
+        let mut had: BTreeMap<u64, u64> = self
+            .had
+            .range(split + 1..)
+            .map(|(known, had)| (*known, *had))
+            .collect();
+        if count > 0 {
+            had.insert(split, count);
+        }
+        Place { split, had }
+    }
+
     /// Returns the first split from `split` on that trainer `first` of `step` trainers reads.
     pub fn first_split(&self, first: u64, step: u64) -> u64 {
         let behind = self.split.saturating_sub(first).div_ceil(step);
@@ -83,6 +155,18 @@ mod tests {
 
     use super::*;
 
+    impl Place {
+        /// Returns the splits and positions of the elements that a trainer receives, counted one by one.
+        fn elements_left(&self, counts: &SplitCounts, trainer: u64, trainers: u64) -> Vec<(u64, u64)> {
+            let own = (trainer..counts.splits).step_by(trainers as usize);
+            let left = own.filter(|split| *split >= self.split).flat_map(|split| {
+                let had = self.had.get(&split).copied().unwrap_or(0);
+                (had.min(counts.of(split))..counts.of(split)).map(move |at| (split, at))
+            });
+            left.collect()
+        }
+    }
+
     proptest! {
         #[test]
         fn places_survive_their_bytes(split in 0_u64..9, had in prop::collection::btree_map(9_u64..30, any::<u64>(), 0..5)) {
@@ -95,6 +179,31 @@ mod tests {
             if let Some(place) = Place::from_bytes(&bytes) {
                 prop_assert_eq!(Place::from_bytes(&place.to_bytes()), Some(place));
             }
+        }
+
+        /// A position that was computed from the counts of splits is the position that a trainer reaches.
+        #[test]
+        fn computed_positions_are_those_of_trainers(
+            splits in 0_u64..20,
+            each in 0_u64..5,
+            last in 0_u64..5,
+            changes in prop::collection::vec((1_u64..5, 0_u64..12), 1..4),
+        ) {
+            let counts = SplitCounts { splits, each, last };
+            let mut place = Place::default();
+            let mut read: Vec<(u64, u64)> = Vec::new();
+            for (trainers, steps) in changes {
+                for trainer in 0..trainers {
+                    let own = place.elements_left(&counts, trainer, trainers);
+                    prop_assert_eq!(own.len() as u64, place.left(&counts, trainer, trainers));
+                    read.extend(own.into_iter().take(steps as usize));
+                }
+                place = place.after(&counts, trainers, steps);
+            }
+            read.extend(place.elements_left(&counts, 0, 1));
+            read.sort_unstable();
+            let all: Vec<(u64, u64)> = (0..splits).flat_map(|split| (0..counts.of(split)).map(move |at| (split, at))).collect();
+            prop_assert_eq!(read, all);
         }
 
         /// Elements that trainers have before a change of their number are exactly those that no trainer

@@ -63,14 +63,21 @@ impl Graph {
             }
         }
         let graph = draw_all_alike(self, seed);
-        match source.splitting {
+        let graph = match source.splitting {
             Splitting::Counted(units) if graph.split_size().is_none() => {
                 let positions = self.exact_split_size(units);
                 graph
                     .with_split_size(positions)
-                    .map_err(|error| ExactlyOnceError::Refused(error.to_string()))
+                    .map_err(|error| ExactlyOnceError::Refused(error.to_string()))?
             }
-            Splitting::Counted(_) | Splitting::Listed | Splitting::Whole(_) => Ok(graph),
+            Splitting::Counted(_) | Splitting::Listed | Splitting::Whole(_) => graph,
+        };
+        match graph.unlike_on_splits(registry, |op| op.drops_remainder())? {
+            Some(name) => refused(format!(
+                "operation {name:?} drops the last elements of every split, because their number is unknown or does not fill an \
+                 element: pass drop_remainder=False, or apply {name:?} after the distribution"
+            )),
+            None => Ok(graph),
         }
     }
 

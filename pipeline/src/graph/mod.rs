@@ -46,6 +46,7 @@ pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod spec;
 pub(crate) mod split;
+pub(crate) mod split_counts;
 pub(crate) mod tree;
 pub(crate) mod units;
 
@@ -92,6 +93,7 @@ pub use schedule::{Cycle, Schedule};
 pub use settings::{Autotune, ExternalState, PRIVATE_THREADS_MAX, Threading};
 pub use spec::node_specs;
 pub use split::SourceFacts;
+pub use split_counts::SplitCounts;
 pub use tree::{Comparable, Given, Graph, Node, Op, Operation, Resolution, Role};
 pub use units::{SPLIT_SIZE_MAX, Splitting, Units};
 

@@ -148,6 +148,11 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         given.count()
     }
 
+    /// Returns whether the operation only states the number of elements of the whole dataset.
+    fn states_cardinality(&self) -> bool {
+        false
+    }
+
     /// Returns the name of a source: the operation's name, or a registered name.
     fn source_name(&self) -> String {
         self.name().to_owned()
@@ -182,6 +187,18 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
     /// Returns why the operation cannot run on each split of its source alone, if it cannot.
     fn spans_splits(&self) -> Option<&'static str> {
         None
+    }
+
+    /// Returns whether the operation yields on each split alone the elements that it yields on the whole
+    /// source, in any order. A split has `count` elements; `None` if their number is unknown.
+    fn is_alike_on_splits(&self, count: Option<u64>) -> bool {
+        let _ = count;
+        true
+    }
+
+    /// Returns whether the operation leaves out elements at the end that do not fill an element.
+    fn drops_remainder(&self) -> bool {
+        false
     }
 
     /// Returns whether the operation yields the same elements for every order of its input.

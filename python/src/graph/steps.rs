@@ -44,6 +44,22 @@ impl Graph {
         Graph::new(exact.into())
     }
 
+    /// Returns whether the dataset yields on its splits alone the elements of the whole source.
+    fn is_alike_on_splits(&self) -> PyResult<bool> {
+        let graph = self.dataset().graph().map_err(failure::dataset)?;
+        let is_alike = graph.is_alike_on_splits(&Functions::new());
+        is_alike.map_err(|error| failure::raise("InvalidArgumentError", error))
+    }
+
+    /// Returns the number of splits, of elements of every split except the last one, and of elements of the
+    /// last split. Returns `None` if the dataset does not determine these numbers.
+    fn split_counts(&self) -> PyResult<Option<(u64, u64, u64)>> {
+        let graph = self.dataset().graph().map_err(failure::dataset)?;
+        let counts = graph.split_counts(&Functions::new());
+        let counts = counts.map_err(|error| failure::raise("InvalidArgumentError", error))?;
+        Ok(counts.map(|counts| (counts.splits, counts.each, counts.last)))
+    }
+
     fn split_size(&self, positions: u64) -> PyResult<Graph> {
         self.step(|dataset| dataset.split_size(positions))
     }

@@ -35,6 +35,10 @@ impl Operation for AssertCardinality {
         Ok(declared(self.count, self.count.is_none()))
     }
 
+    fn states_cardinality(&self) -> bool {
+        true
+    }
+
     fn ignores_order(&self) -> bool {
         true
     }

@@ -121,6 +121,14 @@ impl Operation for Bucketing {
         bucket_spec(&self.buckets, input).map_err(|reason| given.mismatch(reason))
     }
 
+    fn is_alike_on_splits(&self, _: Option<u64>) -> bool {
+        false
+    }
+
+    fn drops_remainder(&self) -> bool {
+        self.buckets.drop_remainder
+    }
+
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         given.count().map(thinned)
     }

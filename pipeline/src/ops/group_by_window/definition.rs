@@ -91,6 +91,10 @@ impl Operation for Grouping {
         reduced_spec("group_by_window", &self.reduce, given.registry, input)
     }
 
+    fn is_alike_on_splits(&self, _: Option<u64>) -> bool {
+        false
+    }
+
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         given.count().map(thinned)
     }

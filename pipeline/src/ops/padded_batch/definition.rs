@@ -63,6 +63,14 @@ impl Operation for PaddedBatch {
         Ok(batched(given.count()?, self.size, self.drop_remainder))
     }
 
+    fn is_alike_on_splits(&self, count: Option<u64>) -> bool {
+        count.is_some_and(|count| count.is_multiple_of(self.size))
+    }
+
+    fn drops_remainder(&self) -> bool {
+        self.drop_remainder
+    }
+
     fn batch_size(&self) -> Option<u64> {
         Some(self.size)
     }

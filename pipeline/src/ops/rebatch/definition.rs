@@ -85,6 +85,14 @@ impl Operation for Rebatch {
             .map_err(|error| given.mismatch(error.to_string()))
     }
 
+    fn is_alike_on_splits(&self, _: Option<u64>) -> bool {
+        false
+    }
+
+    fn drops_remainder(&self) -> bool {
+        self.drop_remainder
+    }
+
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         Ok(match (given.count()?, rows(given.input()?)) {
             (Cardinality::Finite(count), Some(rows)) => {

@@ -30,6 +30,10 @@ impl Operation for Repeat {
         encoded(self)
     }
 
+    fn is_alike_on_splits(&self, _: Option<u64>) -> bool {
+        self.count == Some(1)
+    }
+
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         Ok(repeated(self.count, given.count()?))
     }

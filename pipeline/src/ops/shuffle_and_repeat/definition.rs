@@ -41,6 +41,10 @@ impl Operation for ShuffleAndRepeat {
         check_buffer("shuffle buffer", self.buffer)
     }
 
+    fn is_alike_on_splits(&self, _: Option<u64>) -> bool {
+        self.count == Some(1)
+    }
+
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         Ok(repeated(self.count, given.count()?))
     }

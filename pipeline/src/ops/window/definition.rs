@@ -91,6 +91,14 @@ impl Operation for Windows {
         reduced_spec(self.name(), &self.reduce, given.registry, given.input()?)
     }
 
+    fn is_alike_on_splits(&self, _: Option<u64>) -> bool {
+        false
+    }
+
+    fn drops_remainder(&self) -> bool {
+        self.window.drop_remainder
+    }
+
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         given.count().map(thinned)
     }

@@ -1,0 +1,87 @@
+"""Positions in exactly-once epochs, and the states of all trainers as one state.
+
+Owns the form of a position in a state. Refuses to know datasets and services.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ._millstream import joined_places
+from ._mix_plan import joined_mixtures
+from .errors import InvalidArgumentError
+
+__all__ = ["Place", "joined_states"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The position of a trainer: the first split of which elements are left, and the number of elements that trainers have of each split."""
+
+    split: int = 0
+    had: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Place:
+        """Returns the position in a state."""
+        return cls(int(state["split"]), {int(split): int(count) for split, count in state["had"].items()})
+
+    def to_state(self) -> dict[str, Any]:
+        """Returns the position as a part of a state."""
+        return {"split": self.split, "had": {str(split): count for split, count in sorted(self.had.items())}}
+
+
+def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, Any]:
+    """Joins the states of all trainers of an exactly-once epoch, so that another number of trainers continues it.
+
+    The states of a loader whose ``len()`` is known are the same on all trainers. Any number of trainers loads them without this function.
+    The states of a mixture are joined component by component.
+
+    Args:
+        states: The ``state_dict()`` of every trainer, in any order, all of one epoch.
+        trainers: The number of trainers that continue.
+
+    Returns:
+        The state that each of the new trainers loads.
+
+    Raises:
+        InvalidArgumentError: A trainer's state is missing, or the states belong to different epochs, jobs or steps.
+
+    Example:
+        >>> first = {"version": 1, "epoch": 0, "step": 1, "finished": False, "ahead": [], "visitation": "exactly_once", "seed": 0}
+        >>> states = [first | {"trainers": 2, "trainer": n, "split": n, "had": {str(n): 1}} for n in range(2)]
+        >>> ms.joined_states(states, 3)["had"]
+        {'0': 1, '1': 1}
+    """
+    if states and all("components" in state for state in states):
+        return joined_mixtures(states, trainers, joined_states)
+    if states and all("trainers" in state and state["trainers"] is None for state in states):
+        return _shared(states)
+    count = len(states)
+    if sorted(state.get("trainer", -1) for state in states) != list(range(count)) or any(state.get("trainers") != count for state in states):
+        raise InvalidArgumentError(f"expected one state of each of the trainers of an exactly-once job, found {count} states of other trainers")
+    shared = [{name: state[name] for name in ("version", "epoch", "seed")} for state in states]
+    if any(other != shared[0] for other in shared):
+        raise InvalidArgumentError("the states belong to different epochs, seeds or versions: join states of one step")
+    ordered = sorted(states, key=lambda state: int(state["trainer"]))
+    places = [Place.from_state(state) for state in ordered]
+    split, had = joined_places([(place.split, place.had) for place in places])
+    return {
+        **states[0],
+        "step": max(state["step"] for state in states),
+        # A trainer with fewer splits or batches ends the epoch before the others.
+        "finished": all(state["finished"] for state in states),
+        **Place(split, had).to_state(),
+        "trainers": trainers,
+        "trainer": None,
+    }
+
+
+def _shared(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the state of all trainers, each of which has this state already."""
+    if any(state != states[0] for state in states):
+        steps = sorted({int(state["step"]) for state in states})
+        raise InvalidArgumentError(f"expected the states of one step, which are equal, found different states of the steps {steps}: join states of one step")
+    return dict(states[0])
