@@ -129,7 +129,9 @@ class Mixture:
         return None if self._latest is None else self._loaders[self._latest].last_batch_valid_count
 
     def __len__(self) -> int:
-        """Returns the number of batches of the present epoch, which is equal on all trainers. After the end of an epoch, that of the next epoch.
+        """Returns the number of batches of the present epoch. After the end of an epoch, the number of the next epoch.
+
+        The number is equal on all trainers if the lengths of all components are.
 
         Raises:
             TypeError: The mixture has no end, or the number of batches of a component is unknown.

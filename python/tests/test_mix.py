@@ -736,6 +736,42 @@ def test_exact_mixtures_continue_with_other_trainers(cluster: Start, later: int)
     assert sorted(x for batch in found for x in batch) == WANTED and len(names) == 1
 
 
+def counted(target: Any, stop: str, **arguments: Any) -> Mixture:
+    """Returns a mixture of exactly-once components of known length, which end at the same step on all trainers."""
+    components = {name: Dataset.range(first, first + count).shuffle(20).batch(5) for name, first, count in (("a", 0, 300), ("b", 1000, 200))}
+    return ms.mix(
+        components, [3, 1], stop=stop, service=target, visitation="exactly_once", last_batch="DROP", output="numpy", seed=3, with_names=True, **arguments
+    )
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_components_of_known_length_keep_trainers_together(cluster: Start, stop: str) -> None:
+    target = cluster(2)
+    parts = [counted(target, stop, dp_rank=rank, dp_size=2) for rank in range(2)]
+    for count in (7, 40, 80):
+        runs = [[(name, batch.tolist()) for name, batch in itertools.islice(part, count)] for part in parts]
+        assert [name for name, _ in runs[0]] == [name for name, _ in runs[1]]
+        assert all(mine != other for (_, mine), (_, other) in zip(*runs, strict=True))
+        assert parts[0].state_dict() == parts[1].state_dict()
+    assert stop == NEVER or len(parts[0]) == len(parts[1])
+
+
+def test_one_state_continues_on_any_trainers(cluster: Start) -> None:
+    target = cluster(2)
+    state, found, names = counted(target, ALL).state_dict(), [], []
+    for size, count in ((2, 8), (3, 7), (1, 5), (2, 4), (1, None)):
+        parts = [counted(target, ALL, dp_rank=rank, dp_size=size) for rank in range(size)]
+        for part in parts:
+            part.load_state_dict(state)
+        runs = [[(name, batch.tolist()) for name, batch in itertools.islice(part, count)] for part in parts]
+        found += [x for run in runs for _, batch in run for x in batch]
+        names += [name for name, _ in runs[0]]
+        state = wire(ms.joined_states([part.state_dict() for part in parts], 5))
+    assert sorted(found) == [*range(300), *range(1000, 1200)]
+    lone = counted(target, ALL)
+    assert names[:24] == [lone.lineage(step) for step in range(24)]
+
+
 def test_states_that_cannot_be_joined_are_refused(cluster: Start) -> None:
     target = cluster(1)
     states = []
@@ -750,7 +786,10 @@ def test_states_that_cannot_be_joined_are_refused(cluster: Start) -> None:
     endless = [exact(target, NEVER, dp_rank=rank, dp_size=2) for rank in range(2)]
     lists(iter(endless[0]), 3)
     lists(iter(endless[1]), 200)
+    uneven = [counted(target, ALL, dp_rank=rank, dp_size=2) for rank in range(2)]
+    next(iter(uneven[0]))
     for parts, reason in [
+        ([one.state_dict() for one in uneven], "component '[ab]' has different states.*last_batch='DROP'"),
         ([one.state_dict() for one in endless], "in epoch 0 on some trainers and in epoch [1-9]"),
         ([states[0], changed.state_dict()], "found the weights"),
         ([states[0], states[0]], "component 'large'"),
