@@ -57,6 +57,8 @@ from ._feed import DeviceFeed, feed
 from ._loader import DataLoader, wrap
 from ._local import LocalService, local
 from ._millstream import key_path, version
+from ._mix import mix
+from ._mixture import Mixture
 from ._optional import Optional
 from ._options import AutoShardPolicy, Options
 from ._ranks import Rank, from_device_mesh, rank
@@ -91,6 +93,7 @@ __all__ = [
     "InputReplicationMode",
     "Limits",
     "LocalService",
+    "Mixture",
     "Optional",
     "Options",
     "PerReplica",
@@ -137,6 +140,7 @@ __all__ = [
     "key_path",
     "local",
     "local_results",
+    "mix",
     "one_hot",
     "ops",
     "joined_states",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._millstream import joined_places
+from ._mix_plan import joined_mixtures
 from .errors import InvalidArgumentError
 
 __all__ = ["Place", "joined_states"]
@@ -36,6 +37,7 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     """Joins the states of all trainers of an exactly-once epoch, so that another number of trainers continues it.
 
     The states of a loader whose ``len()`` is known are the same on all trainers. Any number of trainers loads them without this function.
+    The states of a mixture are joined component by component.
 
     Args:
         states: The ``state_dict()`` of every trainer, in any order, all of one epoch.
@@ -53,6 +55,8 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
         >>> ms.joined_states(states, 3)["had"]
         {'0': 1, '1': 1}
     """
+    if states and all("components" in state for state in states):
+        return joined_mixtures(states, trainers, joined_states)
     if states and all("trainers" in state and state["trainers"] is None for state in states):
         return _shared(states)
     count = len(states)
