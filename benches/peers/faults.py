@@ -34,10 +34,11 @@ def serve(settings: dict) -> None:
     os.dup2(2, 1)
     if hasattr(module, "prepared"):
         module.prepared(settings["directory"], settings["records"])
-    target, workers, kept = module.serve() if hasattr(module, "serve") else ("", [], None)
+    target, workers, _kept = module.serve() if hasattr(module, "serve") else ("", [], None)
     answers.write(json.dumps({"target": target, "workers": workers}) + "\n")
     sys.stdin.read()
-    del kept
+    # The processes of the service end with their standard input, and a server in this process may block the end of the interpreter.
+    os._exit(0)
 
 
 def measure(args: argparse.Namespace, names: list, cases: list) -> dict:
@@ -103,20 +104,34 @@ def report(found: dict) -> None:
 
 
 def errors(outcomes: dict) -> set:
-    """Returns the errors of all rounds of a peer, each with its case."""
-    rounds = [(CASES[case][0], one) for case, all_of_case in outcomes.items() for one in all_of_case]
-    return {f"{title}: {one[kind]}" for title, one in rounds for kind in ("ended", "unsaved") if kind in one}
+    """Returns the first error of each case that ended a job, and the first error of a request for a state."""
+    found = {}
+    for case, rounds in outcomes.items():
+        for one in rounds:
+            if "ended" in one:
+                found.setdefault(case, f"{CASES[case][0]}: {one['ended']}")
+            if "unsaved" in one:
+                found.setdefault("state", f"a state is requested: {short(one['unsaved'])}")
+    return set(found.values())
+
+
+def short(error: str) -> str:
+    """Returns the class and the message of an error without TensorFlow's name of the device."""
+    kind, _, message = error.partition(": ")
+    return f"{kind}: {message.rpartition('}} ')[2]}"
 
 
 def version(library: str) -> str:
-    """Returns the version of an installed library, or the version of Millstream's package."""
-    names = [library, "tensorflow-cpu"] if library == "tensorflow" else [library]
-    for name in names:
+    """Returns the version of an installed library. Millstream's package states its version itself."""
+    for name in (library, f"{library}-cpu"):
         try:
             return importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return "of this tree"
+    try:
+        return str(importlib.import_module(library).__version__)
+    except ImportError:
+        return "of this source tree"
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ from fault_peers.ledger import Generation, Verdict, is_same_order, judge
 
 #: The seconds within which the program must end: ten times its usual time.
 PROGRAM_MAX_S = 250
-#: A small multiple of 36 records: 120 steps of two trainers.
-RECORDS = 1440
+#: A small multiple of 36 records: 60 steps of two trainers.
+RECORDS = 720
 
 UNDISTURBED = [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
 

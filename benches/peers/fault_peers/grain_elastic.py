@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .trainer import Trainer, payloads
+from .trainer import Rows, Trainer
 
 TITLE = "Grain"
 LIBRARY = "grain"
@@ -19,19 +19,6 @@ PACKAGES = ["grain", "numpy"]
 MODULES = ("numpy", "grain", "absl.flags")
 REFUSED: dict[str, str] = {}
 WORKERS = 2
-
-
-class Rows:
-    """A source by index."""
-
-    def __init__(self, records: int) -> None:
-        self._payloads = payloads(records)
-
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-    def __getitem__(self, index: int) -> tuple[int, Any]:
-        return index, self._payloads[index]
 
 
 def opened(trainer: Trainer) -> "Loading":

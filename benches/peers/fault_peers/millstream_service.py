@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .trainer import Trainer, payloads
+from .trainer import COPIES, Trainer, stored
 
 TITLE = "Millstream"
 LIBRARY = "millstream"
@@ -54,12 +54,11 @@ class Loading:
 
         import millstream as ms
 
-        rows = (numpy.arange(trainer.records), payloads(trainer.records))
-        dataset = ms.Dataset.from_tensor_slices(rows).split_size(SPLIT).shuffle(trainer.records).batch(trainer.batch)
+        rows = (numpy.arange(trainer.records), stored(trainer.records))
+        dataset = ms.Dataset.from_tensor_slices(rows).split_size(SPLIT).shuffle(trainer.records)
+        dataset = dataset.map(lambda index, row: (index, ms.ops.concat([row] * COPIES))).batch(trainer.batch)
         ranks = {"dp_rank": trainer.rank, "dp_size": trainer.trainers}
-        self._loader = ms.DataLoader(
-            dataset, service=trainer.target, visitation="exactly_once", seed=trainer.seed, output="numpy", **ranks
-        )
+        self._loader = ms.DataLoader(dataset, service=trainer.target, visitation="exactly_once", seed=trainer.seed, output="numpy", **ranks)
         if trainer.saved is not None:
             self._loader.load_state_dict(json.loads(trainer.saved))
 

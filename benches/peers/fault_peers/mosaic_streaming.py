@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from .trainer import Trainer, payloads
+from .trainer import Rows, Trainer
 
 TITLE = "MosaicML Streaming"
 LIBRARY = "mosaicml-streaming"
@@ -22,7 +22,7 @@ MODULES = ("numpy", "torch", "streaming")
 REFUSED: dict[str, str] = {}
 WORKERS = 2
 #: The bytes of a shard, so that the records fill several shards.
-SHARD_BYTES = 1 << 18
+SHARD_BYTES = 1 << 23
 
 
 def prepared(directory: str, records: int) -> None:
@@ -31,8 +31,9 @@ def prepared(directory: str, records: int) -> None:
 
     folder = pathlib.Path(directory) / "mds"
     with MDSWriter(out=str(folder), columns={"index": "int", "payload": "bytes"}, size_limit=SHARD_BYTES) as shards:
-        for index, row in enumerate(payloads(records)):
-            shards.write({"index": index, "payload": row.tobytes()})
+        rows = Rows(records)
+        for index in range(records):
+            shards.write({"index": index, "payload": rows[index][1].tobytes()})
 
 
 def opened(trainer: Trainer) -> "Loading":

@@ -15,7 +15,7 @@ import time
 from typing import Any, Self
 
 from .ledger import Generation, Step
-from .trainer import Trainer, checksums, payloads
+from .trainer import Trainer, expected
 
 #: The seconds within which a process must answer a request: ten times the longest wait of an undisturbed run.
 ANSWER_MAX_S = 120.0
@@ -105,11 +105,9 @@ class Trainers:
     def __init__(self, program: str, settings: Trainer, states: list[str | None]) -> None:
         settings = dataclasses.replace(settings, port=_free_port())
         self.generation = Generation()
-        self._expected = checksums(payloads(settings.records))
+        self._expected = expected(settings.records)
         ranks = [dataclasses.replace(settings, rank=rank, state=state) for rank, state in enumerate(states)]
-        self._children = [
-            Asked([sys.executable, program, "--trainer", json.dumps(dataclasses.asdict(rank))]) for rank in ranks
-        ]
+        self._children = [Asked([sys.executable, program, "--trainer", json.dumps(dataclasses.asdict(rank))]) for rank in ranks]
         self._ended = [False] * len(ranks)
         #: The number of steps before the last saved states.
         self.saved = 0

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-from .trainer import Trainer, payloads
+from .trainer import Rows, Trainer
 
 TITLE = "torchdata `StatefulDataLoader`"
 LIBRARY = "torchdata"
@@ -19,19 +19,6 @@ REFUSED = {
     "distributes state across worker processes, but not across ranks"
 }
 WORKERS = 2
-
-
-class Rows:
-    """A dataset by index."""
-
-    def __init__(self, records: int) -> None:
-        self._payloads = payloads(records)
-
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-    def __getitem__(self, index: int) -> tuple[int, Any]:
-        return index, self._payloads[index]
 
 
 def opened(trainer: Trainer) -> "Loading":

@@ -5,6 +5,7 @@ This module owns the records that all peers deliver, and the requests and answer
 
 import base64
 import dataclasses
+import functools
 import importlib
 import json
 import multiprocessing
@@ -15,8 +16,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-#: The bytes of the payload of a record.
-PAYLOAD_BYTES = 512
+#: The bytes of a stored payload, and the number of copies that a worker joins, so that a worker's records do not all fit into read-ahead.
+STORED_BYTES, COPIES = 512, 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,18 +58,32 @@ class Loader(Protocol):
         """Returns the position after the last batch that the iterator returned."""
 
 
-def payloads(records: int) -> Any:
-    """Returns the payloads of all records: random bytes, which are equal in every process."""
+def stored(records: int) -> Any:
+    """Returns the stored payloads of all records: random bytes, which are equal in every process."""
     import numpy
 
-    return numpy.random.default_rng(0).integers(0, 256, (records, PAYLOAD_BYTES), numpy.uint8)
+    return numpy.random.default_rng(0).integers(0, 256, (records, STORED_BYTES), numpy.uint8)
 
 
-def checksums(rows: Any) -> list[int]:
-    """Returns the CRC-32 of each row of payloads."""
-    import numpy
+class Rows:
+    """A dataset by index for loaders with worker processes."""
 
-    return [zlib.crc32(row.tobytes()) for row in numpy.asarray(rows)]
+    def __init__(self, records: int) -> None:
+        self._stored = stored(records)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __getitem__(self, index: int) -> tuple[int, Any]:
+        import numpy
+
+        return index, numpy.tile(self._stored[index], COPIES)
+
+
+@functools.cache
+def expected(records: int) -> list[int]:
+    """Returns the checksums of all records."""
+    return [zlib.crc32(row.tobytes() * COPIES) for row in stored(records)]
 
 
 def answer(trainer: Trainer, peer: Any) -> None:
@@ -114,6 +129,8 @@ def _failed(error: Exception) -> dict[str, Any]:
 
 
 def _answer(request: str, loader: Loader, batches: Iterator[tuple[Any, Any]]) -> dict[str, Any]:
+    import numpy
+
     if request == "state":
         return {"state": base64.b64encode(loader.state()).decode()}
     if request == "workers":
@@ -122,4 +139,5 @@ def _answer(request: str, loader: Loader, batches: Iterator[tuple[Any, Any]]) ->
     if batch is None:
         return {"end": True}
     indices, rows = batch
-    return {"indices": [int(index) for index in indices], "checksums": checksums(rows)}
+    checksums = [zlib.crc32(row.tobytes()) for row in numpy.asarray(rows)]
+    return {"indices": [int(index) for index in indices], "checksums": checksums}
