@@ -37,6 +37,8 @@ def serve(settings: dict) -> None:
     target, workers, _kept = module.serve() if hasattr(module, "serve") else ("", [], None)
     answers.write(json.dumps({"target": target, "workers": workers}) + "\n")
     sys.stdin.read()
+    if hasattr(module, "cleaned"):
+        module.cleaned(settings["directory"])
     # The processes of the service end with their standard input, and a server in this process may block the end of the interpreter.
     os._exit(0)
 

@@ -21,6 +21,8 @@ PACKAGES = ["mosaicml-streaming", "numpy"]
 MODULES = ("numpy", "torch", "streaming")
 REFUSED: dict[str, str] = {}
 WORKERS = 2
+#: The folder in which Streaming names its shared memory by six digits and a purpose.
+SHARED_MEMORY = pathlib.Path("/dev/shm")
 #: The bytes of a shard, so that the records fill several shards.
 SHARD_BYTES = 1 << 23
 
@@ -29,11 +31,22 @@ def prepared(directory: str, records: int) -> None:
     """Writes the shards of all records."""
     from streaming import MDSWriter
 
+    (pathlib.Path(directory) / "names.json").write_text(json.dumps(sorted(_names())))
     folder = pathlib.Path(directory) / "mds"
     with MDSWriter(out=str(folder), columns={"index": "int", "payload": "bytes"}, size_limit=SHARD_BYTES) as shards:
         rows = Rows(records)
         for index in range(records):
             shards.write({"index": index, "payload": rows[index][1].tobytes()})
+
+
+def cleaned(directory: str) -> None:
+    """Removes the names in shared memory that the killed trainers of this run left. Other names were there before the run."""
+    for name in _names() - set(json.loads((pathlib.Path(directory) / "names.json").read_text())):
+        (SHARED_MEMORY / name).unlink(missing_ok=True)
+
+
+def _names() -> set[str]:
+    return {path.name for path in SHARED_MEMORY.glob("[0-9][0-9][0-9][0-9][0-9][0-9]_*")}
 
 
 def opened(trainer: Trainer) -> "Loading":
