@@ -15,12 +15,11 @@ import itertools
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
 
-from shared import HOME, ROOT, TARGET, Child, environment, run_within, spread
+from shared import ROOT, TARGET, Child, environment, packaged, run_within, spread
 
 PACKAGES = ["tensorflow-cpu", "torch", "numpy", "pyarrow", "ray[data]", "cloudpickle"]
 SIZES = {"1k": 1 << 10, "64k": 64 << 10, "1M": 1 << 20, "16M": 16 << 20}
@@ -281,14 +280,9 @@ def rate_of(elements, seconds: float) -> float:
 
 def built(again: bool) -> tuple:
     """Returns the package with an optimised extension, and the path of `bench-transfer`. Builds both if ``again``."""
-    for what in (["--package", "millstream-python", "--lib"], ["--bin", "bench-transfer"]) if again else ():
-        subprocess.run(["cargo", "build", "--profile", "dist", "--locked", *what], cwd=ROOT, check=True)
-    package = HOME / "package"
-    shutil.rmtree(package, ignore_errors=True)
-    unneeded = shutil.ignore_patterns("__pycache__", "*.so")
-    shutil.copytree(ROOT / "python/millstream", package / "millstream", ignore=unneeded)
-    shutil.copy(TARGET / "dist/lib_millstream.so", package / "millstream/_millstream.abi3.so")
-    return package, TARGET / "dist/bench-transfer"
+    if again:
+        subprocess.run(["cargo", "build", "--profile", "dist", "--locked", "--bin", "bench-transfer"], cwd=ROOT, check=True)
+    return packaged("dist", is_built=not again), TARGET / "dist/bench-transfer"
 
 
 def stamped(program: pathlib.Path, transport: str, size: int, seconds: float) -> float:

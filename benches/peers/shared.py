@@ -1,8 +1,9 @@
-"""Shared code of the comparisons: an environment with the peers, child processes that measure rounds, and spreads."""
+"""Shared code of the comparisons: an environment with the peers, a built package, child processes that measure rounds, and spreads."""
 
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -32,6 +33,18 @@ def run_within(python: pathlib.Path, program: str) -> None:
     """Restarts the program in the given interpreter, unless it runs there already."""
     if pathlib.Path(sys.executable).absolute() != python.absolute():
         os.execv(python, [python, program, *sys.argv[1:]])
+
+
+def packaged(profile: str, is_built: bool = False) -> pathlib.Path:
+    """Returns a folder with the Python package and its extension in a profile of cargo. Builds the extension, unless ``is_built``."""
+    if not is_built:
+        command = ["cargo", "build", "--profile", profile, "--locked", "--package", "millstream-python", "--lib"]
+        subprocess.run(command, cwd=ROOT, check=True)
+    package = HOME / "package"
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(ROOT / "python/millstream", package / "millstream", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copy(TARGET / profile / "lib_millstream.so", package / "millstream/_millstream.abi3.so")
+    return package
 
 
 class Child:
