@@ -6,7 +6,8 @@ use std::sync::Arc;
 use millstream::element::ElementSpec;
 use millstream::pipeline::exec::{Caches, Functions};
 use millstream::pipeline::graph::{
-    Cache, Cardinality, Dataset, Graph as Definition, ServiceReader, ShardBy, Share, node_specs,
+    Cache, Cardinality, Dataset, Graph as Definition, ServiceReader, ShardBy, Share, SourceFacts, Splitting,
+    node_specs,
 };
 use millstream::{LocalElements, LocalRun};
 use pyo3::exceptions::PyValueError;
@@ -172,6 +173,22 @@ impl Graph {
             Cardinality::Unknown => -2,
             Cardinality::Finite(count) => i64::try_from(count).unwrap_or(i64::MAX),
         }
+    }
+
+    /// Returns the number of splits of a dataset with one source whose positions are counted. Returns `None`
+    /// for files, which are listed when a pass begins.
+    #[getter]
+    fn splits(&self) -> PyResult<Option<u64>> {
+        let facts = self.definition()?.facts(&Functions::new());
+        Ok(match facts.map_err(failure::analysis)?.sources.as_slice() {
+            [
+                SourceFacts {
+                    splitting: Splitting::Counted(units),
+                    ..
+                },
+            ] => Some(units.splits()),
+            _ => None,
+        })
     }
 
     /// Returns the number of rows in every batch but the last. Returns `None` unless the last operation that

@@ -85,8 +85,13 @@ impl WriteChunk {
         } else {
             (ErrorKind::Resource, "")
         };
+        let reason = if error.kind() == io::ErrorKind::UnexpectedEof {
+            "the file is truncated".to_owned()
+        } else {
+            error.to_string()
+        };
         let path = self.path.display();
-        let message = format!("cannot {what} the chunk {path}: {error}{advice}");
+        let message = format!("cannot {what} the chunk {path}: {reason}{advice}");
         ExecError::new(kind, "write_chunk", message)
     }
 }
