@@ -16,7 +16,7 @@ use super::writer::ElementWriter;
 
 /// The size of a committed chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Receipt {
+pub(crate) struct ChunkSize {
     /// The number of elements.
     pub(crate) elements: u64,
     /// The size of the file in bytes.
@@ -27,7 +27,7 @@ pub(crate) struct Receipt {
 ///
 /// # Errors
 /// An error of kind `InvalidData` or `UnexpectedEof` if the file is no complete file of elements.
-pub(crate) fn receipt(path: &Path) -> io::Result<Option<Receipt>> {
+pub(crate) fn chunk_size(path: &Path) -> io::Result<Option<ChunkSize>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -35,7 +35,7 @@ pub(crate) fn receipt(path: &Path) -> io::Result<Option<Receipt>> {
     };
     let bytes = file.metadata()?.len();
     let elements = ElementReader::new(BufReader::new(file))?.count()?;
-    Ok(Some(Receipt { elements, bytes }))
+    Ok(Some(ChunkSize { elements, bytes }))
 }
 
 /// A chunk that is being written. If the writer is dropped before the commit, it removes the temporary file.
@@ -81,7 +81,7 @@ impl ChunkWriter {
 
     /// Syncs the file to the disk, and commits it under its final name. If another writer has committed the
     /// chunk, that chunk stays. Returns the size of the committed chunk.
-    pub(crate) fn commit(self) -> io::Result<Receipt> {
+    pub(crate) fn commit(self) -> io::Result<ChunkSize> {
         let ChunkWriter {
             path,
             temporary,
@@ -97,7 +97,7 @@ impl ChunkWriter {
         if let Some(parent) = path.parent() {
             File::open(parent)?.sync_all()?;
         }
-        receipt(&path)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        chunk_size(&path)?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn receipts_count_the_elements(sizes in prop::collection::vec(0_usize..300_000, 0..30), packing in 0_usize..3) {
+        fn sizes_count_the_elements(sizes in prop::collection::vec(0_usize..300_000, 0..30), packing in 0_usize..3) {
             let packing = [Packing::None, Packing::Lz4, Packing::Gzip][packing];
             let folder = tempfile::tempdir().unwrap();
             let mut chunk = begin(folder.path(), packing);
@@ -146,7 +146,7 @@ mod tests {
             let committed = chunk.commit().unwrap();
             prop_assert_eq!(committed.elements, sizes.len() as u64);
             prop_assert_eq!(committed.bytes, fs::metadata(&path).unwrap().len());
-            prop_assert_eq!(receipt(&path).unwrap(), Some(committed));
+            prop_assert_eq!(chunk_size(&path).unwrap(), Some(committed));
             prop_assert_eq!(elements(&path).len(), sizes.len());
         }
     }
@@ -161,8 +161,8 @@ mod tests {
         first.write(b"first").unwrap();
         second.write(b"second").unwrap();
         second.write(b"third").unwrap();
-        let receipt = first.commit().unwrap();
-        assert_eq!(second.commit().unwrap(), receipt);
+        let size = first.commit().unwrap();
+        assert_eq!(second.commit().unwrap(), size);
         assert_eq!(elements(&folder.path().join("chunk")), [b"first"]);
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut chunk = begin(folder.path(), Packing::None);
         chunk.write(b"lost").unwrap();
-        assert_eq!(receipt(&folder.path().join("chunk")).unwrap(), None);
+        assert_eq!(chunk_size(&folder.path().join("chunk")).unwrap(), None);
         drop(chunk);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -186,7 +186,7 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         for len in 0..bytes {
             fs::write(&path, &whole[..len as usize]).unwrap();
-            assert!(receipt(&path).is_err(), "{len} of {bytes} bytes");
+            assert!(chunk_size(&path).is_err(), "{len} of {bytes} bytes");
         }
     }
 }

@@ -15,6 +15,6 @@ mod header;
 mod reader;
 mod writer;
 
-pub(crate) use chunk::{ChunkWriter, Receipt, receipt};
+pub(crate) use chunk::{ChunkSize, ChunkWriter, chunk_size};
 pub(crate) use folder::{Begun, Folder, Sink};
 pub(crate) use reader::{ElementReader, Place};

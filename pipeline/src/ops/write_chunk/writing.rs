@@ -17,7 +17,7 @@ use crate::exec::state::{StateError, StateReader, StateWriter};
 use crate::exec::value::{Tensor, Value};
 use crate::graph::Packing;
 use crate::ops::chunks::{chunk_path, uncommitted};
-use crate::saved::{ChunkWriter, Receipt, receipt};
+use crate::saved::{ChunkSize, ChunkWriter, chunk_size};
 
 pub(crate) struct WriteChunk {
     /// The path of the chunk.
@@ -51,15 +51,15 @@ impl WriteChunk {
     }
 
     /// Returns the size of the chunk, which is written if it does not exist.
-    fn committed(&mut self) -> Result<Receipt, ExecError> {
-        match receipt(&self.path) {
-            Ok(Some(receipt)) => Ok(receipt),
+    fn committed(&mut self) -> Result<ChunkSize, ExecError> {
+        match chunk_size(&self.path) {
+            Ok(Some(size)) => Ok(size),
             Ok(None) => self.write(),
             Err(error) => Err(self.failed("read", &error)),
         }
     }
 
-    fn write(&mut self) -> Result<Receipt, ExecError> {
+    fn write(&mut self) -> Result<ChunkSize, ExecError> {
         let begun = ChunkWriter::begin(&self.path, &self.uncommitted, &self.spec, self.packing);
         let mut chunk = begun.map_err(|error| self.failed("begin", &error))?;
         while let Some(item) = self.input.next()? {
@@ -101,7 +101,7 @@ impl Iterate for WriteChunk {
         if std::mem::replace(&mut self.has_ended, true) {
             return Ok(None);
         }
-        let Receipt { elements, bytes } = self.committed()?;
+        let ChunkSize { elements, bytes } = self.committed()?;
         let sizes = [elements, bytes].map(|size| Tensor::i64(size.cast_signed()));
         Ok(Some(Item::new(Value::from_iter(sizes), 0)))
     }
