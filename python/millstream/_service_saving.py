@@ -186,7 +186,8 @@ def save(
     """Saves all elements of a dataset with the workers of a service. The workers write the files themselves, each a part of the dataset.
 
     The order and the number of elements are those of an exactly-once epoch, although workers are lost. If the save is interrupted, the same call
-    continues it: chunks that exist are not computed again. ``load`` reads the dataset, also while it is being saved.
+    continues it: chunks that exist are not computed again. The call compares the operations of the dataset, but not the code of Python functions.
+    ``load`` reads the dataset, also while it is being saved.
 
     Args:
         dataset: The dataset, which must suit an exactly-once job: one source, an end, and no operations over the whole dataset such as ``take``.
@@ -204,6 +205,7 @@ def save(
         FailedPreconditionError: The directory holds other files, or the workers write to another directory of this name.
         InvalidArgumentError: The dataset cannot be read exactly once. The error names the reason.
         MillstreamError: The dataset failed on a worker, or the service cannot be reached.
+        TypeError: The argument is not a dataset of Millstream.
 
     Example:
         >>> import tempfile
@@ -212,9 +214,12 @@ def save(
         ...     print(saved.progress().elements, [int(x) for x in ms.service.load(folder + "/numbers").unbatch().take(3)])
         10 [0, 1, 2]
     """
+    from ._dataset import Dataset
     from ._saving import packing_of
     from .service import ExactTerms, _address, distribute_exactly
 
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"save: expected a dataset of Millstream, found {type(dataset).__name__}")
     _address(service)
     place, packing = _local(path, "save"), packing_of(compression)
     if dataset._graph.cardinality == -1:
@@ -222,7 +227,7 @@ def save(
     exact = dataset._executed.exactly_once(seed)
     said = {
         "version": _VERSION,
-        "fingerprint": hashlib.sha256(exact.to_bytes() + f"{seed} {packing}".encode()).hexdigest(),
+        "fingerprint": hashlib.sha256(exact.to_bytes_without_code() + f"{seed} {packing}".encode()).hexdigest(),
         "seed": seed,
         "compression": packing,
         "spec": dataset._graph.spec,

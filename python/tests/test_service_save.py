@@ -32,6 +32,9 @@ from millstream.service import distribute, load, save
 
 Start = Callable[..., str]
 
+#: The number of elements of a slow dataset, which is saved in a second or more.
+COUNT = 1200
+
 #: A limit for waits that end much earlier, unless the test fails.
 LONG_S = 120.0
 
@@ -98,7 +101,7 @@ def service() -> Iterator[ms.LocalService]:
         yield service
 
 
-def slow(count: int = 600, make: Callable[[Any], Any] | None = None) -> Dataset:
+def slow(count: int = COUNT, make: Callable[[Any], Any] | None = None) -> Dataset:
     spec = ms.TensorSpec((), ms.int64)
     return Dataset.range(count).split_size(25).shuffle(10).map_python(make or Slow(), element_spec=spec)
 
@@ -109,21 +112,22 @@ def test_a_killed_worker_loses_no_element(service: ms.LocalService, tmp_path: Pa
     until(lambda: saving.progress().chunks >= 5)
     assert not saving.is_done
     os.kill(service.pids[1], signal.SIGKILL)
-    assert saving.wait(LONG_S).elements == 600
+    assert saving.wait(LONG_S).elements == COUNT
     found = numbers(load(tmp_path / "saved"))
     assert found == wanted
-    assert sorted(found) == list(range(600))
+    assert sorted(found) == list(range(COUNT))
 
 
 SAVER = """
 import sys, time
 import millstream as ms
 
-def slow(x):
-    time.sleep(0.004)
-    return x
+class Slow:  # pickled with a random number
+    def __call__(self, x):
+        time.sleep(0.004)
+        return x
 
-numbers = ms.Dataset.range(600).split_size(10).map_python(slow, element_spec=ms.TensorSpec((), ms.int64))
+numbers = ms.Dataset.range(600).split_size(10).map_python(Slow(), element_spec=ms.TensorSpec((), ms.int64))
 print(ms.service.save(numbers, sys.argv[1], sys.argv[2]).progress().elements)
 """
 
@@ -167,7 +171,7 @@ def test_a_cancelled_save_continues(service: ms.LocalService, tmp_path: Path) ->
     save(slow(), place, service)
     after = chunks(place)
     assert {name: after[name] for name in kept} == kept
-    assert sorted(numbers(load(place))) == list(range(600))
+    assert sorted(numbers(load(place))) == list(range(COUNT))
 
 
 def test_a_finished_save_without_a_mark_ends(cluster: Start, tmp_path: Path) -> None:
@@ -301,10 +305,10 @@ def test_a_failed_dataset_fails_its_readers(service: ms.LocalService, tmp_path: 
         load(place)
     kept = chunks(place)
     table.touch()
-    assert save(slow(make=Guarded(table)), place, service).progress().elements == 600
+    assert save(slow(make=Guarded(table)), place, service).progress().elements == COUNT
     after = chunks(place)
     assert {name: after[name] for name in kept} == kept
-    assert sorted(numbers(load(place))) == list(range(600))
+    assert sorted(numbers(load(place))) == list(range(COUNT))
 
 
 def test_taken_directories_are_refused(service: ms.LocalService, tmp_path: Path) -> None:
@@ -351,6 +355,8 @@ def test_unsuitable_datasets_leave_no_directory(cluster: Start, tmp_path: Path) 
         save(Dataset.range(3), place, target, compression="ZIP")
     with pytest.raises(ValueError, match="service"):
         save(Dataset.range(3), place, "")
+    with pytest.raises(TypeError, match="a dataset of Millstream, found list"):
+        save([1, 2], place, target)  # type: ignore[arg-type]
     assert not place.exists()
 
 
@@ -358,7 +364,7 @@ def test_a_wait_ends_before_its_save(service: ms.LocalService, tmp_path: Path) -
     saving = save(slow(), tmp_path / "saved", service, wait=False)
     with pytest.raises(DeadlineExceededError, match="wait longer"):
         saving.wait(0)
-    assert saving.wait(LONG_S).elements == 600
+    assert saving.wait(LONG_S).elements == COUNT
 
 
 def test_chunks_on_other_storage_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

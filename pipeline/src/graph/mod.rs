@@ -48,6 +48,7 @@ pub(crate) mod spec;
 pub(crate) mod split;
 pub(crate) mod tree;
 pub(crate) mod units;
+pub(crate) mod without_params;
 
 pub use cardinality::Cardinality;
 pub use constant::{Constant, ConstantTensor};

@@ -149,6 +149,31 @@ mod tests {
             prop_assert_eq!(chunk_size(&path).unwrap(), Some(committed));
             prop_assert_eq!(elements(&path).len(), sizes.len());
         }
+
+        #[test]
+        fn damaged_chunks_have_no_other_size(
+            sizes in prop::collection::vec(0_usize..300, 0..10),
+            packing in 0_usize..3,
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            let packing = [Packing::None, Packing::Lz4, Packing::Gzip][packing];
+            let folder = tempfile::tempdir().unwrap();
+            let mut chunk = begin(folder.path(), packing);
+            for size in &sizes {
+                chunk.write(&vec![7; *size]).unwrap();
+            }
+            let committed = chunk.commit().unwrap();
+            let path = folder.path().join("chunk");
+            let mut bytes = fs::read(&path).unwrap();
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            fs::write(&path, bytes).unwrap();
+            if let Ok(size) = chunk_size(&path) {
+                prop_assert_eq!(size, Some(committed));
+            }
+        }
     }
 
     #[test]

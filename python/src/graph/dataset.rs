@@ -9,7 +9,7 @@ use millstream::pipeline::graph::{
     Cache, Cardinality, Dataset, Graph as Definition, ServiceReader, ShardBy, Share, SourceFacts, Splitting,
     node_specs,
 };
-use millstream::{LocalElements, LocalRun};
+use millstream::{LocalElements, LocalRun, python};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -255,6 +255,13 @@ impl Graph {
     /// Returns the definition. Equal chains of operations have equal definitions.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.sent()?.to_bytes().map_err(failure::dataset)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Returns the definition without the code of Python functions, which differs between processes.
+    fn to_bytes_without_code<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let definition = self.definition()?.without_params(python::NAME);
+        let bytes = definition.to_bytes().map_err(failure::dataset)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
