@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_pipeline::exec::{COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitPart};
-use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph, SplitCounts};
+use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph, Packing, SplitCounts};
 use millstream_pipeline::plan::{SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
 use millstream_testkit::rounds;
@@ -136,6 +136,36 @@ proptest! {
             prop_assert_eq!(numbers(alone.values().flatten()), numbers(&whole));
         }
         prop_assert_eq!(run(&graph, workers, &turns), alone);
+    }
+
+    #[test]
+    fn chunks_hold_the_elements_of_their_splits(
+        chain in chain(SPLITWISE, 0..20),
+        workers in 1usize..4,
+        turns in prop::collection::vec(0usize..5, 1..20),
+        packing in 0usize..3,
+    ) {
+        let Ok(graph) = chain.graph().for_exactly_once(7, &functions()) else {
+            return Ok(());
+        };
+        let packing = [Packing::None, Packing::Lz4, Packing::Gzip][packing];
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["chunks", "uncommitted"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let path = folder.path().to_str().unwrap();
+        let elements = run(&graph, 1, &[0]);
+        let writing = Dataset::from(graph.clone()).write_chunk(path, packing).graph().unwrap();
+        let receipts = run(&writing, workers, &turns);
+        let counts: Vec<i64> = receipts.values().map(|receipt| scalar(&receipt[0])).collect();
+        let wanted: Vec<i64> = elements.values().map(|elements| elements.len() as i64).collect();
+        prop_assert_eq!(counts, wanted);
+        let spec = graph.facts(&functions()).unwrap().spec;
+        let saved = Dataset::chunks(path, Some(elements.len() as u64), None).elements(spec);
+        let mut saved = Executor::open(&saved.graph().unwrap(), context()).unwrap();
+        let next = || saved.next().unwrap().map(|item| model_of(&item.value));
+        let read: Vec<Model> = std::iter::from_fn(next).collect();
+        prop_assert_eq!(read, elements.into_values().flatten().collect::<Vec<Model>>());
     }
 }
 

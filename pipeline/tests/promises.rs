@@ -70,6 +70,7 @@ fn property_of(op: &Op) -> (&'static str, &'static str) {
         "pack_sequences" => ("packing.rs", "packed_rows_hold_every_token_once"),
         "rejection_resample" => (MODELS, "resampling_keeps_order_and_the_rarest_class"),
         "cache" | "snapshot" => (MODELS, "elements_in_files_are_those_written"),
+        "chunks" | "write_chunk" => ("by_split.rs", "chunks_hold_the_elements_of_their_splits"),
         "options" => ("rewrites.rs", "rewrites_change_no_element_position_or_draw"),
         "filter" | "filter_expr" | "take_while" | "take_while_expr" | "argument" | "batch" | "unbatch"
         | "group_by_window" | "window" | "repeat" | "take" | "skip" | "shard" | "enumerate" | "prefetch"

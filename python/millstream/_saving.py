@@ -20,6 +20,8 @@ import numpy as np
 
 from ._arguments import path_of
 from ._millstream import Graph
+from ._service_saving import DESCRIPTION as SERVED
+from ._service_saving import load as load_served
 from ._spec import dressed, plain
 from .errors import (
     DeadlineExceededError,
@@ -123,7 +125,7 @@ class SavingMethods:
         wait: bool = False,
         name: str | None = None,
     ) -> Dataset:
-        """Yields the elements that ``save`` or ``cache`` wrote to a directory.
+        """Yields the elements that ``save``, ``cache`` or ``ms.service.save`` wrote to a directory.
 
         Args:
             path: The directory, of this machine or of an object store.
@@ -131,7 +133,8 @@ class SavingMethods:
             compression: Accepted as in tf.data; has no effect: files state their compression.
             reader_func: A function of the datasets of the files that returns one dataset. Its argument has the methods of a dataset, and
                 its ``interleave`` and ``flat_map`` call their function with a dataset for each file.
-            wait: Whether a directory that is not there yet is waited for, for 10 minutes.
+            wait: Whether to wait for a directory that does not exist yet, for 10 minutes. A dataset of ``ms.service.save`` is read while it is
+                being saved.
             name: Accepted as in tf.data; has no effect.
 
         Returns:
@@ -156,6 +159,8 @@ class SavingMethods:
         place = Path(path_of(path))
         if wait:
             _wait(place)
+        if (place / SERVED).exists():
+            return load_served(place, wait, compression, reader_func, element_spec)
         described, is_empty = _described(place, element_spec)
         return _loaded(place, described, is_empty, reader_func)
 
@@ -202,7 +207,7 @@ def _write(snapshot: Callable[[str], Dataset], described: tuple[Any, ...], place
 
 def _wait(place: Path) -> None:
     deadline = time.monotonic() + _WAIT_S
-    while not (place / _DESCRIPTION).exists():
+    while not any((place / name).exists() for name in (_DESCRIPTION, SERVED)):
         if time.monotonic() > deadline:
             raise DeadlineExceededError(f"load: expected a saved dataset in {place} within {_WAIT_S:.0f} s, found none")
         time.sleep(_LOOK_EVERY_S)

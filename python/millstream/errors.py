@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "AbortedError",
+    "AlreadyExistsError",
     "CancelledError",
     "DataLossError",
     "DataLossWarning",
@@ -95,6 +96,10 @@ class InvalidDtypeError(InvalidArgumentError, TypeError):
 
 class NotFoundError(MillstreamError, LookupError, FileNotFoundError):
     """A file, dataset or job does not exist, or was removed."""
+
+
+class AlreadyExistsError(MillstreamError, FileExistsError):
+    """The place of a new object is taken. The caller must choose another place, or remove the object there."""
 
 
 class FailedPreconditionError(MillstreamError, RuntimeError):

@@ -17,6 +17,7 @@ from ._dataset import Dataset
 from ._millstream import Dispatcher, Elements, Worker
 from ._positions import Delivered
 from ._ranks import rank
+from ._service_saving import SaveProgress, Saving, load, save
 from ._spec import dressed
 from .errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 
@@ -26,12 +27,16 @@ __all__ = [
     "CrossTrainerCache",
     "DispatchServer",
     "DispatcherConfig",
+    "SaveProgress",
+    "Saving",
     "ShardingPolicy",
     "WorkerConfig",
     "WorkerServer",
     "distribute",
     "from_dataset_id",
+    "load",
     "register_dataset",
+    "save",
 ]
 
 SHARD_HINT = -1

@@ -234,7 +234,10 @@ def test_a_service_computes_what_is_saved(cluster: Callable[..., str], tmp_path:
     target = cluster(workers=2)
     squares = Dataset.range(100).map(lambda x: x * x)
     tf.data.experimental.distributed_save(squares, str(tmp_path / "saved"), target)
-    assert sorted(numbers(Dataset.load(tmp_path / "saved", wait=True))) == [x * x for x in range(100)]
+    assert numbers(Dataset.load(tmp_path / "saved", wait=True)) == [x * x for x in range(100)]
+    pairs = Dataset.zip((squares, Dataset.range(100))).map(lambda x, y: x + y)
+    tf.data.experimental.distributed_save(pairs, str(tmp_path / "pairs"), target)
+    assert len(numbers(Dataset.load(tmp_path / "pairs", wait=True))) == 100
 
 
 def test_a_named_job_is_saved_pass_by_pass(cluster: Callable[..., str], tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ DIFFERS = {
     "tf.data.experimental.copy_to_device": "processors alone; `ms.feed` copies to other devices",
     "tf.data.experimental.dense_to_ragged_batch": "`row_splits_dtype` is `tf.int64`",
     "tf.data.experimental.dense_to_sparse_batch": "as `Dataset.sparse_batch`",
-    "tf.data.experimental.distributed_save": "returns when everything is saved; this process writes the elements that workers compute",
+    "tf.data.experimental.distributed_save": "returns when everything is saved; this process writes datasets that cannot be read exactly once, such as a `zip`",
     "tf.data.experimental.enable_debug_mode": "functions of `map` alone run as Python",
     "tf.data.experimental.group_by_reducer": "elements are held until the end; states have tensors of known shapes",
     "tf.data.experimental.group_by_window": "as the method of `Dataset`",

@@ -12,6 +12,7 @@ from .ledger import Ledger, judge
 from .processes import Cluster, Process, wait_for_batches, wait_for_end
 from .proxy import Proxy
 from .round import Round, noticed
+from .saves import save_storm
 
 #: The number of elements in a round: about 12 seconds of work for two workers.
 ELEMENTS = {"map": 12_288, "numbers": 1 << 19, "loader": 12_288, "large-loader": 1_000_000}
@@ -115,6 +116,7 @@ CASES: dict[str, Case] = {
         exactly_once_worker_killed,
         exactly_once_storm,
         exactly_once_trainers,
+        save_storm,
     )
 }
 

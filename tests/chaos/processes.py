@@ -148,6 +148,17 @@ class Cluster:
         arguments = [f"millstream://{self.address}", str(elements), str(ledger), json.dumps(trainer)]
         return self._started("trainer", [sys.executable, "-m", "chaos.exact_reader", *arguments]), ledger
 
+    def saver(self, elements: int, place: Path, slow: Path) -> Process:
+        """Starts a process that saves a dataset at ``place``. The work is slow while the file ``slow`` exists."""
+        arguments = ["save", f"millstream://{self.address}", str(elements), str(place), str(slow)]
+        return self._started("saver", [sys.executable, "-m", "chaos.saver", *arguments])
+
+    def saved_reader(self, place: Path) -> tuple[Process, Path]:
+        """Starts a process that reads a dataset that is being saved. Returns the process and the path of its ledger."""
+        ledger = self.directory / f"ledger-{len(self.processes)}"
+        ledger.touch()
+        return self._started("reader", [sys.executable, "-m", "chaos.saver", "load", str(place), str(ledger)]), ledger
+
     def statuses(self, missing: str) -> Iterator[dict[str, Any]]:
         """Yields the status of the service again and again. Raises an error with the text ``missing`` after a minute."""
         deadline = time.monotonic() + NOTICED_MAX_S

@@ -152,6 +152,12 @@ impl Cursor {
         self.left.start = 0;
     }
 
+    /// Ends the pass before its last position, for sources that learn their size late.
+    pub(crate) fn end(&mut self) {
+        self.left.end = self.left.start;
+        self.ended = true;
+    }
+
     /// Returns whether positions arrive in splits.
     pub(crate) fn is_fed(&self) -> bool {
         self.fed.is_some()

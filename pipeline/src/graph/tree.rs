@@ -17,6 +17,7 @@ use super::cardinality::Cardinality;
 use super::error::{AnalysisError, GraphError};
 use super::label;
 use super::options::Options;
+use super::params::Params;
 use super::registry::Registry;
 use super::schedule::{Cycle, Schedule};
 use super::units::Splitting;
@@ -267,6 +268,12 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
     /// Returns whether the operation reads files whose columns are not declared.
     fn lacks_columns(&self) -> bool {
         false
+    }
+
+    /// Returns the parameters of the function or source registered as `name`, if the operation calls it.
+    fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
+        let _ = name;
+        None
     }
 
     /// Writes the signatures of registered functions into the operation.

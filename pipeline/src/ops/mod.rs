@@ -10,6 +10,7 @@ pub(crate) mod batch;
 pub(crate) mod bucket;
 pub(crate) mod cache;
 pub(crate) mod choose;
+pub(crate) mod chunks;
 pub(crate) mod concatenate;
 pub(crate) mod counter;
 pub(crate) mod enumerate;
@@ -52,6 +53,7 @@ pub(crate) mod tensors;
 pub(crate) mod unbatch;
 pub(crate) mod unique;
 pub(crate) mod window;
+pub(crate) mod write_chunk;
 pub(crate) mod zip;
 
 pub use table::{OperationError, operations};

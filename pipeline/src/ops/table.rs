@@ -20,6 +20,7 @@ const ROOMS: &[&Room] = &[
     &super::bucket::exec::ROOM,
     &super::cache::exec::ROOM,
     &super::choose::exec::ROOM,
+    &super::chunks::exec::ROOM,
     &super::concatenate::exec::ROOM,
     &super::counter::exec::ROOM,
     &super::enumerate::exec::ROOM,
@@ -61,6 +62,7 @@ const ROOMS: &[&Room] = &[
     &super::unbatch::exec::ROOM,
     &super::unique::exec::ROOM,
     &super::window::exec::ROOM,
+    &super::write_chunk::exec::ROOM,
     &super::zip::exec::ROOM,
 ];
 

@@ -19,6 +19,8 @@ pub(super) const BLOCK_BYTES: usize = 1 << 20;
 pub(super) const BLOCK_ELEMENTS_MAX: u32 = 4096;
 /// The maximum number of bytes in a block, which a single large element can reach.
 const BYTES_MAX: u32 = 2 << 30;
+/// The number of bytes of a block's header.
+const HEAD_BYTES: u64 = 20;
 /// The maximum ratio of uncompressed to stored size of an LZ4 block. A larger ratio is a sign of damage.
 const LZ4_RATIO_MAX: usize = 256;
 
@@ -80,6 +82,26 @@ impl Block {
 
     /// Reads a block, and returns the block and the number of bytes read.
     pub(super) fn read(packing: Packing, from: &mut impl Read) -> io::Result<(Block, u64)> {
+        let head = Head::read(from)?;
+        let block = head.block(packing, from)?;
+        Ok((block, HEAD_BYTES + u64::from(head.stored_len)))
+    }
+}
+
+/// The header of a block, before its stored bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    /// The number of stored bytes that follow.
+    pub(super) stored_len: u32,
+    raw_len: u32,
+    pub(super) elements: u32,
+    /// The checksum of the stored bytes.
+    crc: u32,
+}
+
+impl Head {
+    /// Reads the header of a block.
+    pub(super) fn read(from: &mut impl Read) -> io::Result<Head> {
         let mut head = [0; 16];
         from.read_exact(&mut head)?;
         if crc32c::crc32c(&head) != number(from)? {
@@ -92,18 +114,30 @@ impl Block {
                 "the header of a block is damaged: its sizes exceed the limits",
             ));
         }
+        Ok(Head {
+            stored_len,
+            raw_len,
+            elements,
+            crc: field(12),
+        })
+    }
+
+    /// Reads the stored bytes of the block, which follow the header.
+    pub(super) fn block(&self, packing: Packing, from: &mut impl Read) -> io::Result<Block> {
         // Memory grows with the bytes that are read, because the stored size may be wrong.
         let mut stored = Vec::new();
-        from.take(u64::from(stored_len)).read_to_end(&mut stored)?;
-        if stored.len() != stored_len as usize {
+        from.take(u64::from(self.stored_len)).read_to_end(&mut stored)?;
+        if stored.len() != self.stored_len as usize {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if crc32c::crc32c(&stored) != field(12) {
+        if crc32c::crc32c(&stored) != self.crc {
             return Err(damaged("a block is damaged: its checksum differs"));
         }
-        let raw = unpacked(packing, stored, raw_len as usize)?;
-        let bytes = head.len() as u64 + 4 + u64::from(stored_len);
-        Ok((Block { raw, elements }, bytes))
+        let raw = unpacked(packing, stored, self.raw_len as usize)?;
+        Ok(Block {
+            raw,
+            elements: self.elements,
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::block::{BLOCK_ELEMENTS_MAX, Block};
+use super::block::{BLOCK_ELEMENTS_MAX, Block, Head};
 use super::header::{Header, damaged};
 
 /// A file of elements that is being read.
@@ -94,6 +94,23 @@ impl<R: Read + Seek> ElementReader<R> {
         self.block_at
     }
 
+    /// Returns the number of elements of a file that was opened at its start. Reads only the headers of the
+    /// blocks, and the end mark.
+    pub(crate) fn count(mut self) -> io::Result<u64> {
+        let mut elements = 0_u64;
+        loop {
+            let head = Head::read(&mut self.reader)?;
+            if head.elements > 0 {
+                elements += u64::from(head.elements);
+                self.reader.seek(SeekFrom::Current(i64::from(head.stored_len)))?;
+                continue;
+            }
+            let end = head.block(self.header.packing, &mut self.reader)?;
+            check_end(&end, elements)?;
+            return Ok(elements);
+        }
+    }
+
     /// Reads the next element; returns `None` at the end of the file.
     pub(crate) fn element(&mut self) -> io::Result<Option<&[u8]>> {
         while self.index >= self.block.elements {
@@ -128,12 +145,18 @@ impl<R: Read + Seek> ElementReader<R> {
         }
         self.block = Block::default();
         self.ended = true;
-        if block.raw[..] == self.elements.to_le_bytes() {
-            Ok(false)
-        } else {
-            Err(damaged(
-                "the file is damaged: its number of elements differs from the end mark",
-            ))
-        }
+        check_end(&block, self.elements)?;
+        Ok(false)
+    }
+}
+
+/// Checks the end mark of a file of which `elements` elements were found.
+fn check_end(end: &Block, elements: u64) -> io::Result<()> {
+    if end.raw[..] == elements.to_le_bytes() {
+        Ok(())
+    } else {
+        Err(damaged(
+            "the file is damaged: its number of elements differs from the end mark",
+        ))
     }
 }

@@ -398,7 +398,19 @@ fn kept(directory: &Path) -> Vec<Sample> {
     save(&range().graph().unwrap(), context(), &saved, Packing::Lz4).unwrap();
     let again = || range().cache().repeat(Some(2));
     let shards = Dataset::files(format!("{}/*.elements", saved.display())).elements(scalar());
+    let folder = directory.join("chunks of a save");
+    for name in ["chunks", "uncommitted"] {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    let folder = folder.display().to_string();
+    let written = range().write_chunk(folder.as_str(), Packing::Lz4);
+    let chunk = format!("{folder}/chunks/chunk_000000000000.elements");
     vec![
+        Sample {
+            yields: None,
+            ..sample("write_chunk", written, [0])
+        },
+        sample("chunks", Dataset::chunks(folder, Some(1), None), [chunk]),
         sample("cache twice", again(), (0..11).chain(0..11)),
         sample("cache in files", range().cache_in(path("cache")), 0..11),
         sample(

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use millstream::element::ElementSpec;
 use millstream::pipeline::exec::{Caches, Functions};
 use millstream::pipeline::graph::{
-    Cache, Cardinality, Dataset, Graph as Definition, ServiceReader, ShardBy, Share, node_specs,
+    Cache, Cardinality, Dataset, Graph as Definition, ServiceReader, ShardBy, Share, SourceFacts, Splitting,
+    node_specs,
 };
-use millstream::{LocalElements, LocalRun};
+use millstream::{LocalElements, LocalRun, python};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -174,6 +175,22 @@ impl Graph {
         }
     }
 
+    /// Returns the number of splits of a dataset with one source whose positions are counted. Returns `None`
+    /// for files, which are listed when a pass begins.
+    #[getter]
+    fn splits(&self) -> PyResult<Option<u64>> {
+        let facts = self.definition()?.facts(&Functions::new());
+        Ok(match facts.map_err(failure::analysis)?.sources.as_slice() {
+            [
+                SourceFacts {
+                    splitting: Splitting::Counted(units),
+                    ..
+                },
+            ] => Some(units.splits()),
+            _ => None,
+        })
+    }
+
     /// Returns the number of rows in every batch but the last. Returns `None` unless the last operation that
     /// changes rows sets a batch size.
     #[getter]
@@ -238,6 +255,13 @@ impl Graph {
     /// Returns the definition. Equal chains of operations have equal definitions.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.sent()?.to_bytes().map_err(failure::dataset)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Returns the definition without the code of Python functions, which differs between processes.
+    fn to_bytes_without_code<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let definition = self.definition()?.without_params(python::NAME);
+        let bytes = definition.to_bytes().map_err(failure::dataset)?;
         Ok(PyBytes::new(py, &bytes))
     }
 

@@ -75,6 +75,13 @@ impl Operation for FlatMap {
         "flat_map"
     }
 
+    fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
+        match self {
+            FlatMap::Registered(registered) if registered.name == name => Some(&mut registered.params),
+            FlatMap::Registered(_) | FlatMap::Graph(_) => None,
+        }
+    }
+
     fn encode(&self) -> Result<Vec<u8>, GraphError> {
         self.encoded()
     }

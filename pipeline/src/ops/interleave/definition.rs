@@ -32,6 +32,10 @@ impl Operation for Interleave {
         "interleave"
     }
 
+    fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
+        self.function.params_mut(name)
+    }
+
     fn encode(&self) -> Result<Vec<u8>, GraphError> {
         self.function.encoded()
     }

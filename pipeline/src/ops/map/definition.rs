@@ -99,6 +99,13 @@ impl Operation for Map {
         self.schedule.ordered = Some(true);
     }
 
+    fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
+        match &mut self.function {
+            Function::Registered(registered) if registered.name == name => Some(&mut registered.params),
+            Function::Registered(_) | Function::Image(_) | Function::Native(_) => None,
+        }
+    }
+
     fn resolve(&mut self, resolution: &Resolution<'_>) -> Result<(), AnalysisError> {
         if let Function::Registered(registered) = &mut self.function {
             registered.output = Some(SpecField(resolution.output().clone()));

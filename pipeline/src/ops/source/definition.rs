@@ -76,6 +76,10 @@ impl Operation for RegisteredSource {
         "source"
     }
 
+    fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
+        (self.name == name).then_some(&mut self.params)
+    }
+
     fn encode(&self) -> Result<Vec<u8>, GraphError> {
         encoded(self)
     }

@@ -16,6 +16,7 @@ from .... import service
 from ...._arguments import path_of
 from ...._dataset import Dataset
 from ...._spec import TensorSpec
+from ....errors import InvalidArgumentError
 from ....files import _compression
 
 __all__ = ["TFRecordWriter", "distributed_save", "load", "save"]
@@ -72,13 +73,14 @@ def load(
 
 
 def distributed_save(dataset: Dataset, path: str, data_service_address: str, compression: str | None = "AUTO") -> None:
-    """Saves a dataset that the workers of a service compute. Returns when the dataset is saved, unlike TensorFlow's function.
+    """Saves a dataset on the workers of a service. Returns when the dataset is saved, unlike TensorFlow's function.
 
-    Workers are dealt parts of the dataset. This process receives the elements and writes them.
+    The workers write the files, as in ``ms.service.save``. A dataset that cannot be read exactly once, such as a ``zip``, is computed by the
+    workers and written by this process.
 
     Args:
         dataset: The dataset.
-        path: The directory, which ``Dataset.load`` reads.
+        path: The directory, which all workers share and ``Dataset.load`` reads.
         data_service_address: The service, as for ``tf.data.experimental.service.distribute``.
         compression: ``"AUTO"``, ``None``, ``"GZIP"`` or ``"SNAPPY"``, which is LZ4.
 
@@ -89,7 +91,12 @@ def distributed_save(dataset: Dataset, path: str, data_service_address: str, com
         ...     print(sorted(int(x) for x in tf.data.Dataset.load(folder + "/a")))
         [0, 1, 2, 3]
     """
-    dataset.apply(service.distribute(service.ShardingPolicy.DYNAMIC, data_service_address)).save(path, compression)
+    try:
+        dataset._executed.exactly_once(0)
+    except InvalidArgumentError:
+        dataset.apply(service.distribute(service.ShardingPolicy.DYNAMIC, data_service_address)).save(path, compression)
+    else:
+        service.save(dataset, path, data_service_address, compression=compression)
 
 
 class TFRecordWriter:
