@@ -217,6 +217,8 @@ fn splits_hold_whole_batches() {
     let sizes: Vec<usize> = batches.map(|batch| rows(&batch)).collect();
     assert_eq!(sizes.iter().filter(|size| **size == 32).count(), 31);
     assert_eq!(sizes.len(), 32, "only the last batch is shorter");
+    let few = exact(Dataset::range(0, 1 << 20, 1).batch(32, false)).unwrap();
+    assert_eq!(few.split_size(), Some(8 * 32));
     let nested = exact(Dataset::range(0, 9000, 1).batch(4, true).batch(3, true)).unwrap();
     assert_eq!(nested.split_size(), Some(12));
     let shuffled = exact(Dataset::range(0, 9600, 1).shuffle(100, None).batch(32, true)).unwrap();

@@ -14,17 +14,21 @@ use super::sequence::{Numbered, Sequence, SequenceError};
 use crate::request::ReadRequest;
 use crate::service::{Service, ServiceError};
 
-/// The number of early elements that a reader stores without counting them as outstanding. Faster workers
-/// wait when more elements are early.
+/// The number of early elements, and their bytes, that a reader stores without counting them as outstanding.
+/// Faster workers wait only when both are exceeded, so that all workers can work on splits at the same time.
 const WINDOW: usize = 16;
+const WINDOW_BYTES: usize = 64 << 20;
+/// The maximum number of early elements that are not counted, however small they are.
+const WINDOW_MAX: usize = 1 << 14;
 
 /// The reader of one pass of one trainer.
 #[derive(Debug)]
 pub struct ExactReader {
     reader: Reader,
     sequence: Sequence<Early>,
-    /// The number of elements that wait in `sequence`.
+    /// The number of elements that wait in `sequence`, and their bytes.
     waiting: usize,
+    waiting_bytes: usize,
     has_ended: bool,
 }
 
@@ -32,6 +36,7 @@ pub struct ExactReader {
 #[derive(Debug)]
 struct Early {
     element: Element,
+    bytes: usize,
     kept: Option<TaskId>,
 }
 
@@ -80,6 +85,7 @@ impl ExactReader {
             reader: service.read(service.job(request)?, pass, config)?,
             sequence: Sequence::new(&terms.place, terms.trainer, terms.trainers),
             waiting: 0,
+            waiting_bytes: 0,
             has_ended: false,
         })
     }
@@ -92,8 +98,9 @@ impl ExactReader {
     /// afterwards.
     pub fn next_element(&mut self) -> Result<Option<Element>, ExactReadError> {
         loop {
-            if let Some(Early { element, kept }) = self.sequence.next() {
+            if let Some(Early { element, bytes, kept }) = self.sequence.next() {
                 self.waiting -= 1;
+                self.waiting_bytes -= bytes;
                 if let Some(task) = kept {
                     self.reader.let_go(task);
                 }
@@ -127,6 +134,12 @@ impl ExactReader {
         &self.reader
     }
 
+    /// Returns whether further early elements count as outstanding.
+    fn is_full(&self) -> bool {
+        let has_many = self.waiting >= WINDOW && self.waiting_bytes >= WINDOW_BYTES;
+        has_many || self.waiting >= WINDOW_MAX
+    }
+
     fn accept(&mut self, element: Element) -> Result<(), ExactReadError> {
         let Numbered {
             split,
@@ -135,7 +148,8 @@ impl ExactReader {
             element: (),
         } = numbers(&element)?;
         let is_due = split == self.sequence.due() && !self.sequence.has_next();
-        let kept = match !is_due && self.waiting >= WINDOW {
+        let bytes = element.components().map(|view| view.bytes().len()).sum();
+        let kept = match !is_due && self.is_full() {
             true => self.reader.keep(),
             false => None,
         };
@@ -143,10 +157,11 @@ impl ExactReader {
             split,
             position,
             part,
-            element: Early { element, kept },
+            element: Early { element, bytes, kept },
         })?;
         if is_new {
             self.waiting += 1;
+            self.waiting_bytes += bytes;
         } else if let Some(task) = kept {
             self.reader.let_go(task);
         }

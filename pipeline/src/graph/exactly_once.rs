@@ -16,6 +16,10 @@ use crate::ops::shard::draw_all_alike;
 /// dataset.
 const SPLITS_KEPT: u64 = 32;
 
+/// The maximum number of batches of a split, unless a shuffle needs more. A reader in order stores the batches
+/// of a split while other workers compute earlier splits, and batches are large.
+const BATCHES_MAX: u64 = 8;
+
 /// The reason why no exactly-once job can read a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExactlyOnceError {
@@ -81,8 +85,8 @@ impl Graph {
         }
     }
 
-    /// Returns the number of positions of a split: at least the default and the buffer of a shuffle, and if
-    /// possible a multiple of the positions of a batch.
+    /// Returns the number of positions of a split: at least the buffer of a shuffle, and if possible a multiple
+    /// of the positions of a batch. Apart from that, a split has the default size, but few batches.
     fn exact_split_size(&self, default: Units) -> u64 {
         let ops = || self.nodes().iter().map(|node| &node.op);
         let batch = ops()
@@ -95,7 +99,11 @@ impl Graph {
             .map(|op| op.mixed_elements())
             .filter(|buffer| *buffer < positions);
         let mixed = buffers.max().unwrap_or(1).min(positions / SPLITS_KEPT);
-        let wanted = default.unit().max(mixed).min(SPLIT_SIZE_MAX);
+        let unit = match batch {
+            1 => default.unit(),
+            batch => default.unit().min(batch.saturating_mul(BATCHES_MAX)),
+        };
+        let wanted = unit.max(mixed).min(SPLIT_SIZE_MAX);
         batch * wanted.div_ceil(batch).min(SPLIT_SIZE_MAX / batch).max(1)
     }
 }
