@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millstream_pipeline::exec::{COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitPart};
+use millstream_pipeline::exec::{
+    COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitNumbers, SplitPart,
+};
 use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph, Packing, SplitCounts};
 use millstream_pipeline::plan::{SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
@@ -42,9 +44,12 @@ fn executor(graph: &Graph, dealer: &Dealer, task_id: u64) -> Executor {
 /// Adds an element to its split, and notes whether the split is over. Checks the numbers that a reader
 /// relies on.
 fn note(item: &Item, splits: &mut Splits, over: &mut BTreeSet<i64>) {
-    let number = |at: usize| item.value[at].as_i64().unwrap();
-    let (split, position) = (number(0), number(1));
-    let part = SplitPart::from_number(number(2)).unwrap();
+    let bytes = item.value[0].contiguous().unwrap();
+    let words = bytes
+        .chunks(8)
+        .map(|word| i64::from_le_bytes(word.try_into().unwrap()));
+    let numbers = SplitNumbers::from_numbers(&words.collect::<Vec<_>>()).unwrap();
+    let (split, position, part) = (numbers.split as i64, numbers.position as i64, numbers.part);
     let known = splits.entry(split).or_default();
     assert_eq!(
         known.len() as i64,

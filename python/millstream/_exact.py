@@ -91,10 +91,11 @@ class ExactLoading(StreamLoading):
         numbers, earlier = itertools.count(first), place.had
 
         def numbered(element: Any) -> tuple[int, Any]:
-            split, position, _, batch = element
-            step, split = next(numbers), int(split)
+            (split, position), batch = element
+            # The second number is four times the position, plus the part of the split.
+            step, split, position = next(numbers), int(split), int(position) // 4
             had = {later: count for later, count in earlier.items() if later > split}
-            self._note(epoch, step + 1, Place(split, {split: int(position) + 1, **had}))
+            self._note(epoch, step + 1, Place(split, {split: position + 1, **had}))
             return step, batch
 
         return Steps(elements, numbered)
@@ -185,6 +186,9 @@ class CountedLoading(ExactLoading):
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
         """Returns the batches of an epoch that were not delivered."""
         first = delivered.first
+        if first < self._start(epoch)[0]:
+            # The program begins the epoch of a loaded state again, with this number of trainers from its start.
+            self._resumes = None
         elements = self._elements(epoch, self._known(epoch, first) or Place(), service, output, is_numbered=False)
         numbers = itertools.count(first)
         return _CountedSteps(elements, lambda element: (next(numbers), element), self.steps(epoch) - first, self._drops)

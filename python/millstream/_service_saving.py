@@ -157,7 +157,7 @@ class Saving:
     def _receive(self) -> None:
         """Receives the size of each chunk in order, and declares the dataset to be saved after the last one."""
         done, written_at = self._progress, time.monotonic()
-        for split, _, _, (elements, size) in self._elements:
+        for (split, _), (elements, size) in self._elements:
             if int(split) != done.chunks:
                 raise InternalError(f"save: expected chunk {done.chunks}, found chunk {int(split)}")
             _await_chunk(self._place, done.chunks, self._cancelled)

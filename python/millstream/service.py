@@ -487,7 +487,7 @@ class ExactTerms:
         trainers: The number of trainers.
         split: The number of the first split of which elements are left.
         had: The splits of which trainers have elements, each with their number.
-        numbered: Whether the numbers of split, position and part are delivered before each element.
+        numbered: Whether a vector of the numbers of split and position is delivered before each element.
     """
 
     seed: int

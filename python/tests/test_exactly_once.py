@@ -309,3 +309,14 @@ def test_dropped_remainders_are_those_of_the_dataset(cluster: Start) -> None:
     with pytest.raises(InvalidArgumentError, match="drop_remainder=False"):
         list(dropping.apply(exactly(target)))
     assert sum(len(batch) for batch in lists(Dataset.range(101).batch(4, drop_remainder=True).apply(exactly(target)))) == 100
+
+
+def test_an_epoch_begins_again_after_a_state(cluster: Start) -> None:
+    target = cluster(1)
+    earlier = counted(target, 0, 3)
+    taken(earlier, 7)
+    part = counted(target, 0, 2)
+    part.load_state_dict(earlier.state_dict())
+    taken(part, 2)
+    part.set_epoch(0)
+    assert lists(part) == lists(counted(target, 0, 2))

@@ -6,7 +6,7 @@
 use millstream_client::{ReadError, Reader, ReaderConfig};
 use millstream_dataplane::TaskId;
 use millstream_element::Element;
-use millstream_pipeline::exec::{COMPONENTS_ADDED, SplitPart};
+use millstream_pipeline::exec::{COMPONENTS_ADDED, SplitNumbers};
 use thiserror::Error;
 
 use super::place::Place;
@@ -58,8 +58,8 @@ impl From<SequenceError> for ExactReadError {
 }
 
 impl ExactReader {
-    /// The number of components that stand before the components of the dataset in each element: the split,
-    /// the position in the split, and the part of the split, as `i64` scalars.
+    /// The number of components that stand before the components of the dataset in each element. They contain
+    /// the [`SplitNumbers`].
     pub const FIRST_COMPONENT: usize = COMPONENTS_ADDED;
 
     /// Opens one pass, numbered from 0, from the position in the request's terms on. The call creates a job
@@ -124,7 +124,8 @@ impl ExactReader {
         }
     }
 
-    /// Returns the position after the elements that were returned. [`ExactTerms::place`] continues there.
+    /// Returns the position after the elements that were returned. The field `place` of
+    /// [`ExactTerms`](super::ExactTerms) continues there.
     pub fn place(&self) -> Place {
         self.sequence.place()
     }
@@ -141,11 +142,10 @@ impl ExactReader {
     }
 
     fn accept(&mut self, element: Element) -> Result<(), ExactReadError> {
-        let Numbered {
+        let SplitNumbers {
             split,
             position,
             part,
-            element: (),
         } = numbers(&element)?;
         let is_due = split == self.sequence.due() && !self.sequence.has_next();
         let bytes = element.components().map(|view| view.bytes().len()).sum();
@@ -170,21 +170,10 @@ impl ExactReader {
 }
 
 /// Returns the numbers that the worker put before the element's components.
-fn numbers(element: &Element) -> Result<Numbered<()>, ExactReadError> {
-    let misbehaved =
-        |expected: &str| ExactReadError::Misbehaved(format!("expected {expected} before the element"));
-    let number = |index: usize| {
-        let view = element.component(index);
-        let number = view.and_then(|view| view.as_slice::<i64>().ok()?.first().copied());
-        number.ok_or_else(|| misbehaved("the number of a split"))
-    };
-    let natural =
-        |index: usize| u64::try_from(number(index)?).map_err(|_| misbehaved("a number of at least 0"));
-    let part = SplitPart::from_number(number(2)?);
-    Ok(Numbered {
-        split: natural(0)?,
-        position: natural(1)?,
-        part: part.ok_or_else(|| misbehaved("the part of a split"))?,
-        element: (),
+fn numbers(element: &Element) -> Result<SplitNumbers, ExactReadError> {
+    let view = element.component(0);
+    let numbers = view.and_then(|view| SplitNumbers::from_numbers(view.as_slice::<i64>().ok()?));
+    numbers.ok_or_else(|| {
+        ExactReadError::Misbehaved("expected the numbers of a split before the element".to_owned())
     })
 }

@@ -21,8 +21,8 @@ pub struct ExactTerms {
     /// The position at which the first pass begins. Later passes begin at their start.
     #[n(3)]
     pub place: Place,
-    /// Whether each element arrives with three `i64` scalars before it: the number of its split, its position
-    /// in the split, and the number of its [part](millstream_pipeline::exec::SplitPart).
+    /// Whether each element arrives with its [numbers](millstream_pipeline::exec::SplitNumbers) before it, as
+    /// a vector of two `i64`.
     #[n(4)]
     pub numbered: bool,
 }

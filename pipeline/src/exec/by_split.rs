@@ -1,9 +1,9 @@
 //! The execution of a dataset on each split alone, for exactly-once jobs.
 //!
 //! The elements of a split are then a function of dataset, seed, epoch and split. Another task that reads the
-//! split yields the same elements in the same order. Every element has three additional components, by which
-//! a reader orders elements and recognises repeated ones. This module does not know readers, and does not
-//! know who chooses the splits.
+//! split yields the same elements in the same order. Every element has an additional component with
+//! numbers, by which a reader orders elements and recognises repeated ones. This module knows neither readers
+//! nor the process that chooses the splits.
 
 use std::sync::Arc;
 
@@ -25,9 +25,45 @@ use crate::graph::spec::side_by_side;
 /// The name of the executor's part in errors.
 const OP: &str = "by_split";
 
-/// The number of components before the components of the dataset: the number of the split, the position
-/// among the split's elements, and the [`SplitPart`].
-pub const COMPONENTS_ADDED: usize = 3;
+/// The number of components before the components of the dataset: the one with the [`SplitNumbers`].
+pub const COMPONENTS_ADDED: usize = 1;
+
+/// The numbers of an element, by which a reader orders elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitNumbers {
+    /// The number of the split.
+    pub split: u64,
+    /// The position among the elements of the split.
+    pub position: u64,
+    /// The part of its split that the element is.
+    pub part: SplitPart,
+}
+
+/// The number of bits of the part in the second number of an element.
+const PART_BITS: u32 = 2;
+
+impl SplitNumbers {
+    /// Returns the two numbers of the additional component: the split, and four times the position plus the
+    /// number of the part. Two numbers need no memory apart from the tensor.
+    pub fn to_numbers(self) -> [i64; 2] {
+        [
+            self.split as i64,
+            (self.position << PART_BITS) as i64 | self.part.number(),
+        ]
+    }
+
+    /// Returns the numbers that [`SplitNumbers::to_numbers`] wrote; `None` for other numbers.
+    pub fn from_numbers(numbers: &[i64]) -> Option<SplitNumbers> {
+        let [split, position] = numbers else {
+            return None;
+        };
+        Some(SplitNumbers {
+            split: u64::try_from(*split).ok()?,
+            position: u64::try_from(position >> PART_BITS).ok()?,
+            part: SplitPart::from_number(position & ((1 << PART_BITS) - 1))?,
+        })
+    }
+}
 
 /// The part of its split that an element is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +78,7 @@ pub enum SplitPart {
 
 impl SplitPart {
     /// Returns the number of the part in an element.
-    pub fn number(self) -> i64 {
+    fn number(self) -> i64 {
         match self {
             SplitPart::Inner => 0,
             SplitPart::Last => 1,
@@ -51,15 +87,14 @@ impl SplitPart {
     }
 
     /// Returns the part with this number in an element; `None` if no part has the number.
-    pub fn from_number(number: i64) -> Option<SplitPart> {
+    fn from_number(number: i64) -> Option<SplitPart> {
         let parts = [SplitPart::Inner, SplitPart::Last, SplitPart::Empty];
         parts.into_iter().find(|part| part.number() == number)
     }
 }
 
-/// Returns the spec of elements that a dataset of `spec` yields if it runs on each split alone: a tuple of
-/// three `i64` scalars and the element. The scalars are the number of the split, the position among the
-/// split's elements, and the [number](SplitPart::number) of the part.
+/// Returns the spec of elements that a dataset of `spec` yields if it runs on each split alone: a tuple of a
+/// vector of two `i64` numbers, which [`SplitNumbers`] describes, and the element.
 ///
 /// # Errors
 /// [`AnalysisError`] if the element has too many components.
@@ -68,9 +103,9 @@ pub fn numbered_by_split(spec: &ElementSpec) -> Result<ElementSpec, AnalysisErro
         op: OP.to_owned(),
         reason,
     };
-    let number = ElementSpec::single(TensorSpec::scalar(Dtype::I64));
-    let number = number.map_err(|error| failed(error.to_string()))?;
-    side_by_side(None, &[&number, &number, &number, spec]).map_err(failed)
+    let numbers = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[2]));
+    let numbers = numbers.map_err(|error| failed(error.to_string()))?;
+    side_by_side(None, &[&numbers, spec]).map_err(failed)
 }
 
 /// The root of a tree that runs a program on one split after the other.
@@ -151,10 +186,13 @@ impl Current {
         Ok(Some((item, part)))
     }
 
-    /// Puts the additional components before an element, and marks the element with the split.
+    /// Puts the additional component before an element, and marks the element with the split.
     fn numbered(&mut self, item: Item, part: SplitPart) -> Item {
-        let numbers = [self.split as i64, self.yielded as i64, part.number()];
-        let numbers = numbers.into_iter().map(Tensor::i64);
+        let numbers = SplitNumbers {
+            split: self.split,
+            position: self.yielded,
+            part,
+        };
         let mark = Mark {
             token: Arc::clone(&self.token),
             from: self.yielded,
@@ -162,7 +200,9 @@ impl Current {
         };
         self.yielded += 1;
         Item {
-            value: numbers.chain(item.value).collect(),
+            value: std::iter::once(Tensor::pair(numbers.to_numbers()))
+                .chain(item.value)
+                .collect(),
             marks: Marks::from_iter([mark]),
             ..item
         }

@@ -38,7 +38,7 @@ pub struct ExecContext {
     /// The source of splits. Without a source of splits, every source of the dataset is read whole.
     pub splits: Option<Box<dyn SplitSource>>,
     /// Whether the dataset runs on each split alone, as in exactly-once jobs. Then every element has
-    /// additional components: see [`numbered_by_split`](super::numbered_by_split). Needs `splits`.
+    /// an additional component: see [`numbered_by_split`](super::numbered_by_split). Needs `splits`.
     pub by_split: bool,
     /// The registered functions, by name.
     pub functions: Arc<Functions>,

@@ -73,7 +73,7 @@ pub(crate) mod write;
 pub(crate) mod yielded;
 
 pub use budget::{BUDGET_BYTES_DEFAULT, Budget, Charge, SharedBudget};
-pub use by_split::{COMPONENTS_ADDED, SplitPart, numbered_by_split};
+pub use by_split::{COMPONENTS_ADDED, SplitNumbers, SplitPart, numbered_by_split};
 pub use caches::Caches;
 pub use cancel::{Cancel, CancelHook};
 pub use collect::{CollectError, collect};

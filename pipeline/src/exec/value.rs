@@ -98,6 +98,18 @@ impl Tensor {
         }
     }
 
+    /// Returns a vector of two `i64` numbers, which needs no memory apart from the tensor.
+    pub fn pair([first, second]: [i64; 2]) -> Tensor {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..].copy_from_slice(&second.to_le_bytes());
+        Tensor {
+            dtype: Dtype::I64,
+            dims: Dims::from_slice(&[2]),
+            data: TensorData::Inline(Inline { bytes, len: 16 }),
+        }
+    }
+
     /// Returns a scalar string with the text `value`.
     pub fn string(value: impl Into<String>) -> Tensor {
         Tensor {

@@ -16,8 +16,8 @@ use crate::ops::shard::draw_all_alike;
 /// dataset.
 const SPLITS_KEPT: u64 = 32;
 
-/// The maximum number of batches of a split, unless a shuffle needs more. A reader in order stores the batches
-/// of a split while other workers compute earlier splits, and batches are large.
+/// The maximum number of batches of a split, unless a shuffle needs more. A reader in order stores the
+/// batches of a split while other workers compute earlier splits, and batches are large.
 const BATCHES_MAX: u64 = 8;
 
 /// The reason why no exactly-once job can read a dataset.
@@ -85,8 +85,8 @@ impl Graph {
         }
     }
 
-    /// Returns the number of positions of a split: at least the buffer of a shuffle, and if possible a multiple
-    /// of the positions of a batch. Apart from that, a split has the default size, but few batches.
+    /// Returns the number of positions of a split: at least the buffer of a shuffle, and if possible a
+    /// multiple of the positions of a batch. Apart from that, a split has the default size, but few batches.
     fn exact_split_size(&self, default: Units) -> u64 {
         let ops = || self.nodes().iter().map(|node| &node.op);
         let batch = ops()
