@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import millstream as ms
@@ -320,3 +321,19 @@ def test_an_epoch_begins_again_after_a_state(cluster: Start) -> None:
     taken(part, 2)
     part.set_epoch(0)
     assert lists(part) == lists(counted(target, 0, 2))
+
+
+class Late:
+    """Computes elements of 1 MiB. The first element is ready long after the others."""
+
+    def __call__(self, x: Any) -> Any:
+        if x == 0:
+            time.sleep(1.5)
+        return np.full(1 << 20, int(x) % 251, np.uint8)
+
+
+def test_early_elements_beyond_the_window_are_in_order(service: ms.LocalService) -> None:
+    spec = ms.TensorSpec((1 << 20,), ms.uint8)
+    large = Dataset.range(250).split_size(2).map_python(Late(), element_spec=spec)
+    # Two of three workers run ahead of the reader by more than its 64 MiB.
+    assert [int(x[-1]) for x in large.apply(exactly(service))] == list(range(250))

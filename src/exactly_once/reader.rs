@@ -148,7 +148,11 @@ impl ExactReader {
             part,
         } = numbers(&element)?;
         let is_due = split == self.sequence.due() && !self.sequence.has_next();
-        let bytes = element.components().map(|view| view.bytes().len()).sum();
+        // An element that is due leaves at once, so its bytes need not be counted.
+        let bytes = match is_due {
+            true => 0,
+            false => element.components().map(|view| view.bytes().len()).sum(),
+        };
         let kept = match !is_due && self.is_full() {
             true => self.reader.keep(),
             false => None,
