@@ -282,7 +282,9 @@ def load(
         >>> with ms.local(workers=1, inline=True) as service, tempfile.TemporaryDirectory() as folder:
         ...     saving = ms.service.save(ms.Dataset.range(4), folder + "/numbers", service, wait=False)
         ...     print([int(x) for x in ms.service.load(folder + "/numbers", wait=True)])
+        ...     print(saving.wait().elements)
         [0, 1, 2, 3]
+        4
     """
     from ._dataset import Dataset
     from ._file_datasets import file_datasets
