@@ -59,7 +59,7 @@ pub enum Event {
 /// The way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The process closed the connection and ended its session.
+    /// The process closed the connection and ended its session, with its readers.
     Goodbye,
     /// Another process answered at the address of the process.
     Reset,

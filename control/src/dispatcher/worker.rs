@@ -116,6 +116,11 @@ impl ServiceState {
 
     /// Handles the end of a process's connection.
     pub(super) fn handle_departure(&mut self, session: SessionId, departure: Departure) {
+        if departure == Departure::Goodbye {
+            for client in self.tables.clients.of_session(session) {
+                self.end_client(client);
+            }
+        }
         let Ok(id) = self.tables.workers.living_of(session) else {
             return;
         };

@@ -86,6 +86,11 @@ impl Clients {
         self.rows.len()
     }
 
+    /// Returns the clients of a process, in the order of their numbers.
+    pub(crate) fn of_session(&self, session: SessionId) -> Vec<ClientId> {
+        self.index.of_session.of(&session).collect()
+    }
+
     pub(crate) fn of(&self, iteration: IterationId) -> Vec<ClientId> {
         self.index.of_iteration.of(&iteration).collect()
     }

@@ -90,6 +90,18 @@ fn a_workers_goodbye_is_its_death() {
     }
 }
 
+/// C4.3
+#[test]
+fn a_goodbye_releases_the_clients_of_a_process() {
+    for departure in [Departure::Goodbye, Departure::Reset, Departure::Lost] {
+        let (mut rig, _, client) = rig();
+        let session = READER;
+        rig.event(Event::Disconnected { session, departure });
+        let is_released = suspect(&mut rig, client, "b:1").is_err();
+        assert_eq!(is_released, departure == Departure::Goodbye, "{departure:?}");
+    }
+}
+
 /// C7.6
 #[test]
 fn a_late_loop_delays_everybodys_deadline() {
