@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millstream_pipeline::exec::{
     COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitNumbers, SplitPart,
 };
-use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph, Packing, SplitCounts};
+use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph, Packing, Params, SplitCounts};
 use millstream_pipeline::plan::{SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
 use millstream_testkit::rounds;
@@ -223,11 +223,42 @@ fn splits_hold_whole_batches() {
     assert_eq!(sizes.iter().filter(|size| **size == 32).count(), 31);
     assert_eq!(sizes.len(), 32, "only the last batch is shorter");
     let few = exact(Dataset::range(0, 1 << 20, 1).batch(32, false)).unwrap();
-    assert_eq!(few.split_size(), Some(8 * 32));
+    assert_eq!(few.split_size(), Some(32), "a split is one batch");
     let nested = exact(Dataset::range(0, 9000, 1).batch(4, true).batch(3, true)).unwrap();
     assert_eq!(nested.split_size(), Some(12));
     let shuffled = exact(Dataset::range(0, 9600, 1).shuffle(100, None).batch(32, true)).unwrap();
-    assert_eq!(shuffled.split_size(), Some(128));
+    assert_eq!(
+        shuffled.split_size(),
+        Some(32),
+        "the source is permuted in blocks"
+    );
+    let batches = exact(Dataset::range(0, 9600, 1).batch(4, true).shuffle(10, None)).unwrap();
+    assert_eq!(
+        batches.split_size(),
+        Some(40),
+        "a buffer of batches is filled from one split"
+    );
+}
+
+#[test]
+fn shuffles_permute_blocks_of_their_source() {
+    let added = Dataset::range(0, 1000, 1).map("add", Params::encode(&7_i64).unwrap());
+    let graph = exact(added.shuffle(100, None).batch(8, false)).unwrap();
+    let batches = run(&graph, 2, &[0, 1, 1]);
+    let numbers: Vec<i64> = batches
+        .values()
+        .flatten()
+        .flat_map(|batch| match batch {
+            Model::Rows(rows) => rows.iter().map(|row| scalar(row) - 7).collect::<Vec<_>>(),
+            Model::Scalar(_) => panic!("expected a batch, found {batch:?}"),
+        })
+        .collect();
+    for (block, found) in (0..).zip(numbers.chunks(100)) {
+        let mut sorted = found.to_vec();
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(block * 100..(block + 1) * 100));
+        assert!(!found.is_sorted());
+    }
 }
 
 #[test]

@@ -253,6 +253,24 @@ def test_one_state_continues_on_any_trainers(cluster: Start, sizes: tuple[int, .
     assert sorted(found) == wanted
 
 
+def test_any_trainers_read_one_order(cluster: Start) -> None:
+    target = cluster(2)
+    dataset = Dataset.range(1000).shuffle(100).map(lambda x: x * 3).batch(8)
+    options = {"service": target, "output": "numpy", "seed": 3}
+    wanted, found, state = lists(ms.DataLoader(dataset, **options)), [], None
+    assert sorted(x for batch in wanted for x in batch) == list(range(0, 3000, 3))
+    for size, steps in ((1, 5), (4, 6), (3, 7), (2, 37), (1, 1)):
+        parts = [ms.DataLoader(dataset, **options, dp_rank=rank, dp_size=size) for rank in range(size)]
+        for part in parts:
+            if state is not None:
+                part.load_state_dict(state)
+        # The trainers whose first batch comes first are not always those with the lowest ranks.
+        batches = [taken(part, steps) for part in parts]
+        found += [sorted((batch[step] for batch in batches), key=wanted.index) for step in range(steps)]
+        state = parts[0].state_dict()
+    assert [batch for step in found for batch in step] == wanted
+
+
 def test_dropping_ends_all_trainers_after_one_step(cluster: Start) -> None:
     target = cluster(2)
     parts = [counted(target, rank, 3, last_batch="DROP") for rank in range(3)]

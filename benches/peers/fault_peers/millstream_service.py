@@ -12,7 +12,7 @@ from .trainer import COPIES, Trainer, stored
 TITLE = "Millstream"
 LIBRARY = "millstream"
 SETTING = (
-    'three workers with one thread each, `ms.DataLoader(visitation="exactly_once")`, splits of 60 records, a shuffle of all records, '
+    'three workers with one thread each, `ms.DataLoader(visitation="exactly_once")`, a shuffle of all records, '
     "batches of 6 records for any number of trainers, `ms.joined_states`"
 )
 PACKAGES = ["numpy", "cloudpickle"]
@@ -20,8 +20,6 @@ MODULES = ("numpy", "millstream")
 REFUSED: dict[str, str] = {}
 #: The records of a batch of one trainer. Batches are elements of the dataset, so every number of trainers has the same batches.
 BATCH = 6
-#: The records of a split: ten batches, because a larger dataset has splits of many batches.
-SPLIT = 10 * BATCH
 #: The workers of the service, and the threads of each worker.
 WORKERS, THREADS = 3, 1
 
@@ -55,7 +53,7 @@ class Loading:
         import millstream as ms
 
         rows = (numpy.arange(trainer.records), stored(trainer.records))
-        dataset = ms.Dataset.from_tensor_slices(rows).split_size(SPLIT).shuffle(trainer.records)
+        dataset = ms.Dataset.from_tensor_slices(rows).shuffle(trainer.records)
         dataset = dataset.map(lambda index, row: (index, ms.ops.concat([row] * COPIES))).batch(trainer.batch)
         ranks = {"dp_rank": trainer.rank, "dp_size": trainer.trainers}
         self._loader = ms.DataLoader(dataset, service=trainer.target, visitation="exactly_once", seed=trainer.seed, output="numpy", **ranks)

@@ -12,7 +12,7 @@ use super::error::ExecError;
 use super::item::Item;
 use super::iterate::Input;
 use super::measure::Staged;
-use super::order::Order;
+use super::order::{Order, Shuffled};
 use super::program::{Opening, Program, unprepared};
 
 impl Program {
@@ -81,7 +81,14 @@ impl Program {
         let mut shuffles = Vec::new();
         let mut below = node;
         while let Some(shuffle) = self.graph.nodes()[below].op.of::<Shuffle>() {
-            shuffles.push(shared.order_seeds(self.drawn(below), shuffle.seed, shuffle.fixed));
+            shuffles.push(Shuffled {
+                seeds: shared.order_seeds(self.drawn(below), shuffle.seed, shuffle.fixed),
+                block: if shuffle.in_blocks {
+                    shuffle.buffer
+                } else {
+                    positions
+                },
+            });
             // A shuffle always has an input.
             below = self.graph.nodes()[below].inputs[0] as usize;
         }

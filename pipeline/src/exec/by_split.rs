@@ -19,8 +19,8 @@ use super::splits::{Feed, Split, SplitError, SplitSource};
 use super::state::{StateError, StateReader, StateWriter};
 use super::token::{Mark, Marks, SplitToken};
 use super::value::{Tensor, Value, fixed_bytes};
-use crate::graph::AnalysisError;
 use crate::graph::spec::side_by_side;
+use crate::graph::{AnalysisError, SplitCounts};
 
 /// The name of the executor's part in errors.
 const OP: &str = "by_split";
@@ -113,6 +113,8 @@ pub(super) struct BySplit {
     program: Program,
     shared: Shared,
     feed: Feed,
+    /// The number of elements of each split, if the dataset determines it.
+    counts: Option<SplitCounts>,
     current: Option<Current>,
     has_ended: bool,
 }
@@ -125,16 +127,20 @@ struct Current {
     token: Arc<SplitToken>,
     /// The number of elements that the split has yielded.
     yielded: u64,
-    /// The result after the latest element, which shows whether that element is the last one.
+    /// The number of elements of the split, if it is known.
+    count: Option<u64>,
+    /// The result after the latest element, which shows whether that element is the last one. It is computed
+    /// first only if the number of elements does not show this.
     ahead: Option<Result<Option<Item>, ExecError>>,
 }
 
 impl BySplit {
-    pub(super) fn new(program: Program, shared: Shared, feed: Feed) -> BySplit {
+    pub(super) fn new(program: Program, shared: Shared, feed: Feed, counts: Option<SplitCounts>) -> BySplit {
         BySplit {
             program,
             shared,
             feed,
+            counts,
             current: None,
             has_ended: false,
         }
@@ -160,6 +166,7 @@ impl BySplit {
             split: number,
             token,
             yielded: 0,
+            count: self.counts.map(|counts| counts.of(number)),
             ahead: None,
         }))
     }
@@ -172,18 +179,38 @@ impl Current {
             Some(ahead) => ahead?,
             None => self.input.next()?,
         };
+        let has_more = self.count.is_some_and(|count| self.yielded < count);
         let Some(item) = next else {
             // A split without elements is reported once.
             let is_empty = self.yielded == 0;
-            return Ok(is_empty.then(|| (Item::new(filler(spec), 0), SplitPart::Empty)));
+            return match has_more {
+                true => Err(self.miscounted("fewer")),
+                false => Ok(is_empty.then(|| (Item::new(filler(spec), 0), SplitPart::Empty))),
+            };
         };
+        match self.count {
+            Some(count) if self.yielded >= count => return Err(self.miscounted("more")),
+            Some(count) if self.yielded + 1 < count => return Ok(Some((item, SplitPart::Inner))),
+            Some(_) | None => (),
+        }
         let ahead = self.input.next();
         let part = match &ahead {
             Ok(None) => SplitPart::Last,
+            Ok(Some(_)) if self.count.is_some() => return Err(self.miscounted("more")),
             Ok(Some(_)) | Err(_) => SplitPart::Inner,
         };
         self.ahead = Some(ahead);
         Ok(Some((item, part)))
+    }
+
+    /// Returns the failure of a split whose number of elements is not the computed one. Readers rely on this
+    /// number.
+    fn miscounted(&self, found: &str) -> ExecError {
+        let (split, count) = (self.split, self.count.unwrap_or_default());
+        let message = format!(
+            "expected {count} elements of split {split}, which the analysis of the dataset computed, found {found}: report this defect, with the dataset"
+        );
+        ExecError::new(ErrorKind::Internal, OP, message)
     }
 
     /// Puts the additional component before an element, and marks the element with the split.
@@ -287,4 +314,72 @@ fn filling(spec: &TensorSpec) -> Tensor {
         }
     };
     filling.unwrap_or_else(|_| Tensor::i64(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An operation that yields a number of elements.
+    struct Yields(u64);
+
+    impl Iterate for Yields {
+        fn next(&mut self) -> Result<Option<Item>, ExecError> {
+            let is_over = self.0 == 0;
+            self.0 = self.0.saturating_sub(1);
+            Ok((!is_over).then(|| Item::new(std::iter::once(Tensor::i64(7)).collect(), 0)))
+        }
+
+        fn restart(&mut self) -> Result<(), ExecError> {
+            Ok(())
+        }
+
+        fn further(&self) -> Further {
+            Further::Nothing
+        }
+
+        fn save(&mut self, _: &mut StateWriter) -> Result<(), StateError> {
+            Ok(())
+        }
+
+        fn restore(&mut self, _: &mut StateReader<'_>) -> Result<(), StateError> {
+            Ok(())
+        }
+    }
+
+    /// Reads a split that yields `found` elements, of which the analysis computed `count`. Returns the parts.
+    fn read(found: u64, count: Option<u64>) -> Result<Vec<SplitPart>, ExecError> {
+        let spec = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[])).unwrap();
+        let mut current = Current {
+            input: Box::new(Yields(found)),
+            split: 3,
+            token: SplitToken::new(0, 0, &Arc::default()),
+            yielded: 0,
+            count,
+            ahead: None,
+        };
+        let mut parts = Vec::new();
+        while !matches!(parts.last(), Some(SplitPart::Last | SplitPart::Empty)) {
+            let (item, part) = current.next(&spec)?.unwrap();
+            current.numbered(item, part);
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+
+    #[test]
+    fn computed_counts_change_no_part() {
+        for found in 0..5 {
+            assert_eq!(read(found, Some(found)).unwrap(), read(found, None).unwrap());
+        }
+    }
+
+    #[test]
+    fn wrong_counts_fail_the_split() {
+        for (found, count) in [(0, 1), (1, 0), (2, 3), (3, 2), (9, 2)] {
+            let error = read(found, Some(count)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Internal);
+            assert!(error.to_string().contains("of split 3"), "{error}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_element::{ElementSpec, Layout, PackWriter};
 
-use crate::graph::{Drawing, ErrorPolicy, Graph, Rewrites};
+use crate::graph::{Drawing, ErrorPolicy, Graph, Rewrites, SplitCounts};
 
 use super::budget::InHand;
 use super::by_split::{BySplit, numbered_by_split};
@@ -109,7 +109,12 @@ impl Executor {
             stage: None,
         };
         let in_hand = shared.budget.in_hand();
-        let (root, spec) = opened(program, shared, context.by_split)?;
+        let (root, spec) = if context.by_split {
+            opened_by_split(program, shared, graph.split_counts(&*context.functions)?)?
+        } else {
+            let spec = program.spec().clone();
+            (program.open(&shared, None)?, spec)
+        };
         Ok(Executor {
             root,
             spec,
@@ -356,19 +361,18 @@ impl Executor {
     }
 }
 
-/// Opens a prepared graph, whole or on each split alone. Returns the root of its tree and the spec of its
-/// elements.
-fn opened(program: Program, shared: Shared, by_split: bool) -> Result<(Input, ElementSpec), OpenError> {
-    if !by_split {
-        let spec = program.spec().clone();
-        return Ok((program.open(&shared, None)?, spec));
-    }
+/// Opens a prepared graph on each split alone. Returns the root of its tree and the spec of its elements.
+fn opened_by_split(
+    program: Program,
+    shared: Shared,
+    counts: Option<SplitCounts>,
+) -> Result<(Input, ElementSpec), OpenError> {
     let Some(feed) = shared.feed.clone() else {
         let reason = "the dataset runs on each split alone, but the context supplies no splits";
         return Err(OpenError::NotSplittable(reason.to_owned()));
     };
     let spec = numbered_by_split(program.spec())?;
-    Ok((Box::new(BySplit::new(program, shared, feed)), spec))
+    Ok((Box::new(BySplit::new(program, shared, feed, counts)), spec))
 }
 
 /// Returns the source from which the graph learns its own files.

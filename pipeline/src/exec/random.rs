@@ -66,6 +66,16 @@ impl Draws {
         mix(self.key, position)
     }
 
+    /// Returns the draws of one block of positions. Block 0 has the draws of the operation.
+    pub(crate) fn block(&self, number: u64) -> Draws {
+        match number {
+            0 => *self,
+            _ => Draws {
+                key: mix(self.key, number),
+            },
+        }
+    }
+
     /// Shuffles `items` into the order of the pass.
     pub(crate) fn shuffle<T>(&self, items: &mut [T]) {
         items.shuffle(&mut self.generator(0));

@@ -16,10 +16,6 @@ use crate::ops::shard::draw_all_alike;
 /// dataset.
 const SPLITS_KEPT: u64 = 32;
 
-/// The maximum number of batches of a split, unless a shuffle needs more. A reader in order stores the
-/// batches of a split while other workers compute earlier splits, and batches are large.
-const BATCHES_MAX: u64 = 8;
-
 /// The reason why no exactly-once job can read a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExactlyOnceError {
@@ -66,10 +62,10 @@ impl Graph {
                 ));
             }
         }
-        let graph = draw_all_alike(self, seed);
+        let graph = draw_all_alike(self, seed).with_shuffles_in_blocks();
         let graph = match source.splitting {
             Splitting::Counted(units) if graph.split_size().is_none() => {
-                let positions = self.exact_split_size(units);
+                let positions = graph.exact_split_size(units);
                 graph
                     .with_split_size(positions)
                     .map_err(|error| ExactlyOnceError::Refused(error.to_string()))?
@@ -85,25 +81,35 @@ impl Graph {
         }
     }
 
-    /// Returns the number of positions of a split: at least the buffer of a shuffle, and if possible a
-    /// multiple of the positions of a batch. Apart from that, a split has the default size, but few batches.
+    /// Returns the number of positions of a split.
+    ///
+    /// A split holds one batch, so that any number of trainers receives the batches in the same order. A
+    /// shuffle with a buffer needs a split of the size of its buffer. Without batches, a split has the
+    /// default size.
     fn exact_split_size(&self, default: Units) -> u64 {
-        let ops = || self.nodes().iter().map(|node| &node.op);
-        let batch = ops()
-            .filter_map(|op| op.batch_size())
-            .try_fold(1_u64, |product, size| product.checked_mul(size.max(1)));
+        let batch = self.rows_of(self.output());
         let batch = batch.filter(|batch| *batch <= SPLIT_SIZE_MAX).unwrap_or(1);
         // A buffer as large as the dataset is no reason for large splits: its shuffle permutes the source.
         let positions = default.positions();
-        let buffers = ops()
-            .map(|op| op.mixed_elements())
-            .filter(|buffer| *buffer < positions);
-        let mixed = buffers.max().unwrap_or(1).min(positions / SPLITS_KEPT);
-        let unit = match batch {
-            1 => default.unit(),
-            batch => default.unit().min(batch.saturating_mul(BATCHES_MAX)),
-        };
+        let buffers = (0..self.nodes().len()).filter_map(|node| {
+            let mixed = self.nodes()[node].op.mixed_elements();
+            self.rows_of(node)?.checked_mul(mixed)
+        });
+        let mixed = buffers.filter(|buffer| *buffer < positions).max();
+        let mixed = mixed.unwrap_or(1).min(positions / SPLITS_KEPT);
+        let unit = if batch == 1 { default.unit() } else { batch };
         let wanted = unit.max(mixed).min(SPLIT_SIZE_MAX);
         batch * wanted.div_ceil(batch).min(SPLIT_SIZE_MAX / batch).max(1)
+    }
+
+    /// Returns the number of rows that the operations up to `node` stack in one element; `None` if the number
+    /// is too large.
+    fn rows_of(&self, node: usize) -> Option<u64> {
+        let node = &self.nodes()[node];
+        let below = match node.inputs.first() {
+            Some(input) => self.rows_of(*input as usize)?,
+            None => 1,
+        };
+        below.checked_mul(node.op.batch_size().unwrap_or(1).max(1))
     }
 }

@@ -226,6 +226,7 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
     }
 
     /// Returns how many neighbouring elements the operation mixes, for an operation that draws from a buffer.
+    /// An operation that permutes its source mixes nothing.
     fn mixed_elements(&self) -> u64 {
         1
     }

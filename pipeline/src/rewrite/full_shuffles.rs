@@ -1,6 +1,6 @@
 //! Full shuffles, whose buffer holds all elements of a source with random access. A full shuffle is executed
 //! as a permutation of the source's positions. No element is buffered, and tasks that receive splits share
-//! one order.
+//! one order. Shuffles [in blocks](Shuffle::in_blocks) are executed in the same way.
 //!
 //! The permutation is the definition of a full shuffle, so no option switches it off. A buffer would draw
 //! another order.
@@ -36,6 +36,32 @@ impl Graph {
         let positions = positions(&self.nodes()[below].op)?;
         is_full(&smallest, positions, self.is_fed()).then_some((below, positions))
     }
+
+    /// Lets shuffles permute [blocks](Shuffle::in_blocks) of their source if they can swap places with all
+    /// operations below them. The sources receive splits.
+    pub(crate) fn with_shuffles_in_blocks(&self) -> Graph {
+        let mut nodes = self.nodes().to_vec();
+        for node in &mut nodes {
+            let [input] = node.inputs[..] else { continue };
+            if shuffle_of(&node.op).is_some()
+                && self.reaches_positions(input as usize)
+                && let Some(shuffle) = node.op.of_mut::<Shuffle>()
+            {
+                shuffle.in_blocks = true;
+            }
+        }
+        self.with_ops(nodes)
+    }
+
+    /// Returns whether a shuffle above `node` can move down to a source with free random access.
+    fn reaches_positions(&self, mut node: usize) -> bool {
+        while let [input] = self.nodes()[node].inputs[..]
+            && passes(&self.nodes()[node].op, true)
+        {
+            node = input as usize;
+        }
+        positions(&self.nodes()[node].op).is_some()
+    }
 }
 
 /// Moves full shuffles down to the sources that they permute. `is_fed` says whether the sources receive
@@ -67,6 +93,7 @@ fn is_full_here(nodes: &[Node], node: usize, is_fed: bool) -> bool {
             buffer: both.buffer,
             seed: both.seed,
             fixed: false,
+            in_blocks: false,
         })
     } else {
         shuffle_of(op)
@@ -108,6 +135,7 @@ fn divide(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, node: usize) {
         buffer: both.buffer,
         seed: both.seed,
         fixed: false,
+        in_blocks: false,
     });
 }
 
@@ -130,15 +158,25 @@ fn positions(op: &Op) -> Option<u64> {
 /// that stays a buffer draws the same order as the shuffles of other sources with the same seed.
 fn is_full(shuffle: &Shuffle, positions: u64, is_fed: bool) -> bool {
     // A shuffle of a single element has no effect, and is removed by another rule.
-    shuffle.buffer >= positions.max(2) && (is_fed || !shuffle.fixed)
+    permuted_buffer(shuffle) >= positions.max(2) && (is_fed || !shuffle.fixed)
 }
 
 /// Returns the requirements of two shuffles together: if the result is full, both shuffles are full.
 fn least(one: Shuffle, other: Shuffle) -> Shuffle {
     Shuffle {
-        buffer: one.buffer.min(other.buffer),
+        buffer: permuted_buffer(&one).min(permuted_buffer(&other)),
         fixed: one.fixed || other.fixed,
+        in_blocks: false,
         ..one
+    }
+}
+
+/// Returns the number of positions up to which a shuffle permutes its source.
+fn permuted_buffer(shuffle: &Shuffle) -> u64 {
+    if shuffle.in_blocks {
+        u64::MAX
+    } else {
+        shuffle.buffer
     }
 }
 

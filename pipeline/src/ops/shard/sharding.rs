@@ -276,6 +276,7 @@ impl<'g> Rewrite<'g> {
                             buffer: BUFFER_MAX,
                             seed: files.seed,
                             fixed: false,
+                            in_blocks: false,
                         });
                         Op::new(Files {
                             shuffle: false,

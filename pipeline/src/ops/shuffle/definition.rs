@@ -26,6 +26,17 @@ pub struct Shuffle {
     #[cbor(default)]
     #[serde(default)]
     pub fixed: bool,
+    /// Whether the shuffle permutes the positions of its source within blocks of `buffer` positions, instead
+    /// of drawing from a buffer. Only exactly-once jobs do so.
+    #[n(3)]
+    #[cbor(skip_if = "is_unset")]
+    #[serde(skip)]
+    pub in_blocks: bool,
+}
+
+/// Returns whether the encoding leaves the parameter out.
+fn is_unset(is_set: &bool) -> bool {
+    !is_set
 }
 
 impl Operation for Shuffle {
@@ -42,7 +53,7 @@ impl Operation for Shuffle {
     }
 
     fn mixed_elements(&self) -> u64 {
-        self.buffer
+        if self.in_blocks { 1 } else { self.buffer }
     }
 
     fn misaligns(&self, _: bool) -> Option<&'static str> {
@@ -98,6 +109,7 @@ impl Dataset {
             buffer,
             seed,
             fixed: false,
+            in_blocks: false,
         })
     }
 }
