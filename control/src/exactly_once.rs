@@ -21,6 +21,42 @@ pub struct ExactlyOnce {
     /// the splits.
     #[n(2)]
     pub step: u64,
+    /// The limits on splits that end their workers.
+    #[cbor(n(3), default)]
+    pub poison: PoisonLimits,
+}
+
+/// The limits on poison splits, whose workers die while they read them (C16.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct PoisonLimits {
+    /// The number of dead workers after which a split is not leased again, from 2 to 16.
+    #[n(0)]
+    pub max_deaths: u32,
+    /// The number of splits that the job may skip before it fails, at most 1024.
+    #[n(1)]
+    pub max_skips: u32,
+}
+
+impl Default for PoisonLimits {
+    fn default() -> PoisonLimits {
+        PoisonLimits {
+            max_deaths: 3,
+            max_skips: 0,
+        }
+    }
+}
+
+impl PoisonLimits {
+    /// The values that `max_deaths` may have. A suspect must have been alone once, which takes two deaths.
+    pub const DEATHS: std::ops::RangeInclusive<u32> = 2..=16;
+    /// Maximum value of `max_skips`, because the dispatcher keeps the name of each skipped split.
+    pub const SKIPS_MAX: u32 = 1024;
+
+    /// Returns the number of deaths from which on a split is a suspect, so that tasks read it alone. One or
+    /// two deaths may come from any split that the worker held.
+    pub fn suspect_deaths(self) -> u32 {
+        self.max_deaths.saturating_sub(1).min(2)
+    }
 }
 
 impl ExactlyOnce {
@@ -30,6 +66,7 @@ impl ExactlyOnce {
             seed,
             first: 0,
             step: 1,
+            poison: PoisonLimits::default(),
         }
     }
 
@@ -42,8 +79,20 @@ impl ExactlyOnce {
 impl fmt::Display for ExactlyOnce {
     /// Writes the settings for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ExactlyOnce { seed, first, step } = self;
-        write!(f, "seed {seed}, splits from {first} in steps of {step}")
+        let ExactlyOnce {
+            seed,
+            first,
+            step,
+            poison: PoisonLimits {
+                max_deaths,
+                max_skips,
+            },
+        } = self;
+        write!(
+            f,
+            "seed {seed}, splits from {first} in steps of {step}, at most {max_deaths} deaths and {max_skips} \
+             skipped splits"
+        )
     }
 }
 
@@ -94,7 +143,9 @@ mod tests {
         let found = plain.differences(&exact);
         assert_eq!(
             found,
-            ["exactly_once is none, not seed 7, splits from 0 in steps of 1"]
+            [
+                "exactly_once is none, not seed 7, splits from 0 in steps of 1, at most 3 deaths and 0 skipped splits"
+            ]
         );
     }
 
@@ -104,6 +155,7 @@ mod tests {
             seed: 0,
             first: 3,
             step: u64::MAX,
+            poison: PoisonLimits::default(),
         };
         assert_eq!(once.source_index(0), 3);
         assert_eq!(once.source_index(9), u64::MAX);

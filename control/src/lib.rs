@@ -41,7 +41,7 @@ pub use dispatcher::{
     WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
-pub use exactly_once::ExactlyOnce;
+pub use exactly_once::{ExactlyOnce, PoisonLimits};
 pub use id::{
     BootId, ClientId, DatasetId, DatasetIdError, IterationId, JobId, RequestNumber, SessionId, TaskId,
     WorkerId,

@@ -163,6 +163,7 @@ impl World {
                 repetition,
                 want: demand.want.min(WANT),
                 pace: demand.pace,
+                is_idle: false,
             };
             let purpose = Purpose::Lease {
                 task: id,

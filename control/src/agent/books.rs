@@ -236,6 +236,8 @@ mod tests {
             first_lease,
             attempt: 0,
             seen: false,
+            deaths: 0,
+            skipped: false,
         };
         let payloads = VecDeque::new();
         let runs = if count > 0 {

@@ -40,6 +40,8 @@ pub struct SplitFeed {
     books: FeedBooks,
     /// The zero point of the books' time.
     begun: Instant,
+    /// True while the producer waits for a split, and has read all its splits to the end.
+    idle: Arc<AtomicBool>,
     /// The answers in flight, by source.
     fetching: BTreeMap<u32, oneshot::Receiver<Result<FeedBatch, FeedError>>>,
 }
@@ -125,6 +127,7 @@ impl SplitFeed {
             control,
             books: FeedBooks::default(),
             begun: Instant::now(),
+            idle: Arc::default(),
             fetching: BTreeMap::new(),
         }
     }
@@ -153,7 +156,7 @@ impl SplitFeed {
             // accesses.
             let exhausted = self.books.is_exhausted();
             self.control.exhausted.store(exhausted, Ordering::Relaxed);
-            match step {
+            let demand = match step {
                 FeedStep::Split { split, ask_ahead } => {
                     if let Some(demand) = ask_ahead {
                         self.fetch(source, repetition, demand);
@@ -161,10 +164,16 @@ impl SplitFeed {
                     return Ok(Some(split));
                 }
                 FeedStep::End => return Ok(None),
-                FeedStep::Ask(demand) => self.fetch(source, repetition, demand),
-                FeedStep::Wait => {}
+                FeedStep::Ask(demand) => Some(demand),
+                FeedStep::Wait => None,
+            };
+            self.idle.store(true, Ordering::Relaxed);
+            if let Some(demand) = demand {
+                self.fetch(source, repetition, demand);
             }
-            self.receive(source)?;
+            let received = self.receive(source);
+            self.idle.store(false, Ordering::Relaxed);
+            received?;
         }
     }
 
@@ -240,21 +249,24 @@ impl SplitFeed {
         let session = self.session.upgrade();
         let mut cancelled = self.control.cancelled.subscribe();
         let draining = self.control.draining.subscribe();
+        let idle = Arc::clone(&self.idle);
         let (task, deadline) = (self.task, self.deadline);
         self.runtime.spawn(async move {
             let Some(session) = session else {
                 sender.send(Err(FeedError::Cancelled)).ok();
                 return;
             };
-            let request = WireRequest::LeaseSplits {
+            let request = || WireRequest::LeaseSplits {
                 task,
                 source,
                 repetition,
                 want: demand.want,
                 pace: demand.pace,
+                // Relaxed: a producer that waits goes on only after an answer to a request.
+                is_idle: idle.load(Ordering::Relaxed),
             };
             let result = tokio::select! {
-                result = lease(&session, &request, deadline, &draining) => result,
+                result = lease(&session, request, deadline, &draining) => result,
                 _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
             };
             // The send fails if the feed was just dropped. The dispatcher settles the leases with the task.
@@ -368,13 +380,13 @@ impl FeedControl {
 /// A draining worker sends no further request.
 async fn lease(
     session: &Session,
-    request: &WireRequest,
+    request: impl Fn() -> WireRequest,
     deadline: Duration,
     draining: &watch::Receiver<bool>,
 ) -> Result<FeedBatch, FeedError> {
     let mut pause = HOLD_PAUSE_MIN;
     loop {
-        let batch = batch_of(call_until_able(session, request, deadline).await)?;
+        let batch = batch_of(call_until_able(session, &request(), deadline).await)?;
         if batch.end || !batch.runs.is_empty() {
             return Ok(batch);
         }

@@ -186,6 +186,7 @@ impl World {
             repetition: 0,
             want: demand.want,
             pace: demand.pace,
+            is_idle: false,
         };
         let (
             Some(Reply::Splits {

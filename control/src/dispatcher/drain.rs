@@ -3,7 +3,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::action::{StopReason, WorkerPush};
-use super::failure::RemovalReason;
+use super::failure::{Blame, RemovalReason};
 use super::record::TaskPhase;
 use super::state::ServiceState;
 use crate::error::Error;
@@ -42,7 +42,7 @@ impl ServiceState {
         // has not started (C10.4).
         let is_unread = self.tables.readers(task).is_empty();
         if is_removed {
-            self.remove_task(id, RemovalReason::WorkerLeft);
+            self.remove_task(id, RemovalReason::WorkerLeft, Blame::Nothing);
         }
         if is_unread && let Some(task) = self.tables.tasks.get_mut(&id) {
             task.stopped = true;

@@ -224,6 +224,8 @@ pub enum Request {
         want: u32,
         /// The pace of the task, if its worker knows it.
         pace: Option<SplitPace>,
+        /// True if the task waits for a split, and has read all its splits to the end (C16.8).
+        is_idle: bool,
     },
     /// Returns splits that the task has not started.
     ReturnSplits {

@@ -5,6 +5,7 @@
 //! not done can therefore be read again, also if the reader has seen a part of it.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use super::poison::check_poison_limits;
 use super::record::TaskPhase;
 use super::splits::{Ledger, Run};
 use super::state::ServiceState;
@@ -36,6 +37,7 @@ pub(super) fn check_exactly_once(name: Option<&str>, parameters: &JobParameters)
              least 1, found 0",
         ));
     }
+    check_poison_limits(once.poison)?;
     if parameters.policy != Policy::Dynamic || !parameters.in_order {
         return Err(Error::invalid(format!(
             "an exactly-once job needs the sharding policy `dynamic` and in_order, and found the policy `{}` \

@@ -6,6 +6,7 @@ use std::fmt;
 use minicbor::{Decode, Encode};
 
 use crate::id::{TaskId, WorkerId};
+use crate::split::SplitRange;
 
 /// A failed task, as its readers are told of the failure.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -22,6 +23,32 @@ pub struct TaskFailure {
     /// The incarnation of the worker.
     #[n(3)]
     pub worker: Option<WorkerId>,
+}
+
+/// The splits of one task for which a worker's death counts (C16.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub enum Blame {
+    /// No split: the worker left, or died of the split of another task.
+    #[default]
+    #[n(0)]
+    Nothing,
+    /// All splits that the task held, because any of them may have ended the worker.
+    #[n(1)]
+    AllSplits,
+    /// The split of this lease, which the task read alone.
+    #[n(2)]
+    Lease(#[n(0)] u64),
+}
+
+/// The splits that a worker held when it died, for messages.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HeldAtDeath {
+    /// The address of the dead worker.
+    #[n(0)]
+    pub worker_address: String,
+    /// The first ranges of the splits for which the death counts.
+    #[n(1)]
+    pub splits: Vec<SplitRange>,
 }
 
 /// The reason for which a worker's tasks were removed.

@@ -20,6 +20,8 @@ use crate::job::Policy;
 use crate::planner::{PlanError, SplitPlan};
 use crate::whereabouts::Whereabouts;
 
+/// Maximum number of failures that an iteration remembers. At 16 KiB each, all of them fit in one push.
+pub(super) const FAILURES_MAX: usize = 16;
 /// Maximum number of sources of one dataset.
 const SOURCES_MAX: usize = 1024;
 
@@ -257,6 +259,8 @@ impl ServiceState {
             left: Vec::new(),
             owner: Some(owner),
             reader: None,
+            deaths: Vec::new(),
+            skipped: Vec::new(),
         };
         self.tables.iterations.insert(record);
         self.ask_for_plan(id);

@@ -20,6 +20,7 @@
 //! | `caching` | the cross-trainer cache and its conditions for a job |
 //! | `order` | ordered jobs: the splits that a task may get, and the tasks that read released splits |
 //! | `exactness` | exactly-once jobs: their only reader, and their splits, which are never lost |
+//! | `poison` | splits whose workers die while they read them, which are given up |
 //! | `coordination` | coordinated reads: the rounds in which each task takes part |
 //! | `addresses`, `sharding` | the fixed list of workers, and static sharding by that list |
 //! | `target` | the tasks that a reader reads, and the tasks that only one process can read |
@@ -61,6 +62,7 @@ mod moment;
 mod order;
 mod outcome;
 mod paces;
+mod poison;
 mod quota;
 mod record;
 mod removal;
@@ -92,6 +94,8 @@ pub use config::{
     WORKER_ADDRESS_BYTES_MAX,
 };
 pub use event::{Departure, Event, Incoming, ReplyToken, Request, WorkerRegistration};
+#[cfg(test)]
+pub(crate) use failure::Blame;
 pub use failure::{RemovalReason, TaskFailure};
 pub use machine::{Batch, Dispatcher};
 pub use moment::Moment;

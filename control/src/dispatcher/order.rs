@@ -5,6 +5,7 @@
 //! after a later one, neither in a lease nor in its pipeline or buffer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use super::moment::Moment;
 use super::record::{TaskPhase, TaskRecord};
 use super::splits::{Dealing, Holding, Ledger};
 use super::state::ServiceState;
@@ -55,17 +56,28 @@ impl ServiceState {
             let task = self.tables.tasks.get(&task);
             task.is_some_and(|task| task.stopped_early || self.tables.reads_on(task))
         };
-        let ledger = self.tables.books.ledger(id);
-        let Some((first, free)) = ledger.and_then(|ledger| ledger.earliest_wanted(is_undecided)) else {
+        let Some(ledger) = self.tables.books.ledger(id) else {
             return;
         };
         let tasks = self.tables.tasks.of(id);
-        let comes_by = |task: &TaskId| {
-            let latest = self.tables.books.holding(*task).and_then(Holding::latest);
-            let row = self.tables.tasks.get(task);
-            row.is_some_and(|row| self.tables.reads_on(row)) && latest < Some(first)
-        };
-        if tasks.iter().any(comes_by) || self.tables.is_round_in_vain(id, &tasks) {
+        let suspect_deaths = self.tables.suspect_deaths(id);
+        let passed = [false, true].map(|is_suspect| {
+            let is_chosen = |deaths| (deaths >= suspect_deaths) == is_suspect;
+            let (first, free) = ledger.earliest_wanted(is_undecided, is_chosen)?;
+            // Only tasks that were started for free splits read suspects (C16.8).
+            let comes_by = |task: &TaskId| {
+                let latest = self.tables.books.holding(*task).and_then(Holding::latest);
+                let row = self
+                    .tables
+                    .tasks
+                    .get(task)
+                    .filter(|row| self.tables.reads_on(row));
+                row.is_some_and(|row| row.round > 0 || !is_suspect) && latest < Some(first)
+            };
+            (!tasks.iter().any(comes_by)).then_some(free)
+        });
+        let free: u64 = passed.into_iter().flatten().sum();
+        if free == 0 || self.tables.is_round_in_vain(id, &tasks) {
             return;
         }
         let next_task = self.tables.meta().next_task;
@@ -86,7 +98,13 @@ impl ServiceState {
 
 impl Tables {
     /// Returns the splits that a task of this pace may be given next, and their maximum number (C5.9).
-    pub(super) fn dealing_to(&self, id: TaskId, pace: Option<SplitPace>) -> (Dealing, u64) {
+    pub(super) fn dealing_to(
+        &self,
+        id: TaskId,
+        pace: Option<SplitPace>,
+        is_idle: bool,
+        now: Moment,
+    ) -> (Dealing, u64) {
         let task = self.tasks.get(&id);
         let Some(task) = task.filter(|task| self.is_in_order(task.iteration)) else {
             return (Dealing::default(), u64::MAX);
@@ -94,6 +112,7 @@ impl Tables {
         let dealing = Dealing {
             after: self.books.holding(id).and_then(Holding::latest),
             only_free: task.catches_up,
+            suspects: self.suspects_for(task, is_idle, now),
         };
         (dealing, pace.map_or(UNPACED_LEASE_MAX, lease_at))
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use minicbor::bytes::{ByteArray, ByteVec};
 use minicbor::{Decode, Encode};
 
-use super::failure::{RemovalReason, TaskFailure};
+use super::failure::{Blame, HeldAtDeath, RemovalReason, TaskFailure};
 use super::splits::{Holding, Ledger, Run};
 use crate::error::Error;
 use crate::id::{
@@ -156,6 +156,12 @@ pub struct IterationRecord {
     /// The client that joined the iteration of an exactly-once job, which may be gone (C16.5).
     #[n(16)]
     pub reader: Option<ClientId>,
+    /// The last few workers that died in an exactly-once job, with the splits that they held (C16.7).
+    #[cbor(n(17), default)]
+    pub deaths: Vec<HeldAtDeath>,
+    /// The splits that were given up in an exactly-once job, one by one (C16.9).
+    #[cbor(n(18), default)]
+    pub skipped: Vec<SplitRange>,
 }
 
 /// A process in whose quota a record counts (C15.4).
@@ -266,6 +272,9 @@ pub struct TaskRecord {
     /// elements of the splits that the task had begun are gone.
     #[cbor(n(13), default)]
     pub stopped: bool,
+    /// The lease of the suspect that the task reads alone and has not read to its end (C16.8).
+    #[n(14)]
+    pub alone: Option<u64>,
 }
 
 /// One incarnation of a worker.
@@ -358,6 +367,9 @@ pub struct RemovalRecord {
     /// The clients that read the task.
     #[cbor(n(11), default)]
     pub readers: BTreeSet<ClientId>,
+    /// The splits of the task for which its worker's death counts (C16.7).
+    #[cbor(n(12), default)]
+    pub blame: Blame,
 }
 
 /// The remembered requests of a process.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::action::{ClientPush, TaskRemoved};
-use super::failure::RemovalReason;
+use super::failure::{Blame, RemovalReason};
 use super::record::{RemovalRecord, TaskPhase};
 use super::splits::Run;
 use super::state::ServiceState;
@@ -15,7 +15,7 @@ use crate::split::Seen;
 impl ServiceState {
     /// Removes a task of a worker that is gone, and asks the task's readers which splits they have seen
     /// (C6.1).
-    pub(super) fn remove_task(&mut self, id: TaskId, reason: RemovalReason) {
+    pub(super) fn remove_task(&mut self, id: TaskId, reason: RemovalReason, blame: Blame) {
         let Some(task) = self.tables.tasks.remove(id) else {
             return;
         };
@@ -63,6 +63,7 @@ impl ServiceState {
             concluded: false,
             start_round,
             readers: readers.iter().copied().collect(),
+            blame,
         };
         self.tables.removals.insert(removal, self.now);
         for client in readers {
@@ -127,11 +128,15 @@ impl ServiceState {
         let Some(mut removal) = self.tables.removals.remove(task) else {
             return;
         };
-        let (seen, unseen): (Vec<Run>, Vec<Run>) =
-            removal.holding.take_all().into_iter().partition(|run| run.seen);
+        let held = removal.holding.take_all();
         let iteration = removal.iteration;
-        self.tables.books.free(iteration, &unseen);
-        self.abandon_splits(iteration, &seen, &removal.worker_address);
+        if self.tables.is_exactly_once(iteration) {
+            self.free_held(&removal, &held);
+        } else {
+            let (seen, unseen): (Vec<Run>, Vec<Run>) = held.into_iter().partition(|run| run.seen);
+            self.tables.books.free(iteration, &unseen);
+            self.lose_splits(iteration, &seen, &removal.worker_address);
+        }
         self.conclude(removal);
         self.review_iteration(iteration);
     }

@@ -124,6 +124,7 @@ fn iteration_status(state: &ServiceState, row: &IterationRecord) -> IterationSta
         splits_lost: row.splits_lost,
         missing_consumers: missing_among(state, row),
         lost: row.lost.iter().take(LIST_MAX).copied().collect(),
+        skipped: row.skipped.iter().take(LIST_MAX).copied().collect(),
         workers_wanted: state.paces.workers_wanted_by(row.id, &state.tables),
     }
 }

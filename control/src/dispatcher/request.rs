@@ -229,7 +229,8 @@ impl Dispatcher {
                 repetition,
                 want,
                 pace,
-            } => state.lease_splits(session, task, (source, repetition), want, pace),
+                is_idle,
+            } => state.lease_splits(session, task, (source, repetition), (want, is_idle), pace),
             Request::ReturnSplits { task, leases } => done(state.return_splits(session, task, &leases)),
             Request::SplitsProduced { task, leases } => done(tables.splits_produced(session, task, &leases)),
             Request::SplitsMissed(task, client, leases, end) => {

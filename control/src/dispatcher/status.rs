@@ -203,6 +203,9 @@ pub struct IterationStatus {
     /// The number of workers that would keep the iteration's readers busy, without limits.
     #[cbor(n(14), default)]
     pub workers_wanted: Option<u64>,
+    /// The splits of an exactly-once job that were given up, up to the limit of named ranges.
+    #[cbor(n(15), default)]
+    pub skipped: Vec<SplitRange>,
 }
 
 /// The status of one client.

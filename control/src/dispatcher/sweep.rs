@@ -24,7 +24,7 @@ impl Dispatcher {
         self.swept_at = now;
         let limits = SilenceLimits::of(&self.state.config);
         for worker in self.state.tables.workers.liveness.dead(now, limits) {
-            self.state.end_worker(worker, RemovalReason::WorkerSilent);
+            self.state.end_worker(worker, RemovalReason::WorkerSilent, true);
         }
         for worker in self.state.tables.workers.liveness.to_probe(now, limits) {
             self.state.probe_worker(worker);

@@ -10,6 +10,7 @@ use super::config::ERROR_BYTES_MAX;
 use super::coordination::END_OF_DATA;
 use super::exactness::STOPPED_EARLY;
 use super::failure::TaskFailure;
+use super::iteration::FAILURES_MAX;
 use super::outcome::Outcome;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
 use super::splits::Holding;
@@ -20,9 +21,6 @@ use crate::id::{IterationId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::SplitPlan;
 use crate::split::{LeaseRange, SplitPace};
-
-/// Maximum number of failures that an iteration remembers. At 16 KiB each, all of them fit in one push.
-const FAILURES_MAX: usize = 16;
 
 /// The way in which a task ended.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +54,7 @@ impl ServiceState {
             releasing: BTreeSet::new(),
             delivered: false,
             stopped: false,
+            alone: None,
         };
         self.tables.tasks.insert(task.clone());
         self.tables.books.begin_task(iteration, id);
@@ -68,19 +67,23 @@ impl ServiceState {
         }
     }
 
-    /// Leases splits to a task (C5.1 to C5.4).
+    /// Leases splits to a task (C5.1 to C5.4). `is_idle` says that the task has read all its splits to the
+    /// end (C16.8).
     pub(super) fn lease_splits(
         &mut self,
         session: SessionId,
         task: TaskId,
         (source, repetition): (u32, u64),
-        want: u32,
+        (want, is_idle): (u32, bool),
         pace: Option<SplitPace>,
     ) -> Result<Outcome, Error> {
         let iteration = self.tables.own_task(session, task)?.iteration;
         self.tables.check_lease(task, want)?;
         self.tables.check_only_pass(iteration, repetition)?;
-        let (dealing, most) = self.tables.dealing_to(task, pace);
+        if is_idle {
+            self.tables.note_idle(task);
+        }
+        let (dealing, most) = self.tables.dealing_to(task, pace, is_idle, self.now);
         let sharers = self.tables.tasks.count_of(iteration).max(1) as u64;
         let (paces, tables) = (&mut self.paces, &self.tables);
         let all_paces = pace.map(|pace| paces.note_split_pace(task, iteration, pace, tables));
@@ -100,6 +103,7 @@ impl ServiceState {
             .tables
             .books
             .lease(iteration, task, (source, repetition), terms)?;
+        self.tables.note_suspect(task, &leased.runs, self.now);
         Ok(Outcome::Answer(Answer::Splits {
             iteration,
             end: leased.end,

@@ -5,7 +5,7 @@ use super::action::{Action, ClientPush, Reply, StopReason, WorkerPush};
 use super::addresses::NAME_BYTES_MAX;
 use super::config::{LOCAL_SOCKET_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, WORKER_ADDRESS_BYTES_MAX};
 use super::event::{Departure, WorkerRegistration};
-use super::failure::RemovalReason;
+use super::failure::{Blame, RemovalReason};
 use super::liveness::SilenceLimits;
 use super::outcome::Outcome;
 use super::record::{HiddenKey, TaskPhase, WorkerRecord};
@@ -39,7 +39,10 @@ impl ServiceState {
             )));
         }
         if let Some(previous) = previous {
-            self.end_worker(previous, RemovalReason::WorkerRestarted);
+            let row = self.tables.workers.get(&previous);
+            // A worker that was cut off begins again under a new session, in the same process.
+            let is_death = !row.is_some_and(|row| row.whereabouts.is_same_process(&registration.whereabouts));
+            self.end_worker(previous, RemovalReason::WorkerRestarted, is_death);
         }
         let limit = self.config.workers_max.saturating_mul(2);
         for id in self
@@ -71,12 +74,16 @@ impl ServiceState {
             let start_round = self.tables.late_start(iteration);
             self.create_task(iteration, id, start_round);
         }
+        for iteration in self.tables.iterations.running() {
+            // Suspects may have waited for a worker (C16.8).
+            self.catch_up(iteration);
+        }
         Ok(Outcome::Reply(Reply::Worker(id)))
     }
 
     pub(super) fn leave_worker(&mut self, session: SessionId) -> Result<(), Error> {
         if let Some(id) = self.tables.workers.of_session(session) {
-            self.end_worker(id, RemovalReason::WorkerLeft);
+            self.end_worker(id, RemovalReason::WorkerLeft, false);
         }
         Ok(())
     }
@@ -126,7 +133,7 @@ impl ServiceState {
         };
         match departure {
             // The worker has dropped its tasks, and this session does not come back.
-            Departure::Goodbye => self.end_worker(id, RemovalReason::WorkerSilent),
+            Departure::Goodbye => self.end_worker(id, RemovalReason::WorkerSilent, false),
             Departure::Reset => {
                 self.tables.workers.liveness.note_probed(id, true, self.now);
                 self.probe_worker(id);
@@ -159,14 +166,20 @@ impl ServiceState {
         }
     }
 
-    /// Ends a worker that is gone, together with its tasks that are not settled.
-    pub(super) fn end_worker(&mut self, id: WorkerId, reason: RemovalReason) {
+    /// Ends a worker that is gone, together with its tasks that are not settled. `is_death` says that the
+    /// worker's process may have died of a split (C16.7).
+    pub(super) fn end_worker(&mut self, id: WorkerId, reason: RemovalReason, is_death: bool) {
+        let is_death = is_death && !self.tables.workers.is_draining(id);
+        let blames = is_death.then(|| self.tables.blames(id));
         let Some(session) = self.tables.workers.end(id, reason, self.now) else {
             return;
         };
         for task in self.tables.tasks.on(id) {
             match self.tables.tasks.get(&task).map(|task| &task.phase) {
-                Some(TaskPhase::Running | TaskPhase::Finished) => self.remove_task(task, reason),
+                Some(TaskPhase::Running | TaskPhase::Finished) => {
+                    let blame = blames.as_ref().map_or(Blame::Nothing, |blames| blames(task));
+                    self.remove_task(task, reason, blame);
+                }
                 Some(TaskPhase::Failed(_)) => self.end_failed_task(task),
                 Some(TaskPhase::Settled) | None => {}
             }

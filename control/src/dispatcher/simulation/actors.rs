@@ -49,6 +49,8 @@ pub(super) struct SimWorker {
 pub(super) struct SimTask {
     pub(super) pass: u64,
     pub(super) splits: VecDeque<(SplitName, u64)>,
+    /// The leases that the task only reports as skipped.
+    pub(super) skipped: BTreeSet<u64>,
     pub(super) buffer: VecDeque<Element>,
     /// The messages in flight, in order for each client.
     pub(super) in_flight: VecDeque<(ClientId, Sent)>,
@@ -69,8 +71,16 @@ impl SimTask {
             for offset in 0..run.count {
                 let split = (run.repetition, run.first_index + offset);
                 self.splits.push_back((split, run.first_lease + offset));
+                self.skipped
+                    .extend(run.skipped.then_some(run.first_lease + offset));
             }
         }
+    }
+
+    /// Returns whether the task would compute a split of this set next, and not skip it.
+    pub(super) fn begins_one_of(&self, indices: &BTreeSet<u64>) -> bool {
+        let next = self.splits.front();
+        next.is_some_and(|((_, index), lease)| indices.contains(index) && !self.skipped.contains(lease))
     }
 
     /// Computes the next split's elements.

@@ -7,10 +7,12 @@
 //! | `actors` | naive workers and clients |
 //! | `moves` | the possible steps, one at a time |
 //! | `promises` | the properties |
+//! | `poison` | splits that end their workers |
 //! | `oracle` | the conditions for every delivery, and at the end |
 
 mod actors;
 mod moves;
 mod oracle;
+mod poison;
 mod promises;
 mod world;

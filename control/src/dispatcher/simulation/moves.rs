@@ -241,6 +241,7 @@ impl World {
                 repetition: state.pass,
                 want: u32::try_from(choice % 16).unwrap() + 1,
                 pace: None,
+                is_idle: true,
             };
             let reply = self.ask(session, Role::Worker, request);
             let Some(state) = self.task(session, task) else {
@@ -257,6 +258,7 @@ impl World {
                 if end {
                     state.pass += 1;
                 }
+                self.read_suspect((session, task), pick, &runs);
                 // If a worker dies before it has answered for a client that is gone, its held splits are in
                 // doubt (C6.2).
                 let row = self.machine.state.tables.tasks.get(&task);
@@ -268,6 +270,9 @@ impl World {
     }
 
     pub(super) fn produce(&mut self, pick: usize) {
+        if self.die_of_poison(pick) {
+            return;
+        }
         if let Some(worker) = picked(&mut self.workers, pick) {
             worker.tasks.values_mut().for_each(SimTask::produce);
         }
@@ -444,7 +449,7 @@ impl World {
     }
 }
 
-trait Living {
+pub(super) trait Living {
     fn lives(&self) -> bool;
 }
 
@@ -460,7 +465,7 @@ impl Living for SimClient {
     }
 }
 
-fn picked<T: Living>(all: &mut [T], pick: usize) -> Option<&mut T> {
+pub(super) fn picked<T: Living>(all: &mut [T], pick: usize) -> Option<&mut T> {
     let mut living: Vec<&mut T> = all.iter_mut().filter(|actor| actor.lives()).collect();
     if living.is_empty() {
         return None;

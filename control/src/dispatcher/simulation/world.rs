@@ -12,7 +12,7 @@ use crate::dispatcher::{
     Reply, ReplyToken, Request, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
-use crate::exactly_once::ExactlyOnce;
+use crate::exactly_once::{ExactlyOnce, PoisonLimits};
 use crate::id::{BootId, ClientId, DatasetId, JobId, RequestNumber, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
@@ -37,6 +37,9 @@ pub(super) struct World {
     pub(super) workers: Vec<SimWorker>,
     pub(super) clients: Vec<SimClient>,
     pub(super) oracle: Oracle,
+    /// The splits that end each worker that begins them, and the number of these deaths.
+    pub(super) poison: BTreeSet<u64>,
+    pub(super) deaths: usize,
     pub(super) next_session: u64,
     pub(super) next_number: u64,
     /// The time since which some client has had a removal to acknowledge.
@@ -58,11 +61,12 @@ impl World {
             seed: 7,
             first: 1,
             step: 2,
+            poison: PoisonLimits::default(),
         };
         World::with(splits, 1, Some(once))
     }
 
-    fn with(splits: u64, repetitions: u64, once: Option<ExactlyOnce>) -> World {
+    pub(super) fn with(splits: u64, repetitions: u64, once: Option<ExactlyOnce>) -> World {
         let config = DispatcherConfig {
             client_timeout: Duration::from_secs(20),
             acknowledge_timeout: Duration::from_secs(8),
@@ -82,6 +86,8 @@ impl World {
             workers: Vec::new(),
             clients: Vec::new(),
             oracle: Oracle::new(once.is_some()),
+            poison: BTreeSet::new(),
+            deaths: 0,
             next_session: 100,
             next_number: 1,
             waiting_since: None,

@@ -170,6 +170,8 @@ mod tests {
             first_lease,
             attempt: 0,
             seen: false,
+            deaths: 0,
+            skipped: false,
         }
     }
 

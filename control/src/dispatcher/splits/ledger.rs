@@ -56,6 +56,12 @@ struct Free {
     /// The task that returned these splits unstarted; `None` for splits that a removal freed.
     #[n(2)]
     returned_by: Option<TaskId>,
+    /// The deaths of the splits: see [`Run::deaths`].
+    #[cbor(n(3), default)]
+    deaths: u32,
+    /// True if the splits were given up: see [`Run::skipped`].
+    #[cbor(n(4), default)]
+    skipped: bool,
 }
 
 /// The splits of a repetition that a task may be given: by default all of them.
@@ -65,6 +71,42 @@ pub(crate) struct Dealing {
     pub(crate) after: Option<(u64, u64)>,
     /// True if only free splits may be leased, which were leased before.
     pub(crate) only_free: bool,
+    pub(crate) suspects: Suspects,
+}
+
+/// The handling of free splits that were held at a number of deaths, so that they are suspects (C16.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Suspects {
+    /// No split is a suspect.
+    #[default]
+    Unknown,
+    /// The task passes suspects over, and other tasks read them.
+    PassedOver {
+        /// The number of deaths from which on a split is a suspect.
+        from_deaths: u32,
+    },
+    /// The task gets no split after an earlier suspect, which it may not have yet.
+    Awaited {
+        /// The number of deaths from which on a split is a suspect.
+        from_deaths: u32,
+    },
+    /// The task gets the earliest suspect in a lease of its own.
+    Alone {
+        /// The number of deaths from which on a split is a suspect.
+        from_deaths: u32,
+    },
+}
+
+impl Suspects {
+    /// Returns whether splits with this number of deaths are suspects.
+    pub(crate) fn include(self, deaths: u32) -> bool {
+        match self {
+            Suspects::Unknown => false,
+            Suspects::PassedOver { from_deaths }
+            | Suspects::Awaited { from_deaths }
+            | Suspects::Alone { from_deaths } => deaths >= from_deaths,
+        }
+    }
 }
 
 /// The split counts of one source, for people and for checks.
@@ -137,16 +179,18 @@ impl Ledger {
             source.next = 0;
         }
         let mut wanted = limit;
-        let mut runs = Vec::new();
-        let mut give = |repetition, first_index, count, attempt| {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut give = |runs: &mut Vec<Run>, repetition, first_index, count, free: Free| {
             runs.push(Run {
                 source: number,
                 repetition,
                 first_index,
                 count,
                 first_lease: *next_lease,
-                attempt,
+                attempt: free.attempt,
                 seen: false,
+                deaths: free.deaths,
+                skipped: free.skipped,
             });
             *next_lease += count;
         };
@@ -155,6 +199,14 @@ impl Ledger {
                 break;
             };
             let (key, free) = (*key, *free);
+            if dealing.suspects.include(free.deaths) {
+                // A suspect is alone in its lease, and no later split is leased with an earlier suspect.
+                let is_given = matches!(dealing.suspects, Suspects::Alone { .. }) && runs.is_empty();
+                wanted = u64::from(is_given);
+                if !is_given {
+                    break;
+                }
+            }
             source.free.remove(&key);
             let count = free.count.min(wanted);
             if count < free.count {
@@ -164,12 +216,12 @@ impl Ledger {
                 };
                 source.free.insert((key.0, key.1 + count), rest);
             }
-            give(key.0, key.1, count, free.attempt);
+            give(&mut runs, key.0, key.1, count, free);
             wanted -= count;
         }
         let fresh = (source.total - source.next).min(wanted);
         if repetition == source.repetition && fresh > 0 && !dealing.only_free {
-            give(repetition, source.next, fresh, 0);
+            give(&mut runs, repetition, source.next, fresh, Free::fresh(fresh));
             source.next += fresh;
         }
         runs
@@ -209,13 +261,15 @@ impl Ledger {
     }
 
     /// Returns the repetition and index of the earliest split of source 0 that [`wanted`](Ledger::wanted)
-    /// counts, and the number of such splits of that source.
+    /// counts and whose number of deaths `is_chosen` accepts, and the number of such splits of that source.
     pub(crate) fn earliest_wanted(
         &self,
         wants_no_more: impl Fn(TaskId) -> bool,
+        is_chosen: impl Fn(u32) -> bool,
     ) -> Option<((u64, u64), u64)> {
         let free = self.source(0)?.free.iter();
-        let mut free = free.filter(|(_, free)| free.is_wanted(&wants_no_more)).peekable();
+        let is_meant = |free: &Free| free.is_wanted(&wants_no_more) && is_chosen(free.deaths);
+        let mut free = free.filter(|(_, free)| is_meant(free)).peekable();
         let first = free.peek().map(|(first, _)| **first)?;
         Some((first, free.map(|(_, free)| free.count).sum()))
     }
@@ -235,6 +289,8 @@ impl Ledger {
                         first_lease: 0,
                         attempt: free.attempt,
                         seen: false,
+                        deaths: free.deaths,
+                        skipped: free.skipped,
                     });
                 }
                 !wanted
@@ -291,6 +347,8 @@ impl Ledger {
                 count: run.count,
                 attempt,
                 returned_by,
+                deaths: run.deaths,
+                skipped: run.skipped,
             };
             source.free.insert((run.repetition, run.first_index), free);
         }
@@ -310,6 +368,17 @@ impl Ledger {
 }
 
 impl Free {
+    /// Returns splits that were never leased.
+    fn fresh(count: u64) -> Free {
+        Free {
+            count,
+            attempt: 0,
+            returned_by: None,
+            deaths: 0,
+            skipped: false,
+        }
+    }
+
     fn is_wanted(&self, wants_no_more: impl Fn(TaskId) -> bool) -> bool {
         !self.returned_by.is_some_and(wants_no_more)
     }
@@ -322,7 +391,9 @@ impl Source {
             .after
             .map_or(Bound::Unbounded, |after| Bound::Excluded(after.min(upto)));
         // Both bounds may name the same split, and then the range is empty.
-        self.free.range((after, Bound::Included(upto)))
+        let free = self.free.range((after, Bound::Included(upto)));
+        let passes_over = matches!(dealing.suspects, Suspects::PassedOver { .. });
+        free.filter(move |(_, free)| !(passes_over && dealing.suspects.include(free.deaths)))
     }
 }
 
@@ -334,6 +405,7 @@ mod tests {
     const ANY: Dealing = Dealing {
         after: None,
         only_free: false,
+        suspects: Suspects::Unknown,
     };
 
     fn ledger(splits: u64) -> Ledger {

@@ -14,6 +14,6 @@ mod piece;
 mod run;
 
 pub use holding::Holding;
-pub(crate) use ledger::Dealing;
 pub use ledger::Ledger;
+pub(crate) use ledger::{Dealing, Suspects};
 pub use run::Run;

@@ -29,6 +29,12 @@ pub struct Run {
     /// True if a client may have seen some, but not all, elements of these splits.
     #[cbor(n(6), default)]
     pub seen: bool,
+    /// The number of workers that died and may have died of one of these splits (C16.7).
+    #[cbor(n(7), default)]
+    pub deaths: u32,
+    /// True if the splits were given up, so that a task only reports them as skipped (C16.9).
+    #[cbor(n(8), default)]
+    pub skipped: bool,
 }
 
 impl Run {

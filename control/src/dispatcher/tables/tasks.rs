@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::groups::Groups;
+use super::stamps::Stamps;
 use super::table::Table;
 use crate::dispatcher::record::{TaskPhase, TaskRecord};
 use crate::id::{IterationId, TaskId, WorkerId};
@@ -11,6 +12,8 @@ use crate::id::{IterationId, TaskId, WorkerId};
 pub(crate) struct Tasks {
     pub(super) rows: Table<TaskId, TaskRecord>,
     index: Index,
+    /// The time at which each task got the suspect that it reads alone.
+    pub(crate) alone_since: Stamps<TaskId>,
 }
 
 /// The index by which a task is found.
@@ -41,6 +44,7 @@ impl Tasks {
 
     pub(crate) fn remove(&mut self, id: TaskId) -> Option<TaskRecord> {
         let row = self.rows.remove(&id)?;
+        self.alone_since.remove(&id);
         self.index.of_iteration.remove(&row.iteration, &id);
         self.index.on_worker.remove(&row.worker, &id);
         Some(row)

@@ -10,7 +10,7 @@ use crate::dispatcher::{
     ClientPush, DispatcherConfig, Event, IterationStatus, Phase, Reply, Request, Run, TaskPhase,
 };
 use crate::error::{Code, Error};
-use crate::exactly_once::ExactlyOnce;
+use crate::exactly_once::{ExactlyOnce, PoisonLimits};
 use crate::id::{ClientId, JobId, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{SourcePlan, SplitPlan};
@@ -322,6 +322,7 @@ fn unfit_parameters_of_exact_jobs_are_refused() {
             seed: 7,
             first: 0,
             step,
+            poison: PoisonLimits::default(),
         })
     };
     let bad = [
@@ -399,6 +400,7 @@ fn workers_get_the_selected_splits_only() {
         seed: 7,
         first: 2,
         step: 3,
+        poison: PoisonLimits::default(),
     };
     rig.plan = Ok(SplitPlan {
         sources: vec![SourcePlan::listed((0..10).map(|item| vec![item]))],
@@ -459,6 +461,7 @@ fn lease(task: TaskId, repetition: u64) -> Request {
         repetition,
         want: 1000,
         pace: None,
+        is_idle: true,
     }
 }
 

@@ -12,6 +12,7 @@ mod naming;
 mod order;
 mod paces;
 mod people;
+mod poison;
 mod quota;
 mod requests;
 mod restart;

@@ -173,6 +173,7 @@ fn dealt(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<u64> {
         repetition: 0,
         want: 1000,
         pace: None,
+        is_idle: true,
     };
     let Ok(Reply::Splits { runs, .. }) = rig.ask(session, Role::Worker, request) else {
         panic!("no answer")

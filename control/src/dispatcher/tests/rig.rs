@@ -295,6 +295,7 @@ impl Rig {
             repetition: 0,
             want: 1000,
             pace: None,
+            is_idle: true,
         };
         let reply = self.ask(session, Role::Worker, request)?;
         let Reply::Splits { runs, end, .. } = reply else {

@@ -121,6 +121,7 @@ fn an_empty_answer_names_the_current_pass() {
             repetition,
             want: 1000,
             pace: None,
+            is_idle: true,
         };
         match rig.ask(workers[of], Role::Worker, request) {
             Ok(crate::dispatcher::Reply::Splits {
@@ -295,6 +296,7 @@ fn no_worker_skips_a_repetition() {
         repetition,
         want: 1,
         pace: None,
+        is_idle: true,
     };
     rig.ask(worker, Role::Worker, of(0)).unwrap();
     for beyond in [2, u64::MAX] {
@@ -326,6 +328,7 @@ fn splits_without_takers_are_lost() {
         repetition: 0,
         want: 1,
         pace: None,
+        is_idle: true,
     };
     rig.ask(dies, Role::Worker, longer).unwrap();
     let lives = rig.worker(2, "lives:2");

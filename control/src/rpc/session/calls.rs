@@ -421,6 +421,7 @@ mod tests {
                 repetition: 0,
                 want: 1,
                 pace: None,
+                is_idle: false,
             },
             WireRequest::ReturnSplits { task, leases: vec![] },
             WireRequest::SplitsProduced { task, leases: vec![] },

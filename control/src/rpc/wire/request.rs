@@ -129,6 +129,8 @@ pub(crate) enum WireRequest {
         want: u32,
         #[n(4)]
         pace: Option<SplitPace>,
+        #[cbor(n(5), default)]
+        is_idle: bool,
     },
     #[n(14)]
     ReturnSplits {
@@ -372,12 +374,14 @@ impl WireRequest {
                 repetition,
                 want,
                 pace,
+                is_idle,
             } => Request::LeaseSplits {
                 task,
                 source,
                 repetition,
                 want,
                 pace,
+                is_idle,
             },
             WireRequest::ReturnSplits { task, leases } => {
                 let leases = ranges(leases)?;

@@ -7,9 +7,9 @@ use minicbor::bytes::ByteVec;
 use proptest::prelude::*;
 
 use crate::dispatcher::{
-    Answer, Change, ClientRecord, DatasetRecord, HiddenKey, Holding, IterationRecord, JobRecord, Key, Ledger,
-    MetaRecord, Phase, QuotaOwner, Record, RemovalReason, RemovalRecord, Run, SessionRecord, TaskFailure,
-    TaskPhase, TaskRecord, WorkerRecord,
+    Answer, Blame, Change, ClientRecord, DatasetRecord, HiddenKey, Holding, IterationRecord, JobRecord, Key,
+    Ledger, MetaRecord, Phase, QuotaOwner, Record, RemovalReason, RemovalRecord, Run, SessionRecord,
+    TaskFailure, TaskPhase, TaskRecord, WorkerRecord,
 };
 use crate::error::Error;
 use crate::exactly_once::ExactlyOnce;
@@ -150,6 +150,7 @@ fn job(id: u64, seed: u64) -> JobRecord {
                 seed,
                 first: seed / 3,
                 step: seed / 5 + 1,
+                poison: Default::default(),
             }),
             ..JobParameters::new(
                 DatasetId::new("data").unwrap(),
@@ -246,6 +247,7 @@ fn task(id: u64, seed: u64) -> TaskRecord {
         releasing: clients(seed / 3),
         delivered: seed % 7 == 1,
         stopped: seed % 7 == 3,
+        alone: None,
     }
 }
 
@@ -276,6 +278,7 @@ fn removal(id: u64, seed: u64) -> RemovalRecord {
         concluded: seed % 3 == 1,
         start_round: seed / 11,
         readers: clients(seed),
+        blame: Blame::Nothing,
     }
 }
 
@@ -335,6 +338,8 @@ fn runs(seed: u64) -> Vec<Run> {
         first_lease: 1000 * at,
         attempt: (seed % 4) as u32,
         seen: (seed + at) % 2 == 1,
+        deaths: 0,
+        skipped: false,
     };
     (0..seed % 6).map(run).collect()
 }
