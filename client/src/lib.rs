@@ -50,7 +50,7 @@ pub use error::ReadError;
 pub use event::{TaskEvent, TaskSource};
 pub use feed::Feed;
 pub use loss::{DataLoss, LostRange, LostSplits, OnLost};
-pub use notice::{Notice, OnNotice};
+pub use notice::{Notice, Notices, OnNotice};
 pub use pace::PaceMeter;
 pub use place::WorkerPlace;
 pub use reader::{Canceller, Reader, ReaderConfig};

@@ -59,6 +59,11 @@ pub enum Notice {
     },
     /// The iteration is over, but some of its splits were lost.
     DataLost(DataLoss),
+    /// An exactly-once job gave a split up, because several workers died while they read it.
+    SplitSkipped {
+        /// The number of the split in the source.
+        split: u64,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -94,24 +99,29 @@ impl fmt::Display for Notice {
                 "waiting for worker {worker} to know task {task}, or for the dispatcher to remove the task, for {since_s} s"
             ),
             Self::DataLost(loss) => loss.fmt(f),
+            Self::SplitSkipped { split } => write!(
+                f,
+                "split {split} was skipped, because several workers died while they read it; its remaining elements are missing in this \
+                 epoch"
+            ),
         }
     }
 }
 
 /// The receiver of notices.
 #[derive(Clone, Default)]
-pub(crate) struct Notices {
+pub struct Notices {
     to: Option<OnNotice>,
 }
 
 impl Notices {
     /// Makes a receiver that sends notices to the callback, or to the log if the callback is `None`.
-    pub(crate) fn new(to: Option<OnNotice>) -> Self {
+    pub fn new(to: Option<OnNotice>) -> Self {
         Self { to }
     }
 
     /// Sends a notice to the user. Must not be called under a lock.
-    pub(crate) fn tell(&self, notice: &Notice) {
+    pub fn tell(&self, notice: &Notice) {
         match &self.to {
             Some(to) => to(notice),
             None => tracing::warn!("{notice}"),

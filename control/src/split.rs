@@ -17,6 +17,8 @@ pub struct Split {
     /// The attempt number: 0 for the first lease, increased by one each time the split is leased again
     /// after its worker was lost.
     pub attempt: u32,
+    /// True if the dispatcher gave the split up, so that the task only reports it as skipped (C16.9).
+    pub skipped: bool,
     /// The data that the source needs in addition to the index, such as a file's name. Empty for counted
     /// sources.
     pub payload: Vec<u8>,

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_pipeline::exec::{
-    COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, SplitNumbers, SplitPart,
+    COMPONENTS_ADDED, ExecContext, Executor, FinishedSplit, Item, Split, SplitError, SplitNumbers, SplitPart,
+    SplitSource,
 };
 use millstream_pipeline::graph::{Dataset, ExactlyOnceError, Graph, Packing, Params, SplitCounts};
 use millstream_pipeline::plan::{SplitPlan, plan_splits};
@@ -56,7 +57,7 @@ fn note(item: &Item, splits: &mut Splits, over: &mut BTreeSet<i64>) {
         position,
         "positions count the split's elements"
     );
-    if part != SplitPart::Empty {
+    if matches!(part, SplitPart::Inner | SplitPart::Last) {
         let value = item.value[COMPONENTS_ADDED..].iter().cloned().collect();
         known.push(model_of(&value));
     }
@@ -95,6 +96,48 @@ fn run(graph: &Graph, workers: usize, turns: &[usize]) -> Splits {
     assert_eq!(leases.len(), finished.len(), "a lease finished twice");
     assert_eq!(leases, (0..dealer.leases()).collect());
     splits
+}
+
+/// Deals splits, one of which was given up.
+struct Skipping {
+    dealer: Dealer,
+    skipped: u64,
+}
+
+impl SplitSource for Skipping {
+    fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
+        let split = self.dealer.next(source, repetition)?;
+        Ok(split.map(|split| Split {
+            skipped: split.index == self.skipped,
+            ..split
+        }))
+    }
+}
+
+#[test]
+fn a_skipped_split_is_not_opened() {
+    let graph = exact(Dataset::range(0, 6, 1).split_size(2).map(|x| 6 / (x - 3))).unwrap();
+    let splits = Skipping {
+        dealer: dealer(&graph),
+        skipped: 1,
+    };
+    let context = ExecContext {
+        plan: Some(plan_of(&graph)),
+        splits: Some(Box::new(splits)),
+        by_split: true,
+        ..context()
+    };
+    let mut executor = Executor::open(&graph, context).unwrap();
+    let (mut splits, mut over) = (Splits::new(), BTreeSet::new());
+    while let Some(item) = executor.next().unwrap() {
+        note(&item, &mut splits, &mut over);
+    }
+    let elements = |split: i64| splits[&split].iter().map(scalar).collect::<Vec<_>>();
+    assert_eq!(
+        [elements(0), elements(1), elements(2)],
+        [vec![-2, -3], vec![], vec![6, 3]]
+    );
+    assert_eq!(over, [0, 1, 2].into());
 }
 
 fn rows(batch: &Model) -> usize {

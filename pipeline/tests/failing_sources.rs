@@ -213,6 +213,7 @@ impl SplitSource for Dealer {
             index: self.next - 1,
             lease: self.next,
             attempt: 0,
+            skipped: false,
             payload: Vec::new(),
         }))
     }

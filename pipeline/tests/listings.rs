@@ -56,6 +56,7 @@ impl SplitSource for InOrder {
             index: index as u64,
             lease: 0,
             attempt: 0,
+            skipped: false,
             payload: path.clone().into_bytes(),
         }))
     }

@@ -94,6 +94,7 @@ impl SplitSource for Dealer {
             index,
             lease,
             attempt: 3,
+            skipped: false,
             payload,
         }))
     }
@@ -515,6 +516,7 @@ fn a_split_beyond_the_source_is_refused() {
                 index: 99,
                 lease: 0,
                 attempt: 0,
+                skipped: false,
                 payload: Vec::new(),
             }))
         }

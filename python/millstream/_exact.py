@@ -20,9 +20,9 @@ from ._positions import Delivered
 from ._ranks import Rank
 from ._steps import Steps
 from .errors import InternalError, InvalidArgumentError
-from .service import ExactTerms, distribute_exactly
+from .service import SKIPS_MAX, ExactTerms, distribute_exactly
 
-__all__ = ["CountedLoading", "ExactLoading", "exact_by_default", "exact_loading"]
+__all__ = ["CountedLoading", "ExactLoading", "chosen_loading"]
 
 _LOG = logging.getLogger("millstream")
 
@@ -30,21 +30,43 @@ _LOG = logging.getLogger("millstream")
 _PLACES_MAX = 4096
 
 
-def exact_by_default(dataset: Dataset, seed: int, rank: Rank, last_batch: str | None) -> ExactLoading | None:
+def chosen_loading(
+    dataset: Dataset, seed: int, rank: Rank, last_batch: str | None, visitation: str | None, on_workers: bool, max_skips: int
+) -> ExactLoading | None:
+    """Returns the batches of a trainer that reads exactly once; ``None`` if the loader reads with the guarantees of the sharding policy.
+
+    Raises:
+        InvalidArgumentError: The dataset cannot be read exactly once, or ``max_skips`` is out of range or belongs to another reading.
+    """
+    if not 0 <= max_skips <= SKIPS_MAX:
+        raise InvalidArgumentError(f"max_skips={max_skips}: expected a number of splits from 0 to {SKIPS_MAX}")
+    exact = None
+    if visitation == "exactly_once":
+        exact = exact_loading(dataset, seed, rank, last_batch, max_skips)
+    elif visitation is None and on_workers:
+        exact = exact_by_default(dataset, seed, rank, last_batch, max_skips)
+    if max_skips and exact is None:
+        raise InvalidArgumentError(f"max_skips={max_skips} needs exactly-once reading: pass visitation='exactly_once', or leave max_skips out")
+    return exact
+
+
+def exact_by_default(dataset: Dataset, seed: int, rank: Rank, last_batch: str | None, max_skips: int = 0) -> ExactLoading | None:
     """Returns the batches of a trainer, or ``None`` if exactly-once reading would refuse the dataset or yield other batches.
 
     Splits of the dataset alone may yield other batches than the whole dataset, for example smaller ones after a filter.
     """
     try:
         is_alike = dataset._executed.exactly_once(seed).is_alike_on_splits()
-        return exact_loading(dataset, seed, rank, last_batch) if is_alike else None
+        return exact_loading(dataset, seed, rank, last_batch, max_skips) if is_alike else None
     except (InvalidArgumentError, ValueError) as error:
         _LOG.debug("the loader reads with the guarantees of the sharding policy, because: %s", error)
         return None
 
 
-def exact_loading(dataset: Dataset, seed: int, rank: Rank, last_batch: str | None) -> ExactLoading:
+def exact_loading(dataset: Dataset, seed: int, rank: Rank, last_batch: str | None, max_skips: int = 0) -> ExactLoading:
     """Returns the batches of a trainer. The positions are computed if the dataset determines the number of batches.
+
+    With ``max_skips`` the number of batches is unknown, because a skipped split has fewer of them.
 
     Raises:
         InvalidArgumentError: The dataset cannot be read exactly once, or ``last_batch`` needs the number of batches and it is unknown.
@@ -52,14 +74,18 @@ def exact_loading(dataset: Dataset, seed: int, rank: Rank, last_batch: str | Non
     if last_batch == "FILL":
         raise InvalidArgumentError("last_batch='FILL' repeats batches, which visitation='exactly_once' excludes: use 'PARTIAL' or 'DROP'")
     counts = dataset._executed.exactly_once(seed).split_counts()
-    if counts is not None:
+    if max_skips and last_batch == "DROP":
+        raise InvalidArgumentError(
+            f"last_batch='DROP' needs the number of batches, which max_skips={max_skips} makes unknown: use last_batch='PARTIAL'"
+        )
+    if counts is not None and not max_skips:
         return CountedLoading(dataset, seed, rank, counts, last_batch == "DROP")
     if last_batch == "DROP":
         raise InvalidArgumentError(
             "last_batch='DROP' needs the number of batches of all trainers, and an operation such as a filter decides this number while it "
             "runs: use last_batch='PARTIAL'"
         )
-    return ExactLoading(dataset, seed, rank)
+    return ExactLoading(dataset, seed, rank, max_skips)
 
 
 class ExactLoading(StreamLoading):
@@ -68,9 +94,9 @@ class ExactLoading(StreamLoading):
     The number of batches is unknown, so the loader records the position after each batch. A state belongs to one trainer.
     """
 
-    def __init__(self, dataset: Dataset, seed: int, rank: Rank) -> None:
+    def __init__(self, dataset: Dataset, seed: int, rank: Rank, max_skips: int = 0) -> None:
         super().__init__(dataset)
-        self._seed, self._rank = seed, rank
+        self._seed, self._rank, self._max_skips = seed, rank, max_skips
         #: The position at which an epoch continues: its number, the number of its delivered batches, and the place.
         self._resumes: tuple[int, int, Place] | None = None
         #: The positions after the latest batches, by epoch and number of delivered batches.
@@ -102,7 +128,8 @@ class ExactLoading(StreamLoading):
 
     def _elements(self, epoch: int, place: Place, service: Any, output: str, *, is_numbered: bool) -> Any:
         """Opens a job that continues at a place."""
-        terms = ExactTerms(self._seed, self._rank.dp_rank, self._rank.dp_size, place.split, place.had, is_numbered)
+        own = self._rank.dp_rank, self._rank.dp_size
+        terms = ExactTerms(self._seed, *own, place.split, place.had, is_numbered, self._max_skips)
         dataset = self._dataset.apply(distribute_exactly(service, terms)).with_output(output)
         return dataset._pass(epoch)
 
@@ -147,7 +174,7 @@ class ExactLoading(StreamLoading):
 
     def sharded(self, num_shards: int, index: int) -> ExactLoading:
         """Returns the part of trainer ``index`` of ``num_shards`` trainers."""
-        return ExactLoading(self._dataset, self._seed, Rank(index, num_shards, "arguments"))
+        return ExactLoading(self._dataset, self._seed, Rank(index, num_shards, "arguments"), self._max_skips)
 
 
 class CountedLoading(ExactLoading):

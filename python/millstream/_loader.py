@@ -19,7 +19,7 @@ from typing import Any
 from . import _draws
 from ._dataset import Dataset
 from ._distribute import collate_of, default_collate, draws_all
-from ._exact import ExactLoading, exact_by_default, exact_loading
+from ._exact import ExactLoading, chosen_loading
 from ._feed import Lane, lane_of
 from ._iteration import END, LoaderIterator
 from ._loading import IndexedLoading, Loading, StreamLoading, loading_of
@@ -95,6 +95,7 @@ class DataLoader:
             trainers, and any number of trainers continues from it. Otherwise see ``ms.joined_states``. ``"upstream"`` reads as the tf.data
             service does: batches in the order of arrival, and every trainer reads the whole dataset. By default workers read exactly once if
             ``in_order`` is set and the splits yield the same batches as the whole dataset.
+        max_skips: The number of splits of an exactly-once epoch that may be skipped, as in ``ms.service.distribute``. ``len()`` is then unknown.
 
     Example:
         >>> loader = ms.DataLoader(list(range(10)), batch_size=4)
@@ -133,6 +134,7 @@ class DataLoader:
         device: Any = None,
         on_lost: str = "raise",
         visitation: str | None = None,
+        max_skips: int = 0,
     ) -> None:
         if pin_memory:
             warnings.warn("pin_memory has no effect: use device, which copies from pinned memory", stacklevel=2)
@@ -174,13 +176,12 @@ class DataLoader:
         self._loading: Loading
         if isinstance(dataset, Dataset):
             self.batch_size, last = None, last_batch or ("DROP" if drop_last else None)
-            exact = None
-            if visitation == "exactly_once":
-                exact = exact_loading(dataset, seed, found, last)
-            elif visitation is None and in_order and (service is not None or num_workers > 0):
-                exact = exact_by_default(dataset, seed, found, last)
+            on_workers = in_order and (service is not None or num_workers > 0)
+            exact = chosen_loading(dataset, seed, found, last, visitation, on_workers, max_skips)
             self.rank = Rank() if exact is None and dp_rank is None else found
             self._loading = exact or StreamLoading(dataset, on_lost=on_lost)
+        elif max_skips:
+            raise InvalidArgumentError(f"max_skips={max_skips} needs an ms.Dataset, which exactly-once reading divides into splits")
         else:
             self.rank = found
             self._loading = loading_of(

@@ -476,6 +476,9 @@ def _check_job(job_name: Any, consumer_index: Any, num_consumers: Any) -> None:
 #: The values of ``visitation``.
 VISITATIONS = ("upstream", "exactly_once")
 
+#: The maximum value of ``max_skips``.
+SKIPS_MAX = 1024
+
 
 @dataclasses.dataclass(frozen=True)
 class ExactTerms:
@@ -488,6 +491,7 @@ class ExactTerms:
         split: The number of the first split of which elements are left.
         had: The splits of which trainers have elements, each with their number.
         numbered: Whether a vector of the numbers of split and position is delivered before each element.
+        max_skips: The number of splits that the job may skip because their workers die.
     """
 
     seed: int
@@ -496,6 +500,7 @@ class ExactTerms:
     split: int = 0
     had: dict[int, int] = dataclasses.field(default_factory=dict)
     numbered: bool = False
+    max_skips: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -590,6 +595,7 @@ def distribute(
     seed: int = 0,
     dp_rank: int | None = None,
     dp_size: int | None = None,
+    max_skips: int = 0,
 ) -> Callable[[Dataset], Dataset]:
     """Runs all operations before this transformation on the workers of a service. Pass the result to ``Dataset.apply``.
 
@@ -616,6 +622,9 @@ def distribute(
         dp_rank: The number of this trainer, which reads its part of the splits. By default the rank that ``ms.rank`` finds. Only for
             ``"exactly_once"``.
         dp_size: The number of trainers. Only for ``"exactly_once"``.
+        max_skips: The number of splits that a job may skip, each with a ``DataLossWarning``, because three workers died while they read the
+            split. A job that may skip no further split raises a ``UserFunctionError``, which names the split and the workers. Only for
+            ``"exactly_once"``.
 
     Returns:
         The transformation.
@@ -643,21 +652,24 @@ def distribute(
         target_workers,
         on_lost,
         dispatcher_timeout_s,
-        exactly_once=_exactly(visitation, seed, dp_rank, dp_size),
+        exactly_once=_exactly(visitation, seed, dp_rank, dp_size, max_skips),
     )
 
     return _application(terms, travel)
 
 
-def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None) -> ExactTerms | None:
+def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None, max_skips: int) -> ExactTerms | None:
     """Returns the terms of an exactly-once job from the arguments of ``distribute``; ``None`` for another visitation."""
     if visitation not in VISITATIONS:
         raise ValueError(f"visitation {visitation!r}: use {' or '.join(map(repr, VISITATIONS))}")
+    if not 0 <= max_skips <= SKIPS_MAX:
+        raise ValueError(f"max_skips={max_skips}: expected a number of splits from 0 to {SKIPS_MAX}")
     if visitation == "exactly_once":
         found = rank(dp_rank, dp_size)
-        return ExactTerms(seed, found.dp_rank, found.dp_size)
-    if seed != 0 or dp_rank is not None or dp_size is not None:
-        raise ValueError("seed, dp_rank and dp_size belong to visitation='exactly_once': leave them out, or pass visitation='exactly_once'")
+        return ExactTerms(seed, found.dp_rank, found.dp_size, max_skips=max_skips)
+    if seed != 0 or dp_rank is not None or dp_size is not None or max_skips:
+        advice = "leave them out, or pass visitation='exactly_once'"
+        raise ValueError(f"seed, dp_rank, dp_size and max_skips belong to visitation='exactly_once': {advice}")
     return None
 
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use millstream::control::PoisonLimits;
 use millstream::exactly_once::{ExactTerms, Place};
 use millstream::pipeline::graph::SplitCounts;
 use pyo3::prelude::*;
@@ -18,6 +19,8 @@ pub(crate) struct ExactArguments {
     /// The splits of which trainers have elements, each with their number.
     had: BTreeMap<u64, u64>,
     numbered: bool,
+    /// The number of splits that the job may skip because they end their workers.
+    max_skips: u32,
 }
 
 impl From<ExactArguments> for ExactTerms {
@@ -31,6 +34,10 @@ impl From<ExactArguments> for ExactTerms {
                 had: terms.had,
             },
             numbered: terms.numbered,
+            poison: PoisonLimits {
+                max_skips: terms.max_skips,
+                ..PoisonLimits::default()
+            },
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Owns the reader of the job and its early elements. The order of elements is [`Sequence`]'s, and workers
 //! decide nothing about it.
 
-use millstream_client::{ReadError, Reader, ReaderConfig};
+use millstream_client::{Notice, Notices, ReadError, Reader, ReaderConfig};
 use millstream_dataplane::TaskId;
 use millstream_element::Element;
 use millstream_pipeline::exec::{COMPONENTS_ADDED, SplitNumbers};
@@ -30,6 +30,7 @@ pub struct ExactReader {
     waiting: usize,
     waiting_bytes: usize,
     has_ended: bool,
+    notices: Notices,
 }
 
 /// An element that waits until it is due, and the task that still counts it as outstanding.
@@ -87,6 +88,7 @@ impl ExactReader {
             waiting: 0,
             waiting_bytes: 0,
             has_ended: false,
+            notices: Notices::new(config.on_notice.clone()),
         })
     }
 
@@ -163,6 +165,9 @@ impl ExactReader {
             part,
             element: Early { element, bytes, kept },
         })?;
+        for split in self.sequence.take_skipped() {
+            self.notices.tell(&Notice::SplitSkipped { split });
+        }
         if is_new {
             self.waiting += 1;
             self.waiting_bytes += bytes;

@@ -32,6 +32,8 @@ pub(crate) struct Sequence<T> {
     splits: BTreeMap<u64, Known<T>>,
     /// The number of elements that arrived again.
     repeated: u64,
+    /// The splits that were given up, until the caller takes them. A job skips a bounded number of splits.
+    skipped: Vec<u64>,
 }
 
 /// The known elements of a split.
@@ -79,6 +81,7 @@ impl<T> Sequence<T> {
             step,
             splits: own.map(|(split, count)| (*split, known(*count))).collect(),
             repeated: 0,
+            skipped: Vec::new(),
         };
         sequence.pass_over();
         sequence
@@ -119,7 +122,13 @@ impl<T> Sequence<T> {
                 found: position,
             });
         }
-        let is_element = part != SplitPart::Empty;
+        let is_element = match part {
+            SplitPart::Inner | SplitPart::Last => true,
+            SplitPart::Empty | SplitPart::Skipped => false,
+        };
+        if part == SplitPart::Skipped && !known.is_over {
+            self.skipped.push(split);
+        }
         self.repeated += u64::from(!is_new && is_element);
         if is_new && is_element {
             known.count += 1;
@@ -166,6 +175,11 @@ impl<T> Sequence<T> {
     /// Returns the number of elements that arrived again.
     pub(crate) fn repeated(&self) -> u64 {
         self.repeated
+    }
+
+    /// Takes the splits that were given up since the last call. Their elements that had arrived are kept.
+    pub(crate) fn take_skipped(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.skipped)
     }
 
     /// Moves past splits whose elements were all handed out.
@@ -303,6 +317,30 @@ mod tests {
                 found: 1
             })
         ));
+    }
+
+    #[test]
+    fn a_skipped_split_keeps_its_arrived_elements() {
+        let mut sequence = Sequence::new(&Place::default(), 0, 1);
+        let first = sent(0, 2).remove(0);
+        assert_eq!(sequence.accept(first), Ok(true));
+        for numbered in sent(1, 1) {
+            sequence.accept(numbered).unwrap();
+        }
+        let skipped = || Numbered {
+            part: SplitPart::Skipped,
+            ..sent(0, 0).remove(0)
+        };
+        assert_eq!(sequence.accept(skipped()), Ok(false));
+        assert_eq!(sequence.take_skipped(), [0]);
+        assert_eq!([sequence.next(), sequence.next()], [Some((0, 0)), Some((1, 0))]);
+        assert_eq!(
+            sequence.accept(skipped()),
+            Ok(false),
+            "the report may be repeated"
+        );
+        assert_eq!((sequence.take_skipped(), sequence.end()), (vec![], Ok(())));
+        assert_eq!(sequence.place().split, 2);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The terms on which a trainer reads an exactly-once job. Does not know the dataset.
 
-use millstream_control::ExactlyOnce;
+use millstream_control::{ExactlyOnce, PoisonLimits};
 use minicbor::{Decode, Encode};
 
 use super::place::Place;
@@ -25,6 +25,9 @@ pub struct ExactTerms {
     /// a vector of two `i64`.
     #[n(4)]
     pub numbered: bool,
+    /// The limits on splits that end their workers.
+    #[cbor(n(5), default)]
+    pub poison: PoisonLimits,
 }
 
 impl ExactTerms {
@@ -36,6 +39,7 @@ impl ExactTerms {
             trainers: 1,
             place: Place::default(),
             numbered: false,
+            poison: PoisonLimits::default(),
         }
     }
 
@@ -45,6 +49,7 @@ impl ExactTerms {
             seed: self.seed,
             first: place.first_split(self.trainer, self.trainers),
             step: self.trainers,
+            poison: self.poison,
         }
     }
 }

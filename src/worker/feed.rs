@@ -27,6 +27,7 @@ impl TaskFeed {
             index,
             lease: split.lease,
             attempt: split.attempt,
+            skipped: split.skipped,
             payload: split.payload,
         }
     }

@@ -210,6 +210,7 @@ impl SourceBooks {
             index: run.first_index,
             lease: run.first_lease,
             attempt: run.attempt,
+            skipped: run.skipped,
             payload,
         };
         run.first_index += 1;

@@ -114,7 +114,12 @@ impl Tables {
             only_free: task.catches_up,
             suspects: self.suspects_for(task, is_idle, now),
         };
-        (dealing, pace.map_or(UNPACED_LEASE_MAX, lease_at))
+        // A task that reads a suspect alone gets nothing before it has read the suspect to its end (C16.8).
+        let most = match task.alone {
+            Some(_) => 0,
+            None => pace.map_or(UNPACED_LEASE_MAX, lease_at),
+        };
+        (dealing, most)
     }
 
     /// Returns whether the readers of an iteration take elements in the order of its splits. Several

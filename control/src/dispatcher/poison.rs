@@ -11,7 +11,7 @@ use super::action::ClientPush;
 use super::failure::{Blame, HeldAtDeath, TaskFailure};
 use super::iteration::FAILURES_MAX;
 use super::moment::Moment;
-use super::record::{Phase, RemovalRecord, TaskRecord};
+use super::record::{Phase, RemovalRecord, TaskPhase, TaskRecord};
 use super::splits::{Run, Suspects};
 use super::state::ServiceState;
 use super::tables::Tables;
@@ -216,7 +216,8 @@ impl Tables {
     fn alone_on(&self, worker: WorkerId) -> impl Iterator<Item = (TaskId, u64)> {
         let tasks = self.tasks.on(worker).into_iter();
         tasks.filter_map(|task| {
-            let lease = self.tasks.get(&task)?.alone?;
+            let row = self.tasks.get(&task)?;
+            let lease = row.alone.filter(|_| row.phase == TaskPhase::Running)?;
             let holding = self.books.holding(task)?;
             let is_held = !holding.within(LeaseRange::one(lease)).is_empty();
             is_held.then_some((task, lease))

@@ -74,6 +74,9 @@ pub enum SplitPart {
     Last,
     /// The split has no elements. The components of the dataset are fillers, which no user receives.
     Empty,
+    /// The split was given up, because it ends its workers. Elements that arrived before stay, and the
+    /// components of the dataset are fillers.
+    Skipped,
 }
 
 impl SplitPart {
@@ -83,12 +86,18 @@ impl SplitPart {
             SplitPart::Inner => 0,
             SplitPart::Last => 1,
             SplitPart::Empty => 2,
+            SplitPart::Skipped => 3,
         }
     }
 
     /// Returns the part with this number in an element; `None` if no part has the number.
     fn from_number(number: i64) -> Option<SplitPart> {
-        let parts = [SplitPart::Inner, SplitPart::Last, SplitPart::Empty];
+        let parts = [
+            SplitPart::Inner,
+            SplitPart::Last,
+            SplitPart::Empty,
+            SplitPart::Skipped,
+        ];
         parts.into_iter().find(|part| part.number() == number)
     }
 }
@@ -121,7 +130,8 @@ pub(super) struct BySplit {
 
 /// The split that is being read.
 struct Current {
-    input: Input,
+    /// The elements of the split; `None` for a split that was given up.
+    input: Option<Input>,
     split: u64,
     /// The share of the split's token, until the split's last element has been made.
     token: Arc<SplitToken>,
@@ -152,7 +162,7 @@ impl BySplit {
             return Ok(None);
         };
         let token = SplitToken::new(split.lease, split.attempt, &self.shared.ledger);
-        let number = split.index;
+        let (number, is_skipped) = (split.index, split.skipped);
         let only = OneSplit { split, passes: 0 };
         let shared = Shared {
             feed: Some(Feed::new(Box::new(only))),
@@ -161,8 +171,9 @@ impl BySplit {
             ledger: Arc::default(),
             ..self.shared.clone()
         };
+        let open = || self.program.open(&shared, None);
         Ok(Some(Current {
-            input: self.program.open(&shared, None)?,
+            input: if is_skipped { None } else { Some(open()?) },
             split: number,
             token,
             yielded: 0,
@@ -175,9 +186,12 @@ impl BySplit {
 impl Current {
     /// Returns the next element of the split, or `None` after the last one.
     fn next(&mut self, spec: &ElementSpec) -> Result<Option<(Item, SplitPart)>, ExecError> {
+        let Some(input) = &mut self.input else {
+            return Ok(Some((Item::new(filler(spec), 0), SplitPart::Skipped)));
+        };
         let next = match self.ahead.take() {
             Some(ahead) => ahead?,
-            None => self.input.next()?,
+            None => input.next()?,
         };
         let has_more = self.count.is_some_and(|count| self.yielded < count);
         let Some(item) = next else {
@@ -193,7 +207,7 @@ impl Current {
             Some(count) if self.yielded + 1 < count => return Ok(Some((item, SplitPart::Inner))),
             Some(_) | None => (),
         }
-        let ahead = self.input.next();
+        let ahead = input.next();
         let part = match &ahead {
             Ok(None) => SplitPart::Last,
             Ok(Some(_)) if self.count.is_some() => return Err(self.miscounted("more")),
@@ -351,7 +365,7 @@ mod tests {
     fn read(found: u64, count: Option<u64>) -> Result<Vec<SplitPart>, ExecError> {
         let spec = ElementSpec::single(TensorSpec::fixed(Dtype::I64, &[])).unwrap();
         let mut current = Current {
-            input: Box::new(Yields(found)),
+            input: Some(Box::new(Yields(found))),
             split: 3,
             token: SplitToken::new(0, 0, &Arc::default()),
             yielded: 0,

@@ -21,6 +21,9 @@ pub struct Split {
     pub lease: u64,
     /// The attempt number: 0 for the first lease, increased by one with each further lease.
     pub attempt: u32,
+    /// `true` if the split was given up, so that a dataset that runs on each split alone yields only the end
+    /// of the split.
+    pub skipped: bool,
     /// The payload of the split in the plan: for `files`, the path.
     pub payload: Vec<u8>,
 }

@@ -112,6 +112,7 @@ Prints one table for each kind of record, and the number of workers that would k
   CLIENT     a reader of an iteration. ELEMENT: time that its user takes for
              one element, without waits for workers
   LOST IN    the lost splits of an iteration: COUNT splits from FIRST SPLIT on
+  SKIPPED IN the splits of an exactly-once job that were given up, because their workers died
 
 Examples:
   millstream status

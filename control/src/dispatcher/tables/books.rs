@@ -157,8 +157,8 @@ impl Books {
             holding.insert(*run);
         }
         Ok(Leased {
-            // Suspects that the task may not have yet are no end (C16.8).
-            end: runs.is_empty() && available == 0,
+            // Splits that the task may not have yet are no end (C16.8).
+            end: runs.is_empty() && available == 0 && terms.most > 0,
             runs,
             current: ledger.current(source),
             is_cut: part >= terms.most,

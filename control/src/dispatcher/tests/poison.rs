@@ -160,6 +160,7 @@ fn suspects_are_read_alone() {
     assert_eq!(poisoned.read(worker, 1), [[0]]);
     assert_eq!(poisoned.try_lease(worker, task, false).unwrap(), (vec![], false));
     assert_eq!(poisoned.read(worker, 2), [[1], [2]], "one after the other");
+    assert_eq!(poisoned.try_lease(worker, task, false).unwrap(), (vec![], false));
     let end = poisoned.try_lease(worker, task, true).unwrap();
     assert_eq!(end, (vec![], true), "the task has read the last suspect");
     poisoned.kill(worker, &[]);

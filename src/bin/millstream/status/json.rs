@@ -81,6 +81,8 @@ fn job(job: &JobStatus) -> Value {
             "seed": once.seed,
             "first": once.first,
             "step": once.step,
+            "max_deaths": once.poison.max_deaths,
+            "max_skips": once.poison.max_skips,
         })),
     })
 }
@@ -100,6 +102,7 @@ fn iteration(iteration: &IterationStatus) -> Value {
         "splits_lost": iteration.splits_lost,
         "sources": iteration.sources.iter().map(source).collect::<Vec<_>>(),
         "lost": iteration.lost.iter().map(lost).collect::<Vec<_>>(),
+        "skipped": iteration.skipped.iter().map(lost).collect::<Vec<_>>(),
         "tasks": iteration.tasks.iter().map(task).collect::<Vec<_>>(),
         "clients": iteration.clients.iter().map(client).collect::<Vec<_>>(),
     })

@@ -1,8 +1,8 @@
 //! The status of a service as text tables.
 
 use millstream::control::{
-    ClientStatus, DatasetStatus, IterationStatus, JobStatus, LinkCounts, Phase, Policy, Refusals, Status,
-    TaskStatus, WorkerStatus,
+    ClientStatus, DatasetStatus, IterationStatus, JobStatus, LinkCounts, Phase, Policy, Refusals, SplitRange,
+    Status, TaskStatus, WorkerStatus,
 };
 
 use crate::console::bytes_text;
@@ -48,7 +48,7 @@ fn refused(refusals: &Refusals) -> Option<String> {
     (!told.is_empty()).then(|| format!("refused since the dispatcher started: {}", told.join(", ")))
 }
 
-fn tables(status: &Status) -> [Vec<String>; 7] {
+fn tables(status: &Status) -> [Vec<String>; 8] {
     let is_dealt = |row: &IterationStatus| {
         let mut jobs = status.jobs.iter();
         jobs.any(|job| job.id == row.job && job.parameters.policy == Policy::Dynamic)
@@ -60,7 +60,8 @@ fn tables(status: &Status) -> [Vec<String>; 7] {
     let iterations: Vec<_> = all.iter().map(|row| iteration(row, is_dealt(row))).collect();
     let tasks: Vec<_> = all.iter().flat_map(tasks).collect();
     let clients: Vec<_> = all.iter().flat_map(clients).collect();
-    let lost: Vec<_> = all.iter().flat_map(lost).collect();
+    let lost: Vec<_> = all.iter().flat_map(|row| ranges(row, &row.lost)).collect();
+    let skipped: Vec<_> = all.iter().flat_map(|row| ranges(row, &row.skipped)).collect();
     [
         table::lines(
             [
@@ -74,6 +75,7 @@ fn tables(status: &Status) -> [Vec<String>; 7] {
         table::lines(TASK, &tasks),
         table::lines(CLIENT, &clients),
         table::lines(["LOST IN", "SOURCE", "PASS", "FIRST SPLIT", "COUNT"], &lost),
+        table::lines(["SKIPPED IN", "SOURCE", "PASS", "FIRST SPLIT", "COUNT"], &skipped),
     ]
 }
 
@@ -244,17 +246,18 @@ fn time(ns: Option<u64>) -> String {
     ns.map_or("-".to_owned(), |ns| format!("{:.1} µs", ns as f64 / 1000.0))
 }
 
-fn lost(iteration: &IterationStatus) -> impl Iterator<Item = [String; 5]> + '_ {
-    iteration.lost.iter().map(|lost| {
-        let (source, pass) = (lost.source.to_string(), lost.repetition.to_string());
+fn ranges(iteration: &IterationStatus, ranges: &[SplitRange]) -> Vec<[String; 5]> {
+    let each = ranges.iter().map(|range| {
+        let (source, pass) = (range.source.to_string(), range.repetition.to_string());
         [
             iteration.id.to_string(),
             source,
             pass,
-            lost.first.to_string(),
-            lost.count.to_string(),
+            range.first.to_string(),
+            range.count.to_string(),
         ]
-    })
+    });
+    each.collect()
 }
 
 /// Returns the name of an iteration's phase.
