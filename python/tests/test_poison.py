@@ -72,7 +72,7 @@ def test_a_poison_split_can_be_skipped(service: ms.LocalService) -> None:
     assert {POISON} <= missing <= set(range(20, 40))
 
 
-def test_a_resumed_loader_does_not_meet_a_skipped_split(service: ms.LocalService) -> None:
+def test_a_resumed_loader_meets_no_skipped_split(service: ms.LocalService) -> None:
     def loader() -> ms.DataLoader:
         return ms.DataLoader(batches(service), service=service, visitation="exactly_once", output="numpy", max_skips=1)
 
@@ -110,3 +110,34 @@ def test_skips_need_exactly_once_reading() -> None:
         ms.DataLoader([1, 2, 3], max_skips=1)
     with pytest.raises(InvalidArgumentError, match="DROP"):
         ms.DataLoader(Dataset.range(8).batch(2), visitation="exactly_once", max_skips=1, last_batch="DROP")
+
+
+def dies(x: Any) -> Any:
+    """Ends its executor, and not the worker."""
+    if x == POISON:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def test_a_killed_executor_fails_its_element(processes: ms.LocalService) -> None:
+    numbers = Dataset.range(80).split_size(20).map_python(dies, element_spec=ms.TensorSpec((), ms.int64))
+    with pytest.raises(UserFunctionError, match="3 processes") as raised:
+        list(numbers.apply(exactly(processes)))
+    assert f"element at position {POISON}" in str(raised.value)
+
+
+def test_ignored_errors_stay_ignored_after_a_resume(processes: ms.LocalService) -> None:
+    numbers = Dataset.range(80).split_size(20).map_python(dies, element_spec=ms.TensorSpec((), ms.int64)).ignore_errors().batch(5)
+
+    def loader() -> ms.DataLoader:
+        return ms.DataLoader(numbers, service=processes, visitation="exactly_once", output="numpy")
+
+    whole = [[int(x) for x in batch] for batch in loader()]
+    assert sorted(x for batch in whole for x in batch) == [x for x in range(80) if x != POISON]
+    for taken in (5, 7):
+        first = loader()
+        reading = iter(first)
+        found = [[int(x) for x in next(reading)] for _ in range(taken)]
+        resumed = loader()
+        resumed.load_state_dict(first.state_dict())
+        assert found + [[int(x) for x in batch] for batch in resumed] == whole

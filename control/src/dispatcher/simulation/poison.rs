@@ -72,7 +72,8 @@ impl World {
 proptest! {
     #![proptest_config(rounds(96))]
 
-    /// Tests that a job ends after a bounded number of deaths, and gives up poison splits only (C16.7, C16.9).
+    /// Tests that a job ends after a bounded number of deaths, and gives up poison splits only (C16.7,
+    /// C16.8, C16.9).
     #[test]
     fn only_poison_splits_are_given_up(
         splits in 1_u64..30,

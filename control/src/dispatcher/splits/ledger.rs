@@ -260,8 +260,8 @@ impl Ledger {
             .sum()
     }
 
-    /// Returns the repetition and index of the earliest split of source 0 that [`wanted`](Ledger::wanted)
-    /// counts and whose number of deaths `is_chosen` accepts, and the number of such splits of that source.
+    /// Returns the repetition and index of the earliest chosen split of source 0, and the number of chosen
+    /// splits. [`wanted`](Ledger::wanted) counts chosen splits, and `is_chosen` accepts their deaths.
     pub(crate) fn earliest_wanted(
         &self,
         wants_no_more: impl Fn(TaskId) -> bool,

@@ -383,10 +383,7 @@ impl WireRequest {
                 pace,
                 is_idle,
             },
-            WireRequest::ReturnSplits { task, leases } => {
-                let leases = ranges(leases)?;
-                Request::ReturnSplits { task, leases }
-            }
+            WireRequest::ReturnSplits { task, leases } => returned(task, leases)?,
             WireRequest::SplitsProduced { task, leases } => {
                 let leases = ranges(leases)?;
                 Request::SplitsProduced { task, leases }
@@ -452,6 +449,11 @@ fn registration(
 
 fn dataset_id(text: String) -> Result<DatasetId, Error> {
     DatasetId::new(&text).map_err(|error| Error::invalid(error.to_string()))
+}
+
+fn returned(task: TaskId, leases: Vec<LeaseRange>) -> Result<Request, Error> {
+    let leases = ranges(leases)?;
+    Ok(Request::ReturnSplits { task, leases })
 }
 
 fn ranges(ranges: Vec<LeaseRange>) -> Result<Vec<LeaseRange>, Error> {
