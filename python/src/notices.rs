@@ -38,9 +38,12 @@ pub(crate) fn log(text: &str) {
 
 /// Returns the receiver of readers' notices.
 pub(crate) fn of_readers() -> OnNotice {
-    Arc::new(|notice: &Notice| match notice {
-        Notice::DataLost(_) | Notice::SplitSkipped { .. } => leave("warn_of_loss", notice.to_string()),
-        _ => log(&notice.to_string()),
+    Arc::new(|notice: &Notice| {
+        if let Notice::DataLost(_) | Notice::SplitSkipped { .. } = notice {
+            leave("warn_of_loss", notice.to_string());
+        } else {
+            log(&notice.to_string());
+        }
     })
 }
 

@@ -568,6 +568,10 @@ impl Record {
 pub struct RecordError(String);
 
 /// A change to the stored records.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most changes are records, so boxes would only cost allocations"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Stores a new or changed record.

@@ -66,10 +66,11 @@ impl Poisoned {
             pace: None,
             is_idle,
         };
-        match self.rig.ask(worker, Role::Worker, request)? {
-            Reply::Splits { runs, end, .. } => Ok((runs, end)),
-            other => panic!("{other:?}"),
-        }
+        let reply = self.rig.ask(worker, Role::Worker, request)?;
+        let Reply::Splits { runs, end, .. } = reply else {
+            panic!("{reply:?}")
+        };
+        Ok((runs, end))
     }
 
     /// Ends a worker's process, and lets the reader acknowledge the removal of its tasks.
@@ -86,9 +87,12 @@ impl Poisoned {
     }
 
     fn acknowledge_all(&mut self) {
-        let removed = self.rig.client_pushes.iter().filter_map(|(_, push)| match push {
-            ClientPush::TaskRemoved(removed) => Some(removed.task),
-            _ => None,
+        let removed = self.rig.client_pushes.iter().filter_map(|(_, push)| {
+            if let ClientPush::TaskRemoved(removed) = push {
+                Some(removed.task)
+            } else {
+                None
+            }
         });
         for task in removed.collect::<Vec<_>>() {
             acknowledge(&mut self.rig, self.client, task, Seen::default());
@@ -110,9 +114,12 @@ impl Poisoned {
 
     fn failures(&self) -> Vec<String> {
         let pushes = self.rig.client_pushes.iter();
-        let failed = pushes.filter_map(|(_, push)| match push {
-            ClientPush::TaskFailed { message, .. } => Some(message.clone()),
-            _ => None,
+        let failed = pushes.filter_map(|(_, push)| {
+            if let ClientPush::TaskFailed { message, .. } = push {
+                Some(message.clone())
+            } else {
+                None
+            }
         });
         failed.collect()
     }
@@ -351,14 +358,15 @@ fn last_tasks(rig: &Rig, worker: SessionId) -> [TaskId; 2] {
 }
 
 fn acknowledge_both(poisoned: &mut Poisoned, second: ClientId) {
-    let removed = poisoned
-        .rig
-        .client_pushes
-        .iter()
-        .filter_map(|(to, push)| match push {
-            ClientPush::TaskRemoved(removed) if *to == second => Some(removed.task),
-            _ => None,
-        });
+    let removed = poisoned.rig.client_pushes.iter().filter_map(|(to, push)| {
+        if let ClientPush::TaskRemoved(removed) = push
+            && *to == second
+        {
+            Some(removed.task)
+        } else {
+            None
+        }
+    });
     for task in removed.collect::<Vec<_>>() {
         acknowledge(&mut poisoned.rig, second, task, Seen::default());
     }
