@@ -7,12 +7,15 @@
 //! - `source`: a pass of a job as a source in the trainer
 //! - `sequence`: the order of elements that several workers send, without repeated ones
 //! - `model`: a small job of which a checker visits every state, in tests
+//! - `simulation`: whole epochs with faults, in tests
 
 #[cfg(test)]
 mod model;
 mod place;
 mod reader;
 mod sequence;
+#[cfg(test)]
+mod simulation;
 mod source;
 mod terms;
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use millstream_testkit::Chance;
 use parking_lot::Mutex;
 
-use super::chance::Chance;
 use super::world::Pid;
 
 /// Maximum number of polls at one moment. More polls mean that futures wake each other in an endless loop.

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use millstream_testkit::Chance;
 use millstream_control::{DispatcherConfig, Policy, WorkerAddresses};
 
-use super::chance::Chance;
 use super::flow::{Dataset, Shape};
 use super::trainer::Stage;
 use super::world::{Event, Job, Pid, World};

@@ -11,7 +11,7 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `world` | everything there is, and the loop that makes it happen |
-//! | `clock`, `chance` | virtual time and the futures in it; what is drawn |
+//! | `clock` | virtual time and the futures in it |
 //! | `center`, `worker`, `trainer` | the three kinds of processes |
 //! | `session`, `road` | how they are connected: with the dispatcher, with each other |
 //! | `task`, `flow` | a worker's task; what tasks compute |
@@ -22,7 +22,6 @@
 
 mod bugs;
 mod center;
-mod chance;
 mod clock;
 mod faults;
 mod flow;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use millstream_testkit::Chance;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::ToWorker;
 use millstream_dataplane::transport::{
@@ -15,7 +16,6 @@ use millstream_dataplane::worker::Server;
 use parking_lot::Mutex;
 
 use super::bugs::Bug;
-use super::chance::Chance;
 use super::clock::Alarms;
 use super::world::Pid;
 use crate::connector::{Connecting, Connector, NotConnected};

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_testkit::Chance;
 use millstream_control::{IterationId, Policy, Record, SessionId, Status, TaskId};
 
 use super::bugs::Bug;
 use super::center::Center;
-use super::chance::Chance;
 use super::clock::{Alarms, Executor};
 use super::faults::{ALL, Plan};
 use super::flow::Dataset;

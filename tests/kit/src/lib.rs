@@ -2,6 +2,8 @@
 //!
 //! Does not know any type of the product.
 
+mod chance;
 mod rounds;
 
+pub use chance::Chance;
 pub use rounds::rounds;
