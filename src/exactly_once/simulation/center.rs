@@ -25,6 +25,8 @@ pub(super) struct Center {
     /// The number of the dispatcher's process.
     life: u64,
     committing: Option<Commit>,
+    /// Whether the process dies during its next commit.
+    dies_in_commit: bool,
     /// The heartbeats that are answered after the next commit.
     heartbeats: Vec<(SessionId, Moment)>,
     /// The process, the connection and the number of each request without an answer.
@@ -58,7 +60,7 @@ fn config() -> DispatcherConfig {
 
 /// Returns the silence after which the dispatcher releases a client.
 pub(super) fn client_timeout() -> Duration {
-    Duration::from_secs(10)
+    Duration::from_secs(5)
 }
 
 impl Center {
@@ -69,6 +71,7 @@ impl Center {
             is_up: true,
             life: 0,
             committing: None,
+            dies_in_commit: false,
             heartbeats: Vec::new(),
             asked: BTreeMap::new(),
             next_token: 0,
@@ -128,13 +131,10 @@ impl World {
     pub(super) fn receive_request(
         &mut self,
         (from, connection, number): (Pid, u64, u64),
+        (session, role): (SessionId, Role),
         settled_below: RequestNumber,
         request: Request,
     ) {
-        let Some(session) = self.session(from) else {
-            return;
-        };
-        let (id, role) = (session.id, session.role);
         if !self.center.is_up {
             return;
         }
@@ -146,7 +146,7 @@ impl World {
         let number = number + if is_renumbered { 100 } else { 0 };
         let incoming = Incoming {
             token,
-            session: id,
+            session,
             role,
             number: request.is_numbered().then_some(RequestNumber(number)),
             settled_below,
@@ -197,6 +197,18 @@ impl World {
         self.center.committing = Some(Commit { batch, heartbeats });
         let delay = self.chance.millis(0..self.settings.disk_ms + 1);
         self.later(delay, Event::Committed(self.center.life));
+        if self.center.dies_in_commit {
+            self.crash_center();
+        }
+    }
+
+    /// Kills the dispatcher now, or during its next commit.
+    pub(super) fn end_center(&mut self) {
+        if self.chance.percent(70) {
+            self.center.dies_in_commit = true;
+        } else {
+            self.crash_center();
+        }
     }
 
     pub(super) fn end_commit(&mut self, life: u64) {
@@ -278,12 +290,12 @@ impl World {
     }
 
     /// Kills the dispatcher. Changes that the disk has not stored are gone.
-    pub(super) fn crash_center(&mut self) {
+    fn crash_center(&mut self) {
         if !self.center.is_up {
             return;
         }
         self.tally.restarts += 1;
-        self.center.is_up = false;
+        (self.center.is_up, self.center.dies_in_commit) = (false, false);
         self.center.life += 1;
         let commit = self.center.committing.take();
         if self.has(SimDefect::CommitTorn)

@@ -5,6 +5,8 @@
 use millstream_pipeline::graph::SplitCounts;
 use millstream_testkit::Chance;
 
+use super::pipelines::SimPipeline;
+
 /// The elements of all splits of some epochs.
 #[derive(Debug, Clone)]
 pub(super) struct SimDataset {
@@ -17,15 +19,27 @@ pub(super) struct SimDataset {
 }
 
 impl SimDataset {
+    /// Draws a dataset. One of twenty has the elements of a real pipeline.
     pub(super) fn draw(chance: &mut Chance, seed: u64, epochs: u64) -> SimDataset {
-        let splits = chance.within(0..50);
+        if chance.percent(5) {
+            let pipeline = SimPipeline::draw(chance, seed);
+            return SimDataset {
+                splits: pipeline.splits,
+                counts: pipeline.counts,
+                epochs: (0..epochs).map(|epoch| pipeline.elements(epoch)).collect(),
+            };
+        }
+        // Many small splits, or few large ones.
+        let (splits, most) = match chance.percent(60) {
+            true => (chance.within(0..50), chance.within(2..9)),
+            false => (chance.within(0..14), chance.within(10..40)),
+        };
         let is_known = chance.percent(50);
         let counts = SplitCounts {
             splits,
-            each: chance.within(0..9),
-            last: chance.within(0..9),
+            each: chance.within(0..most),
+            last: chance.within(0..most),
         };
-        let most = chance.within(2..12);
         let mut count = |split: u64| match is_known {
             true => counts.of(split),
             false if chance.percent(25) => 0,

@@ -32,12 +32,8 @@ pub(super) enum SimDefect {
     SplitDoneTooEarly,
     /// The end of a task arrives before elements that were sent earlier.
     EndOvertakes,
-    /// A draining worker does not report that its tasks were cut short.
-    CutShortNotSaid,
     /// A draining worker drops its unstarted splits, and does not return them.
     UnstartedNotReturned,
-    /// A worker takes a refused lease for the end of its splits.
-    RefusalTakenAsEnd,
     /// A reader hands out elements that arrive again.
     RepeatedHandedOut,
     /// A reader hands out elements as they arrive.
@@ -75,7 +71,7 @@ pub(super) enum SimDefect {
 }
 
 /// All deliberate defects.
-pub(super) const DEFECTS: [SimDefect; 33] = [
+pub(super) const DEFECTS: [SimDefect; 31] = [
     SimDefect::AnswerBeforeCommit,
     SimDefect::CommitTorn,
     SimDefect::CommitForgotten,
@@ -89,9 +85,7 @@ pub(super) const DEFECTS: [SimDefect; 33] = [
     SimDefect::LastNotMarked,
     SimDefect::SplitDoneTooEarly,
     SimDefect::EndOvertakes,
-    SimDefect::CutShortNotSaid,
     SimDefect::UnstartedNotReturned,
-    SimDefect::RefusalTakenAsEnd,
     SimDefect::RepeatedHandedOut,
     SimDefect::HandedOutOnArrival,
     SimDefect::PartNamedComplete,

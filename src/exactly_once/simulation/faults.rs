@@ -39,17 +39,24 @@ pub(super) enum Fault {
     SupersededEnds(Pid),
 }
 
-/// The faults that are drawn.
-const DRAWN: [Fault; 12] = [
+/// The faults that are drawn. A fault that stands here several times is more frequent.
+const DRAWN: [Fault; 19] = [
     Fault::WorkerDies,
+    Fault::WorkerDies,
+    Fault::WorkerDies,
+    Fault::WorkerCutOff,
     Fault::WorkerCutOff,
     Fault::WorkerStalls,
     Fault::WorkerDrains,
     Fault::WorkerJoins,
     Fault::CenterDies,
+    Fault::CenterDies,
+    Fault::CenterDies,
     Fault::TrainerDies,
     Fault::GroupResumes,
+    Fault::GroupResumes,
     Fault::TrainerCutOff,
+    Fault::TrainerStalls,
     Fault::TrainerStalls,
     Fault::RoadBlocked,
     Fault::Reconnects,
@@ -60,11 +67,15 @@ impl World {
     pub(super) fn plan_faults(&mut self) {
         let count = self.chance.within(0..self.settings.faults + 1);
         for _ in 0..count {
-            let span = self.chance.pick(&[500, 2000, 6000]).expect("some spans");
+            let span = self.chance.pick(&[300, 1000, 4000]).expect("some spans");
             let delay = self.chance.millis(0..span);
             let fault = self.chance.pick(&DRAWN).expect("some faults");
             self.later(delay, Event::Struck(fault));
         }
+    }
+
+    fn fresh_address(&mut self) -> String {
+        format!("worker-{}", 100 + self.fresh_pid())
     }
 
     fn some_worker(&mut self) -> Option<Pid> {
@@ -92,10 +103,10 @@ impl World {
             }
             Fault::WorkerDrains => self.drain_some_worker(),
             Fault::WorkerJoins => {
-                let address = format!("worker-{}", self.chance.within(4..9));
+                let address = self.fresh_address();
                 self.later(Duration::ZERO, Event::Started(address));
             }
-            Fault::CenterDies => self.crash_center(),
+            Fault::CenterDies => self.end_center(),
             Fault::TrainerDies => {
                 if let Some(pid) = self.some_member() {
                     self.restart_trainer(pid);
@@ -107,7 +118,7 @@ impl World {
                 self.cut_off(pid);
             }
             Fault::TrainerStalls => {
-                let until = self.now + self.chance.millis(100..9000);
+                let until = self.now + self.chance.millis(100..12_000);
                 if let Some(trainer) = self.some_member().and_then(|pid| self.trainers.get_mut(&pid)) {
                     trainer.stalled_until = until;
                 }
@@ -148,7 +159,7 @@ impl World {
         }
         let address = match self.chance.percent(60) {
             true => address,
-            false => format!("worker-{}", self.chance.within(4..9)),
+            false => self.fresh_address(),
         };
         let delay = self.chance.millis(0..5000);
         self.later(delay, Event::Started(address));
@@ -158,8 +169,8 @@ impl World {
     fn drain_some_worker(&mut self) {
         if let Some(worker) = self.some_worker().and_then(|pid| self.workers.get_mut(&pid)) {
             worker.is_draining = true;
-            let (delay, number) = (self.chance.millis(0..5000), self.chance.within(9..20));
-            self.later(delay, Event::Started(format!("worker-{number}")));
+            let (delay, address) = (self.chance.millis(0..5000), self.fresh_address());
+            self.later(delay, Event::Started(address));
         }
     }
 

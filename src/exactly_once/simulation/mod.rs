@@ -4,12 +4,12 @@
 //! Production code makes the decisions that the simulation checks: the dispatcher's state machine and its
 //! records, the order of elements ([`Sequence`](super::sequence::Sequence)), and the positions of trainers
 //! ([`Place`](super::place::Place)). The surroundings are models: connections, the dispatcher's loop and
-//! disk, the workers' pipelines, and the reader's links.
+//! disk, most pipelines, and the reader's links.
 //!
 //! | file | what it owns |
 //! |---|---|
 //! | `world` | everything there is, and the loop that makes it happen |
-//! | `dataset` | the elements of each split |
+//! | `dataset`, `pipelines` | the elements of each split, some of them from the real executor |
 //! | `center`, `worker`, `trainer` | the three kinds of processes |
 //! | `session` | requests and pushes between a process and the dispatcher |
 //! | `group` | the trainers of an epoch, their saved states, and how they resume |
@@ -24,6 +24,7 @@ mod defects;
 mod faults;
 mod group;
 mod ledger;
+mod pipelines;
 mod runs;
 mod session;
 mod trainer;

@@ -11,7 +11,7 @@ use super::world::{Tally, run};
 /// The number of epochs that the test reads, unless `MILLSTREAM_EPOCHS` sets another number.
 const EPOCHS: u64 = 300;
 /// The number of epochs within which each defect must be found.
-const DEFECT_EPOCHS: u64 = 300;
+const DEFECT_EPOCHS: u64 = 1000;
 
 /// Runs the world of a seed. Returns the panic message if a promise is broken.
 fn attempt(seed: u64, defect: Option<SimDefect>) -> Result<Tally, String> {
@@ -64,7 +64,7 @@ fn every_epoch_is_delivered_exactly_once() {
     println!("{tally:?}");
     if epochs >= EPOCHS {
         // A fault that did not occur was not tested.
-        assert!(tally.removals >= epochs / 10 && tally.repeated >= epochs, "{tally:?}");
+        assert!(tally.removals >= epochs / 10 && tally.repeated >= epochs / 4, "{tally:?}");
         assert!(tally.restarts >= epochs / 10 && tally.resumes >= epochs / 10, "{tally:?}");
         assert!(tally.resized >= epochs / 20 && tally.ledger.rewound >= epochs / 10, "{tally:?}");
         assert!(tally.given_up >= epochs / 100 && tally.fenced >= epochs / 100, "{tally:?}");

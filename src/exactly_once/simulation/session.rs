@@ -132,7 +132,8 @@ impl World {
         let Some(session) = self.session(pid).filter(|session| session.is_up) else {
             return;
         };
-        let (connection, settled_below) = (session.connection, session.settled_below());
+        let (asker, connection) = ((session.id, session.role), session.connection);
+        let settled_below = session.settled_below();
         let Some(call) = session.calls.get_mut(&number) else {
             return;
         };
@@ -147,6 +148,7 @@ impl World {
             let delay = self.delay();
             let event = Event::Asked {
                 from: pid,
+                asker,
                 connection,
                 number,
                 settled_below,
@@ -230,12 +232,17 @@ impl World {
     /// Lets a process send its heartbeat, repeat requests, and reconnect.
     pub(super) fn tick(&mut self, pid: Pid) {
         let (now, is_center_up) = (self.now, self.center.is_up);
+        if let Some(until) = self.stalled_until(pid).filter(|until| *until > now) {
+            return self.at(until, Event::Ticked(pid));
+        }
+        // No two connections of a world have the same number, so that no process hears an earlier session.
+        let fresh = self.fresh_pid();
         let Some(session) = self.session(pid) else {
             return;
         };
         let is_new = !session.is_up && now >= session.cut_until && is_center_up;
         if is_new {
-            session.connection += 1;
+            session.connection = fresh;
             session.is_up = true;
             session.pushes_at = now;
         }

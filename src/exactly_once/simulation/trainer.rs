@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use millstream_control::{
-    ClientId, ClientPush, Error, ExactlyOnce, JobId, JobParameters, LeaseRange, Policy, Reply, Request, Seen,
+    ClientId, ClientPush, Code, Error, ExactlyOnce, JobId, JobParameters, LeaseRange, Policy, Reply, Request, Seen,
     Snapshot, TaskId, TaskInfo, Whereabouts,
 };
 
@@ -199,6 +199,12 @@ impl World {
             (Purpose::OpenIteration, Ok(Reply::Client(client))) => {
                 trainer.client = Some(client);
                 self.call(pid, Purpose::Other, Request::Attach { client });
+            }
+            // The dispatcher has forgotten a process that was cut off for the client timeout (C1.10).
+            (Purpose::OpenIteration, Err(Error { code, .. }))
+                if matches!(code, Code::FailedPrecondition | Code::NotFound) =>
+            {
+                self.lapse(pid);
             }
             (Purpose::CreateJob | Purpose::OpenIteration, result) => {
                 panic!("a trainer cannot open its job: {result:?}")

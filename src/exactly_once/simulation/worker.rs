@@ -306,7 +306,6 @@ impl World {
     }
 
     pub(super) fn take_worker_answer(&mut self, pid: Pid, purpose: Purpose, result: Result<Reply, Error>) {
-        let is_lenient = self.has(SimDefect::RefusalTakenAsEnd);
         let Some(worker) = self.workers.get_mut(&pid) else {
             return;
         };
@@ -330,8 +329,7 @@ impl World {
             }
             (Purpose::Lease(task), Err(_)) => {
                 if let Some(state) = worker.tasks.get_mut(&task) {
-                    state.is_refused = !is_lenient;
-                    state.is_exhausted |= is_lenient;
+                    state.is_refused = true;
                 }
             }
             (Purpose::Drain, Ok(_)) => {
@@ -437,7 +435,6 @@ impl World {
 
     /// Reports the end of a task, and later that all of its elements have arrived.
     fn finish_task(&mut self, pid: Pid, task: TaskId) {
-        let is_unsaid = self.has(SimDefect::CutShortNotSaid);
         let is_road_empty = self.roads.get(&task).is_none_or(|road| road.messages.is_empty());
         let state = self.workers.get_mut(&pid).and_then(|worker| worker.tasks.get_mut(&task));
         let Some(state) = state else {
@@ -452,8 +449,8 @@ impl World {
         let request = Request::FinishTask {
             task,
             delivered,
-            exhausted: is_exhausted || is_unsaid,
-            cut_short: !is_exhausted && !is_unsaid,
+            exhausted: is_exhausted,
+            cut_short: !is_exhausted,
         };
         self.call(pid, Purpose::Finish(task, delivered), request);
         if is_new {

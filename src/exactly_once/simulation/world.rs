@@ -9,6 +9,7 @@ use std::time::Duration;
 use millstream_control::{
     Error, IterationId, Moment, Reply, Request, RequestNumber, SessionId, TaskId, WorkerId,
 };
+use millstream_link::Role;
 use millstream_testkit::Chance;
 
 use super::center::Center;
@@ -33,6 +34,7 @@ pub(super) enum Event {
     /// A request arrives at the dispatcher.
     Asked {
         from: Pid,
+        asker: (SessionId, Role),
         connection: u64,
         number: u64,
         settled_below: RequestNumber,
@@ -225,11 +227,12 @@ impl World {
         match event {
             Event::Asked {
                 from,
+                asker,
                 connection,
                 number,
                 settled_below,
                 request,
-            } => self.receive_request((from, connection, number), settled_below, *request),
+            } => self.receive_request((from, connection, number), asker, settled_below, *request),
             Event::Heard(from, connection, sent_at) => self.receive_heartbeat(from, connection, sent_at),
             Event::Answered {
                 to,
@@ -283,6 +286,12 @@ impl World {
         of_worker.or_else(|| self.trainers.get_mut(&pid).map(|trainer| &mut trainer.session))
     }
 
+    /// Returns the time until which a process does nothing.
+    pub(super) fn stalled_until(&self, pid: Pid) -> Option<Moment> {
+        let of_worker = self.workers.get(&pid).map(|worker| worker.stalled_until);
+        of_worker.or_else(|| self.trainers.get(&pid).map(|trainer| trainer.stalled_until))
+    }
+
     pub(super) fn note(&self, text: fmt::Arguments<'_>) {
         if self.is_loud {
             println!("{:9.3} {text}", self.now.as_secs_f64());
@@ -302,9 +311,9 @@ impl Settings {
             lost: if chance.percent(60) { chance.within(0..12) } else { 0 },
             twice: if chance.percent(60) { chance.within(0..12) } else { 0 },
             delay_ms: chance.within(1..300),
-            disk_ms: chance.within(0..40),
+            disk_ms: chance.within(0..60),
             compute_ms: chance.within(1..120),
-            step_ms: chance.within(1..80),
+            step_ms: if chance.percent(30) { chance.within(80..400) } else { chance.within(1..80) },
             credits: chance.within(1..9),
             window: chance.index(6),
             want: chance.within(1..7) as u32,
