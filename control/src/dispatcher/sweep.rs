@@ -56,13 +56,15 @@ impl Dispatcher {
         self.state.collect_unused();
     }
 
-    /// Forgets processes that were silent for the client timeout (C1.10).
+    /// Forgets processes that were silent for the client timeout (C1.10). A living worker repeats requests
+    /// until its lease ends, which may be longer. Its tasks hold the splits of answers that it still expects.
     fn forget_sessions(&mut self) {
         let timeout = self.state.config.client_timeout;
         let silent = self.state.tables.sessions.seen.overdue(self.state.now, timeout);
         for session in silent {
             let waits = self.under_way.keys().any(|(waiting, _)| *waiting == session);
-            if !waits {
+            let is_worker = self.state.tables.workers.living_of(session).is_ok();
+            if !waits && !is_worker {
                 self.state.tables.sessions.remove(session);
             }
         }

@@ -1,9 +1,11 @@
 //! Tests of requests, which are answered once and remembered for as long as they may be repeated.
 
+use std::time::Duration;
+
 use millstream_link::Role;
 
 use super::rig::{READER, Rig, open};
-use crate::dispatcher::{Reply, Request};
+use crate::dispatcher::{DispatcherConfig, Reply, Request};
 use crate::error::Code;
 use crate::id::SessionId;
 use crate::job::Policy;
@@ -77,4 +79,39 @@ fn settled_requests_are_forgotten_and_not_repeated() {
     rig.send_numbered(READER, Role::Read, open(job), 1000, 1000);
     assert_eq!(rig.reply(1000).unwrap().unwrap_err().code, Code::InvalidArgument);
     assert_eq!(rig.machine.status().counts.clients, clients);
+}
+
+/// Tests that splits of a lost answer reach their worker, although the client timeout is shorter than the
+/// worker's lease (C1.5, C1.10).
+#[test]
+fn silent_living_workers_keep_their_answers() {
+    let mut rig = Rig::with(DispatcherConfig {
+        client_timeout: Duration::from_secs(3),
+        ..DispatcherConfig::default()
+    });
+    let worker = rig.worker(1, "a:1");
+    let job = rig.any_job(Policy::Dynamic);
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    let lease = Request::LeaseSplits {
+        task,
+        source: 0,
+        repetition: 0,
+        want: 2,
+        pace: None,
+    };
+    let mut leased = Vec::new();
+    for _ in 0..2 {
+        rig.send_numbered(worker, Role::Worker, lease.clone(), 500, 500);
+        match rig.reply(500) {
+            Some(Ok(Reply::Splits { runs, .. })) => leased.push(runs),
+            other => panic!("{other:?}"),
+        }
+        rig.pass(4, &[], &[client]);
+    }
+    assert_eq!(leased[0], leased[1], "the repeated request is not carried out again");
+    rig.pass(4, &[], &[client]);
+    rig.send_numbered(worker, Role::Worker, lease, 500, 500);
+    let given_up = rig.reply(500).unwrap().unwrap_err();
+    assert_eq!(given_up.code, Code::Aborted, "a worker without a lease is forgotten");
 }
