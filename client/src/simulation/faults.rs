@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use millstream_testkit::Chance;
 use millstream_control::{DispatcherConfig, Policy, WorkerAddresses};
+use millstream_testkit::Chance;
 
 use super::flow::{Dataset, Shape};
 use super::trainer::Stage;

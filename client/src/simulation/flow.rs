@@ -7,10 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use millstream_testkit::Chance;
 use millstream_control::agent::{FeedBooks, FeedDemand, FeedStep};
 use millstream_control::{Split, TaskDef};
-
+use millstream_testkit::Chance;
 
 /// One element of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

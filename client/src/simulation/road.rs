@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use millstream_testkit::Chance;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::ToWorker;
 use millstream_dataplane::transport::{
     Admission, ClientLink, Downstream, LinkLost, LinkReport, Transport, WorkerLink,
 };
 use millstream_dataplane::worker::Server;
+use millstream_testkit::Chance;
 use parking_lot::Mutex;
 
 use super::bugs::Bug;

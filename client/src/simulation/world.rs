@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_testkit::Chance;
 use millstream_control::{IterationId, Policy, Record, SessionId, Status, TaskId};
+use millstream_testkit::Chance;
 
 use super::bugs::Bug;
 use super::center::Center;

@@ -1,13 +1,14 @@
-//! The runs of the checker. Each test prints the number of states that the checker visits. The six runs
-//! without a defect have 516,086 states together.
+//! The runs of the checker. Each test prints the number of states that the checker visits.
 
 use std::collections::BTreeMap;
 
+use millstream_pipeline::exec::SplitPart;
 use stateright::{Checker, HasDiscoveries, Model};
 
-use super::epoch::ModelEpoch;
+use super::epoch::{ModelEpoch, Name};
 use super::protocol::*;
 use crate::exactly_once::place::Place;
+use crate::exactly_once::sequence::{Numbered, Sequence};
 
 /// Returns an epoch of one trainer over splits of these numbers of elements.
 fn epoch(counts: &[u64]) -> ModelEpoch {
@@ -114,6 +115,66 @@ fn trainers_with_own_splits_read_them_once() {
         1,
         true,
     );
+}
+
+/// Returns the positions of a trainer after each number of elements.
+fn places_of(counts: &[u64], first: u64, step: u64) -> Vec<Place> {
+    let epoch = ModelEpoch {
+        first,
+        step,
+        ..epoch(counts)
+    };
+    let mut sequence: Sequence<Name> = epoch.open(&epoch.begin).1;
+    let mut places = vec![sequence.place()];
+    for (split, position) in epoch.plan() {
+        let is_last = position + 1 == counts[split as usize];
+        let accepted = sequence.accept(Numbered {
+            split,
+            position,
+            part: if is_last {
+                SplitPart::Last
+            } else {
+                SplitPart::Inner
+            },
+            element: (split, position),
+        });
+        assert_eq!((accepted, sequence.next()), (Ok(true), Some((split, position))));
+        places.push(sequence.place());
+    }
+    places
+}
+
+/// Returns the epochs of one or two trainers that continue from any pair of positions of two trainers.
+///
+/// Each trainer has a job of its own (C16.2), and a worker that dies removes one task of each job. The states
+/// of two trainers are therefore the pairs of their states, and a joined position depends only on the pair.
+fn after_two_readers(counts: &[u64]) -> Vec<ModelEpoch> {
+    let (own, other) = (places_of(counts, 0, 2), places_of(counts, 1, 2));
+    let pairs = own
+        .iter()
+        .flat_map(|own| other.iter().map(move |other| [own.clone(), other.clone()]));
+    let continued = |places: [Place; 2]| {
+        let begin = Place::joined(&places);
+        [(0, 1), (0, 2), (1, 2)].map(|(first, step)| ModelEpoch {
+            counts: counts.to_vec(),
+            first,
+            step,
+            begin: begin.clone(),
+        })
+    };
+    pairs.flat_map(continued).collect()
+}
+
+#[test]
+fn pairs_of_readers_continue_exactly_once() {
+    visit(after_two_readers(&[2, 1, 1]), 1, true);
+}
+
+/// Visits every state of two workers and two readers of three splits, with a crash of each of them.
+#[test]
+#[ignore = "visits millions of states"]
+fn everybody_may_crash_once() {
+    visit(after_two_readers(&[2, 1, 1]), 2, true);
 }
 
 #[test]

@@ -188,12 +188,7 @@ impl World {
         if !self.center.machine.has_batch() {
             return self.answer_heartbeats(heartbeats);
         }
-        let mut batch = self.center.machine.take_batch();
-        if self.has(SimDefect::AnswerBeforeCommit) {
-            for action in std::mem::take(&mut batch.actions) {
-                self.carry_out(action);
-            }
-        }
+        let batch = self.center.machine.take_batch();
         self.center.committing = Some(Commit { batch, heartbeats });
         let delay = self.chance.millis(0..self.settings.disk_ms + 1);
         self.later(delay, Event::Committed(self.center.life));

@@ -6,8 +6,6 @@
 /// A deliberate defect in a simulated world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SimDefect {
-    /// The dispatcher sends answers before the records that they depend on are stored.
-    AnswerBeforeCommit,
     /// The disk stores only a part of a commit when the dispatcher dies.
     CommitTorn,
     /// A restarted dispatcher has forgotten its latest commit.
@@ -71,8 +69,7 @@ pub(super) enum SimDefect {
 }
 
 /// All deliberate defects.
-pub(super) const DEFECTS: [SimDefect; 31] = [
-    SimDefect::AnswerBeforeCommit,
+pub(super) const DEFECTS: [SimDefect; 30] = [
     SimDefect::CommitTorn,
     SimDefect::CommitForgotten,
     SimDefect::AnswersForgotten,

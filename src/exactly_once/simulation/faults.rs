@@ -132,7 +132,11 @@ impl World {
                 }
             }
             Fault::Reconnects => {
-                let pid = if self.chance.percent(50) { self.some_worker() } else { self.some_member() };
+                let pid = if self.chance.percent(50) {
+                    self.some_worker()
+                } else {
+                    self.some_member()
+                };
                 if let Some(session) = pid.and_then(|pid| self.session(pid)) {
                     session.disconnect();
                 }

@@ -116,7 +116,9 @@ impl World {
             step,
         };
         let place_in_group = (generation, rank, self.group.epoch);
-        self.note(format_args!("trainer {rank} of {step} is process {pid}, and begins at {place:?}"));
+        self.note(format_args!(
+            "trainer {rank} of {step} is process {pid}, and begins at {place:?}"
+        ));
         let trainer = SimTrainer::new(session, place_in_group, once, &place);
         self.trainers.insert(pid, trainer);
         self.group.members[member] = Some(pid);
@@ -177,7 +179,9 @@ impl World {
         let old = self.group.trainers();
         let trainers = self.chance.within(1..TRAINERS_MAX + 1);
         let (place, handed) = self.saved_together();
-        self.note(format_args!("{trainers} trainers instead of {old} resume at {place:?}"));
+        self.note(format_args!(
+            "{trainers} trainers instead of {old} resume at {place:?}"
+        ));
         self.tally.resumes += 1;
         self.tally.resized += u64::from(trainers != old);
         let members: Vec<Pid> = self.group.members.iter().flatten().copied().collect();
@@ -209,7 +213,10 @@ impl World {
             Some(SimDefect::JoinedWithoutWhole) => place.had.retain(|_, count| *count != u64::MAX),
             _ => {}
         }
-        (place, self.group.saved.iter().map(|(_, handed)| *handed).collect())
+        (
+            place,
+            self.group.saved.iter().map(|(_, handed)| *handed).collect(),
+        )
     }
 
     /// Stops a trainer in one of the ways in which processes stop: with a release, silently, or late.

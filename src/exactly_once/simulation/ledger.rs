@@ -39,7 +39,7 @@ impl LedgerTally {
 }
 
 impl Ledger {
-    pub(super) fn new(_: &SimDataset) -> Ledger {
+    pub(super) fn new() -> Ledger {
         Ledger {
             all: Vec::new(),
             had: BTreeSet::new(),
@@ -95,7 +95,11 @@ impl Ledger {
     /// by no other trainer.
     pub(super) fn steps(&self) -> u64 {
         let all = self.plans.iter().map(|plan| plan.len() as u64);
-        let open = self.handed.iter().zip(all).filter(|(handed, all)| **handed < *all);
+        let open = self
+            .handed
+            .iter()
+            .zip(all)
+            .filter(|(handed, all)| **handed < *all);
         let open = open.map(|(handed, _)| *handed).min();
         open.unwrap_or_else(|| self.handed.iter().copied().max().unwrap_or_default())
     }
@@ -123,7 +127,13 @@ impl Ledger {
         let mut merged: Vec<Entry> = self.had.iter().chain(present).copied().collect();
         merged.sort_unstable();
         let lost = self.all.iter().find(|entry| merged.binary_search(entry).is_err());
-        assert_eq!(lost, None, "an element is lost: the trainers have ended without it");
-        assert_eq!(merged, self.all, "the trainers together have other elements than the epoch");
+        assert_eq!(
+            lost, None,
+            "an element is lost: the trainers have ended without it"
+        );
+        assert_eq!(
+            merged, self.all,
+            "the trainers together have other elements than the epoch"
+        );
     }
 }

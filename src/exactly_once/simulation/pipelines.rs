@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, LazyLock};
 
 use millstream_pipeline::exec::{
-    COMPONENTS_ADDED, ExecContext, Executor, Functions, Item, Pool, Split, SplitError, SplitNumbers, SplitPart,
-    SplitSource, Tensor,
+    COMPONENTS_ADDED, ExecContext, Executor, Functions, Item, Pool, Split, SplitError, SplitNumbers,
+    SplitPart, SplitSource, Tensor,
 };
 use millstream_pipeline::graph::{Dataset, Graph, SplitCounts, col};
 use millstream_pipeline::plan::{SourcePlan, plan_splits};
@@ -38,8 +38,12 @@ impl SimPipeline {
             let modulus = chance.within(2..5) as i64;
             dataset = dataset.filter_expr((col("") % modulus).eq(1));
         }
-        let graph = dataset.graph().and_then(|graph| Ok(graph.for_exactly_once(seed, &*functions)));
-        let graph = graph.expect("a graph").expect("a pipeline that runs on each split alone");
+        let graph = dataset
+            .graph()
+            .and_then(|graph| Ok(graph.for_exactly_once(seed, &*functions)));
+        let graph = graph
+            .expect("a graph")
+            .expect("a pipeline that runs on each split alone");
         let plan = plan_splits(&graph, &*functions, &Storage::default()).expect("a plan of a range");
         let splits = match plan.sources.first() {
             Some(SourcePlan::Counted { splits }) => *splits,
@@ -63,7 +67,8 @@ impl SimPipeline {
 
     /// Runs the pipeline on the splits in this order.
     fn run(&self, epoch: u64, task_id: u64, splits: VecDeque<u64>) -> BTreeMap<u64, Vec<u64>> {
-        let plan = plan_splits(&self.graph, &*self.functions, &Storage::default()).expect("a plan of a range");
+        let plan =
+            plan_splits(&self.graph, &*self.functions, &Storage::default()).expect("a plan of a range");
         let context = ExecContext {
             iteration: epoch,
             epoch,
@@ -78,7 +83,11 @@ impl SimPipeline {
             let numbers = numbers_of(&item);
             let values = found.entry(numbers.split).or_default();
             if numbers.part != SplitPart::Empty {
-                assert_eq!(numbers.position, values.len() as u64, "positions count the elements");
+                assert_eq!(
+                    numbers.position,
+                    values.len() as u64,
+                    "positions count the elements"
+                );
                 values.push(words(&item.value[COMPONENTS_ADDED])[0] as u64);
             }
         }

@@ -64,10 +64,22 @@ fn every_epoch_is_delivered_exactly_once() {
     println!("{tally:?}");
     if epochs >= EPOCHS {
         // A fault that did not occur was not tested.
-        assert!(tally.removals >= epochs / 10 && tally.repeated >= epochs / 4, "{tally:?}");
-        assert!(tally.restarts >= epochs / 10 && tally.resumes >= epochs / 10, "{tally:?}");
-        assert!(tally.resized >= epochs / 20 && tally.ledger.rewound >= epochs / 10, "{tally:?}");
-        assert!(tally.given_up >= epochs / 100 && tally.fenced >= epochs / 100, "{tally:?}");
+        assert!(
+            tally.removals >= epochs / 10 && tally.repeated >= epochs / 4,
+            "{tally:?}"
+        );
+        assert!(
+            tally.restarts >= epochs / 10 && tally.resumes >= epochs / 10,
+            "{tally:?}"
+        );
+        assert!(
+            tally.resized >= epochs / 20 && tally.ledger.rewound >= epochs / 10,
+            "{tally:?}"
+        );
+        assert!(
+            tally.given_up >= epochs / 100 && tally.fenced >= epochs / 100,
+            "{tally:?}"
+        );
     }
 }
 

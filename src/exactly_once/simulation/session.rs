@@ -139,7 +139,10 @@ impl World {
         };
         call.sent_at = now;
         let request = Box::new(call.request.clone());
-        let copies = match (self.chance.percent(self.settings.lost), self.chance.percent(self.settings.twice)) {
+        let copies = match (
+            self.chance.percent(self.settings.lost),
+            self.chance.percent(self.settings.twice),
+        ) {
             (true, _) => 0,
             (false, true) => 2,
             (false, false) => 1,

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use millstream_control::{
-    ClientId, ClientPush, Code, Error, ExactlyOnce, JobId, JobParameters, LeaseRange, Policy, Reply, Request, Seen,
-    Snapshot, TaskId, TaskInfo, Whereabouts,
+    ClientId, ClientPush, Code, Error, ExactlyOnce, JobId, JobParameters, LeaseRange, Policy, Reply, Request,
+    Seen, Snapshot, TaskId, TaskInfo, Whereabouts,
 };
 
 use super::center::{client_timeout, dataset_id};
@@ -69,7 +69,12 @@ pub(super) struct ReadTask {
 }
 
 impl SimTrainer {
-    pub(super) fn new(session: Session, (generation, rank, epoch): (u64, u64, u64), once: ExactlyOnce, place: &Place) -> Self {
+    pub(super) fn new(
+        session: Session,
+        (generation, rank, epoch): (u64, u64, u64),
+        once: ExactlyOnce,
+        place: &Place,
+    ) -> Self {
         SimTrainer {
             stalled_until: session.heard,
             session,
@@ -174,7 +179,8 @@ impl World {
         match trainer.client {
             Some(client) if !is_skipped => self.call(pid, Purpose::Report, Request::Attach { client }),
             Some(_) => {}
-            None if trainer.session.awaits(Purpose::CreateJob) || trainer.session.awaits(Purpose::OpenIteration) => {}
+            None if trainer.session.awaits(Purpose::CreateJob)
+                || trainer.session.awaits(Purpose::OpenIteration) => {}
             None => {
                 let parameters = JobParameters {
                     in_order: true,
@@ -252,7 +258,10 @@ impl World {
         let Some(client) = trainer.client else {
             return;
         };
-        let wanted = trainer.tasks.iter().filter(|(_, task)| !task.is_removed && !task.has_end);
+        let wanted = trainer
+            .tasks
+            .iter()
+            .filter(|(_, task)| !task.is_removed && !task.has_end);
         let wanted: Vec<(TaskId, String)> = wanted.map(|(id, task)| (*id, task.address.clone())).collect();
         for (task, address) in wanted {
             if !self.subscribe(pid, client, task, &address) && self.chance.percent(20) {
@@ -263,7 +272,11 @@ impl World {
 
     pub(super) fn take_client_push(&mut self, pid: Pid, client: ClientId, push: ClientPush) {
         let defect = self.defect;
-        let Some(trainer) = self.trainers.get_mut(&pid).filter(|trainer| trainer.client == Some(client)) else {
+        let Some(trainer) = self
+            .trainers
+            .get_mut(&pid)
+            .filter(|trainer| trainer.client == Some(client))
+        else {
             return;
         };
         match push {
@@ -318,7 +331,11 @@ impl World {
         let Some(trainer) = self.trainers.get_mut(&pid) else {
             return;
         };
-        let Some(task) = trainer.tasks.get_mut(&id).filter(|task| !task.is_removed && !task.has_end) else {
+        let Some(task) = trainer
+            .tasks
+            .get_mut(&id)
+            .filter(|task| !task.is_removed && !task.has_end)
+        else {
             return;
         };
         match message {
@@ -336,7 +353,9 @@ impl World {
                 task.has_end = true;
                 trainer.report_waiting(id);
                 let client = trainer.client.expect("a reader has a client");
-                trainer.reports.push_back(Request::TaskDrained { client, task: id });
+                trainer
+                    .reports
+                    .push_back(Request::TaskDrained { client, task: id });
             }
         }
         self.report(pid);
@@ -444,7 +463,8 @@ impl World {
             "trainer {rank} gets element {} of split {}",
             early.position, early.split
         ));
-        self.ledger.deliver(rank, (early.split, early.position, early.value));
+        self.ledger
+            .deliver(rank, (early.split, early.position, early.value));
     }
 
     /// Ends a trainer that has everything.

@@ -120,12 +120,20 @@ impl SimTask {
     }
 
     /// Computes the next messages: an element, and the end of its lease after the last one.
-    fn compute(&mut self, elements: impl Fn(u64, u64) -> Vec<u64>, defect: Option<SimDefect>) -> Vec<Message> {
+    fn compute(
+        &mut self,
+        elements: impl Fn(u64, u64) -> Vec<u64>,
+        defect: Option<SimDefect>,
+    ) -> Vec<Message> {
         let (_, epoch) = self.terms.unwrap_or((ExactlyOnce::whole(0), 0));
         let Some(begun) = self.begin(defect) else {
             return Vec::new();
         };
-        let epoch = if defect == Some(SimDefect::SeedOfFirstEpoch) { 0 } else { epoch };
+        let epoch = if defect == Some(SimDefect::SeedOfFirstEpoch) {
+            0
+        } else {
+            epoch
+        };
         let values = elements(epoch, begun.split);
         let count = values.len() as u64;
         if defect == Some(SimDefect::AttemptBeginsLate) && begun.attempt > 0 && begun.next == 0 && count > 1 {
@@ -256,7 +264,12 @@ impl World {
         };
         match push {
             WorkerPush::Assigned { tasks } => {
-                let gone: Vec<TaskId> = worker.tasks.keys().copied().filter(|task| !tasks.contains(task)).collect();
+                let gone: Vec<TaskId> = worker
+                    .tasks
+                    .keys()
+                    .copied()
+                    .filter(|task| !tasks.contains(task))
+                    .collect();
                 gone.into_iter().for_each(|task| self.stop_task(pid, task));
                 tasks.into_iter().for_each(|task| self.start_task(pid, task));
             }
@@ -274,17 +287,24 @@ impl World {
 
     /// Stops serving a client that is gone. Returns the report of the splits of which it held elements.
     fn missed(&mut self, pid: Pid, client: ClientId, task: TaskId) -> Request {
-        let state = self.workers.get_mut(&pid).and_then(|worker| worker.tasks.get_mut(&task));
+        let state = self
+            .workers
+            .get_mut(&pid)
+            .and_then(|worker| worker.tasks.get_mut(&task));
         let mut leases = Vec::new();
         if let Some(state) = state {
             state.reader = None;
             leases.extend(state.current.take().map(|begun| begun.lease));
         }
         let road = self.roads.remove(&task);
-        leases.extend(road.into_iter().flat_map(|road| road.messages).filter_map(|message| match message {
-            Message::Element(lease, _) | Message::SplitDone(lease) => Some(lease),
-            Message::End => None,
-        }));
+        leases.extend(
+            road.into_iter()
+                .flat_map(|road| road.messages)
+                .filter_map(|message| match message {
+                    Message::Element(lease, _) | Message::SplitDone(lease) => Some(lease),
+                    Message::End => None,
+                }),
+        );
         Request::SplitsMissed(task, client, LeaseRange::collect(leases), true)
     }
 
@@ -347,7 +367,10 @@ impl World {
     /// Returns the splits that a task has not begun.
     fn return_splits(&mut self, pid: Pid, task: TaskId) {
         let is_kept = self.has(SimDefect::UnstartedNotReturned);
-        let state = self.workers.get_mut(&pid).and_then(|worker| worker.tasks.get_mut(&task));
+        let state = self
+            .workers
+            .get_mut(&pid)
+            .and_then(|worker| worker.tasks.get_mut(&task));
         let Some(state) = state else {
             return;
         };
@@ -436,7 +459,10 @@ impl World {
     /// Reports the end of a task, and later that all of its elements have arrived.
     fn finish_task(&mut self, pid: Pid, task: TaskId) {
         let is_road_empty = self.roads.get(&task).is_none_or(|road| road.messages.is_empty());
-        let state = self.workers.get_mut(&pid).and_then(|worker| worker.tasks.get_mut(&task));
+        let state = self
+            .workers
+            .get_mut(&pid)
+            .and_then(|worker| worker.tasks.get_mut(&task));
         let Some(state) = state else {
             return;
         };
@@ -445,7 +471,10 @@ impl World {
             return;
         }
         state.is_delivery_told = delivered;
-        let (is_new, is_exhausted) = (!std::mem::replace(&mut state.has_sent_end, true), state.is_exhausted);
+        let (is_new, is_exhausted) = (
+            !std::mem::replace(&mut state.has_sent_end, true),
+            state.is_exhausted,
+        );
         let request = Request::FinishTask {
             task,
             delivered,
@@ -499,8 +528,12 @@ impl World {
         if self.roads.contains_key(&task) {
             return true;
         }
-        let worker = self.workers.iter_mut().find(|(_, worker)| worker.address == address);
-        let Some((pid, state)) = worker.and_then(|(pid, worker)| Some((*pid, worker.tasks.get_mut(&task)?))) else {
+        let worker = self
+            .workers
+            .iter_mut()
+            .find(|(_, worker)| worker.address == address);
+        let Some((pid, state)) = worker.and_then(|(pid, worker)| Some((*pid, worker.tasks.get_mut(&task)?)))
+        else {
             return false;
         };
         state.reader = Some((to, client));

@@ -191,7 +191,7 @@ impl World {
             roads: BTreeMap::new(),
             sessions: BTreeMap::new(),
             group: Group::new(&mut chance, &dataset),
-            ledger: Ledger::new(&dataset),
+            ledger: Ledger::new(),
             tally: Tally::default(),
             events: BTreeMap::new(),
             next_event: 0,
@@ -308,12 +308,24 @@ impl Settings {
         let is_calm = chance.percent(20);
         Settings {
             epochs: chance.within(1..4),
-            lost: if chance.percent(60) { chance.within(0..12) } else { 0 },
-            twice: if chance.percent(60) { chance.within(0..12) } else { 0 },
+            lost: if chance.percent(60) {
+                chance.within(0..12)
+            } else {
+                0
+            },
+            twice: if chance.percent(60) {
+                chance.within(0..12)
+            } else {
+                0
+            },
             delay_ms: chance.within(1..300),
             disk_ms: chance.within(0..60),
             compute_ms: chance.within(1..120),
-            step_ms: if chance.percent(30) { chance.within(80..400) } else { chance.within(1..80) },
+            step_ms: if chance.percent(30) {
+                chance.within(80..400)
+            } else {
+                chance.within(1..80)
+            },
             credits: chance.within(1..9),
             window: chance.index(6),
             want: chance.within(1..7) as u32,

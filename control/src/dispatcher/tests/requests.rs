@@ -109,9 +109,16 @@ fn silent_living_workers_keep_their_answers() {
         }
         rig.pass(4, &[], &[client]);
     }
-    assert_eq!(leased[0], leased[1], "the repeated request is not carried out again");
+    assert_eq!(
+        leased[0], leased[1],
+        "the repeated request is not carried out again"
+    );
     rig.pass(4, &[], &[client]);
     rig.send_numbered(worker, Role::Worker, lease, 500, 500);
     let given_up = rig.reply(500).unwrap().unwrap_err();
-    assert_eq!(given_up.code, Code::Aborted, "a worker without a lease is forgotten");
+    assert_eq!(
+        given_up.code,
+        Code::Aborted,
+        "a worker without a lease is forgotten"
+    );
 }
