@@ -87,8 +87,8 @@ impl ReadRequest {
         self
     }
 
-    /// Makes the job deliver each element exactly once, in an order that depends only on dataset, seed and
-    /// epoch. The dataset must be registered in the form of
+    /// Makes the job deliver each element exactly once. The order depends only on dataset, seed and epoch,
+    /// unless the terms allow any order. The dataset must be registered in the form of
     /// [`Graph::for_exactly_once`](millstream_pipeline::graph::Graph::for_exactly_once), with the same seed.
     ///
     /// [`service_reader::dataset`](crate::service_reader::dataset) reads such a job: it restores the order,

@@ -11,13 +11,11 @@ use millstream_client::{MaxOutstanding, OnLost, OnNotice, Reader, ReaderConfig};
 use millstream_control::rpc::SessionConfig;
 use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream_link::LoadedKey;
-use millstream_pipeline::exec::{
-    Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Value, numbered_by_split,
-};
+use millstream_pipeline::exec::{Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Value};
 use millstream_pipeline::graph::{Dataset, Params, ServiceReader, SpecField};
 use minicbor::{Decode, Encode};
 
-use crate::exactly_once::{ExactSource, ExactTerms, Place};
+use crate::exactly_once::{ExactSource, ExactTerms, Place, placed};
 use crate::local::LocalWorkers;
 use crate::request::ReadRequest;
 use crate::service::{GiveUp, Service, ServiceConfig, ServiceError};
@@ -121,8 +119,8 @@ pub fn dataset(
         .ok_or_else(|| ServiceError::Definition("the parameters are too long".to_owned()))?;
     let cardinality = metadata.distributed_cardinality(request.policy, request.num_consumers);
     let spec = match &request.exactly_once {
-        Some(terms) if terms.numbered => {
-            numbered_by_split(&metadata.spec).map_err(|error| ServiceError::Definition(error.to_string()))?
+        Some(terms) if terms.placed => {
+            placed(&metadata.spec).map_err(|error| ServiceError::Definition(error.to_string()))?
         }
         Some(_) | None => metadata.spec,
     };

@@ -1,16 +1,19 @@
 """Reads a dataset exactly once through a service: its batches, and the position of a trainer as a few numbers.
 
-The workers run the dataset on each split of its source alone. This module knows how positions are counted, and leaves the order of elements to the
-extension.
+The workers run the dataset on each split of its source alone. This module knows when positions are known, and leaves the order of elements to
+the extension.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from ._dataset import Dataset
 from ._exact_places import Place
@@ -22,7 +25,7 @@ from ._steps import Steps
 from .errors import InternalError, InvalidArgumentError
 from .service import SKIPS_MAX, ExactTerms, distribute_exactly
 
-__all__ = ["CountedLoading", "ExactLoading", "chosen_loading"]
+__all__ = ["CountedLoading", "ExactLoading", "LoadingTerms", "UnorderedLoading", "chosen_loading"]
 
 _LOG = logging.getLogger("millstream")
 
@@ -30,62 +33,85 @@ _LOG = logging.getLogger("millstream")
 _PLACES_MAX = 4096
 
 
-def chosen_loading(
-    dataset: Dataset, seed: int, rank: Rank, last_batch: str | None, visitation: str | None, on_workers: bool, max_skips: int
-) -> ExactLoading | None:
+@dataclasses.dataclass(frozen=True)
+class LoadingTerms:
+    """The terms on which a trainer reads a dataset.
+
+    Attributes:
+        seed: The seed of operations that have no seed of their own.
+        rank: The number of this trainer, and the number of trainers.
+        last_batch: The end of an epoch, as in ``ms.DataLoader``.
+        in_order: Whether the order is fixed.
+        max_skips: The number of splits that an epoch may skip because they end their workers.
+    """
+
+    seed: int
+    rank: Rank
+    last_batch: str | None = None
+    in_order: bool = True
+    max_skips: int = 0
+
+
+def chosen_loading(dataset: Dataset, terms: LoadingTerms, visitation: str | None, on_workers: bool) -> ExactLoading | None:
     """Returns the batches of a trainer that reads exactly once; ``None`` if the loader reads with the guarantees of the sharding policy.
 
     Raises:
         InvalidArgumentError: The dataset cannot be read exactly once, or ``max_skips`` is out of range or belongs to another reading.
     """
+    max_skips = terms.max_skips
     if not 0 <= max_skips <= SKIPS_MAX:
         raise InvalidArgumentError(f"max_skips={max_skips}: expected a number of splits from 0 to {SKIPS_MAX}")
     exact = None
     if visitation == "exactly_once":
-        exact = exact_loading(dataset, seed, rank, last_batch, max_skips)
+        exact = exact_loading(dataset, terms)
     elif visitation is None and on_workers:
-        exact = exact_by_default(dataset, seed, rank, last_batch, max_skips)
+        exact = exact_by_default(dataset, terms)
     if max_skips and exact is None:
         raise InvalidArgumentError(f"max_skips={max_skips} needs exactly-once reading: pass visitation='exactly_once', or leave max_skips out")
     return exact
 
 
-def exact_by_default(dataset: Dataset, seed: int, rank: Rank, last_batch: str | None, max_skips: int = 0) -> ExactLoading | None:
+def exact_by_default(dataset: Dataset, terms: LoadingTerms) -> ExactLoading | None:
     """Returns the batches of a trainer, or ``None`` if exactly-once reading would refuse the dataset or yield other batches.
 
     Splits of the dataset alone may yield other batches than the whole dataset, for example smaller ones after a filter.
     """
     try:
-        is_alike = dataset._executed.exactly_once(seed).is_alike_on_splits()
-        return exact_loading(dataset, seed, rank, last_batch, max_skips) if is_alike else None
+        is_alike = dataset._executed.exactly_once(terms.seed).is_alike_on_splits()
+        return exact_loading(dataset, terms) if is_alike else None
     except (InvalidArgumentError, ValueError) as error:
         _LOG.debug("the loader reads with the guarantees of the sharding policy, because: %s", error)
         return None
 
 
-def exact_loading(dataset: Dataset, seed: int, rank: Rank, last_batch: str | None, max_skips: int = 0) -> ExactLoading:
-    """Returns the batches of a trainer. The positions are computed if the dataset determines the number of batches.
+def exact_loading(dataset: Dataset, terms: LoadingTerms) -> ExactLoading:
+    """Returns the batches of a trainer. In a fixed order the positions are computed if the dataset determines the number of batches.
 
     With ``max_skips`` the number of batches is unknown, because a skipped split has fewer of them.
 
     Raises:
         InvalidArgumentError: The dataset cannot be read exactly once, or ``last_batch`` needs the number of batches and it is unknown.
     """
+    last_batch, max_skips = terms.last_batch, terms.max_skips
     if last_batch == "FILL":
         raise InvalidArgumentError("last_batch='FILL' repeats batches, which visitation='exactly_once' excludes: use 'PARTIAL' or 'DROP'")
-    counts = dataset._executed.exactly_once(seed).split_counts()
+    counts = dataset._executed.exactly_once(terms.seed).split_counts()
     if max_skips and last_batch == "DROP":
         raise InvalidArgumentError(
             f"last_batch='DROP' needs the number of batches, which max_skips={max_skips} makes unknown: use last_batch='PARTIAL'"
         )
-    if counts is not None and not max_skips:
-        return CountedLoading(dataset, seed, rank, counts, last_batch == "DROP")
-    if last_batch == "DROP":
+    if max_skips:
+        counts = None
+    if counts is None and last_batch == "DROP":
         raise InvalidArgumentError(
             "last_batch='DROP' needs the number of batches of all trainers, and an operation such as a filter decides this number while it "
             "runs: use last_batch='PARTIAL'"
         )
-    return ExactLoading(dataset, seed, rank, max_skips)
+    if not terms.in_order:
+        return UnorderedLoading(dataset, terms, counts)
+    if counts is not None:
+        return CountedLoading(dataset, terms, counts)
+    return ExactLoading(dataset, terms)
 
 
 class ExactLoading(StreamLoading):
@@ -94,13 +120,17 @@ class ExactLoading(StreamLoading):
     The number of batches is unknown, so the loader records the position after each batch. A state belongs to one trainer.
     """
 
-    def __init__(self, dataset: Dataset, seed: int, rank: Rank, max_skips: int = 0) -> None:
+    #: Whether batches are delivered as they arrive.
+    _is_any_order = False
+
+    def __init__(self, dataset: Dataset, terms: LoadingTerms) -> None:
         super().__init__(dataset)
-        self._seed, self._rank, self._max_skips = seed, rank, max_skips
+        self._terms, self._seed, self._rank = terms, terms.seed, terms.rank
+        self._drops = terms.last_batch == "DROP"
         #: The position at which an epoch continues: its number, the number of its delivered batches, and the place.
         self._resumes: tuple[int, int, Place] | None = None
-        #: The positions after the latest batches, by epoch and number of delivered batches.
-        self._places: collections.OrderedDict[tuple[int, int], Place] = collections.OrderedDict()
+        #: The bytes of the positions after the latest batches, by epoch and number of delivered batches.
+        self._places: collections.OrderedDict[tuple[int, int], bytes] = collections.OrderedDict()
 
     def steps(self, epoch: int) -> int:
         """Raises ``TypeError``, because the number of batches depends on the splits of the source."""
@@ -112,36 +142,48 @@ class ExactLoading(StreamLoading):
         if place is None:
             # The place is unknown, so the epoch is read from its start up to the batch.
             place, skipped = Place(), first
-        elements = self._elements(epoch, place, service, output, is_numbered=True)
-        elements.skip(skipped)
-        numbers, earlier = itertools.count(first), place.had
+        return self._placed_steps(epoch, first, place, skipped, service, output)
 
-        def numbered(element: Any) -> tuple[int, Any]:
-            (split, position), batch = element
-            # The second number is four times the position, plus the part of the split.
-            step, split, position = next(numbers), int(split), int(position) // 4
-            had = {later: count for later, count in earlier.items() if later > split}
-            self._note(epoch, step + 1, Place(split, {split: position + 1, **had}))
+    def _placed_steps(self, epoch: int, first: int, place: Place, skipped: int, service: Any, output: str) -> Steps:
+        """Returns the batches after a place, whose own places are noted."""
+        elements = self._elements(epoch, place, service, output, is_placed=True)
+        elements.skip(skipped)
+        numbers = itertools.count(first)
+
+        def placed(element: Any) -> tuple[int, Any]:
+            place, batch = element
+            step = next(numbers)
+            self._note(epoch, step + 1, place)
             return step, batch
 
-        return Steps(elements, numbered)
+        return self._counted(elements, placed, epoch, first)
 
-    def _elements(self, epoch: int, place: Place, service: Any, output: str, *, is_numbered: bool) -> Any:
+    def _counted(self, elements: Any, number: Callable[[Any], tuple[int, Any]], epoch: int, first: int) -> Steps:
+        """Returns the batches of an epoch from a step on."""
+        return Steps(elements, number)
+
+    def _elements(self, epoch: int, place: Place, service: Any, output: str, *, is_placed: bool) -> Any:
         """Opens a job that continues at a place."""
         own = self._rank.dp_rank, self._rank.dp_size
-        terms = ExactTerms(self._seed, *own, place.split, place.had, is_numbered, self._max_skips)
+        terms = ExactTerms(self._seed, *own, place.split, place.had, is_placed, self._terms.max_skips, self._is_any_order)
         dataset = self._dataset.apply(distribute_exactly(service, terms)).with_output(output)
         return dataset._pass(epoch)
 
+    def _start(self, epoch: int) -> tuple[int, Place]:
+        """Returns the first step of this number of trainers in an epoch, and its position."""
+        if self._resumes is None or self._resumes[0] != epoch:
+            return 0, Place()
+        return self._resumes[1:]
+
     def _known(self, epoch: int, step: int) -> Place | None:
         """Returns the position after a step, if it is known."""
-        place = self._places.get((epoch, step))
-        if place is None and self._resumes is not None and self._resumes[:2] == (epoch, step):
-            place = self._resumes[2]
-        return place
+        data = self._places.get((epoch, step))
+        if data is not None:
+            return Place.from_bytes(data)
+        return self._resumes[2] if self._resumes is not None and self._resumes[:2] == (epoch, step) else None
 
-    def _note(self, epoch: int, step: int, place: Place) -> None:
-        self._places[(epoch, step)] = place
+    def _note(self, epoch: int, step: int, place: Any) -> None:
+        self._places[(epoch, step)] = np.asarray(place).tobytes()
         if len(self._places) > _PLACES_MAX:
             self._places.popitem(last=False)
 
@@ -150,7 +192,7 @@ class ExactLoading(StreamLoading):
         return {"visitation": "exactly_once", "seed": self._seed, "trainers": self._rank.dp_size}
 
     def state_after(self, epoch: int, step: int) -> dict[str, Any]:
-        """Returns the position after a step: the split, and the number of its elements that were delivered."""
+        """Returns the position after a step: the split, and the numbers of elements that were delivered."""
         place = self._known(epoch, step)
         if place is None and step:
             raise InvalidArgumentError(f"the position after batch {step} is no longer known: only the last {_PLACES_MAX} positions are")
@@ -158,6 +200,8 @@ class ExactLoading(StreamLoading):
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
         """Restores the position of a state, and returns its step."""
+        if "order" in state and not self._is_any_order:
+            raise InvalidArgumentError("the state was saved with in_order=False, and this loader has in_order=True: create it with in_order=False")
         for name, mine in self.identity().items():
             if state.get(name) != mine:
                 advice = ": join the states of all trainers with ms.joined_states" if name == "trainers" else ""
@@ -174,7 +218,11 @@ class ExactLoading(StreamLoading):
 
     def sharded(self, num_shards: int, index: int) -> ExactLoading:
         """Returns the part of trainer ``index`` of ``num_shards`` trainers."""
-        return ExactLoading(self._dataset, self._seed, Rank(index, num_shards, "arguments"), self._max_skips)
+        return self._with(dataclasses.replace(self._terms, rank=Rank(index, num_shards, "arguments")))
+
+    def _with(self, terms: LoadingTerms) -> ExactLoading:
+        """Returns the same dataset on other terms."""
+        return ExactLoading(self._dataset, terms)
 
 
 class CountedLoading(ExactLoading):
@@ -183,9 +231,9 @@ class CountedLoading(ExactLoading):
     ``counts`` has the number of splits, of batches of every split except the last one, and of batches of the last split.
     """
 
-    def __init__(self, dataset: Dataset, seed: int, rank: Rank, counts: tuple[int, int, int], drops: bool) -> None:
-        super().__init__(dataset, seed, rank)
-        self._counts, self._drops = counts, drops
+    def __init__(self, dataset: Dataset, terms: LoadingTerms, counts: tuple[int, int, int]) -> None:
+        super().__init__(dataset, terms)
+        self._counts = counts
 
     def steps(self, epoch: int) -> int:
         """Returns the number of batches of an epoch of this trainer; with ``last_batch="DROP"`` the number of all trainers."""
@@ -193,15 +241,7 @@ class CountedLoading(ExactLoading):
 
     def _all_steps(self, epoch: int) -> list[int]:
         """Returns the number of batches of each trainer."""
-        step, place = self._start(epoch)
-        trainers = range(self._rank.dp_size)
-        return [step + steps_left(self._counts, (place.split, place.had), trainer, len(trainers)) for trainer in trainers]
-
-    def _start(self, epoch: int) -> tuple[int, Place]:
-        """Returns the first step of this number of trainers in an epoch, and its position."""
-        if self._resumes is None or self._resumes[0] != epoch:
-            return 0, Place()
-        return self._resumes[1:]
+        return _steps_of_all(self._counts, *self._start(epoch), self._rank.dp_size)
 
     def _known(self, epoch: int, step: int) -> Place | None:
         """Returns the position of all trainers after a step; ``None`` before the step at which these trainers began."""
@@ -216,9 +256,13 @@ class CountedLoading(ExactLoading):
         if first < self._start(epoch)[0]:
             # The program begins the epoch of a loaded state again, with this number of trainers from its start.
             self._resumes = None
-        elements = self._elements(epoch, self._known(epoch, first) or Place(), service, output, is_numbered=False)
+        elements = self._elements(epoch, self._known(epoch, first) or Place(), service, output, is_placed=False)
         numbers = itertools.count(first)
-        return _CountedSteps(elements, lambda element: (next(numbers), element), self.steps(epoch) - first, self._drops)
+        return self._counted(elements, lambda element: (next(numbers), element), epoch, first)
+
+    def _counted(self, elements: Any, number: Callable[[Any], tuple[int, Any]], epoch: int, first: int) -> Steps:
+        """Returns the batches of an epoch from a step on, whose number is checked."""
+        return _CountedSteps(elements, number, self.steps(epoch) - first, self._drops)
 
     def identity(self) -> dict[str, Any]:
         """Returns the values that must be equal in two loaders, so that a position has the same meaning."""
@@ -232,9 +276,86 @@ class CountedLoading(ExactLoading):
         """Returns whether no trainer has batches after a step."""
         return step >= (self.steps(epoch) if self._drops else max(self._all_steps(epoch)))
 
-    def sharded(self, num_shards: int, index: int) -> ExactLoading:
-        """Returns the part of trainer ``index`` of ``num_shards`` trainers."""
-        return CountedLoading(self._dataset, self._seed, Rank(index, num_shards, "arguments"), self._counts, self._drops)
+    def _with(self, terms: LoadingTerms) -> ExactLoading:
+        """Returns the same dataset on other terms."""
+        return CountedLoading(self._dataset, terms, self._counts)
+
+
+class UnorderedLoading(ExactLoading):
+    """A dataset whose batches are delivered exactly once, as they arrive. The loader records the position after each batch.
+
+    ``counts`` are those of ``CountedLoading``, or ``None`` if the number of batches is unknown.
+    """
+
+    _is_any_order = True
+
+    def __init__(self, dataset: Dataset, terms: LoadingTerms, counts: tuple[int, int, int] | None) -> None:
+        super().__init__(dataset, terms)
+        self._counts = counts
+        #: The numbers of batches in the epoch of a loaded state: of this trainer, and of the trainer with the fewest batches.
+        self._loaded_steps: tuple[int, int] | None = None
+
+    def steps(self, epoch: int) -> int:
+        """Returns the number of batches of an epoch of this trainer; with ``last_batch="DROP"`` the number of all trainers."""
+        found = self._known_steps(epoch)
+        return super().steps(epoch) if found is None else found[self._drops]
+
+    def _known_steps(self, epoch: int) -> tuple[int, int] | None:
+        """Returns the number of batches of this trainer, and of the trainer with the fewest batches; ``None`` if unknown."""
+        if self._counts is None:
+            return None
+        if self._loaded_steps is not None and self._resumes is not None and self._resumes[0] == epoch:
+            # The state of one trainer does not have the positions of the others.
+            return self._loaded_steps
+        steps = _steps_of_all(self._counts, *self._start(epoch), self._rank.dp_size)
+        return steps[self._rank.dp_rank], min(steps)
+
+    def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
+        """Returns the batches of an epoch that were not delivered. Raises ``InvalidArgumentError`` if these are unknown."""
+        first = delivered.first
+        if first < self._start(epoch)[0]:
+            # The program begins the epoch of a loaded state again.
+            self._resumes = None
+        place = self._known(epoch, first) or (None if first else Place())
+        if place is None:
+            raise InvalidArgumentError(
+                f"the position after batch {first} is unknown, because batches are delivered in any order: load the state with strict=True"
+            )
+        return self._placed_steps(epoch, first, place, 0, service, output)
+
+    def _counted(self, elements: Any, number: Callable[[Any], tuple[int, Any]], epoch: int, first: int) -> Steps:
+        """Returns the batches of an epoch from a step on, whose number is checked if it is known."""
+        if self._counts is None:
+            return super()._counted(elements, number, epoch, first)
+        return _CountedSteps(elements, number, self.steps(epoch) - first, self._drops)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns the values that must be equal in two loaders, so that a position has the same meaning."""
+        return super().identity() | {"order": "any"} | ({} if self._counts is None else {"splits": list(self._counts)})
+
+    def state_after(self, epoch: int, step: int) -> dict[str, Any]:
+        """Returns the position of this trainer after a step, and the numbers of batches if they are known."""
+        steps = self._known_steps(epoch)
+        return super().state_after(epoch, step) | ({} if steps is None else {"steps": list(steps)})
+
+    def adapted(self, state: dict[str, Any], step: int) -> int:
+        """Restores the position of a state in any order or in a fixed order, and returns its step."""
+        if "order" not in state:
+            # A state in a fixed order without a number of trainers has the position of all trainers.
+            trainers = state.get("trainers") or (self._rank.dp_size if state.get("trainer", 0) is None else None)
+            state = {**state, "order": "any", "trainers": trainers}
+        step = super().adapted(state, step)
+        self._loaded_steps = tuple(state["steps"]) if "steps" in state else None
+        return step
+
+    def _with(self, terms: LoadingTerms) -> ExactLoading:
+        """Returns the same dataset on other terms."""
+        return UnorderedLoading(self._dataset, terms, self._counts)
+
+
+def _steps_of_all(counts: tuple[int, int, int], step: int, place: Place, trainers: int) -> list[int]:
+    """Returns the number of batches of each trainer in an epoch whose trainers are at a place after ``step`` batches."""
+    return [step + steps_left(counts, (place.split, place.had), trainer, trainers) for trainer in range(trainers)]
 
 
 class _CountedSteps(Steps):

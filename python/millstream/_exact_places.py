@@ -5,7 +5,10 @@ Owns the form of a position in a state. Refuses to know datasets and services.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import math
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,21 +19,51 @@ from .errors import InvalidArgumentError
 __all__ = ["Place", "joined_states"]
 
 
+#: The number of elements of a split of which trainers have all elements.
+_ALL = (1 << 64) - 1
+
+
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The position of a trainer: the first split of which elements are left, and the number of elements that trainers have of each split."""
+    """The position of a trainer: the first split of which elements are left, and the number of elements that trainers have of each split.
+
+    A state has one bit for each split of which trainers have all elements. The state thus stays small if elements arrive in any order.
+    """
 
     split: int = 0
     had: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
+    def from_bytes(cls, data: bytes) -> Place:
+        """Returns the position in the bytes that arrive before an element: split, distance, words of bits, and pairs of split and number."""
+        split, step, words, *rest = struct.unpack(f"<{len(data) // 8}Q", data)
+        bits = sum(word << 64 * at for at, word in enumerate(rest[:words]))
+        pairs = rest[words:]
+        return cls(split, _merged(dict(zip(pairs[::2], pairs[1::2], strict=True)), split, step, bits))
+
+    @classmethod
     def from_state(cls, state: dict[str, Any]) -> Place:
         """Returns the position in a state."""
-        return cls(int(state["split"]), {int(split): int(count) for split, count in state["had"].items()})
+        split, had = int(state["split"]), {int(split): int(count) for split, count in state["had"].items()}
+        step, bits = state.get("done", (1, ""))
+        return cls(split, _merged(had, split, step, int.from_bytes(base64.b64decode(bits), "little")))
 
     def to_state(self) -> dict[str, Any]:
-        """Returns the position as a part of a state."""
-        return {"split": self.split, "had": {str(split): count for split, count in sorted(self.had.items())}}
+        """Returns the position as a part of a state. ``done`` has the distance of splits, and a bit for each split in base64."""
+        state: dict[str, Any] = {"split": self.split, "had": {str(split): count for split, count in sorted(self.had.items()) if count != _ALL}}
+        if done := [split - self.split for split, count in self.had.items() if count == _ALL]:
+            step = math.gcd(*done) or 1
+            bits = bytearray(max(done) // step // 8 + 1)
+            for distance in done:
+                bits[distance // step // 8] |= 1 << distance // step % 8
+            state["done"] = [step, base64.b64encode(bits).decode()]
+        return state
+
+
+def _merged(had: dict[int, int], split: int, step: int, bits: int) -> dict[int, int]:
+    """Returns the numbers of elements of each split, with those of the splits whose bits are set."""
+    done = {split + step * at: _ALL for at, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"}
+    return dict(sorted((had | done).items()))
 
 
 def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, Any]:
@@ -65,11 +98,13 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     shared = [{name: state[name] for name in ("version", "epoch", "seed")} for state in states]
     if any(other != shared[0] for other in shared):
         raise InvalidArgumentError("the states belong to different epochs, seeds or versions: join states of one step")
+    # The number of batches of a trainer holds for the earlier number of trainers.
+    first = {name: value for name, value in states[0].items() if name not in ("steps", "done")}
     ordered = sorted(states, key=lambda state: int(state["trainer"]))
     places = [Place.from_state(state) for state in ordered]
     split, had = joined_places([(place.split, place.had) for place in places])
     return {
-        **states[0],
+        **first,
         "step": max(state["step"] for state in states),
         # A trainer with fewer splits or batches ends the epoch before the others.
         "finished": all(state["finished"] for state in states),

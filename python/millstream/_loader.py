@@ -19,7 +19,7 @@ from typing import Any
 from . import _draws
 from ._dataset import Dataset
 from ._distribute import collate_of, default_collate, draws_all
-from ._exact import ExactLoading, chosen_loading
+from ._exact import ExactLoading, LoadingTerms, chosen_loading
 from ._feed import Lane, lane_of
 from ._iteration import END, LoaderIterator
 from ._loading import IndexedLoading, Loading, StreamLoading, loading_of
@@ -60,7 +60,9 @@ class DataLoader:
 
     Order: with ``in_order=True``, batches of a dataset with indices are delivered in the order of their steps, also from several workers. The
     loader keeps at most ``prefetch_factor`` early batches of each worker, 16 batches by default. With ``in_order=False`` the loader delivers
-    batches as soon as they are ready. Batches of an iterable dataset on a service are always delivered as soon as they are ready.
+    batches as soon as they are ready. Batches of an iterable dataset on a service are always delivered as soon as they are ready. A
+    ``ms.Dataset`` that workers read exactly once has the order of its splits, or with ``in_order=False`` the order in which batches arrive.
+    Each batch is still delivered once, and the state of each trainer contains the splits that it has read early.
 
     Waits: Ctrl-C ends every wait within a tenth of a second. After ``timeout`` seconds without a batch the loader raises
     ``DeadlineExceededError`` and ends the epoch; 0 sets no limit. Ctrl-C and ``timeout`` do not interrupt Python code that runs in this process.
@@ -91,10 +93,10 @@ class DataLoader:
         on_lost: The reaction to the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
             batches, ``"warn"`` issues a ``DataLossWarning``, and ``"ignore"`` does nothing.
         visitation: ``"exactly_once"`` delivers every batch of a ``ms.Dataset`` exactly once, although workers are lost, in an order that depends
-            only on dataset, ``seed`` and epoch. Each trainer reads its part of the splits. If ``len()`` is known, the state is the same on all
-            trainers, and any number of trainers continues from it. Otherwise see ``ms.joined_states``. ``"upstream"`` reads as the tf.data
-            service does: batches in the order of arrival, and every trainer reads the whole dataset. By default workers read exactly once if
-            ``in_order`` is set and the splits yield the same batches as the whole dataset.
+            only on dataset, ``seed`` and epoch if ``in_order`` is set. Each trainer reads its part of the splits. If ``len()`` is known and
+            ``in_order`` is set, the state is the same on all trainers, and any number of trainers continues from it. Otherwise see
+            ``ms.joined_states``. ``"upstream"`` reads as the tf.data service does: batches in the order of arrival, and every trainer reads the
+            whole dataset. By default workers read exactly once if the splits yield the same batches as the whole dataset.
         max_skips: The number of splits of an exactly-once epoch that may be skipped, as in ``ms.service.distribute``. ``len()`` is then unknown.
 
     Example:
@@ -176,8 +178,8 @@ class DataLoader:
         self._loading: Loading
         if isinstance(dataset, Dataset):
             self.batch_size, last = None, last_batch or ("DROP" if drop_last else None)
-            on_workers = in_order and (service is not None or num_workers > 0)
-            exact = chosen_loading(dataset, seed, found, last, visitation, on_workers, max_skips)
+            exact_terms = LoadingTerms(seed, found, last, in_order, max_skips)
+            exact = chosen_loading(dataset, exact_terms, visitation, service is not None or num_workers > 0)
             self.rank = Rank() if exact is None and dp_rank is None else found
             self._loading = exact or StreamLoading(dataset, on_lost=on_lost)
         elif max_skips:

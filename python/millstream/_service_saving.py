@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._arguments import path_of
+from ._exact_places import Place
 from ._millstream import Elements, Graph
 from ._spec import dressed, plain
 from .errors import (
@@ -157,9 +158,10 @@ class Saving:
     def _receive(self) -> None:
         """Receives the size of each chunk in order, and declares the dataset to be saved after the last one."""
         done, written_at = self._progress, time.monotonic()
-        for (split, _), (elements, size) in self._elements:
-            if int(split) != done.chunks:
-                raise InternalError(f"save: expected chunk {done.chunks}, found chunk {int(split)}")
+        for place, (elements, size) in self._elements:
+            # The position after the only element of a split is at the next split.
+            if (split := Place.from_bytes(place.tobytes()).split - 1) != done.chunks:
+                raise InternalError(f"save: expected chunk {done.chunks}, found chunk {split}")
             _await_chunk(self._place, done.chunks, self._cancelled)
             done = dataclasses.replace(
                 done, chunks=done.chunks + 1, elements=done.elements + int(elements), bytes=done.bytes + int(size)
@@ -235,7 +237,7 @@ def save(
     }
     with _begun(place, said) as (begun, lock):
         writing = dataset._then(dataset._graph.then("write_chunk", path=str(place), packing=packing))
-        terms = ExactTerms(seed, 0, 1, begun.chunks, {}, True)
+        terms = ExactTerms(seed, 0, 1, begun.chunks, placed=True)
         elements = writing.apply(distribute_exactly(service, terms)).with_output("numpy")._pass(0)
         saving = Saving(place, elements, begun, os.dup(lock))
     if wait:

@@ -490,8 +490,9 @@ class ExactTerms:
         trainers: The number of trainers.
         split: The number of the first split of which elements are left.
         had: The splits of which trainers have elements, each with their number.
-        numbered: Whether a vector of the numbers of split and position is delivered before each element.
+        placed: Whether the position after each element is delivered before the element, as a vector of bytes.
         max_skips: The number of splits that the job may skip because their workers die.
+        any_order: Whether elements are delivered as they arrive. Otherwise their order is that of the splits.
     """
 
     seed: int
@@ -499,8 +500,9 @@ class ExactTerms:
     trainers: int
     split: int = 0
     had: dict[int, int] = dataclasses.field(default_factory=dict)
-    numbered: bool = False
+    placed: bool = False
     max_skips: int = 0
+    any_order: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -596,6 +598,7 @@ def distribute(
     dp_rank: int | None = None,
     dp_size: int | None = None,
     max_skips: int = 0,
+    in_order: bool = True,
 ) -> Callable[[Dataset], Dataset]:
     """Runs all operations before this transformation on the workers of a service. Pass the result to ``Dataset.apply``.
 
@@ -625,6 +628,8 @@ def distribute(
         max_skips: The number of splits that a job may skip, each with a ``DataLossWarning``, because three workers died while they read the
             split. A job that may skip no further split raises a ``UserFunctionError``, which names the split and the workers. Only for
             ``"exactly_once"``.
+        in_order: Whether the order is fixed. With ``False`` elements are delivered as they arrive, so a slow split delays no other split. Only
+            for ``"exactly_once"``.
 
     Returns:
         The transformation.
@@ -652,13 +657,13 @@ def distribute(
         target_workers,
         on_lost,
         dispatcher_timeout_s,
-        exactly_once=_exactly(visitation, seed, dp_rank, dp_size, max_skips),
+        exactly_once=_exactly(visitation, seed, dp_rank, dp_size, max_skips, in_order),
     )
 
     return _application(terms, travel)
 
 
-def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None, max_skips: int) -> ExactTerms | None:
+def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None, max_skips: int, in_order: bool) -> ExactTerms | None:
     """Returns the terms of an exactly-once job from the arguments of ``distribute``; ``None`` for another visitation."""
     if visitation not in VISITATIONS:
         raise ValueError(f"visitation {visitation!r}: use {' or '.join(map(repr, VISITATIONS))}")
@@ -666,10 +671,10 @@ def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | Non
         raise ValueError(f"max_skips={max_skips}: expected a number of splits from 0 to {SKIPS_MAX}")
     if visitation == "exactly_once":
         found = rank(dp_rank, dp_size)
-        return ExactTerms(seed, found.dp_rank, found.dp_size, max_skips=max_skips)
-    if seed != 0 or dp_rank is not None or dp_size is not None or max_skips:
+        return ExactTerms(seed, found.dp_rank, found.dp_size, max_skips=max_skips, any_order=not in_order)
+    if seed != 0 or dp_rank is not None or dp_size is not None or max_skips or not in_order:
         advice = "leave them out, or pass visitation='exactly_once'"
-        raise ValueError(f"seed, dp_rank, dp_size and max_skips belong to visitation='exactly_once': {advice}")
+        raise ValueError(f"seed, dp_rank, dp_size, max_skips and in_order belong to visitation='exactly_once': {advice}")
     return None
 
 

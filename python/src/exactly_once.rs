@@ -18,9 +18,10 @@ pub(crate) struct ExactArguments {
     split: u64,
     /// The splits of which trainers have elements, each with their number.
     had: BTreeMap<u64, u64>,
-    numbered: bool,
+    placed: bool,
     /// The number of splits that the job may skip because they end their workers.
     max_skips: u32,
+    any_order: bool,
 }
 
 impl From<ExactArguments> for ExactTerms {
@@ -33,11 +34,12 @@ impl From<ExactArguments> for ExactTerms {
                 split: terms.split,
                 had: terms.had,
             },
-            numbered: terms.numbered,
+            placed: terms.placed,
             poison: PoisonLimits {
                 max_skips: terms.max_skips,
                 ..PoisonLimits::default()
             },
+            any_order: terms.any_order,
         }
     }
 }

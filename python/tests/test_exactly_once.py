@@ -190,7 +190,7 @@ def test_contradictory_arguments_are_refused(cluster: Start) -> None:
     for mode, options in [("parallel_epochs", {}), ("distributed_epoch", {"job_name": "shared"})]:
         with pytest.raises(ValueError, match="exactly_once"):
             distribute(mode, target, visitation="exactly_once", **options)
-    with pytest.raises(ValueError, match="seed, dp_rank, dp_size and max_skips"):
+    with pytest.raises(ValueError, match="seed, dp_rank, dp_size, max_skips and in_order"):
         distribute("distributed_epoch", target, seed=4)
     with pytest.raises(ValueError, match="visitation 'twice'"):
         distribute("distributed_epoch", target, visitation="twice")
@@ -313,8 +313,9 @@ def test_loaders_on_a_service_read_exactly_by_default(cluster: Start) -> None:
     whole = Dataset.range(1000).split_size(30).shuffle(20).batch(3)
     assert lists(ms.DataLoader(whole, **plain)) == lists(counted(target))
     assert ms.DataLoader(whole, **plain).state_dict()["visitation"] == "exactly_once"
-    # Each split would end with a smaller batch, and arrival order needs no waiting.
-    for dataset, options in ((pipeline(), {}), (whole, {"in_order": False}), (whole, {"visitation": "upstream"})):
+    assert ms.DataLoader(whole, in_order=False, **plain).state_dict()["order"] == "any"
+    # Each split would end with a smaller batch.
+    for dataset, options in ((pipeline(), {}), (whole, {"visitation": "upstream"})):
         loader = ms.DataLoader(dataset, **plain, **options)
         assert "visitation" not in loader.state_dict()
     assert sorted(x for batch in lists(ms.DataLoader(pipeline(), **plain)) for x in batch) == WANTED

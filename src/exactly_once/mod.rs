@@ -3,12 +3,14 @@
 //!
 //! - [`ExactTerms`]: the terms on which a trainer reads a job
 //! - [`Place`]: a position of a trainer in its epoch, of a few bytes
-//! - [`ExactReader`]: the elements of a pass in their fixed order, each of them once
+//! - [`ExactReader`]: the elements of a pass in their fixed or any order, each of them once
 //! - `source`: a pass of a job as a source in the trainer
 //! - `sequence`: the order of elements that several workers send, without repeated ones
+//! - `finished`: one bit for each split that a trainer in any order has finished early
 //! - `model`: a small job of which a checker visits every state, in tests
 //! - `simulation`: whole epochs with faults, in tests
 
+mod finished;
 #[cfg(test)]
 mod model;
 mod place;
@@ -21,5 +23,5 @@ mod terms;
 
 pub use place::Place;
 pub use reader::{ExactReadError, ExactReader};
-pub(crate) use source::ExactSource;
+pub(crate) use source::{ExactSource, placed};
 pub use terms::ExactTerms;

@@ -7,8 +7,8 @@ use minicbor::{Decode, Encode};
 
 /// The position of a trainer: the split of the next element, and the splits after it that were read before.
 ///
-/// The position does not depend on the workers, and has a constant size unless trainers were added or removed
-/// in the epoch.
+/// In a fixed order the position does not depend on the workers. Its size is constant unless trainers were
+/// added or removed in the epoch. In any order its size is bounded by the window of the reader.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Place {
@@ -22,7 +22,7 @@ pub struct Place {
 }
 
 /// The maximum number of splits from the first one on of which a position names elements. Two times the
-/// maximum number of trainers, and room for trainers of different speeds.
+/// maximum number of trainers, and room for trainers of different speeds or of any order.
 const SPLITS_MAX: usize = 1 << 16;
 
 impl Place {

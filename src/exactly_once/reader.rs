@@ -1,4 +1,4 @@
-//! The reader of one pass of an exactly-once job: elements in their fixed order, each of them once.
+//! The reader of one pass of an exactly-once job: elements in their fixed or any order, each of them once.
 //!
 //! Owns the reader of the job and its early elements. The order of elements is [`Sequence`]'s, and workers
 //! decide nothing about it.
@@ -82,9 +82,13 @@ impl ExactReader {
             let advice = "the request has no terms of an exactly-once job: add ReadRequest::exactly_once";
             return Err(ServiceError::Definition(advice.to_owned()));
         };
+        let sequence = match terms.any_order {
+            true => Sequence::in_any_order(&terms.place, terms.trainer, terms.trainers),
+            false => Sequence::new(&terms.place, terms.trainer, terms.trainers),
+        };
         Ok(ExactReader {
             reader: service.read(service.job(request)?, pass, config)?,
-            sequence: Sequence::new(&terms.place, terms.trainer, terms.trainers),
+            sequence,
             waiting: 0,
             waiting_bytes: 0,
             has_ended: false,
@@ -132,6 +136,11 @@ impl ExactReader {
         self.sequence.place()
     }
 
+    /// Returns the numbers of the position after the elements that were returned.
+    pub(crate) fn place_numbers(&self) -> impl Iterator<Item = u64> {
+        self.sequence.place_numbers()
+    }
+
     /// Returns the reader of the job, for its measurements.
     pub fn reader(&self) -> &Reader {
         &self.reader
@@ -149,7 +158,8 @@ impl ExactReader {
             position,
             part,
         } = numbers(&element)?;
-        let is_due = split == self.sequence.due() && !self.sequence.has_next();
+        // No other due element waits, because the caller has taken them.
+        let is_due = self.sequence.is_due(split);
         // An element that is due leaves at once, so its bytes need not be counted.
         let bytes = match is_due {
             true => 0,

@@ -1,10 +1,11 @@
-//! A pass of an exactly-once job as the source of a dataset in the trainer. Refuses to know the order of
-//! elements.
+//! A pass of an exactly-once job as the source of a dataset in the trainer, and the position after each
+//! element as a component. Refuses to know the order of elements.
 
 use std::sync::Arc;
 
 use millstream_client::ReaderConfig;
-use millstream_pipeline::exec::{Cancel, CancelHook, ExecError, Source, Value};
+use millstream_element::{Dtype, ElementSpec, SpecError, Structure, TensorSpec};
+use millstream_pipeline::exec::{Cancel, CancelHook, ExecError, Source, Tensor, Value};
 
 use super::place::Place;
 use super::reader::{ExactReadError, ExactReader};
@@ -79,15 +80,27 @@ impl ExactSource {
 }
 
 impl Open {
-    fn next(&mut self, is_numbered: bool) -> Result<Option<Value>, ExecError> {
-        let first = if is_numbered {
-            0
-        } else {
-            ExactReader::FIRST_COMPONENT
+    fn next(&mut self, is_placed: bool) -> Result<Option<Value>, ExecError> {
+        let Some(element) = self.reader.next_element().map_err(failed)? else {
+            return Ok(None);
         };
-        let next = self.reader.next_element().map_err(failed)?;
-        next.map(|element| value_from(&element, first)).transpose()
+        let value = value_from(&element, ExactReader::FIRST_COMPONENT)?;
+        if !is_placed {
+            return Ok(Some(value));
+        }
+        let place: Vec<u8> = self.reader.place_numbers().flat_map(u64::to_le_bytes).collect();
+        let place = Tensor::fixed(Dtype::U8, &[place.len() as u64], place).map_err(peer)?;
+        Ok(Some(std::iter::once(place).chain(value).collect()))
     }
+}
+
+/// Returns the spec of elements that arrive with the position after each of them: a tuple of the bytes of the
+/// position and the element. Bytes keep their values in frameworks without 64-bit integers.
+pub(crate) fn placed(spec: &ElementSpec) -> Result<ElementSpec, SpecError> {
+    let place = ElementSpec::single(TensorSpec::with_dims(Dtype::U8, &[None]))?;
+    let structures = [&place, spec].map(|spec| spec.structure().clone());
+    let components = place.components().iter().chain(spec.components()).cloned();
+    ElementSpec::new(Structure::Tuple(structures.into()), components.collect())
 }
 
 fn failed(error: ExactReadError) -> ExecError {
@@ -99,8 +112,8 @@ fn failed(error: ExactReadError) -> ExecError {
 
 impl Source for ExactSource {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
-        let is_numbered = self.terms.numbered;
-        self.opened()?.next(is_numbered)
+        let is_placed = self.terms.placed;
+        self.opened()?.next(is_placed)
     }
 
     fn position(&self) -> Option<Vec<u8>> {

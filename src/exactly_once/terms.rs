@@ -21,13 +21,18 @@ pub struct ExactTerms {
     /// The position at which the first pass begins. Later passes begin at their start.
     #[n(3)]
     pub place: Place,
-    /// Whether each element arrives with its [numbers](millstream_pipeline::exec::SplitNumbers) before it, as
-    /// a vector of two `i64`.
+    /// Whether each element of the dataset arrives with the position after it, which stands before it as a
+    /// vector of bytes. The bytes are `u64` numbers in little-endian order. The first three numbers are the
+    /// first unfinished split, the distance of splits, and the number of words. The words have one bit for
+    /// each finished split. Then each begun split has two numbers: the split, and its delivered elements.
     #[n(4)]
-    pub numbered: bool,
+    pub placed: bool,
     /// The limits on splits that end their workers.
     #[cbor(n(5), default)]
     pub poison: PoisonLimits,
+    /// Whether the trainer takes elements as they arrive. Otherwise the order is that of the splits.
+    #[cbor(n(6), default)]
+    pub any_order: bool,
 }
 
 impl ExactTerms {
@@ -38,8 +43,9 @@ impl ExactTerms {
             trainer: 0,
             trainers: 1,
             place: Place::default(),
-            numbered: false,
+            placed: false,
             poison: PoisonLimits::default(),
+            any_order: false,
         }
     }
 

@@ -7,7 +7,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .exact import exactly_once_storm, exactly_once_trainers, exactly_once_worker_killed
+from .exact import (
+    any_order_storm,
+    any_order_trainers,
+    any_order_worker_killed,
+    exactly_once_storm,
+    exactly_once_trainers,
+    exactly_once_worker_killed,
+)
 from .ledger import Ledger, judge
 from .processes import Cluster, Process, wait_for_batches, wait_for_end
 from .proxy import Proxy
@@ -116,6 +123,9 @@ CASES: dict[str, Case] = {
         exactly_once_worker_killed,
         exactly_once_storm,
         exactly_once_trainers,
+        any_order_worker_killed,
+        any_order_storm,
+        any_order_trainers,
         save_storm,
     )
 }

@@ -1,4 +1,4 @@
-"""The cases of exactly-once jobs: no element is lost or repeated, and the order is the order of a run without faults.
+"""The cases of exactly-once jobs: no element is lost or repeated, and the order is the order of a run without faults unless any order is allowed.
 
 The work of the dataset is slow until all faults of a round have happened, so that no fault comes after the end of the epoch.
 """
@@ -42,41 +42,56 @@ BEFORE_DEATH_S = (1.0, 3.0)
 SLOW_STEP_S = 0.05
 
 
-def exactly_once_worker_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+def exactly_once_worker_killed(cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool = True) -> Round:
     """Kills one of three workers, and starts another worker at once."""
-    epoch = Epoch(cluster, kind, chance)
+    epoch = Epoch(cluster, kind, chance, in_order=in_order)
     epoch.start(1)
     noticed_s = worker_killed(epoch, chance)
     return epoch.finished(noticed_s)
 
 
-def exactly_once_storm(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+def exactly_once_storm(cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool = True) -> Round:
     """Kills a worker, stops another worker for too long, and restarts the dispatcher. The faults begin at random times and can overlap."""
-    epoch = Epoch(cluster, kind, chance)
+    epoch = Epoch(cluster, kind, chance, in_order=in_order)
     epoch.start(1)
     with Storm(epoch, chance) as storm:
         storm.wait()
     return epoch.finished()
 
 
-def exactly_once_trainers(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+def exactly_once_trainers(cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool = True) -> Round:
     """Kills all trainers several times during a storm. Each time other trainers continue from the last saved positions.
 
     With the kind "map" there is always one trainer. With other kinds their number changes. In the last generation but one, a trainer
     finishes its part of the epoch before the others die.
     """
-    epoch = Epoch(cluster, "loader", chance)
+    epoch = Epoch(cluster, "loader", chance, in_order=in_order)
     if kind == "map":
         return _trainers_die(epoch, chance, [1, 1, 1])
     counts = [chance.randint(1, TRAINERS_MAX) for _ in range(2)]
     return _trainers_die(epoch, chance, counts, (chance.randint(2, TRAINERS_MAX), chance.randint(1, TRAINERS_MAX)))
 
 
+def any_order_worker_killed(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills a worker of an exactly-once job in any order."""
+    return exactly_once_worker_killed(cluster, kind, chance, in_order=False)
+
+
+def any_order_storm(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Injects the faults of a storm into an exactly-once job in any order."""
+    return exactly_once_storm(cluster, kind, chance, in_order=False)
+
+
+def any_order_trainers(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills the trainers of an exactly-once job in any order."""
+    return exactly_once_trainers(cluster, kind, chance, in_order=False)
+
+
 class Epoch:
     """An exactly-once epoch with its service, its trainers, and the order of an epoch without faults."""
 
-    def __init__(self, cluster: Cluster, kind: str, chance: random.Random) -> None:
-        self.cluster, self._chance = cluster, chance
+    def __init__(self, cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool) -> None:
+        self.cluster, self._chance, self._in_order = cluster, chance, in_order
         self._is_loader = kind.endswith("loader")
         self._slow = cluster.directory / "slow"
         self.dispatcher = cluster.dispatcher("--liveness-s", str(LIVENESS_S))
@@ -113,7 +128,7 @@ class Epoch:
         for rank in range(trainers):
             step_s = SLOW_STEP_S if first_is_fast and rank else 0.0
             save_every = self._chance.randint(1, SAVE_EVERY_MAX)
-            trainer = Trainer(str(self._slow), self._is_loader, rank, trainers, save_every, state, step_s)
+            trainer = Trainer(str(self._slow), self._is_loader, rank, trainers, save_every, state, step_s, self._in_order)
             self._running.append(self._reader(trainer))
         # A loader also logs its first position, and a trainer whose part is read logs its end.
         for reader, path in self._running:
@@ -179,7 +194,7 @@ class Epoch:
         kept, whole = self._kept + last, self._whole + last
         verdict = judge(kept, ELEMENTS)
         is_one = set(self._counts) == {1}
-        problems = _differences(self._order, kept, whole, is_one=is_one)
+        problems = _differences(self._order, kept, whole, is_one=is_one, in_order=self._in_order)
         assert self._fault_s is not None, "no fault happened"
         kind = "dataset" if not self._is_loader else "loader" if is_one else "loaders"
         return Round(
@@ -287,7 +302,7 @@ def _holding(status: dict[str, Any]) -> set[str]:
 
 
 def _differences(
-    order: Sequence[tuple[int, ...]], kept: Sequence[Ledger], whole: Sequence[Ledger], *, is_one: bool
+    order: Sequence[tuple[int, ...]], kept: Sequence[Ledger], whole: Sequence[Ledger], *, is_one: bool, in_order: bool
 ) -> list[str]:
     """Returns the differences between the ledgers and the order of the batches without faults.
 
@@ -296,6 +311,7 @@ def _differences(
         kept: The ledgers up to the saved positions. Together they must contain each batch once, and in order if ``is_one``.
         whole: The ledgers with all batches. Each of them must be a part of the order.
         is_one: Whether one trainer at a time read the epoch.
+        in_order: Whether the order must be kept. In any order each ledger must contain a batch at most once.
     """
     positions = {batch: position for position, batch in enumerate(order)}
     problems = []
@@ -304,11 +320,12 @@ def _differences(
         if -1 in found:
             unknown = found.index(-1)
             problems.append(f"trainer {number}: batch {unknown}, {ledger.batches[unknown].numbers}, is no batch of the order")
+        found = found if in_order else sorted(found)
         wrong = [at for at, (before, after) in enumerate(itertools.pairwise(found), start=1) if after <= before]
         if wrong:
             problems.append(f"trainer {number}: batch {wrong[0]} is at {found[wrong[0]]} of the order, after {found[wrong[0] - 1]}")
     read = [positions.get(tuple(batch.numbers), -1) for ledger in kept for batch in ledger.batches]
-    read = read if is_one else sorted(read)
+    read = read if is_one and in_order else sorted(read)
     if read != list(range(len(order))):
         at = next((at for at, position in enumerate(read) if at != position), len(read))
         problems.append(f"expected batch {at} of {len(order)}, found {read[at : at + 3]} among {len(read)} batches")

@@ -50,6 +50,8 @@ class Trainer:
     state: dict[str, Any] | None = None
     #: The seconds of the trainer's own work for each batch.
     step_s: float = 0.0
+    #: Whether the batches have a fixed order.
+    in_order: bool = True
 
 
 class Worked:
@@ -84,7 +86,7 @@ def events(trainer: Trainer, service: str, elements: int) -> Iterator[dict[str, 
 
 
 def _read(trainer: Trainer, service: str, batches: Dataset) -> Iterator[dict[str, Any]]:
-    ranks: dict[str, Any] = {"seed": SEED, "dp_rank": trainer.rank, "dp_size": trainer.trainers}
+    ranks: dict[str, Any] = {"seed": SEED, "dp_rank": trainer.rank, "dp_size": trainer.trainers, "in_order": trainer.in_order}
     if not trainer.is_loader:
         exactly = ms.service.distribute("distributed_epoch", service, visitation="exactly_once", **ranks)
         for batch in batches.apply(exactly):

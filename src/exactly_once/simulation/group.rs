@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use millstream_control::{ExactlyOnce, Request};
+use millstream_control::{ExactlyOnce, PoisonLimits, Request};
 use millstream_link::Role;
 use millstream_testkit::Chance;
 
@@ -114,6 +114,11 @@ impl World {
             seed: self.seed,
             first: place.first_split(rank, step),
             step,
+            // Processes die at random here, so a split may lose many workers and end none.
+            poison: PoisonLimits {
+                max_deaths: *PoisonLimits::DEATHS.end(),
+                max_skips: 0,
+            },
         };
         let place_in_group = (generation, rank, self.group.epoch);
         self.note(format_args!(

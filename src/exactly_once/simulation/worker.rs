@@ -446,12 +446,15 @@ impl World {
             per_1000_s: 1000 * self.chance.within(1..200),
             unstarted: self.chance.within(0..3),
         });
+        let state = self.workers.get(&pid).and_then(|worker| worker.tasks.get(&task));
+        let is_idle = state.is_some_and(SimTask::is_idle);
         let request = Request::LeaseSplits {
             task,
             source: 0,
             repetition: 0,
             want,
             pace,
+            is_idle,
         };
         self.call(pid, Purpose::Lease(task), request);
     }

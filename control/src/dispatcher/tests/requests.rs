@@ -99,6 +99,7 @@ fn silent_living_workers_keep_their_answers() {
         repetition: 0,
         want: 2,
         pace: None,
+        is_idle: false,
     };
     let mut leased = Vec::new();
     for _ in 0..2 {
