@@ -240,7 +240,7 @@ impl World {
                 source: 0,
                 repetition: state.pass,
                 want: u32::try_from(choice % 16).unwrap() + 1,
-                pace: None,
+                pace: self.poison_pace(),
                 is_idle: true,
             };
             let reply = self.ask(session, Role::Worker, request);

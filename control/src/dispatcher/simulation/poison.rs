@@ -10,6 +10,7 @@ use super::world::World;
 use crate::dispatcher::{Departure, Event, Run};
 use crate::exactly_once::{ExactlyOnce, PoisonLimits};
 use crate::id::{SessionId, TaskId};
+use crate::split::SplitPace;
 
 /// The steps of the simulation that end no worker and cut none off.
 const HARMLESS_OPS: std::ops::Range<u8> = 3..33;
@@ -27,6 +28,15 @@ impl World {
         let mut world = World::with(splits, 1, Some(once));
         world.poison = poison;
         world
+    }
+
+    /// Returns the pace of tasks with poison splits, at which a lease has several splits. A death then has
+    /// several candidates.
+    pub(super) fn poison_pace(&self) -> Option<SplitPace> {
+        (!self.poison.is_empty()).then_some(SplitPace {
+            per_1000_s: 1_000_000,
+            unstarted: 0,
+        })
     }
 
     /// Ends a worker that would begin a poison split. Returns whether it did.
