@@ -109,12 +109,9 @@ impl Executor {
             stage: None,
         };
         let in_hand = shared.budget.in_hand();
-        let (root, spec) = if context.by_split {
-            opened_by_split(program, shared, graph.split_counts(&*context.functions)?)?
-        } else {
-            let spec = program.spec().clone();
-            (program.open(&shared, None)?, spec)
-        };
+        let counts = context.by_split.then(|| graph.split_counts(&*context.functions));
+        let counts = counts.transpose()?;
+        let (root, spec) = opened(program, shared, counts)?;
         Ok(Executor {
             root,
             spec,
@@ -361,12 +358,17 @@ impl Executor {
     }
 }
 
-/// Opens a prepared graph on each split alone. Returns the root of its tree and the spec of its elements.
-fn opened_by_split(
+/// Opens a prepared graph: whole if `counts` is `None`, otherwise on each split alone. `counts` then has the
+/// numbers of elements of the splits if they are known. Returns the root of the tree and the element's spec.
+fn opened(
     program: Program,
     shared: Shared,
-    counts: Option<SplitCounts>,
+    counts: Option<Option<SplitCounts>>,
 ) -> Result<(Input, ElementSpec), OpenError> {
+    let Some(counts) = counts else {
+        let spec = program.spec().clone();
+        return Ok((program.open(&shared, None)?, spec));
+    };
     let Some(feed) = shared.feed.clone() else {
         let reason = "the dataset runs on each split alone, but the context supplies no splits";
         return Err(OpenError::NotSplittable(reason.to_owned()));

@@ -40,7 +40,7 @@ impl SimPipeline {
         }
         let graph = dataset
             .graph()
-            .and_then(|graph| Ok(graph.for_exactly_once(seed, &*functions)));
+            .map(|graph| graph.for_exactly_once(seed, &*functions));
         let graph = graph
             .expect("a graph")
             .expect("a pipeline that runs on each split alone");

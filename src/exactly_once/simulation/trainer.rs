@@ -207,9 +207,13 @@ impl World {
                 self.call(pid, Purpose::Other, Request::Attach { client });
             }
             // The dispatcher has forgotten a process that was cut off for the client timeout (C1.10).
-            (Purpose::OpenIteration, Err(Error { code, .. }))
-                if matches!(code, Code::FailedPrecondition | Code::NotFound) =>
-            {
+            (
+                Purpose::OpenIteration,
+                Err(Error {
+                    code: Code::FailedPrecondition | Code::NotFound,
+                    ..
+                }),
+            ) => {
                 self.lapse(pid);
             }
             (Purpose::CreateJob | Purpose::OpenIteration, result) => {

@@ -2,6 +2,7 @@
 //!
 //! A worker computes elements as a function of dataset, epoch and split. Does not know other workers.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -312,8 +313,8 @@ impl World {
         let Some(worker) = self.workers.get_mut(&pid) else {
             return;
         };
-        if !worker.tasks.contains_key(&task) {
-            worker.tasks.insert(task, SimTask::default());
+        if let Entry::Vacant(entry) = worker.tasks.entry(task) {
+            entry.insert(SimTask::default());
             self.later(Duration::ZERO, Event::Computed(pid, task));
         }
     }
@@ -497,7 +498,7 @@ impl World {
         };
         match message {
             Message::End if is_hasty => road.messages.push_front(message),
-            message => road.messages.push_back(message),
+            Message::End | Message::Element(..) | Message::SplitDone(_) => road.messages.push_back(message),
         }
         if !std::mem::replace(&mut road.is_awake, true) {
             let delay = self.delay();
