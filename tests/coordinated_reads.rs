@@ -11,7 +11,7 @@ use millstream::control::{DispatcherConfig, Policy};
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
-use millstream::{LocalWorkers, Worker, WorkerConfig};
+use millstream::{LocalWorkers, Worker, WorkerConfig, WorkerError};
 
 use crate::support::cluster::{Cluster, LIVENESS, prompt};
 use crate::support::consumers::{Party, first_error, groups, job, open, read_apart};
@@ -271,9 +271,8 @@ fn restart_in_process(mechanism: Mechanism, policy: Policy, times: usize) {
             },
             ..WorkerConfig::new(&cluster.address)
         };
-        cluster
-            .workers
-            .insert(0, Worker::start(&cluster.key, config).expect("a worker"));
+        let worker = started(&cluster, &config);
+        cluster.workers.insert(0, worker);
         progress.go_on(
             &cluster,
             STEPS[time % STEPS.len()],
@@ -281,6 +280,19 @@ fn restart_in_process(mechanism: Mechanism, policy: Policy, times: usize) {
         );
     }
     progress.end();
+}
+
+/// Starts a worker. The port may be in use for a moment after the worker's end, so the start is repeated.
+fn started(cluster: &Cluster, config: &WorkerConfig) -> Worker {
+    let deadline = Instant::now() + WATCHDOG / 4;
+    loop {
+        match Worker::start(&cluster.key, config.clone()) {
+            Err(WorkerError::Bind(_)) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result.expect("a worker"),
+        }
+    }
 }
 
 /// Restarts a worker process, which is killed before each restart.
