@@ -23,7 +23,7 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
-    """Rewrites links by the places of files in the repository; a file that is not on the site becomes plain text."""
+    """Rewrites links by the places of files in the repository; a file that is not on the site becomes plain text, and pictures stay."""
     source = page.file.src_uri
     origin = ROOT / source.removeprefix("project/") if source.startswith("project/") else ROOT / "docs" / source
 
@@ -35,6 +35,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
         if not path.exists() or ROOT not in path.parents:
             return match.group(0)
         name = path.relative_to(ROOT).as_posix()
+        if name.startswith("docs/img/"):
+            return match.group(0)
         place = f"project/{name}" if name in PAGES else name.removeprefix("docs/") if name.startswith("docs/") else None
         if place is None or not place.endswith(".md"):
             return f"{opening[:-1]} (`{name}`)"

@@ -1,13 +1,17 @@
 //! A dispatcher: the server of the control plane with the planner of the pipeline, on its own lane.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_control::rpc::{AuditLog, Server, ServerConfig, ServerStopper, StartError};
-use millstream_control::{DiskStore, DispatcherConfig, MemoryStore, Store, WorkDirError};
-use millstream_link::{CredentialsError, EndpointConfig, Lane, LaneError, LoadedKey, Role};
+use millstream_control::rpc::{AuditLog, Server, ServerConfig, ServerObserver, ServerStopper, StartError};
+use millstream_control::{
+    Candidate, DiskStore, DispatcherConfig, EtcdConfig, MemoryStore, Store, WorkDirError,
+};
+use millstream_link::{
+    Credentials, CredentialsError, EndpointConfig, HostPort, Lane, LaneError, LoadedKey, PublicKeys, Role,
+};
 use millstream_pipeline::exec::Functions;
 use millstream_pipeline::storage::{Storage, StorageConfig};
 use thiserror::Error;
@@ -33,6 +37,16 @@ pub enum DispatcherError {
     /// The work directory cannot be used.
     #[error(transparent)]
     WorkDir(#[from] WorkDirError),
+    /// The store on etcd cannot be used.
+    #[error("{0}")]
+    Etcd(String),
+    /// Other processes cannot reach the bound address, and the settings name no other.
+    #[error(
+        "the dispatcher listens at {0}, which is no address that other machines can use: bind an address of the network, and \
+         give the address at which workers and readers reach this dispatcher, as with --bind 0.0.0.0:{port} --advertise \
+         HOST:{port}", port = .0.port()
+    )]
+    NotAdvertised(SocketAddr),
     /// The list of allowed files is invalid.
     #[error("{0}")]
     Access(String),
@@ -52,11 +66,22 @@ pub enum DispatcherError {
     Lane(#[from] LaneError),
 }
 
+/// The settings of one of several dispatchers with a common store.
+#[derive(Clone, Debug)]
+pub struct SharedStore {
+    /// The store on etcd.
+    pub etcd: EtcdConfig,
+    /// The address at which workers and readers reach this dispatcher. Default: the bound address, if other
+    /// machines can use it or if etcd is on this host alone.
+    pub advertise: Option<HostPort>,
+}
+
 /// A running dispatcher. Dropping the value ends the dispatcher without a goodbye message;
 /// [`Dispatcher::stop`] sends a goodbye message.
 #[derive(Debug)]
 pub struct Dispatcher {
     local_addr: SocketAddr,
+    observer: ServerObserver,
     server: Option<Server>,
     lane: Option<Lane>,
 }
@@ -75,11 +100,51 @@ impl Dispatcher {
         config: DispatcherConfig,
         functions: Arc<Functions>,
     ) -> Result<Self, DispatcherError> {
-        let credentials = key.credentials(Role::Dispatcher)?;
         let store: Box<dyn Store> = match &config.work_dir {
             Some(folder) => Box::new(DiskStore::open(folder)?),
             None => Box::new(MemoryStore::new()),
         };
+        Self::launch(key, bind, config, functions, |credentials, config, planner| {
+            Server::start(credentials, config, planner, store)
+        })
+    }
+
+    /// Binds the address, and serves whenever this dispatcher leads the dispatchers of its store. At other
+    /// times it tells processes the address of the leader. Blocks for seconds if etcd does not answer.
+    ///
+    /// # Errors
+    /// [`DispatcherError`] names the address or etcd, and the remedy.
+    pub fn start_candidate(
+        key: &LoadedKey,
+        bind: Option<SocketAddr>,
+        config: DispatcherConfig,
+        functions: Arc<Functions>,
+        shared: SharedStore,
+    ) -> Result<Self, DispatcherError> {
+        let bound = bind.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
+        let is_local = bound.ip().to_canonical().is_loopback() && !shared.etcd.is_local();
+        if shared.advertise.is_none() && (bound.ip().is_unspecified() || is_local) {
+            return Err(DispatcherError::NotAdvertised(bound));
+        }
+        let advertise = shared.advertise.as_ref().map(HostPort::to_string);
+        let own = key.keys.own.public();
+        let keys = std::iter::once(&own).chain(&key.keys.accepted);
+        let candidate = candidate(shared.etcd, keys.map(PublicKeys::fingerprint).collect())?;
+        Self::launch(key, bind, config, functions, |credentials, config, planner| {
+            Server::start_candidate(credentials, config, planner, candidate, advertise)
+        })
+    }
+
+    fn launch(
+        key: &LoadedKey,
+        bind: Option<SocketAddr>,
+        config: DispatcherConfig,
+        functions: Arc<Functions>,
+        start: impl FnOnce(Credentials, ServerConfig, Arc<GraphPlanner>) -> Result<Server, StartError>
+        + Send
+        + 'static,
+    ) -> Result<Self, DispatcherError> {
+        let credentials = key.credentials(Role::Dispatcher)?;
         let audit = config.audit_log.as_deref().map(open_audit).transpose()?;
         if config.client_timeout <= config.heartbeat_interval {
             tracing::warn!(
@@ -106,10 +171,11 @@ impl Dispatcher {
         });
         let storage = storage.map_err(|error| DispatcherError::Access(error.to_string()))?;
         let planner = Arc::new(GraphPlanner::with_storage(functions, storage));
-        let starting = lane.spawn(async move { Server::start(credentials, config, planner, store) });
+        let starting = lane.spawn(async move { start(credentials, config, planner) });
         let server = starting.wait()??;
         Ok(Self {
             local_addr: server.local_addr(),
+            observer: server.observer(),
             server: Some(server),
             lane: Some(lane),
         })
@@ -118,6 +184,11 @@ impl Dispatcher {
     /// Returns the address at which the dispatcher listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    /// Returns a handle that observes the dispatcher from this process.
+    pub fn observer(&self) -> ServerObserver {
+        self.observer.clone()
     }
 
     /// Returns a handle that stops the dispatcher from another thread, or `None` once the dispatcher has
@@ -159,6 +230,21 @@ impl Dispatcher {
         lane.shutdown(STOP_GRACE)?;
         Ok(())
     }
+}
+
+#[cfg(feature = "etcd")]
+fn candidate(config: EtcdConfig, keys: Vec<String>) -> Result<Box<dyn Candidate>, DispatcherError> {
+    let candidate = millstream_control::EtcdCandidate::connect(config, keys);
+    Ok(Box::new(
+        candidate.map_err(|error| DispatcherError::Etcd(error.to_string()))?,
+    ))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn candidate(config: EtcdConfig, _: Vec<String>) -> Result<Box<dyn Candidate>, DispatcherError> {
+    Err(DispatcherError::Etcd(format!(
+        "{config}: this build of millstream has no etcd: build it with --features etcd, which needs protoc"
+    )))
 }
 
 fn open_audit(path: &Path) -> Result<AuditLog, DispatcherError> {

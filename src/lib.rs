@@ -7,12 +7,14 @@
 //! - [`Worker`]: a control agent, the pipeline and the data plane
 //! - [`Service`]: a trainer's connection, which registers a [`Dataset`](pipeline::graph::Dataset) and returns
 //!   a [`Reader`](client::Reader)
+//! - [`admin`]: the HTTP port that shows a process to operators
 //! - [`python`]: users' Python code, run by processes that a worker supervises
 //! - [`service_reader`] and [`LocalReader`]: a dataset of the elements of a service, with further operations
 //!   in the trainer. [`LocalElements`] runs such a dataset on its own thread and prefetches
 //!
 //! The other crates of the workspace are re-exported under their names.
 
+pub mod admin;
 mod connect;
 mod dispatcher;
 pub mod exactly_once;
@@ -32,9 +34,9 @@ mod transport_choice;
 pub mod worker;
 
 pub use connect::AutoConnector;
-pub use dispatcher::{Dispatcher, DispatcherError};
+pub use dispatcher::{Dispatcher, DispatcherError, SharedStore};
 pub use local::LocalWorkers;
-pub use local_elements::{LocalElements, LocalRun};
+pub use local_elements::{LocalElements, LocalRun, StageCosts};
 pub use local_reader::{LocalReader, LocalReaderError};
 pub use metadata::DatasetMetadata;
 pub use planner::GraphPlanner;

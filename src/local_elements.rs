@@ -16,9 +16,10 @@ use millstream_element::{
     AllocError, Element, HeapAlloc, Layout, Origin, Pack, PackWriter, Pool as Memory, SlotAlloc, SlotMut,
 };
 use millstream_pipeline::exec::{
-    Caches, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stop,
+    Caches, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stats, Stop,
 };
 use millstream_pipeline::graph::Graph;
+use parking_lot::Mutex;
 
 use crate::service_reader;
 
@@ -38,6 +39,9 @@ const PACK_TIME_MAX: Duration = Duration::from_millis(2);
 /// The bytes of reused memory. Packs beyond this limit are allocated on the heap.
 const POOL_BYTES: usize = 256 << 20;
 
+/// The time between two records of the stages' costs.
+const COSTS_EVERY: Duration = Duration::from_millis(100);
+
 /// The time for which dropping waits for the thread, which may be blocked in a call to the file system.
 const END_GRACE: Duration = Duration::from_secs(2);
 
@@ -53,7 +57,22 @@ pub struct LocalElements {
     /// The end of the execution, or its error.
     ended: Option<Result<(), ExecError>>,
     cancel: Cancel,
+    costs: StageCosts,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The latest recorded costs of an execution's stages, for viewers on other threads.
+#[derive(Debug, Clone, Default)]
+pub struct StageCosts {
+    latest: Arc<Mutex<Option<Stats>>>,
+}
+
+impl StageCosts {
+    /// Returns the costs, which are at most a tenth of a second older than the latest pack. Returns `None`
+    /// before the first pack.
+    pub fn latest(&self) -> Option<Stats> {
+        self.latest.lock().clone()
+    }
 }
 
 /// A pack of elements that the thread has computed.
@@ -93,12 +112,13 @@ impl LocalElements {
     pub fn start(run: LocalRun) -> Result<Self, ExecError> {
         let cancel = Cancel::new();
         let (ready, packs) = sync_channel(packs_ahead(&run.graph));
-        let flag = cancel.clone();
+        let (flag, costs) = (cancel.clone(), StageCosts::default());
+        let recorded = costs.clone();
         let (asks, asked) = run.on_demand.then(|| sync_channel(1)).unzip();
         let thread = std::thread::Builder::new()
             .name("millstream-local".to_owned())
             .spawn(move || {
-                if let Err(error) = produce(run, flag, asked.as_ref(), &ready) {
+                if let Err(error) = produce(run, flag, asked.as_ref(), &ready, &recorded) {
                     // Sending fails only after the caller dropped the value, and then the error is not
                     // needed.
                     let _ = ready.send(Err(error));
@@ -112,6 +132,7 @@ impl LocalElements {
             at_hand: VecDeque::new(),
             ended: None,
             cancel,
+            costs,
             thread: Some(thread),
         })
     }
@@ -158,6 +179,11 @@ impl LocalElements {
     /// returned afterwards.
     pub fn canceller(&self) -> Cancel {
         self.cancel.clone()
+    }
+
+    /// Returns the view of the stages' costs for other threads.
+    pub fn stage_costs(&self) -> StageCosts {
+        self.costs.clone()
     }
 
     /// Requests one element, unless a request is outstanding or the thread prefetches.
@@ -224,6 +250,7 @@ fn produce(
     cancel: Cancel,
     asked: Option<&Receiver<()>>,
     ready: &SyncSender<Result<Ready, ExecError>>,
+    costs: &StageCosts,
 ) -> Result<(), ExecError> {
     let is_wanted = || asked.is_none_or(|asked| asked.recv().is_ok());
     if !is_wanted() {
@@ -235,6 +262,7 @@ fn produce(
         caches: run.caches,
         cancel,
         continues: true,
+        measured: true,
         ..ExecContext::new(run.task_id, run.functions, pool)
     };
     let mut executor = Executor::open(&run.graph, context).map_err(opening)?;
@@ -242,12 +270,18 @@ fn produce(
         .map_err(|error| ExecError::new(ErrorKind::Caller, "local", error.to_string()))?;
     let memory = Spill(Memory::new(POOL_BYTES));
     let (mut elements, mut bytes) = (1, first_bytes(&layout));
+    let mut recorded: Option<Instant> = None;
     loop {
         let (mut writer, open) = PackWriter::open(&memory, bytes, elements)
             .map_err(|error: AllocError| ExecError::new(ErrorKind::Resource, "local", error.to_string()))?;
         let begun = Instant::now();
         let written = executor.write(&layout, &mut writer, elements);
         let took = begun.elapsed();
+        let has_ended = matches!(&written, Ok(filled) if filled.stop == Stop::End);
+        if has_ended || recorded.is_none_or(|recorded| recorded.elapsed() >= COSTS_EVERY) {
+            *costs.latest.lock() = executor.stats();
+            recorded = Some(Instant::now());
+        }
         // The elements before a failure are sent before the failure.
         if let Some(pack) = open.take(PACK_ELEMENTS_MAX, u64::MAX) {
             let layout = layout.clone();
@@ -350,6 +384,20 @@ mod tests {
         }
         assert_eq!(seen, (0..1000).collect::<Vec<i64>>());
         assert!(next(&mut elements).unwrap().is_none());
+    }
+
+    #[test]
+    fn costs_of_stages_stay_visible() {
+        let mut elements = start(Dataset::range(0, 1000, 1).batch(3, false));
+        let costs = elements.stage_costs();
+        while next(&mut elements).unwrap().is_some() {}
+        drop(elements);
+        let stages = costs.latest().unwrap().stages;
+        let found: Vec<(&str, u64)> = stages
+            .iter()
+            .map(|stage| (&stage.label[..5], stage.elements))
+            .collect();
+        assert_eq!(found, [("batch", 334), ("range", 1000)]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Planner for GraphPlanner {
 
 /// The functions of this process, for datasets that run in other processes. An unknown predicate passes the
 /// analysis, because a predicate does not change the spec. A worker without the predicate reports the error.
-struct Declared<'a>(&'a Functions);
+pub(crate) struct Declared<'a>(pub(crate) &'a Functions);
 
 impl Registry for Declared<'_> {
     fn map(&self, name: &str, params: &Params, input: &ElementSpec) -> Result<ElementSpec, AnalysisError> {

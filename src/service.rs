@@ -12,7 +12,7 @@ use millstream_control::{
 };
 use millstream_dataplane::worker::TRAINER_ID_BYTES_MAX;
 use millstream_link::{
-    CredentialsError, Endpoint, EndpointConfig, HostPort, KeyMaterial, Lane, LaneError, LoadedKey, Role,
+    CredentialsError, Endpoint, EndpointConfig, HostPorts, KeyMaterial, Lane, LaneError, LoadedKey, Role,
 };
 use millstream_pipeline::exec::Functions;
 use millstream_pipeline::graph::{Dataset, Graph, GraphError};
@@ -122,7 +122,8 @@ struct Goodbyes {
 }
 
 impl Service {
-    /// Connects to the dispatcher at `host:port`, and waits for a dispatcher that has not started yet.
+    /// Connects to the dispatcher at `host:port`, and waits for a dispatcher that has not started yet. For a
+    /// service with several dispatchers, `dispatcher` lists their addresses: `a:5050,b:5050`.
     ///
     /// # Errors
     /// [`ServiceError`] names the address and the remedy.
@@ -138,7 +139,7 @@ impl Service {
     /// ```
     pub fn connect(key: &LoadedKey, dispatcher: &str, config: ServiceConfig) -> Result<Self, ServiceError> {
         let address =
-            HostPort::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
+            HostPorts::from_str(dispatcher).map_err(|error| ServiceError::Address(error.to_string()))?;
         let role = match &key.keys.own {
             KeyMaterial::Cluster(_) => Role::Submit,
             KeyMaterial::Role(key) => key.role(),
@@ -278,12 +279,16 @@ impl Service {
         let (client, held) = (self.client.clone(), self.goodbyes.held.clone());
         let closing = self.goodbyes.closing.subscribe();
         let (consumer, trainer_id) = (config.consumer, config.trainer_id.clone());
-        let (feed, is_shared) = self.ask(async move {
+        let opening = async move {
             check_trainer(client.asked_for(job).await.as_ref(), trainer_id.as_deref())?;
             let is_shared = client.is_shared(job).await;
             let handle = client.open_iteration(job, repetition, consumer).await?;
             Ok((discover(handle, closing, held), is_shared))
-        })?;
+        };
+        // The dispatcher may open the reader although the caller cancels this call. The request therefore
+        // continues on the lane, and the reader says goodbye once its number is known.
+        let opening = self.lane.spawn(opening);
+        let (feed, is_shared) = self.ask(async move { opening.await? })?;
         let config = ReaderConfig {
             is_shared: is_shared || config.is_shared,
             ..config.clone()

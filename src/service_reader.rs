@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_client::{MaxOutstanding, OnLost, OnNotice, Reader, ReaderConfig};
+use millstream_client::{MaxOutstanding, OnLost, OnNotice, OnStarted, Reader, ReaderConfig};
 use millstream_control::rpc::SessionConfig;
 use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream_link::LoadedKey;
@@ -63,6 +63,8 @@ struct Parameters {
 pub struct Hooks {
     /// The receiver of notices: see [`ReaderConfig::on_notice`].
     pub on_notice: Option<OnNotice>,
+    /// The receiver of the watches of readers: see [`ReaderConfig::on_started`].
+    pub on_started: Option<OnStarted>,
     /// The timeouts of connections to dispatchers, and the receiver of messages about waiting.
     pub session: SessionConfig,
 }
@@ -233,6 +235,7 @@ impl Passes {
             trainer_id: parameters.trainer_id,
             on_lost,
             on_notice: hooks.on_notice.clone(),
+            on_started: hooks.on_started.clone(),
             ..ReaderConfig::default()
         };
         Ok(Self {

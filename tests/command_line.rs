@@ -14,14 +14,19 @@ const WRITE: &str = "MILLSTREAM_WRITE_REFERENCE";
 const PAGE: &str = "docs/reference/cli.md";
 
 /// The commands, in the order of the page.
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 15] = [
+    "up",
     "dispatcher",
     "worker",
     "read",
     "explain",
     "status",
+    "top",
+    "autoscale",
+    "doctor",
     "shutdown",
     "key",
+    "config",
     "demo",
     "completions",
     "man",

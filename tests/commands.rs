@@ -2,15 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
+use std::thread;
+use std::time::Duration;
 
+use millstream::client::ReaderConfig;
+use millstream::control::Policy;
 use millstream::link::{ClusterKey, KeySource, Role};
-use millstream::{Service, ServiceConfig};
+use millstream::pipeline::graph::Dataset;
+use millstream::{GiveUp, ReadRequest, Service, ServiceConfig, ServiceError};
 
 use crate::support::process::{Process, Running, finish, millstream};
 use crate::support::{eventually, watched};
 
 /// Flags that keep a dispatcher from declaring a silent process dead during a test.
 const PATIENT: [&str; 2] = ["--liveness-s", "3600"];
+
+/// The time in which a request leaves a process, even on a busy machine.
+const REQUEST_TIME: Duration = Duration::from_millis(300);
 
 fn fresh_key() -> String {
     ClusterKey::generate().expect("randomness").to_text()
@@ -183,6 +191,50 @@ fn finished_and_interrupted_readers_are_forgotten_at_once() {
         worker.signal("INT");
         assert!(worker.has_ended_well());
         eventually("workers and readers", &(0, 0), counts);
+    });
+}
+
+/// Tests a reader that the dispatcher opens after the caller has cancelled the call.
+#[test]
+fn readers_opened_after_a_cancelled_call_are_forgotten() {
+    watched("cancelled", || {
+        let key = fresh_key();
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.jsonl");
+        let flags = [
+            "dispatcher",
+            "--bind",
+            "127.0.0.1:0",
+            "--audit-log",
+            log.to_str().unwrap(),
+        ];
+        let dispatcher = Process::start(&key, &[flags.as_slice(), &PATIENT].concat());
+        let loaded = KeySource::from_setting(&key).load().unwrap();
+        let connect = |give_up: &GiveUp| {
+            let config = ServiceConfig {
+                give_up: give_up.clone(),
+                ..ServiceConfig::default()
+            };
+            Service::connect(&loaded, &dispatcher.address, config).unwrap()
+        };
+        let observer = connect(&GiveUp::default());
+        let give_up = GiveUp::default();
+        let service = connect(&give_up);
+        let dataset = service.register(Dataset::range(0, 10, 1), None).unwrap();
+        let job = service.job(&ReadRequest::new(dataset, Policy::Off)).unwrap();
+        dispatcher.signal("STOP");
+        let cancel = thread::spawn(move || {
+            thread::sleep(REQUEST_TIME);
+            give_up.give_up();
+        });
+        let outcome = service.read(job, 0, &ReaderConfig::default());
+        assert!(matches!(outcome, Err(ServiceError::GivenUp)), "{outcome:?}");
+        cancel.join().unwrap();
+        dispatcher.signal("CONT");
+        service.close();
+        let is_opened = || std::fs::read_to_string(&log).unwrap().contains("open_iteration");
+        eventually("an opened reader", &true, is_opened);
+        eventually("readers", &0, || observer.status().unwrap().counts.clients);
     });
 }
 

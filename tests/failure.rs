@@ -51,7 +51,7 @@ fn a_killed_worker_is_missed_without_its_silence() {
         );
         let mut seen = take(&mut reader, ELEMENTS as usize / 4);
         workers[0].signal("KILL");
-        eventually("workers written off", &1, || written_off(&cluster));
+        eventually("workers written off", &1, || cluster.dead_workers());
         seen.extend(take(&mut reader, usize::MAX));
         each_came_once_or_is_reported_lost(&seen, &reader.stats().lost_splits);
     });
@@ -81,18 +81,9 @@ fn a_worker_ends_in_the_middle(mechanism: Mechanism, signal: &str) {
     );
     let mut seen = take(&mut reader, ELEMENTS as usize / 4);
     workers[0].signal(signal);
-    eventually("workers written off", &1, || written_off(&cluster));
+    eventually("workers written off", &1, || cluster.dead_workers());
     seen.extend(take(&mut reader, usize::MAX));
     each_came_once_or_is_reported_lost(&seen, &reader.stats().lost_splits);
-}
-
-fn written_off(cluster: &Cluster) -> usize {
-    let status = cluster.service().status().expect("a status");
-    status
-        .workers
-        .iter()
-        .filter(|worker| worker.dead.is_some())
-        .count()
 }
 
 fn each_came_once_or_is_reported_lost(seen: &[i64], lost: &[LostSplits]) {
@@ -132,7 +123,7 @@ fn a_given_up_worker_may_return() {
         );
         let mut seen = take(&mut reader, ELEMENTS as usize / 4);
         workers[0].signal("STOP");
-        eventually("workers written off", &1, || written_off(&cluster));
+        eventually("workers written off", &1, || cluster.dead_workers());
         workers[0].signal("CONT");
         let living = || cluster.service().status().expect("a status").counts.workers;
         eventually("living workers", &3, living);

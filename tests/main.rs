@@ -2,6 +2,9 @@
 //!
 //! - `tidy`: the rules of the source tree; `source` reads the tree for these rules
 //! - `commands`: the program, as a user runs it
+//! - `up`: the supervisor of a service on one machine
+//! - `autoscale`: workers that start and end as a service wants them
+//! - `doctor`: the checks of a machine and a service
 //! - `command_line`: the reference page, shell completions and manual pages
 //! - `service_reader`: datasets with further operations in the trainer
 //! - `nested_services`: services and functions that read other services
@@ -22,6 +25,7 @@
 //! - `failure`: processes that die, hang or never start; wrong keys and addresses
 //! - `waits`: the reports about waiting
 //! - `remote_files`: files in object stores
+//! - `several_dispatchers`: leaders and members of etcd that are killed or paused, with the feature `etcd`
 //! - `persistence`: dispatchers that are killed and start again, with and without a work directory
 //! - `leaving`: workers that shut down gracefully
 //! - `status`: the status of a service, for people and programs
@@ -31,17 +35,22 @@
 //! - `compression`: a worker that compresses
 //! - `quotas`: peers that request more than their quota
 //! - `key_rotation`, `revocation`: keys that are replaced or revoked while a service runs
+//! - `admin`: what the admin port shows of a service
 //! - `allowed_paths`: the files that a service may read
 //! - `secrets`: searches for leaked keys and credentials
 //! - `bad_input`: errors that name the faulty input, while the service continues
 //! - `hostile_peers`: peers that break the protocol over real QUIC
 //! - `support`: elements, links, whole services, processes and a watchdog for tests
 
+mod admin;
 mod allowed_paths;
+#[cfg(target_os = "linux")]
+mod autoscale;
 mod bad_input;
 mod command_line;
 mod commands;
 mod compression;
+mod config;
 mod conformance;
 mod coordinated_reads;
 mod credits;
@@ -49,6 +58,7 @@ mod cross_trainer_cache;
 mod cut_connections;
 mod dead_readers;
 mod dispatcher_away;
+mod doctor;
 mod failure;
 mod hostile_peers;
 mod key_rotation;
@@ -61,6 +71,8 @@ mod remote_files;
 mod revocation;
 mod secrets;
 mod service_reader;
+#[cfg(feature = "etcd")]
+mod several_dispatchers;
 mod several_sources;
 mod shared_jobs;
 #[cfg(target_os = "linux")]
@@ -75,5 +87,6 @@ mod support;
 mod target_workers;
 mod tidy;
 mod transport_conformance;
+mod up;
 mod visitation;
 mod waits;

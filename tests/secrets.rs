@@ -1,14 +1,20 @@
 //! Tests that logs, arguments, status, audit logs and errors contain no keys and credentials.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use millstream::link::{ClusterKey, Role};
 
+use crate::support::http::{free_port, get};
 use crate::support::process::{Process, finish, millstream};
 use crate::support::watched;
 
 /// A text in the form of a cloud credential.
 const CREDENTIAL: &str = "planted+credential/of+a+cloud";
+/// The token of the admin port.
+const TOKEN: &str = "planted-token-0123456789";
+/// The signature of a URL.
+const SIGNATURE: &str = "planted0signature0of0a0url";
 
 /// Returns texts that would reveal a secret, each with the name of the secret.
 fn secrets(key: &ClusterKey) -> Vec<(String, String)> {
@@ -17,6 +23,8 @@ fn secrets(key: &ClusterKey) -> Vec<(String, String)> {
     let mut secrets = vec![
         ("the cluster key".to_owned(), digits(&key.to_text(), 1)),
         ("a credential".to_owned(), CREDENTIAL.to_owned()),
+        ("the token".to_owned(), TOKEN.to_owned()),
+        ("a signature".to_owned(), SIGNATURE.to_owned()),
     ];
     for role in Role::ALL {
         let text = key.role_key(role).to_text();
@@ -41,6 +49,57 @@ fn shown(process: &Process) -> String {
     String::from_utf8_lossy(&[read("cmdline"), read("status"), read("limits")].concat()).into_owned()
 }
 
+/// Returns everything that an admin port shows.
+fn shown_by_port(admin: SocketAddr) -> Vec<(String, String)> {
+    let bearer = format!("authorization: Bearer {TOKEN}\r\n");
+    let paths = [
+        "/",
+        "/metrics",
+        "/api/v1/status",
+        "/api/v1/history",
+        "/api/v1/events",
+        "/api/v1/settings",
+    ];
+    let shown = paths.map(|path| {
+        let answer = get(admin, path, &bearer);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        (path.to_owned(), answer)
+    });
+    let events = &shown[4].1;
+    assert!(
+        events.contains("cannot open http://127.0.0.1:9/a.tar?...:"),
+        "the failure is an event: {events}"
+    );
+    shown.into()
+}
+
+/// Runs commands with a key of the service and with another key, and returns their output.
+fn said_by_commands(keys: [&str; 2], address: &str) -> Vec<(String, String)> {
+    let signed = format!("http://127.0.0.1:9/a.tar?X-Amz-Signature={SIGNATURE}");
+    let asked: [&[&str]; 5] = [
+        &["read", "--dispatcher", address, "--files", &signed],
+        &["read", "--dispatcher", address, "--range", "100"],
+        &["read", "--dispatcher", address, "--files", "s3://absent/x"],
+        &["status", "--dispatcher", address, "--json"],
+        &["status", "--dispatcher", address, "--metrics"],
+    ];
+    let mut said = Vec::new();
+    for key in keys {
+        for arguments in asked {
+            let mut command = millstream(key, arguments);
+            command
+                .env("RUST_LOG", "trace")
+                .env("AWS_SECRET_ACCESS_KEY", CREDENTIAL);
+            let finished = finish(command);
+            said.push((
+                format!("{arguments:?}"),
+                format!("{}{}", finished.stdout, finished.stderr),
+            ));
+        }
+    }
+    said
+}
+
 #[test]
 fn secrets_appear_nowhere() {
     watched("secrets", || {
@@ -51,32 +110,27 @@ fn secrets_appear_nowhere() {
             ClusterKey::generate().expect("randomness"),
         );
         let (text, audit) = (key.to_text(), at("audit").display().to_string());
-        let dispatcher = ["dispatcher", "--bind", "127.0.0.1:0", "--audit-log", &audit];
+        std::fs::write(at("token"), format!("{TOKEN}\n")).expect("a file");
+        let (token, admin) = (at("token").display().to_string(), free_port());
+        let bind = admin.to_string();
+        let dispatcher = [
+            "dispatcher",
+            "--bind",
+            "127.0.0.1:0",
+            "--audit-log",
+            &audit,
+            "--admin",
+            &bind,
+            "--admin-token-file",
+            &token,
+        ];
         let dispatcher = server(&text, &at("dispatcher.log"), &dispatcher);
         let address = dispatcher.address.clone();
         let worker = server(&text, &at("worker.log"), &["worker", "--dispatcher", &address]);
-        let asked: [&[&str]; 4] = [
-            &["read", "--dispatcher", &address, "--range", "100"],
-            &["read", "--dispatcher", &address, "--files", "s3://absent/x"],
-            &["status", "--dispatcher", &address, "--json"],
-            &["status", "--dispatcher", &address, "--metrics"],
-        ];
-        let mut said = Vec::new();
-        for holder in [&text, &other.to_text()] {
-            for arguments in asked {
-                let mut command = millstream(holder, arguments);
-                command
-                    .env("RUST_LOG", "trace")
-                    .env("AWS_SECRET_ACCESS_KEY", CREDENTIAL);
-                let finished = finish(command);
-                said.push((
-                    format!("{arguments:?}"),
-                    format!("{}{}", finished.stdout, finished.stderr),
-                ));
-            }
-        }
+        let mut said = said_by_commands([&text, &other.to_text()], &address);
         let refused = finish(millstream(&text, &["status", "--key", &text]));
         said.push(("a key as an argument".to_owned(), refused.stderr));
+        said.extend(shown_by_port(admin));
         for (process, name) in [(&dispatcher, "dispatcher"), (&worker, "worker")] {
             let shown = shown(process);
             let core = shown.lines().find(|line| line.starts_with("Max core file size"));

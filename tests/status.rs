@@ -86,16 +86,16 @@ fn a_service_names_a_tasks_bottleneck() {
 
 /// C11.1, C11.2
 #[test]
-fn a_service_states_paces_and_wanted_workers() {
+fn a_service_states_paces_and_estimated_workers() {
     watched("paces", || {
         let cluster = Cluster::start(Mechanism::Quic, vec![at_work()]);
         let mut reader = cluster.read(endless_work(), Policy::Dynamic, MaxOutstanding::Elements(4));
         let canceller = reader.canceller();
         let reading = thread::spawn(move || reader.find_map(Result::err));
-        // The reader takes no time between elements, so the wanted number of workers is four times the
-        // current number.
-        eventually("workers wanted", &Some(4), || {
-            cluster.service().status().expect("a status").workers_wanted
+        // The reader takes no time between elements, so the estimate is four times the current number of
+        // workers.
+        eventually("estimated workers", &Some(4), || {
+            cluster.service().status().expect("a status").workers_estimated
         });
         eventually("all rates are known", &true, || {
             let found = only(&cluster);
@@ -110,7 +110,7 @@ fn a_service_states_paces_and_wanted_workers() {
         assert!(found.workers_wanted > Some(4), "{found:?}");
 
         let json: serde_json::Value = serde_json::from_str(&printed(&cluster, &["--json"])).expect("JSON");
-        assert_eq!(json["workers_wanted"], 4);
+        assert_eq!(json["workers_estimated"], 4);
         assert_eq!(json["counts"]["tasks"], 1);
         assert_eq!(json["workers"][0]["address"], cluster.workers[0].address());
         let iteration = &json["iterations"][0];
@@ -121,11 +121,15 @@ fn a_service_states_paces_and_wanted_workers() {
 
         let metrics = printed(&cluster, &["--metrics"]);
         assert!(
-            metrics.lines().any(|line| line == "millstream_workers_wanted 4"),
+            metrics
+                .lines()
+                .any(|line| line == "millstream_dispatcher_workers_estimated 4"),
             "{metrics}"
         );
         assert!(
-            metrics.lines().any(|line| line == "millstream_clients 1"),
+            metrics
+                .lines()
+                .any(|line| line == "millstream_dispatcher_clients 1"),
             "{metrics}"
         );
         let tables = printed(&cluster, &[]);
@@ -138,9 +142,9 @@ fn a_service_states_paces_and_wanted_workers() {
         canceller.cancel();
         let ended = reading.join().expect("no panic");
         assert!(matches!(ended, Some(ReadError::Cancelled)), "{ended:?}");
-        // Without readers, no workers are wanted.
-        eventually("workers wanted", &None, || {
-            cluster.service().status().expect("a status").workers_wanted
+        // Without readers, no estimate is possible.
+        eventually("estimated workers", &None, || {
+            cluster.service().status().expect("a status").workers_estimated
         });
     });
 }

@@ -38,9 +38,11 @@ const CRATES: &[CrateEdges<'_>] = &[
             "millstream-link",
         ],
     ),
+    ("millstream-admin", &["millstream-link"]),
     (
         "millstream",
         &[
+            "millstream-admin",
             "millstream-client",
             "millstream-control",
             "millstream-dataplane",
@@ -167,6 +169,7 @@ const PURE: &[&str] = &[
     "dataplane/src/worker/turns.rs",
     "dataplane/src/worker/window.rs",
     "control/src/dispatcher",
+    "control/src/scaling",
     "control/src/agent/books.rs",
     "control/src/rpc/client/told.rs",
     "control/src/rpc/session/numbers.rs",
@@ -176,6 +179,8 @@ const PURE: &[&str] = &[
     "pyworker/src/wire.rs",
     "link/src/ticket.rs",
     "client/src/reader_core",
+    "src/bin/millstream/autoscale/follower.rs",
+    "src/bin/millstream/doctor/verdicts",
 ];
 
 /// The files that may contain `unsafe`, each with the reason.

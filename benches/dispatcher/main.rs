@@ -3,6 +3,7 @@
 //!
 //! - [`splits`]: reads a dataset under DYNAMIC, in splits of several sizes, with and without a work directory
 //! - [`peers`]: connects workers and readers that only send heartbeats
+//! - [`admin`]: the cost of metrics and of live pages
 //! - [`store`]: measures the size of a work directory and the time of a start
 //! - [`processes`]: starts a dispatcher and workers that end with the benchmark, and reads their processor
 //!   time
@@ -12,6 +13,7 @@
 //! the dataset, and `--peers=N` measures only one number of peers. Without `--bench`, as under
 //! `cargo test --benches`, each part runs once with small sizes, as a test.
 
+mod admin;
 mod peers;
 mod processes;
 mod splits;
@@ -42,9 +44,10 @@ impl Scale {
 /// A part of the benchmark, with its name.
 type Part = (&'static str, fn(Scale) -> Result<(), String>);
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     ("splits", splits::run),
     ("peers", peers::run),
+    ("admin", admin::run),
     ("store", store::run),
 ];
 

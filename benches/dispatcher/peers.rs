@@ -18,8 +18,8 @@ use super::table;
 const PEERS: &[usize] = &[100, 300, 1000];
 const PEERS_SMALL: &[usize] = &[2, 4];
 /// The time before the measurement, in which the peers connect and join.
-const SETTLING: Duration = Duration::from_secs(10);
-const SETTLING_SMALL: Duration = Duration::from_millis(10);
+pub(crate) const SETTLING: Duration = Duration::from_secs(10);
+pub(crate) const SETTLING_SMALL: Duration = Duration::from_millis(10);
 /// The measured time. The system counts processor time in steps of 10 ms.
 const MEASURED: Duration = Duration::from_secs(30);
 const MEASURED_SMALL: Duration = Duration::from_millis(100);
@@ -86,7 +86,7 @@ async fn measure(peers: usize, scale: Scale) -> Result<(f64, f64), String> {
 }
 
 /// Starts workers that accept their tasks but compute nothing.
-async fn start_workers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<Agent>, String> {
+pub(crate) async fn start_workers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<Agent>, String> {
     let address = HostPort::from_str(dispatcher).map_err(|error| error.to_string())?;
     let mut workers = Vec::new();
     while workers.len() < count {
@@ -111,12 +111,17 @@ async fn start_workers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<
 }
 
 /// A simulated process that reads.
-struct ReadingProcess {
+pub(crate) struct ReadingProcess {
     client: Client,
     _listening: JoinSet<()>,
 }
 
-async fn start_readers(key: &Key, dispatcher: &str, count: usize) -> Result<Vec<ReadingProcess>, String> {
+/// Starts readers of one job that only send heartbeats.
+pub(crate) async fn start_readers(
+    key: &Key,
+    dispatcher: &str,
+    count: usize,
+) -> Result<Vec<ReadingProcess>, String> {
     let address = HostPort::from_str(dispatcher).map_err(|error| error.to_string())?;
     let mut readers = Vec::new();
     let mut job = None;

@@ -40,7 +40,12 @@ impl Server {
 
     /// Starts a worker of this dispatcher.
     pub(crate) fn worker(key: &Key, dispatcher: &str) -> Result<Server, String> {
-        Server::start(key, &["worker", "--dispatcher", dispatcher])
+        Server::worker_with(key, dispatcher, &[])
+    }
+
+    /// Starts a worker of this dispatcher, with additional flags.
+    pub(crate) fn worker_with(key: &Key, dispatcher: &str, flags: &[&str]) -> Result<Server, String> {
+        Server::start(key, &[&["worker", "--dispatcher", dispatcher], flags].concat())
     }
 
     /// Returns the processor seconds that the process has used so far: all threads, user and system.

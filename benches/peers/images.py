@@ -14,6 +14,7 @@ and the ratios of each round.
 
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import subprocess
@@ -30,29 +31,34 @@ WARM_UP = 2
 
 
 def write_files() -> None:
-    """Writes pictures with the 1/f spectrum of photographs, so that their files are as large as photographs."""
+    """Writes pictures, on all cores."""
+    FILES.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.Pool() as pool:
+        pool.map(write_file, range(COUNT))
+
+
+def write_file(index: int) -> None:
+    """Writes a picture with the 1/f spectrum of photographs, so that its file is as large as a photograph."""
     import numpy
     from PIL import Image
 
-    FILES.mkdir(parents=True, exist_ok=True)
+    path = FILES / f"{index:04}.jpg"
+    if path.exists():
+        return
     height, width = 375, 500
     y = numpy.fft.fftfreq(height)[:, None]
     x = numpy.fft.rfftfreq(width)[None, :]
     amplitude = 1.0 / numpy.maximum(numpy.hypot(y, x), 1.0 / width) ** 1.5
-    for index in range(COUNT):
-        path = FILES / f"{index:04}.jpg"
-        if path.exists():
-            continue
-        draw = numpy.random.default_rng(index)
+    draw = numpy.random.default_rng(index)
 
-        def field(scale: float, draw: numpy.random.Generator = draw) -> numpy.ndarray:
-            phase = numpy.exp(2j * numpy.pi * draw.random((height, width // 2 + 1)))
-            plane = numpy.fft.irfft2(amplitude * phase, s=(height, width))
-            return plane / plane.std() * scale
+    def field(scale: float) -> numpy.ndarray:
+        phase = numpy.exp(2j * numpy.pi * draw.random((height, width // 2 + 1)))
+        plane = numpy.fft.irfft2(amplitude * phase, s=(height, width))
+        return plane / plane.std() * scale
 
-        luma, blue, red = field(55), field(16), field(16)
-        rgb = numpy.stack([luma + 1.4 * red, luma - 0.34 * blue - 0.71 * red, luma + 1.77 * blue], axis=-1) + 118
-        Image.fromarray(rgb.clip(0, 255).astype(numpy.uint8)).save(path, quality=90)
+    luma, blue, red = field(55), field(16), field(16)
+    rgb = numpy.stack([luma + 1.4 * red, luma - 0.34 * blue - 0.71 * red, luma + 1.77 * blue], axis=-1) + 118
+    Image.fromarray(rgb.clip(0, 255).astype(numpy.uint8)).save(path, quality=90)
 
 
 def tf_data(cores: int):

@@ -16,6 +16,7 @@
 //!   [`Notice`]: notices for the user during the iteration
 //! - [`ReaderStats`]: measurements; `copies`: counts of copied bytes; `pace`: the measurements that are
 //!   reported to the dispatcher
+//! - [`ReaderWatch`]: the view of a reader from other threads
 //! - `alloc`: the memory of decompressed elements
 
 mod alloc;
@@ -42,6 +43,7 @@ mod report;
 mod simulation;
 mod stats;
 mod waiter;
+mod watch;
 
 pub use connector::{Connected, Connecting, Connector, NotConnected};
 pub use cursor::OnHanded;
@@ -58,3 +60,4 @@ pub use reader_core::AUTO_BYTES_MIN;
 pub use reader_core::credit::{self, MaxOutstanding};
 pub use report::{Report, SeenSplits};
 pub use stats::{Bottleneck, ReaderStats};
+pub use watch::{OnStarted, ReaderView, ReaderWatch};

@@ -99,6 +99,7 @@ impl PaceGauge {
         Some(Pace {
             elements,
             element_ns: self.element_ns,
+            waited_ms: reading.waited_ns / 1_000_000,
         })
     }
 }
@@ -122,25 +123,26 @@ mod tests {
         now += SECOND;
         meter.note_elements(100);
         meter.note_waited(SECOND * 3 / 4);
-        let expected = |elements, element_ns| {
+        let expected = |elements, element_ns, waited_ms| {
             Some(Pace {
                 elements,
                 element_ns: Some(element_ns),
+                waited_ms,
             })
         };
-        assert_eq!(gauge.pace(&meter, now), expected(100, 2_500_000));
+        assert_eq!(gauge.pace(&meter, now), expected(100, 2_500_000, 750));
         // The user reads ten more elements, then starts a wait that has not ended.
         meter.note_elements(110);
         meter.note_wait(now + SECOND / 10);
         now += SECOND;
-        assert_eq!(gauge.pace(&meter, now), expected(110, 10_000_000));
+        assert_eq!(gauge.pace(&meter, now), expected(110, 10_000_000, 1650));
         // Without new elements the pace stays the same. The wait counts once it has ended.
         now += SECOND;
-        assert_eq!(gauge.pace(&meter, now), expected(110, 10_000_000));
+        assert_eq!(gauge.pace(&meter, now), expected(110, 10_000_000, 2650));
         meter.note_waited(SECOND * 3 / 4 + SECOND * 19 / 10);
         meter.note_elements(111);
         now += SECOND;
-        assert_eq!(gauge.pace(&meter, now), expected(111, 1_000_000_000));
+        assert_eq!(gauge.pace(&meter, now), expected(111, 1_000_000_000, 2650));
     }
 
     #[test]
@@ -153,7 +155,8 @@ mod tests {
             pace,
             Some(Pace {
                 elements: 5,
-                element_ns: Some(1)
+                element_ns: Some(1),
+                waited_ms: 0,
             })
         );
     }

@@ -30,6 +30,7 @@ use crate::reader_core::credit::{Bounds, MaxOutstanding};
 use crate::reader_core::{AUTO_BYTES_MIN, ReaderCore, Reading};
 use crate::stats::{ReaderStats, Stopwatch};
 use crate::waiter::Waiter;
+use crate::watch::{OnStarted, ReaderWatch};
 
 /// The settings of a reader.
 #[derive(Clone)]
@@ -65,6 +66,8 @@ pub struct ReaderConfig {
     pub on_lost: OnLost,
     /// The callback for notices to the user. By default, notices are logged as warnings.
     pub on_notice: Option<OnNotice>,
+    /// The callback for the watch of the reader, for viewers on other threads.
+    pub on_started: Option<OnStarted>,
     /// A callback for gauges. The reader calls it for each element that it hands over, before the element's
     /// credit is free.
     pub on_handed: Option<OnHanded>,
@@ -100,6 +103,7 @@ impl Default for ReaderConfig {
             look_up_every: Duration::from_millis(500),
             on_lost: OnLost::default(),
             on_notice: None,
+            on_started: None,
             on_handed: None,
         }
     }
@@ -111,6 +115,7 @@ impl Default for ReaderConfig {
 pub struct Reader {
     cursor: Cursor,
     intake: Arc<Intake>,
+    watch: ReaderWatch,
     stopwatch: Stopwatch,
     waiting_since: Option<Instant>,
     is_done: bool,
@@ -166,6 +171,10 @@ impl Reader {
             whole_splits: config.whole_splits,
         };
         let intake = Arc::new(Intake::new(reading, alloc, notices));
+        let watch = ReaderWatch::new(&intake);
+        if let Some(on_started) = &config.on_started {
+            on_started(watch.clone());
+        }
         let waiter = Arc::new(Waiter::new(intake.clone()));
         let (alive, gone) = oneshot::channel();
         let patience = Patience {
@@ -178,6 +187,7 @@ impl Reader {
         Self {
             cursor: Cursor::new(waiter, config.on_handed.clone()),
             intake,
+            watch,
             stopwatch,
             waiting_since: None,
             is_done: false,
@@ -294,6 +304,11 @@ impl Reader {
         self.intake.links()
     }
 
+    /// Returns a handle that shows this reader to other threads.
+    pub fn watch(&self) -> ReaderWatch {
+        self.watch.clone()
+    }
+
     /// Returns a handle that ends this reader from another thread.
     pub fn canceller(&self) -> Canceller {
         Canceller {
@@ -360,6 +375,7 @@ impl Stream for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.watch.end();
         self.intake.cancel();
     }
 }

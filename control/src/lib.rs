@@ -6,10 +6,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `id`, `error`, `exactly_once`, `job`, `links`, `split`, `pace`, `planner`, `whereabouts` | the common
+//! | `id`, `error`, `exactly_once`, `job`, `links`, `load`, `split`, `stage`, `pace`, `planner`, `whereabouts` | the common
 //! types of the control plane |
+//! | `port` | the check whether a process listens at a port |
 //! | `dispatcher` | the state machine, without clock or socket |
 //! | `store` | the store of the dispatcher's records |
+//! | `scaling` | the policy that decides how many workers a service wants |
 //! | [`rpc`] | the protocol: the dispatcher's server, the trainers' client |
 //! | [`agent`] | the worker's side: registration, tasks, splits |
 
@@ -22,11 +24,15 @@ mod fuzz;
 mod id;
 mod job;
 mod links;
+mod load;
 mod pace;
 mod planner;
+mod port;
 pub mod rpc;
+mod scaling;
 mod shared;
 mod split;
+mod stage;
 mod store;
 mod whereabouts;
 
@@ -35,10 +41,11 @@ pub use dispatcher::{
     DatasetStatus, Departure, Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding,
     Incoming, IterationRecord, IterationStatus, JobRecord, JobStatus, Key, LOCAL_SOCKET_BYTES_MAX, Ledger,
     MetaRecord, Moment, NAME_BYTES_MAX, Phase, QuotaOwner, Record, RecordError, Refusals, RemovalReason,
-    RemovalRecord, Reply, ReplyToken, Request, Run, SessionRecord, Snapshot, SourceStatus, Status,
-    StopReason, TAGS_BYTES_MAX, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase,
-    TaskRecord, TaskRemoved, TaskStatus, WORKER_ADDRESS_BYTES_MAX, WorkerAddressError, WorkerAddresses,
-    WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
+    RemovalRecord, Reply, ReplyToken, Request, Run, SERVICE_EVENTS_MAX, ServiceEvent, ServiceEventKind,
+    SessionRecord, Snapshot, SourceStatus, StageStatus, Stages, Status, StopReason, TAGS_BYTES_MAX, TAGS_MAX,
+    TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord, TaskRemoved, TaskStatus,
+    WORKER_ADDRESS_BYTES_MAX, WorkerAddressError, WorkerAddresses, WorkerPush, WorkerRecord,
+    WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
 pub use exactly_once::{ExactlyOnce, PoisonLimits};
@@ -51,8 +58,16 @@ pub use job::{
     UnknownTargetWorkers,
 };
 pub use links::LinkCounts;
+pub use load::WorkerLoad;
 pub use pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
+pub use scaling::ScalingConfig;
 pub use split::{LeaseRange, Seen, Split, SplitPace, SplitRange};
-pub use store::{DiskStore, MemoryStore, Store, StoreError, WorkDirError};
+pub use stage::{STAGE_LABEL_BYTES_MAX, STAGES_MAX, StagePace};
+pub use store::{
+    Campaign, Candidate, DiskStore, EtcdConfig, EtcdConfigError, EtcdUser, MemoryStore, Store, StoreError,
+    WorkDirError,
+};
+#[cfg(feature = "etcd")]
+pub use store::{EtcdCandidate, EtcdError};
 pub use whereabouts::Whereabouts;

@@ -7,6 +7,8 @@ use minicbor::{Decode, Encode};
 
 use crate::id::{ClientId, TaskId};
 use crate::links::LinkCounts;
+use crate::load::WorkerLoad;
+use crate::stage::StagePace;
 
 /// Maximum bytes of a bottleneck's name. A longer name is cut off.
 pub const BOTTLENECK_BYTES_MAX: usize = 64;
@@ -22,6 +24,10 @@ pub struct Pace {
     /// returns for the next element. `None` until it is known.
     #[n(1)]
     pub element_ns: Option<u64>,
+    /// The time for which a client's user has waited for elements since the start, in milliseconds. 0 for
+    /// tasks.
+    #[cbor(n(2), default)]
+    pub waited_ms: u64,
 }
 
 impl Pace {
@@ -42,6 +48,10 @@ pub struct Measures {
     pub links: Option<LinkCounts>,
     /// The bottlenecks of tasks, reported by a worker, in at most [`BOTTLENECK_BYTES_MAX`] bytes each.
     pub bottlenecks: Vec<(TaskId, String)>,
+    /// The recent work of the stages of tasks, reported by a worker.
+    pub stages: Vec<(TaskId, Vec<StagePace>)>,
+    /// The load of the worker, reported by the worker.
+    pub load: Option<WorkerLoad>,
 }
 
 impl Measures {
@@ -51,5 +61,7 @@ impl Measures {
             && self.clients.is_empty()
             && self.links.is_none()
             && self.bottlenecks.is_empty()
+            && self.stages.is_empty()
+            && self.load.is_none()
     }
 }

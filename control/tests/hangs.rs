@@ -61,6 +61,11 @@ async fn a_task_finishes_after_its_splits_return() {
     let mut feed = worker.agent.splits(task).unwrap();
     let reading = tokio::task::spawn_blocking(move || {
         feed.next(0, 0).unwrap().unwrap();
+        // The first answer has one split and the second two. A request that the hang leaves without an answer
+        // would have nothing to return.
+        while feed.next_at_hand(0, 0).is_none() {
+            std::thread::yield_now();
+        }
         feed
     });
     let feed = within("a split", reading).await.unwrap();
@@ -139,6 +144,10 @@ async fn a_full_store_is_waited_for() {
     assert!(error.message.contains("the store is full: no room"), "{error}");
     let status = within("the status", client.status()).await.unwrap();
     assert_eq!(status.counts.workers, 1);
+    let observed = within("an observation", server.observer().observe())
+        .await
+        .unwrap();
+    assert!(observed.store_full.unwrap().contains("no room"));
     // A report also waits for space, and its error gives the reason.
     let error = within("the report", iteration.task_drained(task))
         .await

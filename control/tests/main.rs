@@ -12,6 +12,7 @@
 //! | `hangs` | a process that hangs, fails or does not read harms no other process |
 //! | `lifetimes` | unused entries are removed, and created again on request |
 //! | `restarts` | a dispatcher restarts, with or without its memory |
+//! | `several` | several dispatchers with one store |
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
 mod coordinated;
@@ -23,4 +24,5 @@ mod mutated;
 mod refusals;
 mod restarts;
 mod service;
+mod several;
 mod support;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use millstream_control::agent::AgentEvent;
-use millstream_control::{ClientPush, Code, DiskStore, LeaseRange, MemoryStore, Policy, Store};
+use millstream_control::{Code, DiskStore, MemoryStore, Policy, Store};
 use millstream_link::Role;
 
-use crate::support::{Cluster, SharedStore, open, stop, task_added, told, within};
+use crate::support::{Cluster, SharedStore, open, stop, task_added, within};
 
 /// C1.8
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,27 +78,10 @@ async fn goes_on_where_it_was(store: impl Fn() -> Box<dyn Store>) {
     let mut iteration = open(&client, "10", Policy::Dynamic).await;
     let task = worker.started().await.task;
     task_added(&mut iteration).await;
-    let (mut feed, mut splits) = worker.read_some(task, 4).await;
+    let begun = worker.read_some(task, 4).await;
     stop(server).await;
     let _server = cluster.dispatcher(Some(address), store());
-    let rest = tokio::task::spawn_blocking(move || {
-        let mut rest = Vec::new();
-        while let Some(split) = feed.next(0, 0).unwrap() {
-            rest.push(split);
-        }
-        rest
-    });
-    splits.extend(within("the rest", rest).await.unwrap());
-    let indices: Vec<u64> = splits.iter().map(|split| split.index).collect();
-    assert_eq!(indices, (0..10).collect::<Vec<_>>());
-    let leases = LeaseRange::collect(splits.iter().map(|split| split.lease));
-    iteration.splits_done(task, &leases).await.unwrap();
-    worker.agent.finish_task(task, true).await.unwrap();
-    assert_eq!(told(&mut iteration).await, ClientPush::TaskEnded { task });
-    assert_eq!(
-        told(&mut iteration).await,
-        ClientPush::IterationFinished { splits_lost: 0 }
-    );
+    worker.read_to_the_end(&mut iteration, task, begun, 10).await;
 }
 
 /// C7.4

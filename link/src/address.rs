@@ -148,6 +148,12 @@ pub enum AddressError {
         /// The rejected text.
         text: String,
     },
+    /// The list has too many addresses.
+    #[error("expected at most {limit} addresses, found more: name the dispatchers of one service only")]
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
     /// The port is not a number from 0 to 65535.
     #[error("`{port}` is not a port: use a number from 0 to 65535")]
     BadPort {

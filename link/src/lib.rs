@@ -11,10 +11,11 @@
 //! | [`endpoint`] | one UDP socket with QUIC on it: connect, accept, limits, reports |
 //! | [`lane`] | one I/O thread with its runtime, joined by its owner |
 //! | [`ticket`] | opaque, signed permissions that one process mints and another verifies |
-//! | [`address`] | addresses such as `millstream://host:port` |
+//! | [`address`], [`addresses`] | addresses such as `millstream://host:port`, and lists of them |
 //! | `socket`, `congestion` | the UDP socket under quinn with its buffers, and the cap of the congestion window |
 
 pub mod address;
+pub mod addresses;
 mod congestion;
 pub mod endpoint;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub mod ticket;
 pub mod tls;
 
 pub use address::{AddressError, HostPort, ResolveError};
+pub use addresses::HostPorts;
 pub use endpoint::{
     AcceptCounter, AcceptCounts, Accepted, Acceptor, BindError, CLOSE_OVER_QUOTA, ConfigError, ConnectError,
     ConnectionPermit, Endpoint, EndpointConfig, PathReport, PeerLimits, RefusalReason,
@@ -36,6 +38,6 @@ pub use identity::{
     bind_policy,
 };
 pub use lane::{Lane, LaneError, LaneTask};
-pub use socket::SocketReport;
+pub use socket::{SocketReport, probe_buffers};
 pub use ticket::{Claims, Ticket, TicketError, TicketKey};
 pub use tls::{TlsSetupError, peer_role};

@@ -232,17 +232,21 @@ impl BatchId {
     }
 }
 
-/// Requests buffers of `wanted_bytes`. Returns the sizes that the kernel granted for the receive buffer and
-/// the send buffer.
+/// Requests the buffers of an endpoint's socket on a socket that is then closed, for programs that check a
+/// machine. Returns the sizes that the kernel granted for the receive buffer and the send buffer, in bytes.
+///
+/// # Errors
+/// The system refuses a UDP socket.
+pub fn probe_buffers(wanted_bytes: usize) -> io::Result<(usize, usize)> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    request_buffers(&socket, wanted_bytes)
+}
+
+/// Requests buffers of `wanted_bytes`, and warns if the kernel granted less. Returns the sizes that the
+/// kernel granted for the receive buffer and the send buffer.
 fn enlarge_buffers(socket: &Socket, wanted_bytes: usize) -> io::Result<(usize, usize)> {
     static WARNED: Once = Once::new();
-    if let Err(error) = socket.set_recv_buffer_size(wanted_bytes) {
-        tracing::debug!(%error, "the receive buffer cannot be set");
-    }
-    if let Err(error) = socket.set_send_buffer_size(wanted_bytes) {
-        tracing::debug!(%error, "the send buffer cannot be set");
-    }
-    let granted = (socket.recv_buffer_size()?, socket.send_buffer_size()?);
+    let granted = request_buffers(socket, wanted_bytes)?;
     if granted.0 < wanted_bytes {
         WARNED.call_once(|| {
             tracing::warn!(
@@ -254,6 +258,18 @@ fn enlarge_buffers(socket: &Socket, wanted_bytes: usize) -> io::Result<(usize, u
         });
     }
     Ok(granted)
+}
+
+/// Requests buffers of `wanted_bytes`. Returns the sizes that the kernel granted for the receive buffer and
+/// the send buffer.
+fn request_buffers(socket: &Socket, wanted_bytes: usize) -> io::Result<(usize, usize)> {
+    if let Err(error) = socket.set_recv_buffer_size(wanted_bytes) {
+        tracing::debug!(%error, "the receive buffer cannot be set");
+    }
+    if let Err(error) = socket.set_send_buffer_size(wanted_bytes) {
+        tracing::debug!(%error, "the send buffer cannot be set");
+    }
+    Ok((socket.recv_buffer_size()?, socket.send_buffer_size()?))
 }
 
 #[cfg(test)]

@@ -60,11 +60,8 @@ fn graph(pattern: &str) -> Result<Graph, Box<dyn Error>> {
         .map("read_file", Params::none())
         .parallel(0)
         .decode_image("")
-        .parallel(0)
         .random_resized_crop("", 224, 224)
-        .parallel(0)
         .random_flip_left_right("", None)
-        .parallel(0)
         .batch(BATCH, true)
         .graph()?)
 }

@@ -23,17 +23,21 @@ const SPLITWISE: Allowed = Allowed {
 };
 
 /// The splits of a source, each with its elements in order.
-type Splits = BTreeMap<i64, Vec<Model>>;
+pub(crate) type Splits = BTreeMap<i64, Vec<Model>>;
 
 fn plan_of(graph: &Graph) -> SplitPlan {
     plan_splits(graph, &functions(), &Storage::default()).unwrap()
 }
 
+/// The epoch that [`run`] reads, and the seed of [`exact`].
+pub(crate) const EPOCH: u64 = 2;
+pub(crate) const SEED: u64 = 7;
+
 fn executor(graph: &Graph, dealer: &Dealer, task_id: u64) -> Executor {
     let context = ExecContext {
         task_id,
         iteration: 9,
-        epoch: 2,
+        epoch: EPOCH,
         plan: Some(plan_of(graph)),
         splits: Some(Box::new(dealer.clone())),
         by_split: true,
@@ -67,7 +71,7 @@ fn note(item: &Item, splits: &mut Splits, over: &mut BTreeSet<i64>) {
 }
 
 /// Runs `workers` workers until all have ended. Returns the elements of each split.
-fn run(graph: &Graph, workers: usize, turns: &[usize]) -> Splits {
+pub(crate) fn run(graph: &Graph, workers: usize, turns: &[usize]) -> Splits {
     let dealer = dealer(graph);
     let mut running: Vec<_> = (0..workers)
         .map(|task| Some(executor(graph, &dealer, task as u64)))
@@ -155,8 +159,8 @@ fn scalar(element: &Model) -> i64 {
     *number
 }
 
-fn exact(dataset: Dataset) -> Result<Graph, ExactlyOnceError> {
-    dataset.graph().unwrap().for_exactly_once(7, &functions())
+pub(crate) fn exact(dataset: Dataset) -> Result<Graph, ExactlyOnceError> {
+    dataset.graph().unwrap().for_exactly_once(SEED, &functions())
 }
 
 proptest! {
@@ -225,7 +229,7 @@ fn whole(graph: &Graph) -> Vec<Model> {
 }
 
 /// Returns the sorted numbers of elements, because a shuffle makes other batches of the same numbers.
-fn numbers<'a>(elements: impl IntoIterator<Item = &'a Model>) -> Vec<i64> {
+pub(crate) fn numbers<'a>(elements: impl IntoIterator<Item = &'a Model>) -> Vec<i64> {
     fn flattened(model: &Model, into: &mut Vec<i64>) {
         match model {
             Model::Scalar(number) => into.push(*number),

@@ -2,7 +2,7 @@
 
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use millstream_pipeline::graph::{
-    AnalysisError, Autotune, BUFFER_MAX, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor,
+    AUTO, AnalysisError, Autotune, BUFFER_MAX, Buckets, CYCLE_MAX, Cardinality, Compression, ConstantTensor,
     Dataset, ErrorPolicy, ExternalState, Files, FixedLength, Graph, GraphError, NODES_MAX, NoFunctions, Node,
     OnError, Options, PaddedBatch, Padding, Params, Rewrites, ServiceReader, SourceDeclaration, SpecField,
     Splitting, TensorSlices, Threading, Travel, Window,
@@ -486,4 +486,23 @@ fn slices_of_tensors_are_their_rows() {
     assert!(graph.nodes()[0].op.is::<TensorSlices>());
     let row = |a, b| Model::Rows(vec![Model::Scalar(a), Model::Scalar(b)]);
     assert_eq!(drain(&mut open(&graph)), [row(1, 2), row(3, 4)]);
+}
+
+/// Tests that functions of pictures use all threads unless the dataset sets a number, because a single
+/// thread would limit most datasets.
+#[test]
+fn pictures_are_computed_in_parallel_by_default() {
+    type Step = fn(Dataset) -> Dataset;
+    let steps: [Step; 4] = [
+        |pictures| pictures.decode_image(""),
+        |pictures| pictures.decode_image("").resize("", 4, 5),
+        |pictures| pictures.decode_image("").random_resized_crop("", 4, 5),
+        |pictures| pictures.decode_image("").random_flip_left_right("", None),
+    ];
+    let bytes = |dataset: Dataset| dataset.graph().unwrap().to_bytes();
+    for step in steps {
+        let pictures = || Dataset::files("*.png");
+        assert_eq!(bytes(step(pictures())), bytes(step(pictures()).parallel(AUTO)));
+        assert_ne!(bytes(step(pictures())), bytes(step(pictures()).parallel(1)));
+    }
 }

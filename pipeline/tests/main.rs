@@ -23,6 +23,7 @@
 //! - `images`: decoded and changed pictures
 //! - `interleave`: interleaved datasets that are read ahead
 //! - `kept`: elements kept in memory and in files
+//! - `lineage`: the places of the records of an element, without reading them
 //! - `memory`: the memory of a process stays within 1.25 times the byte budget
 //! - `naive_models`: operations that the random chains do not cover
 //! - `listings`: the files of a listing and their order
@@ -46,6 +47,7 @@
 //! - `tokens`: texts converted to token ids
 //! - `tuning`: values chosen by measurement, and options for threads and memory
 //! - `workers`: a dataset divided among workers
+//! - `worker_files`: a dataset divided among workers by files
 //! - `written_by_others`: files written by other libraries
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -91,6 +93,7 @@ mod images;
 mod interleave;
 #[cfg(feature = "saved")]
 mod kept;
+mod lineage;
 mod listings;
 #[cfg(target_os = "linux")]
 mod memory;
@@ -128,6 +131,7 @@ mod shards;
 mod shared_passes;
 mod sources;
 mod splits;
+mod splits_ahead;
 mod states;
 mod steps;
 #[cfg(all(feature = "records", feature = "storage"))]
@@ -137,6 +141,8 @@ mod text;
 #[cfg(feature = "tokenise")]
 mod tokens;
 mod tuning;
+#[cfg(feature = "webdataset")]
+mod worker_files;
 mod workers;
 #[cfg(all(
     feature = "arrow",

@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-from . import errors, image, io, ops, service
+from . import errors, image, io, metrics, ops, service
 from ._code import Limits
 from ._composites import Ragged, Sparse
 from ._dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
@@ -54,7 +54,8 @@ from ._dtypes import bytes_ as bytes
 from ._exact_places import joined_states
 from ._features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature
 from ._feed import DeviceFeed, feed
-from ._loader import DataLoader, wrap
+from ._lineage import Lineage, LineagePart
+from ._loader import DataLoader
 from ._local import LocalService, local
 from ._millstream import key_path, version
 from ._mix import mix
@@ -64,12 +65,13 @@ from ._options import AutoShardPolicy, Options
 from ._ranks import Rank, from_device_mesh, rank
 from ._spec import RaggedTensorSpec, SparseTensorSpec, TensorSpec
 from ._tensor import Tensor
+from ._wrap import wrap
 from .errors import DataLossWarning
 from .files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from .ops import cast, concat, one_hot, reshape, stack, where
 
 if TYPE_CHECKING:
-    from . import resolvers, tf, torch
+    from . import ray, resolvers, tf, torch
 
 __version__ = version()
 
@@ -92,6 +94,8 @@ __all__ = [
     "InputOptions",
     "InputReplicationMode",
     "Limits",
+    "Lineage",
+    "LineagePart",
     "LocalService",
     "Mixture",
     "Optional",
@@ -140,11 +144,13 @@ __all__ = [
     "key_path",
     "local",
     "local_results",
+    "metrics",
     "mix",
     "one_hot",
     "ops",
     "joined_states",
     "rank",
+    "ray",
     "reshape",
     "resolvers",
     "run_replicas",
@@ -163,7 +169,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    # The modules for frameworks are imported at first use, because they import TensorFlow or torch.
-    if name in ("resolvers", "tf", "torch"):
+    # The modules for frameworks are imported at first use, because they import TensorFlow, torch or Ray.
+    if name in ("ray", "resolvers", "tf", "torch"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -53,6 +53,10 @@ class Connection:
         """Returns the living workers, as dicts of address, tags and tasks."""
         return self._service.workers()
 
+    def workers_and_wanted(self) -> tuple[list[dict[str, Any]], int | None]:
+        """Returns the living workers, and the number of workers that would keep the readers busy, or ``None`` if it is unknown."""
+        return self._service.workers_and_wanted()
+
     def shutdown(self) -> None:
         """Shuts the service down."""
         self._service.shutdown()

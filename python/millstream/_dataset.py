@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _debugging, _tensor
+from . import _debugging, _html, _tensor
 from ._arguments import count_of, path_of, seed_of, whole
 from ._captures import Parts, check_innermost, resolved
 from ._composites import Ragged, Sparse
@@ -24,6 +24,7 @@ from ._dtypes import as_dtype, int64
 from ._groups import GroupMethods
 from ._hub import is_of_hub
 from ._images import ImageMethods
+from ._live import register
 from ._millstream import Elements, Graph
 from ._numpy_iterator import NumpyIterator
 from ._options import Options, optioned
@@ -455,6 +456,13 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
     def __repr__(self) -> str:
         return f"<millstream.Dataset element_spec={self.element_spec!r}>"
 
+    def _repr_html_(self) -> str:
+        counts = {INFINITE_CARDINALITY: "infinite", UNKNOWN_CARDINALITY: "unknown"}
+        known = self.cardinality()
+        rows = [("elements", counts.get(known, known)), ("element_spec", self.element_spec), ("output", self._output)]
+        operations = _html.lines(["operations, the last one first:", *self.explain().rstrip().splitlines()])
+        return _html.block("millstream.Dataset", _html.table(rows), operations)
+
     def explain(self) -> str:
         """Describes the operations of the dataset as text.
 
@@ -471,7 +479,10 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
     def __iter__(self) -> Elements:
         opened = self._open() if self._options.experimental_warm_start else None
-        elements: Elements = recorded(Elements.lazy(self._open if opened is None else lambda: opened, self), self._options)
+        lazy = Elements.lazy(self._open if opened is None else lambda: opened, self)
+        if self._graph.is_served:
+            register(lazy)
+        elements: Elements = recorded(lazy, self._options)
         return elements
 
     async def __aiter__(self) -> AsyncIterator[Any]:

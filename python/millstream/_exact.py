@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from ._dataset import Dataset
-from ._exact_places import Place
+from ._exact_places import Place, element_of
+from ._iteration import END, within
+from ._lineage import Lineage, part_of
 from ._loading import StreamLoading
-from ._millstream import place_after, steps_left
+from ._millstream import EpochLineage, element_after, place_after, steps_left
 from ._positions import Delivered
 from ._ranks import Rank
 from ._steps import Steps
-from .errors import InternalError, InvalidArgumentError
+from .errors import InternalError, InvalidArgumentError, OutOfRangeError
 from .service import SKIPS_MAX, ExactTerms, distribute_exactly
 
 __all__ = ["CountedLoading", "ExactLoading", "LoadingTerms", "UnorderedLoading", "chosen_loading"]
@@ -31,6 +33,9 @@ _LOG = logging.getLogger("millstream")
 
 #: The number of delivered batches whose positions the loader remembers, for trainers that prefetch.
 _PLACES_MAX = 4096
+
+#: The maximum number of batches that the loader reads to find the lineage of a step.
+_READ_MAX = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +136,8 @@ class ExactLoading(StreamLoading):
         self._resumes: tuple[int, int, Place] | None = None
         #: The bytes of the positions after the latest batches, by epoch and number of delivered batches.
         self._places: collections.OrderedDict[tuple[int, int], bytes] = collections.OrderedDict()
+        #: The records of the epoch that was asked for last.
+        self._records: tuple[int, EpochLineage] | None = None
 
     def steps(self, epoch: int) -> int:
         """Raises ``TypeError``, because the number of batches depends on the splits of the source."""
@@ -187,6 +194,56 @@ class ExactLoading(StreamLoading):
         if len(self._places) > _PLACES_MAX:
             self._places.popitem(last=False)
 
+    def restart(self, epoch: int) -> None:
+        """Forgets the positions of an epoch, because the epoch begins again with this number of trainers."""
+        if self._resumes is not None and self._resumes[0] == epoch:
+            self._resumes = None
+        for known in [known for known in list(self._places) if known[0] == epoch]:
+            del self._places[known]
+
+    def lineage(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> Lineage:
+        """Returns the records of the batch of a step. ``at`` returns the service, if batches must be read to find the answer."""
+        split, position = self._element(epoch, step, at, timeout_s)
+        if self._records is None or self._records[0] != epoch:
+            self._records = epoch, EpochLineage.open(self._dataset._executed.exactly_once(self._seed), epoch)
+        return Lineage(epoch, step, self._rank.dp_rank, (part_of(self._records[1], split, position),))
+
+    def _element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
+        """Returns the split of a step's batch, and its position in the split. Reads batches if the loader has not delivered the step lately."""
+        data = self._places.get((epoch, step + 1))
+        return self._read_element(epoch, step, at, timeout_s) if data is None else element_of(data)
+
+    def _read_element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
+        """Returns the split and the position of a step's batch by reading from the nearest known place on."""
+        self._check_start(epoch, step)
+        first, place = self._start(epoch)
+        first = max([known for known_epoch, known in list(self._places) if known_epoch == epoch and known <= step], default=first)
+        if step - first >= _READ_MAX:
+            raise InvalidArgumentError(
+                f"step {step} is {step - first} batches after step {first}, the nearest step with a known position, and at most {_READ_MAX} batches "
+                "are read for an answer: load a state that was saved nearer before the step"
+            )
+        elements = self._elements(epoch, self._known(epoch, first) or place, at(), "numpy", is_placed=True)
+        found: Any = None
+        try:
+            for _ in range(first, step + 1):
+                found = within(timeout_s, elements, elements)
+                if found is END:
+                    raise OutOfRangeError(f"step {step}: epoch {epoch} has fewer steps on trainer {self._rank.dp_rank}")
+        finally:
+            elements.close()
+        place, _ = found
+        return element_of(np.asarray(place).tobytes())
+
+    def _check_start(self, epoch: int, step: int) -> None:
+        """Raises ``InvalidArgumentError`` for a step before the loaded state, because other trainers may have read until then."""
+        if self._resumes is not None and (epoch, step) < self._resumes[:2]:
+            raise InvalidArgumentError(
+                f"step {step} of epoch {epoch} was delivered before step {self._resumes[1]} of epoch {self._resumes[0]}, where the loaded state "
+                "continues, and the state does not contain earlier positions: load a state that was saved before the step, or ask a new loader if the "
+                "number of trainers has not changed since"
+            )
+
     def identity(self) -> dict[str, Any]:
         """Returns the values that must be equal in two loaders, so that a position has the same meaning."""
         return {"visitation": "exactly_once", "seed": self._seed, "trainers": self._rank.dp_size}
@@ -224,6 +281,9 @@ class ExactLoading(StreamLoading):
         """Returns the same dataset on other terms."""
         return ExactLoading(self._dataset, terms)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_records": None}
+
 
 class CountedLoading(ExactLoading):
     """An exactly-once dataset whose number of batches is known. The position after a step is computed, and is the same on all trainers.
@@ -239,6 +299,10 @@ class CountedLoading(ExactLoading):
         """Returns the number of batches of an epoch of this trainer; with ``last_batch="DROP"`` the number of all trainers."""
         return min(self._all_steps(epoch)) if self._drops else self._all_steps(epoch)[self._rank.dp_rank]
 
+    def computed_steps(self, epoch: int) -> int | None:
+        """Returns the number of batches of an epoch of this trainer, because the position after a step is computed."""
+        return self.steps(epoch)
+
     def _all_steps(self, epoch: int) -> list[int]:
         """Returns the number of batches of each trainer."""
         return _steps_of_all(self._counts, *self._start(epoch), self._rank.dp_size)
@@ -250,12 +314,19 @@ class CountedLoading(ExactLoading):
             return None
         return Place(*place_after(self._counts, (place.split, place.had), self._rank.dp_size, step - first))
 
+    def _element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
+        """Returns the split of a step's batch, and its position in the split, without reading."""
+        self._check_start(epoch, step)
+        steps, (first, place) = self.steps(epoch), self._start(epoch)
+        trainer = self._rank.dp_rank, self._rank.dp_size
+        found = element_after(self._counts, (place.split, place.had), trainer, step - first) if step < steps else None
+        if found is None:
+            raise OutOfRangeError(f"step {step}: epoch {epoch} has {steps} steps on trainer {self._rank.dp_rank}")
+        return found
+
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
         """Returns the batches of an epoch that were not delivered."""
         first = delivered.first
-        if first < self._start(epoch)[0]:
-            # The program begins the epoch of a loaded state again, with this number of trainers from its start.
-            self._resumes = None
         elements = self._elements(epoch, self._known(epoch, first) or Place(), service, output, is_placed=False)
         numbers = itertools.count(first)
         return self._counted(elements, lambda element: (next(numbers), element), epoch, first)
@@ -313,15 +384,25 @@ class UnorderedLoading(ExactLoading):
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
         """Returns the batches of an epoch that were not delivered. Raises ``InvalidArgumentError`` if these are unknown."""
         first = delivered.first
-        if first < self._start(epoch)[0]:
-            # The program begins the epoch of a loaded state again.
-            self._resumes = None
         place = self._known(epoch, first) or (None if first else Place())
         if place is None:
             raise InvalidArgumentError(
                 f"the position after batch {first} is unknown, because batches are delivered in any order: load the state with strict=True"
             )
+        for known in [(one, step) for one, step in list(self._places) if one == epoch and step > first]:
+            # The epoch began before, in another order.
+            del self._places[known]
         return self._placed_steps(epoch, first, place, 0, service, output)
+
+    def _read_element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
+        """Raises an error, because the workers decide the order of batches."""
+        steps = self._known_steps(epoch)
+        if steps is not None and step >= steps[self._drops]:
+            raise OutOfRangeError(f"step {step}: epoch {epoch} has {steps[self._drops]} steps on trainer {self._rank.dp_rank}")
+        raise InvalidArgumentError(
+            f"step {step} of epoch {epoch} is not among the last {_PLACES_MAX} steps that this loader delivered, and batches are delivered in any "
+            "order: ask for a delivered step, or use in_order=True"
+        )
 
     def _counted(self, elements: Any, number: Callable[[Any], tuple[int, Any]], epoch: int, first: int) -> Steps:
         """Returns the batches of an epoch from a step on, whose number is checked if it is known."""

@@ -16,7 +16,7 @@ from ._millstream import joined_places
 from ._mix_plan import joined_mixtures
 from .errors import InvalidArgumentError
 
-__all__ = ["Place", "joined_states"]
+__all__ = ["Place", "element_of", "joined_states"]
 
 
 #: The number of elements of a split of which trainers have all elements.
@@ -35,8 +35,11 @@ class Place:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Place:
-        """Returns the position in the bytes that arrive before an element: split, distance, words of bits, and pairs of split and number."""
-        split, step, words, *rest = struct.unpack(f"<{len(data) // 8}Q", data)
+        """Returns the position in the bytes that arrive before an element: split, distance, words of bits, and pairs of split and number.
+
+        The element's own split and position stand before these numbers.
+        """
+        _, _, split, step, words, *rest = struct.unpack(f"<{len(data) // 8}Q", data)
         bits = sum(word << 64 * at for at, word in enumerate(rest[:words]))
         pairs = rest[words:]
         return cls(split, _merged(dict(zip(pairs[::2], pairs[1::2], strict=True)), split, step, bits))
@@ -58,6 +61,12 @@ class Place:
                 bits[distance // step // 8] |= 1 << distance // step % 8
             state["done"] = [step, base64.b64encode(bits).decode()]
         return state
+
+
+def element_of(data: bytes) -> tuple[int, int]:
+    """Returns the split of an element and its position in the split, from the bytes that arrive before the element."""
+    split, position = struct.unpack_from("<2Q", data)
+    return split, position
 
 
 def _merged(had: dict[int, int], split: int, step: int, bits: int) -> dict[int, int]:

@@ -38,6 +38,10 @@ class ImageMethods:
     def _then(self, graph: Graph) -> Dataset:
         raise NotImplementedError
 
+    def _computed(self, operation: str, **parameters: Any) -> Dataset:
+        # A function of pictures costs milliseconds, so a single thread would limit most datasets. The tuner chooses the number of threads.
+        return self._then(self._graph.then(operation, **parameters).parallel(0))
+
     def decode_image(
         self, component: str = "", *, channels: int | None = None, on_error: str = "raise"
     ) -> Dataset:
@@ -51,7 +55,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.then("decode_image", component=component, channels=channels, on_error=error_policy(on_error)))
+        return self._computed("decode_image", component=component, channels=channels, on_error=error_policy(on_error))
 
     def resize(
         self,
@@ -78,9 +82,7 @@ class ImageMethods:
             (3, 4, 3)
         """
         height, width = _size(size)
-        return self._then(
-            self._graph.then("resize", component=component, height=height, width=width, method=method, antialias=antialias)
-        )
+        return self._computed("resize", component=component, height=height, width=width, method=method, antialias=antialias)
 
     def crop(self, component: str, top: int, left: int, height: Size, width: int | None = None) -> Dataset:
         """Crops a fixed part of each image. The part must be within every image.
@@ -101,7 +103,7 @@ class ImageMethods:
             (3, 4, 3)
         """
         rows, columns = _size(height, width)
-        return self._then(self._graph.then("crop", component=component, top=top, left=left, height=rows, width=columns))
+        return self._computed("crop", component=component, top=top, left=left, height=rows, width=columns)
 
     def central_crop(self, component: str, fraction: float) -> Dataset:
         """Crops the central part of each image.
@@ -113,7 +115,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.then("central_crop", component=component, fraction=float(fraction)))
+        return self._computed("central_crop", component=component, fraction=float(fraction))
 
     def center_crop(self, component: str, height: Size, width: int | None = None) -> Dataset:
         """Crops the central part of each image to a size.
@@ -127,7 +129,7 @@ class ImageMethods:
             The new dataset.
         """
         rows, columns = _size(height, width)
-        return self._then(self._graph.then("center_crop", component=component, height=rows, width=columns))
+        return self._computed("center_crop", component=component, height=rows, width=columns)
 
     def random_crop(
         self, component: str, height: Size, width: int | None = None, seed: int | None = None
@@ -144,9 +146,7 @@ class ImageMethods:
             The new dataset.
         """
         rows, columns = _size(height, width)
-        return self._then(
-            self._graph.then("random_crop", component=component, height=rows, width=columns, seed=seed_of(seed))
-        )
+        return self._computed("random_crop", component=component, height=rows, width=columns, seed=seed_of(seed))
 
     def random_resized_crop(
         self,
@@ -170,18 +170,16 @@ class ImageMethods:
             The new dataset.
         """
         height, width = _size(size)
-        return self._then(
-            self._graph.then(
-                "random_resized_crop",
-                component=component,
-                height=height,
-                width=width,
-                scale_min=float(scale[0]),
-                scale_max=float(scale[1]),
-                ratio_min=float(ratio[0]),
-                ratio_max=float(ratio[1]),
-                seed=seed_of(seed),
-            )
+        return self._computed(
+            "random_resized_crop",
+            component=component,
+            height=height,
+            width=width,
+            scale_min=float(scale[0]),
+            scale_max=float(scale[1]),
+            ratio_min=float(ratio[0]),
+            ratio_max=float(ratio[1]),
+            seed=seed_of(seed),
         )
 
     def flip_left_right(self, component: str = "") -> Dataset:
@@ -193,7 +191,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.then("flip", component=component, axis="left_right"))
+        return self._computed("flip", component=component, axis="left_right")
 
     def flip_up_down(self, component: str = "") -> Dataset:
         """Flips each image upside down.
@@ -204,7 +202,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.then("flip", component=component, axis="up_down"))
+        return self._computed("flip", component=component, axis="up_down")
 
     def random_flip_left_right(self, component: str = "", seed: int | None = None) -> Dataset:
         """Flips each image from left to right with a probability of one half.
@@ -216,7 +214,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.then("flip", component=component, axis="left_right", probability=0.5, seed=seed_of(seed)))
+        return self._computed("flip", component=component, axis="left_right", probability=0.5, seed=seed_of(seed))
 
     def random_flip_up_down(self, component: str = "", seed: int | None = None) -> Dataset:
         """Flips each image upside down with a probability of one half.
@@ -228,7 +226,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.then("flip", component=component, axis="up_down", probability=0.5, seed=seed_of(seed)))
+        return self._computed("flip", component=component, axis="up_down", probability=0.5, seed=seed_of(seed))
 
     def color_jitter(
         self, component: str, *, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None,
@@ -247,16 +245,14 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(
-            self._graph.then(
-                "color_jitter",
-                component=component,
-                brightness=brightness,
-                contrast=contrast,
-                saturation=saturation,
-                hue=hue,
-                seed=seed_of(seed),
-            )
+        return self._computed(
+            "color_jitter",
+            component=component,
+            brightness=brightness,
+            contrast=contrast,
+            saturation=saturation,
+            hue=hue,
+            seed=seed_of(seed),
         )
 
     def normalize(self, component: str, mean: list[float], std: list[float]) -> Dataset:
@@ -270,7 +266,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.then("normalize", component=component, mean=[*map(float, mean)], std=[*map(float, std)]))
+        return self._computed("normalize", component=component, mean=[*map(float, mean)], std=[*map(float, std)])
 
     def rgb_to_grayscale(self, component: str = "", channels: int = 1) -> Dataset:
         """Converts images from RGB to grayscale.
@@ -282,7 +278,7 @@ class ImageMethods:
         Returns:
             The new dataset.
         """
-        return self._then(self._graph.then("rgb_to_grayscale", component=component, channels=channels))
+        return self._computed("rgb_to_grayscale", component=component, channels=channels)
 
     def hwc_to_chw(self, component: str = "") -> Dataset:
         """Moves the channels to the first dimension, as torch expects.
@@ -298,4 +294,4 @@ class ImageMethods:
             >>> next(iter(images.hwc_to_chw())).shape
             (3, 6, 8)
         """
-        return self._then(self._graph.then("hwc_to_chw", component=component))
+        return self._computed("hwc_to_chw", component=component)

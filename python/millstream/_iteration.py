@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from ._feed import DEPTH, DeviceFeed
 from ._millstream import Elements
+from ._positions import Delivered
 from ._steps import Steps
 from .errors import CancelledError, DeadlineExceededError
 
 if TYPE_CHECKING:
     from ._loader import DataLoader
+    from ._trace import Trace
 
-__all__ = ["END", "LoaderIterator"]
+__all__ = ["END", "LoaderIterator", "within"]
 
 #: The marker for the end of an epoch.
 END = object()
@@ -36,11 +38,15 @@ class LoaderIterator:
         #: The batches to deliver, which are copied to the device if the loader has a device.
         self._handing: Iterator[Any] | None = None
         self._is_closed = False
+        #: Whether the epoch has ended.
+        self._is_over = False
+        #: Whether the program has received the end of the epoch.
+        self._has_stopped = False
         self._handed = time.perf_counter()
 
     def begin(self) -> None:
         """Requests the first batch on a separate thread."""
-        self._open()
+        self.open()
         first: Future[Any] = Future()
 
         def ask() -> None:
@@ -59,8 +65,24 @@ class LoaderIterator:
         if self._batches is not None:
             self._batches.elements.close()
 
-    def _open(self) -> None:
+    def reads(self, delivered: Delivered) -> bool:
+        """Returns whether the program may request the batch after these steps from the iterator. Its epoch may have ended already."""
+        return self._batches is not None and not self._is_closed and not self._has_stopped and self._delivered is delivered
+
+    def skip(self, batches: int) -> int:
+        """Reads and drops batches, at most to the end of the epoch. Returns the number of dropped batches."""
+        for skipped in range(batches):
+            found = self._counted()
+            if found is END:
+                return skipped
+            if self._loader._delivered is self._delivered:
+                self._loader._skipped_to = max(self._loader._skipped_to, found[0] + 1)
+        return batches
+
+    def open(self) -> None:
+        """Begins the epoch without a request for its first batch."""
         self._epoch, self._delivered, self._batches = self._loader._begun()
+        self._loader._running = weakref.ref(self)
         if self._is_closed:
             self.close()
 
@@ -68,46 +90,67 @@ class LoaderIterator:
         return self
 
     def __len__(self) -> int:
-        return len(self._loader)
+        if self._batches is None:
+            return len(self._loader)
+        return self._loader._loading.steps(self._epoch)
 
     def __next__(self) -> Any:
+        loader, clock = self._loader, self._loader._clock
+        if self._batches is None:
+            clock.begin()
+        asked, found = clock.ask(), END
+        try:
+            found = self._requested()
+        finally:
+            clock.got(found is not END)
+        if found is END:
+            self._has_stopped = True
+            raise StopIteration
+        step, batch = found
+        if loader._delivered is self._delivered:
+            loader._latest = step
+        if loader._trace is not None:
+            self._record(loader._trace, asked, step)
+        return batch
+
+    def _requested(self) -> Any:
+        """Returns the next step and its batch, or ``END``. Begins the epoch if it has not begun."""
         loader = self._loader
         if self._batches is None:
             if loader._prefetched is not None:
                 ahead, loader._prefetched = loader._prefetched, None
                 self.__dict__.update(ahead.__dict__)
+                loader._running = weakref.ref(self)
             else:
-                self._open()
-        asked = time.perf_counter() if loader._profiled is not None else 0.0
-        found = self._next()
-        if found is END:
-            if loader._delivered is self._delivered:
-                loader._is_finished = True
-            loader._check_complete(self._epoch, self._delivered, self._batches)
-            raise StopIteration
-        step, batch = found
-        self._delivered.add(step)
+                self.open()
+        return self._counted()
+
+    def _counted(self) -> Any:
+        """Returns the next step and its batch, which counts as delivered. Returns ``END`` at the end of the epoch."""
+        loader = self._loader
+        found: Any = END if self._is_over else self._next()
+        if found is not END:
+            self._delivered.add(found[0])
+            return found
         if loader._delivered is self._delivered:
-            loader._latest = step
-        if loader._profiled is not None:
-            self._profile(asked, step)
-        return batch
+            loader._is_finished = True
+        if not self._is_over:
+            self._is_over = True
+            loader._check_complete(self._epoch, self._delivered, self._batches)
+        return END
 
     def _next(self) -> Any:
         assert self._batches is not None
         if self._handing is None:
             batches, lane = _Batches(self._batches, self._first), self._loader._lane
             self._handing = batches if lane is None else iter(DeviceFeed(batches, lane, DEPTH))
-        if not self._loader.timeout:
-            return next(self._handing, END)
-        return _within(self._loader.timeout, self._handing, self._batches.elements)
+        return within(self._loader.timeout, self._handing, self._batches.elements)
 
-    def _profile(self, asked: float, step: int) -> None:
-        now, events = time.perf_counter(), self._loader._profiled
-        for name, begin, end in (("work", self._handed, asked), ("wait", asked, now)):
-            event = {"name": name, "ph": "X", "ts": begin * 1e6, "dur": (end - begin) * 1e6, "pid": 0, "tid": 0}
-            if events is not None:
-                events.append(event | {"args": {"epoch": self._epoch, "step": step}})
+    def _record(self, trace: Trace, asked: float, step: int) -> None:
+        now = time.perf_counter()
+        trace.batch(self._handed, asked, now, self._epoch, step)
+        if self._batches is not None and trace.wants_sample():
+            trace.sample(self._batches.elements.glance())
         self._handed = now
 
 
@@ -156,8 +199,10 @@ def _end_with_program(iterator: LoaderIterator) -> None:
         _watcher.start()
 
 
-def _within(timeout_s: float, batches: Iterator[Any], elements: Elements) -> Any:
-    """Returns the next batch, or raises ``DeadlineExceededError`` after ``timeout_s`` seconds."""
+def within(timeout_s: float, batches: Iterator[Any], elements: Elements) -> Any:
+    """Returns the next batch, or ``END``. Raises ``DeadlineExceededError`` after ``timeout_s`` seconds, unless these are 0."""
+    if not timeout_s:
+        return next(batches, END)
     late = threading.Event()
 
     def give_up() -> None:

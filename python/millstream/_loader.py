@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
+import itertools
 import json
+import operator
 import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,20 +19,27 @@ from typing import Any
 
 from . import _draws
 from ._dataset import Dataset
-from ._distribute import collate_of, default_collate, draws_all
+from ._distribute import default_collate
 from ._exact import ExactLoading, LoadingTerms, chosen_loading
 from ._feed import Lane, lane_of
 from ._iteration import END, LoaderIterator
+from ._lineage import Lineage
+from ._live import register, unregister
+from ._loader_stub import Sampler, Stub
+from ._loader_view import html_of, name_of, observed, place_of, stats_of
 from ._loading import IndexedLoading, Loading, StreamLoading, loading_of
 from ._notices import warn_of_loss
 from ._output import taker
 from ._positions import Delivered
 from ._ranks import Rank, rank
-from ._steps import Steps
-from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError
+from ._steps import Steps, checked_skip
+from ._trace import Trace
+from ._verdict import LoaderStats
+from ._waits import WaitClock
+from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from .service import ON_LOST, VISITATIONS
 
-__all__ = ["DataLoader", "wrap"]
+__all__ = ["DataLoader"]
 
 #: The version of the states that this loader writes and reads.
 STATE_VERSION = 1
@@ -98,6 +106,7 @@ class DataLoader:
             ``ms.joined_states``. ``"upstream"`` reads as the tf.data service does: batches in the order of arrival, and every trainer reads the
             whole dataset. By default workers read exactly once if the splits yield the same batches as the whole dataset.
         max_skips: The number of splits of an exactly-once epoch that may be skipped, as in ``ms.service.distribute``. ``len()`` is then unknown.
+        name: The name of the loader in metrics, traces and notebooks. By default a number.
 
     Example:
         >>> loader = ms.DataLoader(list(range(10)), batch_size=4)
@@ -137,6 +146,7 @@ class DataLoader:
         on_lost: str = "raise",
         visitation: str | None = None,
         max_skips: int = 0,
+        name: str | None = None,
     ) -> None:
         if pin_memory:
             warnings.warn("pin_memory has no effect: use device, which copies from pinned memory", stacklevel=2)
@@ -181,7 +191,8 @@ class DataLoader:
             exact_terms = LoadingTerms(seed, found, last, in_order, max_skips)
             exact = chosen_loading(dataset, exact_terms, visitation, service is not None or num_workers > 0)
             self.rank = Rank() if exact is None and dp_rank is None else found
-            self._loading = exact or StreamLoading(dataset, on_lost=on_lost)
+            is_served = service is not None or num_workers > 0
+            self._loading = exact or StreamLoading(dataset, on_lost=on_lost, is_served=is_served)
         elif max_skips:
             raise InvalidArgumentError(f"max_skips={max_skips} needs an ms.Dataset, which exactly-once reading divides into splits")
         else:
@@ -212,9 +223,16 @@ class DataLoader:
         self._measured: dict[str, Any] = {}
         self._wanted: int | None = None
         self._prefetched: LoaderIterator | None = None
+        #: The iterator that reads the present epoch, as long as the program holds it.
+        self._running: Callable[[], LoaderIterator | None] | None = None
         self._latest: int | None = None
         self._has_begun = False
-        self._profiled: list[dict[str, Any]] | None = None
+        self._trace: Trace | None = None
+        self.name = name
+        #: The waits of the training loop, and the number of the loader in the metrics of the process.
+        self._clock, self._number = WaitClock(), -1
+        #: The step after the last skipped batch of the epoch; 0 if no batch was skipped.
+        self._skipped_to = 0
         self._restored(0, 0, [])
         self._given = dataset
         #: Whether a state may set the seed, because the program has passed none; and whether nothing has set the seed yet.
@@ -223,14 +241,14 @@ class DataLoader:
     # Properties of the loader.
 
     @property
-    def sampler(self) -> _Sampler:
+    def sampler(self) -> Sampler:
         """The object whose ``set_epoch`` libraries call. Each access creates a new object, to avoid a reference cycle."""
-        return _Sampler(self)
+        return Sampler(self)
 
     @property
-    def dataset(self) -> _Stub:
+    def dataset(self) -> Stub:
         """The dataset, with the additional methods that libraries call."""
-        return _Stub(self, self._given)
+        return Stub(self, self._given)
 
     @property
     def element_spec(self) -> Any:
@@ -263,22 +281,33 @@ class DataLoader:
         return None if self._latest is None else self._loading.valid(self._latest)
 
     def __len__(self) -> int:
-        """Returns the number of batches of an epoch, which is equal on all trainers.
+        """Returns the number of batches of the present epoch. After the end of an epoch, the number of the next epoch.
+
+        The number is that of the whole epoch: batches that were delivered before a resume count. Pass ``initial=loader.step`` to ``tqdm`` after
+        ``load_state_dict``.
 
         Raises:
-            TypeError: The number is unknown.
+            TypeError: The number is unknown. The message says why.
         """
-        return self._loading.steps(self._epoch)
+        if self._wanted is not None:
+            return self._loading.steps(self._wanted)
+        return self._loading.steps(self._epoch + self._is_finished)
 
     def __bool__(self) -> bool:
         return True
 
     def __repr__(self) -> str:
-        where = "here" if self._service is None and not self.num_workers else f"on {self._service or 'workers of its own'}"
+        named = "" if self.name is None else f" {self.name!r}"
         return (
-            f"<millstream.DataLoader of {self._loading} {where}, epoch {self.epoch}, step {self.step}, "
+            f"<millstream.DataLoader{named} of {self._loading} {place_of(self)}, epoch {self.epoch}, step {self.step}, "
             f"trainer {self.rank.dp_rank} of {self.rank.dp_size} ({self.rank.source})>"
         )
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+    def _observed(self, number: int) -> dict[str, Any]:
+        return observed(self, number)
 
     # Batches.
 
@@ -302,21 +331,110 @@ class DataLoader:
             ahead.begin()
             self._prefetched = ahead
 
+    def skip(self, batches: int = 1) -> int:
+        """Skips the next batches, for example bad batches that raise the loss. The running iterator continues after them.
+
+        Skipped batches count as delivered: in ``step``, in the states, and in the numbers of later steps. Trainers that skip the same number
+        after the same step stay at one step, so their states are joined and resumed as always. If the position after a step is computed from
+        the step, and no iterator runs, skipped batches are not read. Otherwise the method reads and drops them, and blocks until they arrive.
+        With ``in_order=False`` these are the batches that arrive next.
+
+        Skipping ends with the epoch: the next epoch begins with its first batch. Without a running iterator, the batches are those that the next
+        iterator would deliver first.
+
+        Args:
+            batches: The number of batches, at most 4096 in one call.
+
+        Returns:
+            The number of skipped batches, which is smaller than ``batches`` only if the epoch has fewer batches left.
+
+        Raises:
+            InvalidArgumentError: ``batches`` is negative or too large.
+
+        Example:
+            >>> loader = ms.DataLoader(list(range(10)), batch_size=2, output="numpy")
+            >>> loader.skip(3)
+            3
+            >>> [batch.tolist() for batch in loader]
+            [[6, 7], [8, 9]]
+        """
+        if not (count := checked_skip(batches)):
+            return 0
+        reading = self._prefetched
+        if reading is None and self._running is not None and (running := self._running()) is not None and running.reads(self._delivered):
+            reading = running
+        if reading is None:
+            self._position()
+            if (steps := self._loading.computed_steps(self._epoch)) is not None:
+                skipped = list(itertools.islice(self._delivered.missing(steps), count))
+                for step in skipped:
+                    self._delivered.add(step)
+                self._skipped_to = max([self._skipped_to, *(step + 1 for step in skipped)])
+                return len(skipped)
+            reading = LoaderIterator(self)
+            reading.open()
+            self._prefetched = reading
+        return reading.skip(count)
+
+    def lineage(self, step: int, *, epoch: int | None = None) -> Lineage:
+        """Returns the records of the dataset from which the batch of a step was made, for example after a spike of the loss.
+
+        The answer is computed from the dataset, the seed and the position for datasets with indices, and for exactly-once reading in a fixed
+        order whose ``len()`` is known. If an operation such as a filter decides the number of batches, the loader remembers the positions of the
+        4096 batches that it delivered last. For another step it reads at most 4096 batches from the nearest known position on, and drops them.
+        If an exactly-once loader has ``in_order=False``, only remembered batches have an answer. With ``max_skips``, reading meets the splits that
+        end their workers again.
+
+        The files of a dataset are listed again, so their names are those of the epoch if no file was added or removed since.
+
+        Args:
+            step: The number of the step in the epoch, delivered or not. Skipped batches count.
+            epoch: The number of the epoch. The default is the present epoch.
+
+        Returns:
+            The records of the batch, by split, index and file.
+
+        Raises:
+            OutOfRangeError: The epoch of this trainer has no such step.
+            InvalidArgumentError: The position of the step is unknown. The message says what to do.
+            FailedPreconditionError: The loader reads a stream, whose batches have unknown records.
+            DeadlineExceededError: No batch arrived within the timeout of the loader.
+        """
+        self._draw_seed()
+        epoch, step = self.epoch if epoch is None else operator.index(epoch), operator.index(step)
+        if epoch < 0 or step < 0:
+            raise OutOfRangeError(f"step {step} of epoch {epoch}: steps and epochs begin at 0")
+        return self._loading.lineage(epoch, step, self._at, self.timeout)
+
     def _window(self) -> int:
         """Returns the maximum number of early batches that the loader keeps. Workers wait when the limit is reached."""
         return (self.prefetch_factor or 0) * self.num_workers or _WINDOW
 
+    def _position(self) -> None:
+        """Moves to the position at which the next iterator begins."""
+        if self._wanted is not None:
+            self._restart(self._wanted)
+        elif self._is_finished or self._has_begun:
+            self._restart(self._epoch + 1)
+
     def _begun(self) -> tuple[int, Delivered, Steps]:
         """Starts the next epoch. Returns its number, the delivered steps, and the remaining batches."""
-        if self._wanted is not None:
-            self._restored(self._wanted, 0, [])
-        elif self._is_finished or self._has_begun:
-            self._restored(self._epoch + 1, 0, [])
+        self._position()
         self._has_begun = True
         self._draw_seed()
         batches = self._loading.batches(self._epoch, self._delivered, self._at(), self._output)
-        self._reading = batches.elements
+        self._measure(batches.elements)
         return self._epoch, self._delivered, batches
+
+    def _measure(self, elements: Any) -> None:
+        """Measures the iterator of an epoch from now on, and adds up the measurements of the iterator before it."""
+        if self._reading is not None:
+            self._clock.add(self._reading.glance())
+        # The metrics show the loader, and not its iterators.
+        unregister(elements)
+        self._reading = elements
+        if self._number < 0:
+            self._number = register(self)
 
     def _draw_seed(self) -> None:
         """Draws the seed that the program has not passed. Several trainers keep the default, because their seeds must be equal."""
@@ -362,7 +480,7 @@ class DataLoader:
             # A running iterator continues; the next one begins the epoch again.
             self._wanted = None if self._prefetched is not None else epoch
         elif self._has_begun or self._is_finished or epoch != self._epoch:
-            self._restored(epoch, 0, [])
+            self._restart(epoch)
 
     def state_dict(self, *, behind: int = 0) -> dict[str, Any]:
         """Returns the position after the batch that was delivered last, as a few numbers.
@@ -377,13 +495,19 @@ class DataLoader:
             A dict that JSON can represent.
 
         Raises:
-            InvalidArgumentError: ``behind`` is larger than the number of batches that were delivered in order.
+            InvalidArgumentError: ``behind`` is larger than the number of batches that were delivered in order, or reaches back across skipped
+                batches.
         """
         ahead, step = self._delivered.ahead, self._delivered.first
         if behind:
             if ahead or behind > step:
                 raise InvalidArgumentError(f"behind={behind}: only {0 if ahead else step} batches were delivered in order")
             step -= behind
+            if step < self._skipped_to:
+                raise InvalidArgumentError(
+                    f"behind={behind} reaches back to step {step}, and the batches up to step {self._skipped_to} were skipped: use the prefetched "
+                    "batches before skip(), or save the state before it"
+                )
         self._draw_seed()
         state = {
             "version": STATE_VERSION,
@@ -431,15 +555,23 @@ class DataLoader:
                 if state_dict.get(name) != value:
                     raise InvalidArgumentError(f"the state has {name} {state_dict.get(name)}, this loader {value}: use the state of this trainer")
             step = loading.adapted(state_dict, step)
+        else:
+            loading.restart(int(state_dict["epoch"]))
         self._loading, self._is_undrawn = loading, False
         self._restored(int(state_dict["epoch"]), step, ahead)
         self._is_finished = bool(state_dict["finished"])
+
+    def _restart(self, epoch: int) -> None:
+        """Moves to the first batch of an epoch. A position that was loaded in the epoch is forgotten."""
+        self._loading.restart(epoch)
+        self._restored(epoch, 0, [])
 
     def _restored(self, epoch: int, step: int, ahead: list[list[int]]) -> None:
         self._epoch, self._wanted = epoch, None
         self._delivered = Delivered(([[0, step]] if step else []) + ahead)
         self._is_finished = self._has_begun = False
         self._latest = self._prefetched = None
+        self._skipped_to = 0
 
     get_state = state_dict
     set_state = load_state_dict
@@ -462,19 +594,29 @@ class DataLoader:
 
     # Measurements and the end.
 
-    def stats(self) -> dict[str, Any]:
-        """Returns measurements of the latest epoch.
+    def stats(self) -> LoaderStats:
+        """Returns measurements of the latest epoch. The method does not wait, and may be called from any thread.
+
+        ``waited_s`` and ``wait_share`` are the waits of the training loop: the time that it spent in requests for batches. ``first_wait_s`` is
+        the wait for the first batch, which includes the start of the epoch.
 
         Returns:
-            A dict with the bottleneck (trainer, network or workers), rates, waits and transports.
+            A dict, whose text is a sentence that says whether the training loop waits for data, why, and what to change. Entries are among others
+            ``verdict``, ``advice``, ``bottleneck``, ``batches``, ``bytes``, ``transports`` and, for pipelines in this process, ``stages``.
+
+        Example:
+            >>> loader = ms.DataLoader(list(range(10)), batch_size=4, output="numpy")
+            >>> print(loader.stats())
+            The training loop has not requested a batch yet.
         """
-        if self._reading is not None:
-            self._measured = self._reading.stats()
-        return {**self._measured, "epoch": self.epoch, "step": self.step}
+        return stats_of(self)
 
     @contextlib.contextmanager
     def profile(self, path: str | Path) -> Iterator[None]:
-        """Records the program's wait and work for each batch, in the format of Chrome's trace viewer.
+        """Records the training loop's work and wait for each batch as a trace, which Perfetto (``ui.perfetto.dev``) and Chrome show.
+
+        A track has the work and the waits, with the epoch and the step. For pipelines in this process a counter has the number of threads that
+        each stage keeps busy, ten times a second. At most a million events are recorded.
 
         Args:
             path: The file that is written when the block ends.
@@ -482,13 +624,13 @@ class DataLoader:
         Returns:
             A context manager for the recorded block.
         """
-        events: list[dict[str, Any]] = []
-        self._profiled = events
+        trace = Trace(name_of(self))
+        self._trace = trace
         try:
             yield
         finally:
-            self._profiled = None
-            Path(path).write_text(json.dumps({"traceEvents": events}))
+            self._trace = None
+            trace.write(path)
 
     def close(self) -> None:
         """Ends the loader's own workers. A closed loader can be iterated over again."""
@@ -496,8 +638,10 @@ class DataLoader:
             self._prefetched.close()
             self._prefetched = None
         # The last iterator is released, because an iterator tries to reach a closed service as long as the iterator exists.
-        self.stats()
-        self._reading = None
+        if self._reading is not None:
+            self._measured = self._reading.glance()
+            self._clock.add(self._measured)
+            self._reading = None
         if self._own_service is not None:
             self._own_service.close()
             self._own_service = None
@@ -510,92 +654,10 @@ class DataLoader:
 
     def __getstate__(self) -> dict[str, Any]:
         # The copy has the same position, but its own connections and workers.
-        state = self.__dict__ | {"_own_service": None, "_prefetched": None, "_reading": None, "_profiled": None, "_lane": None}
-        return state | {"_service": getattr(self._service, "target", self._service), "_has_begun": False}
+        state = self.__dict__ | {"_own_service": None, "_prefetched": None, "_reading": None, "_trace": None, "_lane": None, "_running": None}
+        own = {"_clock": WaitClock(), "_number": -1, "_measured": {}}
+        return state | own | {"_service": getattr(self._service, "target", self._service), "_has_begun": False}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lane = None if self.device is None else lane_of(self.device)
-
-
-class _Sampler:
-    """The object whose ``set_epoch`` libraries call."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the loader; see ``DataLoader.set_epoch``."""
-        self._loader.set_epoch(epoch)
-
-
-class _Stub:
-    """A wrapper of a loader's dataset with additional methods that libraries call. All other attributes are those of the dataset."""
-
-    def __init__(self, loader: DataLoader, dataset: Any) -> None:
-        self._loader, self._dataset = loader, dataset
-
-    @property
-    def num_shards(self) -> int:
-        """The maximum number of shards, which is the number of samples."""
-        return max(1, self._loader._loading.samples or 1)
-
-    n_shards = num_shards
-
-    def shard(self, num_shards: int, index: int, contiguous: bool = True) -> DataLoader:
-        """Returns a loader for the part of trainer ``index`` of ``num_shards`` trainers."""
-        part = copy.copy(self._loader)
-        part._loading = self._loader._loading.sharded(num_shards, index)
-        part.rank = Rank(index, num_shards, "shard")
-        # The other parts may belong to other processes, and need the same seed.
-        part._is_undrawn = False
-        part._restored(self._loader.epoch, 0, [])
-        return part
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the loader; see ``DataLoader.set_epoch``."""
-        self._loader.set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the position of the loader; see ``DataLoader.state_dict``."""
-        return self._loader.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Sets the position of the loader; see ``DataLoader.load_state_dict``."""
-        self._loader.load_state_dict(state_dict)
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._dataset[index]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("_loader", "_dataset"):
-            raise AttributeError(name)
-        return getattr(self._dataset, name)
-
-
-def wrap(x: Any, **arguments: Any) -> DataLoader:
-    """Creates a loader from an existing torch loader or dataset.
-
-    Args:
-        x: A torch ``DataLoader``, whose arguments the new loader uses, or any dataset.
-        **arguments: Arguments of ``ms.DataLoader``, which replace the arguments of ``x``.
-
-    Returns:
-        The loader.
-    """
-    if isinstance(x, DataLoader | str) or not all(hasattr(x, name) for name in ("dataset", "collate_fn", "batch_sampler")):
-        return DataLoader(x, **{"batch_size": None, **arguments})
-    names = ("batch_size", "num_workers", "pin_memory", "drop_last", "timeout", "worker_init_fn", "generator")
-    taken = {name: getattr(x, name) for name in (*names, "prefetch_factor", "in_order") if hasattr(x, name)}
-    taken["collate_fn"] = collate_of(x)
-    if draws_all(x.sampler):
-        taken["shuffle"] = True
-    elif type(x.sampler).__name__ not in ("SequentialSampler", "_InfiniteConstantSampler"):
-        taken["sampler"] = x.sampler
-    if taken.get("batch_size") is None and x.batch_sampler is not None:
-        taken.pop("sampler", None)
-        taken["batch_sampler"] = x.batch_sampler
-    return DataLoader(x.dataset, **{**taken, **arguments})

@@ -18,6 +18,7 @@ from . import _draws
 from ._code import Held, Limits, Shelf, packed
 from ._dataset import Dataset
 from ._distribute import Fetch, Iterate, check_iterable, is_indexed, loose, varying
+from ._lineage import Lineage, indexed
 from ._local import LocalService
 from ._millstream import Graph
 from ._plan import IndexPlan, ListedPlan, Plan
@@ -27,7 +28,7 @@ from ._spec import dressed, plain
 from ._stateful import IterablePass, probed
 from ._steps import OrderedSteps, Steps
 from ._worker import described
-from .errors import InvalidArgumentError
+from .errors import FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 from .service import ShardingPolicy, distribute, distribute_steps, is_of_this_host
 
 __all__ = ["IndexedLoading", "IterableLoading", "Loading", "StreamLoading", "loading_of"]
@@ -53,11 +54,23 @@ class Loading(Protocol):
     def steps(self, epoch: int) -> int:
         """Returns the number of batches of an epoch. Raises ``TypeError`` if the number is unknown."""
 
+    def computed_steps(self, epoch: int) -> int | None:
+        """Returns the number of batches of an epoch if the position after a step is computed from the step; ``None`` otherwise."""
+
+    def lineage(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> Lineage:
+        """Returns the records of the batch of a step. ``at`` returns the service, if batches must be read to find the answer.
+
+        The wait for each of these batches ends after ``timeout_s`` seconds; 0 means no limit.
+        """
+
     def valid(self, step: int) -> int | None:
         """Returns the number of samples of a step that are not repeated to fill the step; ``None`` if unknown."""
 
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
         """Returns the batches of an epoch, without the delivered steps."""
+
+    def restart(self, epoch: int) -> None:
+        """Forgets a position that was loaded in an epoch, because the epoch begins again."""
 
     def missing(self, delivered: Delivered) -> list[int]:
         """Returns the steps that were not delivered in an epoch; empty if steps have no numbers."""
@@ -218,6 +231,21 @@ class IndexedLoading:
         """Returns the number of batches of an epoch."""
         return self.plan.steps if self.lister is None else self.lister.steps()
 
+    def computed_steps(self, epoch: int) -> int | None:
+        """Returns the number of batches of an epoch; ``None`` if the length of the sampler is unknown."""
+        try:
+            return self.steps(epoch)
+        except TypeError:
+            return None
+
+    def lineage(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> Lineage:
+        """Returns the indices of the samples of a step."""
+        if self.lister is not None:
+            raise FailedPreconditionError("the sampler decides the samples of a step: ask the sampler, or pass shuffle and seed instead of it")
+        if not 0 <= step < self.plan.steps:
+            raise OutOfRangeError(f"step {step}: an epoch has {self.plan.steps} steps, which begin at 0")
+        return Lineage(epoch, step, self.plan.dp_rank, (indexed(self.plan.rows(epoch, step)),))
+
     def valid(self, step: int) -> int | None:
         """Returns the number of samples of a step that are not repeated to fill the step."""
         return self.plan.valid(step) if self.lister is None else None
@@ -251,6 +279,9 @@ class IndexedLoading:
         if self.window is None:
             return Steps(elements, numbered, sent)
         return OrderedSteps(elements, numbered, delivered.missing(plan.steps), self.window, delivered.first, sent)
+
+    def restart(self, epoch: int) -> None:
+        """Does nothing, because no position was loaded apart from the number of the step."""
 
     def missing(self, delivered: Delivered) -> list[int]:
         """Returns the steps that were not delivered."""
@@ -411,10 +442,13 @@ class StreamLoading:
     """A stream: a dataset whose elements are batches."""
 
     def __init__(
-        self, dataset: Dataset, policy: ShardingPolicy = ShardingPolicy.DYNAMIC, on_lost: str = "raise"
+        self, dataset: Dataset, policy: ShardingPolicy = ShardingPolicy.DYNAMIC, on_lost: str = "raise", is_served: bool = False
     ) -> None:
         self._dataset, self._policy, self._on_lost = dataset, policy, on_lost
+        self._is_served = is_served
         self._draws = dataset._task_id
+        #: Whether the parts of the dataset yield the batches of the whole dataset; `None` before the first question.
+        self._alike: bool | None = None
         self._distributed: tuple[Any, Dataset] | None = None
         self._read: tuple[Any, Any] | None = None
 
@@ -432,8 +466,38 @@ class StreamLoading:
         return None
 
     def steps(self, epoch: int) -> int:
-        """Returns the number of elements in a pass."""
-        return len(self._dataset)
+        """Returns the number of elements in a pass.
+
+        Raises:
+            TypeError: The number is unknown, also if workers make other batches of the parts of the dataset.
+        """
+        count = len(self._dataset)
+        if self._is_served and not self._is_alike_on_splits():
+            raise TypeError(
+                "the number of batches is unknown, because each worker makes batches of its own part of the dataset: iterate without len(), or make "
+                "the batches in this process, after ms.service.distribute"
+            )
+        return count
+
+    def _is_alike_on_splits(self) -> bool:
+        """Returns whether the parts of the dataset yield the same batches as the whole dataset."""
+        if self._alike is None:
+            try:
+                self._alike = self._dataset._executed.is_alike_on_splits()
+            except (InvalidArgumentError, ValueError):
+                self._alike = False
+        return self._alike
+
+    def computed_steps(self, epoch: int) -> int | None:
+        """Returns ``None``, because a position is found by reading up to it."""
+        return None
+
+    def lineage(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> Lineage:
+        """Raises ``FailedPreconditionError``, because the records of the batches of a stream are unknown."""
+        raise FailedPreconditionError(
+            "the loader reads a stream, and the records of its batches are unknown: read an ms.Dataset with visitation='exactly_once', or a dataset "
+            "with indices"
+        )
 
     def valid(self, step: int) -> int | None:
         """Returns ``None``, because the number is unknown."""
@@ -470,6 +534,9 @@ class StreamLoading:
             self._distributed = service, self._dataset.apply(distribute(self._policy, service, on_lost=self._on_lost))
         return self._distributed[1]
 
+    def restart(self, epoch: int) -> None:
+        """Does nothing, because no position was loaded apart from the number of the step."""
+
     def missing(self, delivered: Delivered) -> list[int]:
         """Returns an empty list, because the stream itself reports its losses."""
         return []
@@ -501,7 +568,7 @@ class StreamLoading:
 
     def sharded(self, num_shards: int, index: int) -> StreamLoading:
         """Returns the part of trainer ``index`` of ``num_shards`` trainers."""
-        return StreamLoading(self._dataset.shard(num_shards, index), self._policy, self._on_lost)
+        return StreamLoading(self._dataset.shard(num_shards, index), self._policy, self._on_lost, self._is_served)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_distributed": None, "_read": None}

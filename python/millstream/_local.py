@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from . import _html
 from ._code import Shelf
 from .errors import DeadlineExceededError, InvalidArgumentError, UnavailableError
 from .service import DispatcherConfig, DispatchServer, WorkerConfig, WorkerServer
@@ -51,7 +52,12 @@ class LocalService:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<millstream.LocalService {self.target} processes={self.pids}>"
+        return f"<millstream.LocalService {self.target} processes={self.pids}{'' if self._end.alive else ' closed'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [_row(server) for server in self._servers]
+        state = "serves" if self._end.alive else "closed"
+        return _html.block("millstream.LocalService", _html.table([("address", self.target), ("state", state)]), _html.table(rows, _TITLES))
 
 
 class _Child:
@@ -59,6 +65,8 @@ class _Child:
 
     def __init__(self, *arguments: str) -> None:
         self.name = arguments[0]
+        #: The address at which the child serves; empty before it serves.
+        self.target = ""
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "millstream._server", *arguments],
             stdin=subprocess.PIPE,
@@ -84,7 +92,8 @@ class _Child:
             if not chunk:
                 raise UnavailableError(f"the {self.name} ended before it had started: see its error output above")
             said += chunk
-        return said.decode().strip()
+        self.target = said.decode().strip()
+        return self.target
 
     def stop(self) -> None:
         """Closes the child's standard input, and kills the child if it does not end in time."""
@@ -96,6 +105,19 @@ class _Child:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+#: The titles of the table of servers.
+_TITLES = ("server", "address", "process", "state")
+
+
+def _row(server: _Child | DispatchServer | WorkerServer) -> tuple[Any, ...]:
+    """Returns the row of a server in the table, without a request to the server."""
+    if isinstance(server, _Child):
+        status = server.process.poll()
+        return server.name, server.target, server.process.pid, "runs" if status is None else f"ended with status {status}"
+    name = "dispatcher" if isinstance(server, DispatchServer) else "worker"
+    return name, *server._place(), "this process", server._state()
 
 
 def _ended(servers: Sequence[Any]) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ._loader import DataLoader, wrap
+from ._loader import DataLoader
 from ._mix_plan import FIRST, MixturePlan
 from ._mixture import Mixture
+from ._wrap import wrap
 from .errors import InvalidArgumentError
 
 __all__ = ["mix"]

@@ -149,6 +149,25 @@ class MixturePlan:
                 if self.stop == FIRST:
                     return step, exhausted
 
+    def counted(self, name: str, epoch: int, steps: range, exhausted: Exhausted) -> int:
+        """Returns the number of steps that draw a component. The work grows with the number of steps, as in ``walked``.
+
+        Args:
+            name: The name of the component.
+            epoch: The number of the epoch.
+            steps: Consecutive steps of the epoch.
+            exhausted: The components that are exhausted, as in ``drawn``.
+        """
+        changes = {change.step for change in self.changes if change.epoch == epoch} | set(exhausted.values())
+        blocks = range(steps.start, steps.stop, _BLOCK)
+        starts = sorted({step for step in (*changes, *blocks) if step in steps})
+        count, at = 0, self.names.index(name)
+        for start, stop in itertools.pairwise([*starts, steps.stop]):
+            ended = {other: step for other, step in exhausted.items() if step <= start}
+            chosen = self._block(self._change(epoch, start).weights, epoch, range(start, stop), ended)
+            count += 0 if chosen is None else int(np.count_nonzero(chosen == at))
+        return count
+
     def _block(self, weights: tuple[float, ...], epoch: int, steps: range, exhausted: Exhausted) -> Any:
         """Returns the positions of the drawn components in ``names`` for several steps with the same weights; ``None`` if none is left."""
         left = tuple(0.0 if name in exhausted else weight for name, weight in zip(self.names, weights, strict=True))

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import operator
 import types
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from . import _html
 from ._iteration import END, LoaderIterator
+from ._lineage import Lineage
 from ._loader import DataLoader
 from ._mix_plan import FIRST, NEVER, MixturePlan
+from ._mixture_iteration import MixtureIterator, MixtureStub
+from ._positions import moved
 from ._ranks import Rank
-from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError
+from ._steps import checked_skip
+from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError, MillstreamError, OutOfRangeError
 
 __all__ = ["Mixture"]
 
@@ -41,7 +47,7 @@ class Mixture:
 
     Example:
         >>> mixture = ms.mix({"web": range(100), "code": range(9)}, weights={"web": 3, "code": 1}, batch_size=10, output="numpy")
-        >>> [mixture.lineage(step) for step in range(4)]
+        >>> [mixture.component(step) for step in range(4)]
         ['code', 'web', 'web', 'web']
     """
 
@@ -58,6 +64,9 @@ class Mixture:
         self.prefetch_factor = _common([loader.prefetch_factor for loader in values])
         self.pin_memory, self.persistent_workers = False, all(loader.persistent_workers for loader in values)
         self.worker_init_fn = self.multiprocessing_context = self.generator = None
+        self.name: str | None = None
+        for name, loader in loaders.items():
+            loader.name = loader.name or name
         #: Always ``None``, so that libraries use the attribute ``sampler``.
         self.batch_sampler = None
         self._epoch = self._step = 0
@@ -67,7 +76,11 @@ class Mixture:
         #: The iterators of the loaders in the present epoch. `_turn` is the number of the only valid iterator of the mixture.
         self._readings: dict[str, LoaderIterator] = {}
         self._turn = 0
-        self._is_prefetched = False
+        self._is_begun_ahead = False
+        #: The iterator that reads the present epoch, as long as the program holds it.
+        self._running: Callable[[], MixtureIterator | None] | None = None
+        #: The step after the last skipped batch of the epoch; 0 if no batch was skipped.
+        self._skipped_to = 0
         #: For each loader of an endless mixture: its last finished epoch, and the states before the latest batches up to the end of this epoch,
         #: the latest state first.
         self._earlier: dict[str, tuple[int, list[dict[str, Any]]]] = {}
@@ -83,14 +96,14 @@ class Mixture:
         return types.MappingProxyType(self._loaders)
 
     @property
-    def sampler(self) -> _Stub:
+    def sampler(self) -> MixtureStub:
         """The object whose ``set_epoch`` libraries call."""
-        return _Stub(self)
+        return MixtureStub(self)
 
     @property
-    def dataset(self) -> _Stub:
+    def dataset(self) -> MixtureStub:
         """The object whose ``set_epoch``, ``state_dict`` and ``load_state_dict`` libraries call."""
-        return _Stub(self)
+        return MixtureStub(self)
 
     @property
     def epoch(self) -> int:
@@ -147,6 +160,12 @@ class Mixture:
         shares = ", ".join(f"{name}: {weight:g}" for name, weight in self.weights.items())
         return f"<millstream.Mixture of {shares}, stop={self._plan.stop!r}, epoch {self.epoch}, step {self.step}>"
 
+    def _repr_html_(self) -> str:
+        weights = self.weights
+        rows = [(name, f"{weights[name]:g}", loader.step, loader.stats()) for name, loader in self._loaders.items()]
+        position = _html.table([("epoch", self.epoch), ("step", self.step), ("stop", self._plan.stop)])
+        return _html.block("millstream.Mixture", position, _html.table(rows, ("component", "weight", "step", "state")))
+
     # Batches.
 
     def __iter__(self) -> MixtureIterator:
@@ -163,18 +182,18 @@ class Mixture:
 
     def start_prefetch(self) -> None:
         """Starts the next epoch of all components of positive weight in the background, before the program requests the first batch."""
-        if not self._is_prefetched:
+        if not self._is_begun_ahead:
             self._begin()
-            self._is_prefetched = True
-            for name, weight in self.weights.items():
-                if weight and name not in self._readings and self._is_readable(name):
-                    self._loaders[name].start_prefetch()
+            self._is_begun_ahead = True
+        for name, weight in self.weights.items():
+            if weight and name not in self._readings and self._is_readable(name):
+                self._loaders[name].start_prefetch()
 
     def _begun(self) -> int:
         """Starts or takes over the epoch of a new iterator. Returns the number of the iterator."""
-        if not self._is_prefetched:
+        if not self._is_begun_ahead:
             self._begin()
-        self._is_prefetched = False
+        self._is_begun_ahead = False
         return self._turn
 
     def _begin(self) -> None:
@@ -193,7 +212,7 @@ class Mixture:
             # A loader in the middle of the epoch starts the epoch again only if it has had another epoch.
             loader.set_epoch(epoch + 1)
             loader.set_epoch(epoch)
-        self._epoch, self._step, self._wanted = epoch, 0, None
+        self._epoch, self._step, self._wanted, self._skipped_to = epoch, 0, None, 0
         self._is_finished = self._has_begun = False
         self._exhausted = {}
 
@@ -278,7 +297,7 @@ class Mixture:
         Example:
             >>> mixture = ms.mix({"web": range(100), "code": range(9)}, weights=[1, 0], batch_size=1, output="numpy", stop="never")
             >>> mixture.set_mixture({"web": 0, "code": 1}, at_step=2)
-            >>> [name for name, batch in zip(map(mixture.lineage, range(4)), mixture)]
+            >>> [name for name, batch in zip(map(mixture.component, range(4)), mixture)]
             ['web', 'web', 'code', 'code']
         """
         present, step = self._next_position()
@@ -294,7 +313,75 @@ class Mixture:
             )
         self._plan = plan
 
-    def lineage(self, step: int, *, epoch: int | None = None) -> str:
+    def skip(self, batches: int = 1) -> int:
+        """Skips the next batches of the mixture, whatever their components. See ``DataLoader.skip``.
+
+        The method reads and drops the batches, and blocks until they arrive. Skipped batches count as delivered. Skipping ends with the epoch.
+
+        Args:
+            batches: The number of batches, at most 4096 in one call.
+
+        Returns:
+            The number of skipped batches, which is smaller than ``batches`` only if the epoch has fewer batches left.
+
+        Raises:
+            InvalidArgumentError: ``batches`` is negative or too large.
+        """
+        if not (count := checked_skip(batches)):
+            return 0
+        running = None if self._running is None else self._running()
+        if not self._is_begun_ahead and (running is None or not running.is_reading()):
+            self._begin()
+            self._is_begun_ahead = True
+        for skipped in range(count):
+            try:
+                self._delivered()
+            except StopIteration:
+                return skipped
+            self._skipped_to = self._step
+        return count
+
+    def lineage(self, step: int, *, epoch: int | None = None) -> Lineage:
+        """Returns the component of a step, and the records of its dataset from which the batch was made. See ``DataLoader.lineage``.
+
+        With ``stop="never"``, all epochs of a component before and after the present one are expected to have the same length.
+
+        Args:
+            step: The number of the step in the epoch, delivered or not.
+            epoch: The number of the epoch. The default is the present epoch.
+
+        Returns:
+            The records of the batch, with the name, epoch and step of the component.
+
+        Raises:
+            OutOfRangeError: The epoch has no such step.
+            InvalidArgumentError: The position of the step is unknown. The message says what to do.
+            FailedPreconditionError: The component reads a stream, or the step depends on an unknown length.
+        """
+        epoch = self.epoch if epoch is None else epoch
+        name = self.component(step, epoch=epoch)
+        try:
+            own_epoch, own_step = self._position_of(name, epoch, step)
+            found = self._loaders[name].lineage(own_step, epoch=own_epoch)
+        except MillstreamError as error:
+            error.add_note(f"for component {name!r} in step {step} of epoch {epoch}: component({step}) names the component without records")
+            raise
+        return dataclasses.replace(found, epoch=epoch, step=step, component=name, component_epoch=own_epoch, component_step=own_step)
+
+    def _position_of(self, name: str, epoch: int, step: int) -> tuple[int, int]:
+        """Returns the epoch and the step of a component whose batch is that of a step of the mixture."""
+        if self._plan.stop != NEVER:
+            return epoch, self._plan.counted(name, epoch, range(step), self._exhausted_at(epoch, step))
+        loader = self._loaders[name]
+        later = self._plan.counted(name, 0, range(self._step, step), {}) - self._plan.counted(name, 0, range(step, self._step), {})
+        try:
+            return moved(loader._loading.steps, loader.epoch, loader.step + later)
+        except TypeError as error:
+            if loader.step + later >= 0:
+                return loader.epoch, loader.step + later
+            raise FailedPreconditionError(f"the step belongs to an earlier epoch of component {name!r}, whose length is unknown: {error}") from error
+
+    def component(self, step: int, *, epoch: int | None = None) -> str:
         """Returns the name of the component of a step, delivered or not, without reading data.
 
         Args:
@@ -305,22 +392,25 @@ class Mixture:
             The name of the component.
 
         Raises:
-            IndexError: The epoch has no such step.
+            OutOfRangeError: The epoch has no such step.
             InvalidArgumentError: The mixture is endless, and the epoch is not 0.
             FailedPreconditionError: The rule is ``"all_exhausted_without_replacement"``, the step was not delivered, and the number of batches of a
                 component is unknown.
         """
         epoch = self.epoch if epoch is None else epoch
         if step < 0:
-            raise IndexError(f"step {step}: steps begin at 0")
+            raise OutOfRangeError(f"step {step}: steps begin at 0")
         self._check_epoch(epoch)
-        exhausted: Mapping[str, int] = {}
-        if self._plan.stop != NEVER:
-            is_delivered = epoch == self._epoch and step < self._step
-            exhausted = self._exhausted if is_delivered else self._foreseen(epoch, step)
-        name = self._plan.drawn(epoch, step, exhausted)
+        name = self._plan.drawn(epoch, step, self._exhausted_at(epoch, step))
         assert name is not None, "weights are not all 0, and a step of an epoch has a component"
         return name
+
+    def _exhausted_at(self, epoch: int, step: int) -> Mapping[str, int]:
+        """Returns the components that are exhausted in an epoch, as far as they decide the component of a step."""
+        if self._plan.stop == NEVER:
+            return {}
+        is_delivered = epoch == self._epoch and step < self._step
+        return self._exhausted if is_delivered else self._foreseen(epoch, step)
 
     def _check_epoch(self, epoch: int) -> None:
         if self._plan.stop == NEVER and epoch != 0:
@@ -336,7 +426,7 @@ class Mixture:
                 return {}
             raise FailedPreconditionError(f"step {step} of epoch {epoch} depends on a component of unknown length: {error}") from error
         if step >= steps:
-            raise IndexError(f"step {step}: epoch {epoch} has {steps} steps")
+            raise OutOfRangeError(f"step {step}: epoch {epoch} has {steps} steps")
         return exhausted
 
     def _walked(self, epoch: int) -> tuple[int, dict[str, int]]:
@@ -364,7 +454,7 @@ class Mixture:
             return
         if self._has_begun and not self._is_finished and epoch == self._epoch:
             # A running iterator continues; the next one begins the epoch again.
-            self._wanted = None if self._is_prefetched else epoch
+            self._wanted = None if self._is_begun_ahead else epoch
         elif self._has_begun or self._is_finished or epoch != self._epoch:
             self._restart(epoch)
             self._turn += 1
@@ -387,6 +477,11 @@ class Mixture:
         step = self._step - behind
         if step < 0:
             raise InvalidArgumentError(f"behind={behind}: only {self._step} batches of the epoch were delivered")
+        if behind and step < self._skipped_to:
+            raise InvalidArgumentError(
+                f"behind={behind} reaches back to step {step}, and the batches up to step {self._skipped_to} were skipped: use the prefetched batches "
+                "before skip(), or save the state before it"
+            )
         unused = collections.Counter(self._plan.drawn(self._epoch, one, self._exhausted) for one in range(step, self._step))
         return {
             "version": STATE_VERSION,
@@ -437,8 +532,8 @@ class Mixture:
         self._plan, self._wanted = plan, None
         self._epoch, self._step, self._is_finished = int(state_dict["epoch"]), int(state_dict["step"]), bool(state_dict["finished"])
         self._exhausted = {str(name): int(at) for name, at in state_dict["exhausted"].items()}
-        self._has_begun = self._is_prefetched = False
-        self._earlier, self._latest = {}, None
+        self._has_begun = self._is_begun_ahead = False
+        self._earlier, self._latest, self._skipped_to = {}, None, 0
         self._turn += 1
 
     def _check(self, plan: MixturePlan, strict: bool) -> None:
@@ -472,12 +567,12 @@ class Mixture:
         self._close_readings()
         for loader in self._loaders.values():
             loader.close()
-        self._is_prefetched = False
+        self._is_begun_ahead = False
         self._turn += 1
 
     def _close_readings(self) -> None:
         """Ends the iterators of the loaders. The loaders of an endless mixture keep their positions."""
-        started = [name for name, loader in self._loaders.items() if name in self._readings or self._is_prefetched]
+        started = [name for name, loader in self._loaders.items() if name in self._readings or self._is_begun_ahead]
         for reading in self._readings.values():
             reading.close()
         self._readings = {}
@@ -492,56 +587,7 @@ class Mixture:
 
     def __getstate__(self) -> dict[str, Any]:
         # The copy has the same position, but its own iterators.
-        return self.__dict__ | {"_readings": {}, "_has_begun": False, "_is_prefetched": False}
-
-
-class MixtureIterator:
-    """An iterator over the batches of a mixture. The epoch begins when the first batch is requested."""
-
-    def __init__(self, mixture: Mixture) -> None:
-        self._mixture = mixture
-        self._turn: int | None = None
-
-    def __iter__(self) -> MixtureIterator:
-        return self
-
-    def __len__(self) -> int:
-        return len(self._mixture)
-
-    def __next__(self) -> Any:
-        mixture = self._mixture
-        if self._turn is None:
-            self._turn = mixture._begun()
-        if self._turn != mixture._turn:
-            raise FailedPreconditionError("a later iterator, set_epoch, load_state_dict or close has ended this iterator: use one at a time")
-        name, batch = mixture._delivered()
-        return (name, batch) if mixture.with_names else batch
-
-    def close(self) -> None:
-        """Ends the iteration. A thread that waits for a batch receives ``CancelledError``."""
-        if self._turn == self._mixture._turn:
-            self._mixture._close_readings()
-            # A loader whose iterator was closed within an epoch would begin its next epoch.
-            self._mixture._turn += 1
-
-
-class _Stub:
-    """The object that stands for the dataset and the sampler of a mixture, with the methods that libraries call."""
-
-    def __init__(self, mixture: Mixture) -> None:
-        self._mixture = mixture
-
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the mixture; see ``Mixture.set_epoch``."""
-        self._mixture.set_epoch(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the position of the mixture; see ``Mixture.state_dict``."""
-        return self._mixture.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Sets the position of the mixture; see ``Mixture.load_state_dict``."""
-        self._mixture.load_state_dict(state_dict)
+        return self.__dict__ | {"_readings": {}, "_has_begun": False, "_is_begun_ahead": False, "_running": None}
 
 
 def _common(values: Sequence[Any]) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-__all__ = ["RANGES_MAX", "Delivered"]
+__all__ = ["RANGES_MAX", "Delivered", "moved"]
 
 #: The maximum number of ranges after the first gap that a state contains. Each worker reads consecutive steps, so one worker needs about one range.
 RANGES_MAX = 24
@@ -72,3 +72,17 @@ class Delivered:
         skip = 1 if self.first else 0
         pairs = zip(self._starts[skip:], self._stops[skip:], strict=True)
         return [[start, stop] for start, stop in pairs][:RANGES_MAX]
+
+
+def moved(steps: Callable[[int], int], epoch: int, step: int) -> tuple[int, int]:
+    """Returns the epoch and the step of a step that is counted from the start of an epoch, before the epoch or after its end.
+
+    ``steps`` returns the number of steps of an epoch. All epochs before this one have the same number, and so have all epochs after it.
+    """
+    if step < 0:
+        earlier, step = divmod(step, max(1, steps(epoch - 1)))
+        return epoch + earlier, step
+    if step < (present := steps(epoch)):
+        return epoch, step
+    later, step = divmod(step - present, max(1, steps(epoch + 1)))
+    return epoch + 1 + later, step

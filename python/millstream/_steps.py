@@ -5,15 +5,32 @@ The module does not depend on the contents of batches.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._millstream import Elements
 from ._positions import Delivered
+from .errors import InvalidArgumentError
 
-__all__ = ["OrderedSteps", "Steps"]
+__all__ = ["OrderedSteps", "Steps", "checked_skip"]
 
 _NONE = object()
+
+#: The maximum number of batches that one call of ``skip`` leaves out.
+_SKIP_MAX = 4096
+
+
+def checked_skip(batches: int) -> int:
+    """Returns the number of batches to skip.
+
+    Raises:
+        InvalidArgumentError: The number is negative or too large.
+    """
+    count = operator.index(batches)
+    if not 0 <= count <= _SKIP_MAX:
+        raise InvalidArgumentError(f"batches={count}: expected a number of batches from 0 to {_SKIP_MAX}, which one call skips")
+    return count
 
 
 class Steps:

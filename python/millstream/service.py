@@ -12,11 +12,13 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from . import _html
 from ._connection import Connection, connect
 from ._dataset import Dataset
 from ._millstream import Dispatcher, Elements, Worker
 from ._positions import Delivered
 from ._ranks import rank
+from ._resolve import ResolvedService, resolve
 from ._service_saving import SaveProgress, Saving, load, save
 from ._spec import dressed
 from .errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
@@ -27,6 +29,7 @@ __all__ = [
     "CrossTrainerCache",
     "DispatchServer",
     "DispatcherConfig",
+    "ResolvedService",
     "SaveProgress",
     "Saving",
     "ShardingPolicy",
@@ -36,6 +39,7 @@ __all__ = [
     "from_dataset_id",
     "load",
     "register_dataset",
+    "resolve",
     "save",
 ]
 
@@ -95,12 +99,19 @@ class CrossTrainerCache:
         self.trainer_id = str(trainer_id)
 
 
+def _check_admin(admin: str | None, admin_token: str | None) -> None:
+    if admin_token is not None and admin is None:
+        raise ValueError("admin_token needs an admin port: pass admin, such as admin='127.0.0.1:9464'")
+
+
 @dataclasses.dataclass(frozen=True)
 class DispatcherConfig:
     """The settings of a dispatcher. tf.data has no counterpart for the settings after ``worker_max_concurrent_snapshots``.
 
     ``protocol`` and ``worker_max_concurrent_snapshots`` are accepted and have no effect. The dispatcher uses a ``work_dir`` only in
-    ``fault_tolerant_mode``.
+    ``fault_tolerant_mode``. ``store`` names the records that several dispatchers share on etcd, as ``millstream dispatcher --store`` does, and
+    ``advertise`` is the address at which workers and readers reach this dispatcher. ``admin`` is the ``IP:PORT`` of an admin port, and
+    ``admin_token`` the token that its requests must present.
 
     Example:
         >>> config = ms.service.DispatcherConfig(job_gc_timeout_ms=1000)
@@ -123,10 +134,19 @@ class DispatcherConfig:
     gc_dynamic_sharding_jobs: bool = False
     liveness_ms: int | None = None
     deployment_mode: str | None = None
+    store: str | None = None
+    advertise: str | None = None
+    admin: str | None = None
+    admin_token: str | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.fault_tolerant_mode and not self.work_dir:
             raise ValueError("fault_tolerant_mode needs a work_dir, in which the dispatcher stores its records: pass work_dir")
+        if self.store is not None and self.fault_tolerant_mode:
+            raise ValueError("store and fault_tolerant_mode exclude each other, because each names the place of the records: pass one of them")
+        if self.advertise is not None and self.store is None:
+            raise ValueError("advertise needs a store that several dispatchers share, such as store='etcd://HOST:PORT/PREFIX'")
+        _check_admin(self.admin, self.admin_token)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +154,7 @@ class WorkerConfig:
     """The settings of a worker. tf.data has no counterpart for the settings after ``data_transfer_address``.
 
     ``protocol`` and ``heartbeat_interval_ms`` are accepted and have no effect, because the dispatcher sets the interval of heartbeats.
+    ``admin`` is the ``IP:PORT`` of an admin port, and ``admin_token`` the token that its requests must present.
     ``python`` is the interpreter that runs users' Python code in separate processes. The default is the interpreter that
     ``MILLSTREAM_PYTHON`` names, or the interpreter of this process. ``"inline"`` runs users' code in this process, for debugging, without
     deadlines and limits.
@@ -160,15 +181,33 @@ class WorkerConfig:
     cross_trainer_cache_bytes: int | None = None
     compression: str | None = None
     python: str | None = None
+    admin: str | None = None
+    admin_token: str | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        _check_admin(self.admin, self.admin_token)
         if not isinstance(self.dispatcher_address, str) or not self.dispatcher_address:
             raise ValueError("dispatcher_address must be a non-empty string")
         _shares_memory(self.data_transfer_protocol)
 
 
+#: The settings that are secrets, which no text shows.
+_SECRETS = frozenset({"admin_token"})
+
+
+def _shown(config: DispatcherConfig | WorkerConfig, field: dataclasses.Field[Any]) -> Any:
+    """Returns a setting as it is shown; ``None`` for a default."""
+    value = getattr(config, field.name)
+    if value is None or value == field.default:
+        return None
+    return "set" if field.name in _SECRETS else value
+
+
 class _Server:
     """The common part of dispatcher and worker servers."""
+
+    #: The settings, which are a `DispatcherConfig` or a `WorkerConfig`.
+    _config: Any
 
     def __init__(self, start: bool) -> None:
         self._server: Dispatcher | Worker | None = None
@@ -201,6 +240,34 @@ class _Server:
         if self._server is None:
             raise FailedPreconditionError("the server was not started: call start first")
         return self._server
+
+    def _has_ended(self) -> bool:
+        """Returns whether the server has ended: by ``stop``, by a shutdown of the service, or by an error, which ``join`` raises."""
+        return bool(self._serving().has_ended())
+
+    def _state(self) -> str:
+        """Returns the state of the server as a word, without a request to the server."""
+        if self._server is None:
+            return "not started"
+        return "stopped" if self._is_stopped or self._has_ended() else "runs"
+
+    def _place(self) -> tuple[str]:
+        """Returns the address of the server; empty before the start."""
+        return ("" if self._server is None else self._server.address,)
+
+    @property
+    def admin_url(self) -> str | None:
+        """The address of the admin port, such as ``http://127.0.0.1:9464``; ``None`` without an admin port."""
+        address: str | None = self._serving().admin_address
+        return None if address is None else f"http://{address}"
+
+    def __repr__(self) -> str:
+        return f"<millstream.service.{type(self).__name__} {self._place()[0]} {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("address", self._place()[0]), ("state", self._state())]
+        rows += [(field.name, value) for field in dataclasses.fields(self._config) if (value := _shown(self._config, field)) is not None]
+        return _html.block(f"millstream.service.{type(self).__name__}", _html.table(rows))
 
     def join(self) -> None:
         """Waits until the server has ended.
@@ -265,6 +332,10 @@ class DispatchServer(_Server):
             gc_dynamic_sharding_jobs=config.gc_dynamic_sharding_jobs,
             liveness_ms=config.liveness_ms,
             deployment_mode=config.deployment_mode,
+            store=config.store,
+            advertise=config.advertise,
+            admin=config.admin,
+            admin_token=config.admin_token,
         )
 
     @property
@@ -324,6 +395,8 @@ class WorkerServer(_Server):
             compression=config.compression,
             python=config.python,
             dispatcher_timeout_ms=config.dispatcher_timeout_ms,
+            admin=config.admin,
+            admin_token=config.admin_token,
         )
 
     @property
@@ -406,7 +479,7 @@ class Reading:
 
 
 def _address(service: Any) -> str:
-    """Returns the ``host:port`` of a service.
+    """Returns the ``host:port`` of a service, or a list of them with commas for a service with several dispatchers.
 
     Raises:
         ValueError: The argument names no service.
@@ -430,8 +503,9 @@ def _address(service: Any) -> str:
 
 
 def is_of_this_host(service: Any) -> bool:
-    """Returns whether a service's address is a loopback address, which only this host can reach."""
-    return _address(service).startswith(("127.", "localhost:", "[::1]:"))
+    """Returns whether a service has only loopback addresses, which only this host can reach."""
+    addresses = _address(service).split(",")
+    return all(address.strip().startswith(("127.", "localhost:", "[::1]:")) for address in addresses)
 
 
 def _policy(processing_mode: Any) -> ShardingPolicy:
@@ -605,7 +679,7 @@ def distribute(
     Args:
         processing_mode: A ``ShardingPolicy``, ``"parallel_epochs"`` or ``"distributed_epoch"``.
         service: The address of the dispatcher: ``millstream://host:port``, ``grpc://host:port``, ``host:port``, or an object whose attribute
-            ``target`` is an address.
+            ``target`` is an address. For a service with several dispatchers, the addresses of all: ``millstream://a:5050,b:5050``.
         job_name: A name by which several readers share a job.
         consumer_index: The number of this reader in a coordinated read, from 0.
         num_consumers: The number of readers of a coordinated read.

@@ -6,6 +6,7 @@
 //! elements become.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ use crate::assembly::{Assembly, Output};
 use crate::failure;
 use crate::fork::Here;
 use crate::notices;
+use crate::probe::Probe;
 use crate::wait::LOOK_EVERY;
 
 /// The number of skipped elements between two checks for signals.
@@ -58,12 +60,14 @@ enum Failed {
 /// The iterator over the elements of one pass. Only one thread at a time requests an element; other threads
 /// wait for their turn.
 #[derive(Debug)]
-#[pyclass(frozen, module = "millstream._millstream")]
+#[pyclass(frozen, weakref, module = "millstream._millstream")]
 pub(crate) struct Elements {
     state: Here<Mutex<State>>,
     /// The handle that ends the iterator. The handle has its own lock, so that one thread can close the
     /// iterator while another thread waits for an element.
     stopper: Here<Mutex<Stopper>>,
+    /// The measurements for other threads. The iterator takes over those of the source that it opens.
+    probe: Here<Mutex<Arc<Probe>>>,
 }
 
 #[derive(Debug)]
@@ -77,7 +81,7 @@ struct State {
     /// `true` if no other reader has the elements.
     exclusive: bool,
     assembly: Option<Assembly>,
-    delivered: u64,
+    probe: Arc<Probe>,
     is_done: bool,
 }
 
@@ -114,9 +118,13 @@ impl Supply {
 
 impl Elements {
     /// Creates an iterator over the elements of `supply`. `exclusive` elements are visible to no other
-    /// reader, so their arrays are writable.
-    pub(crate) fn new(supply: Supply, output: Output, exclusive: bool) -> Elements {
+    /// reader, so their arrays are writable. `probe` receives the measurements.
+    pub(crate) fn new(supply: Supply, output: Output, exclusive: bool, probe: Arc<Probe>) -> Elements {
+        if let Supply::Local(elements) = &supply {
+            probe.note_stages(elements.stage_costs());
+        }
         Elements {
+            probe: Here::new(Mutex::new(Arc::clone(&probe))),
             stopper: Here::new(Mutex::new(supply.stopper())),
             state: Here::new(Mutex::new(State {
                 supply,
@@ -125,7 +133,7 @@ impl Elements {
                 output,
                 exclusive,
                 assembly: None,
-                delivered: 0,
+                probe,
                 is_done: false,
             })),
         }
@@ -138,11 +146,13 @@ impl State {
     fn taken(&mut self, came: Result<Option<Element>, Failed>) -> PyResult<Option<Element>> {
         match came {
             Ok(Some(element)) => {
-                self.delivered += 1;
+                self.probe.note_element(element.slot().len());
                 Ok(Some(element))
             }
             Ok(None) => {
-                self.is_done = true;
+                if !std::mem::replace(&mut self.is_done, true) {
+                    self.probe.note_end();
+                }
                 Ok(None)
             }
             Err(Failed::Read(error)) => Err(failure::read(&error)),
@@ -169,7 +179,7 @@ impl State {
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = PyDict::new(py);
-        stats.set_item("delivered", self.delivered)?;
+        self.probe.describe(&stats)?;
         if let Supply::Service(reader) = &self.supply {
             describe(&reader.stats(), &stats)?;
         }
@@ -203,6 +213,8 @@ impl Elements {
             return Ok(Poll::Ready(None));
         }
         self.open(py, state)?;
+        let probe = Arc::clone(&state.probe);
+        let _wait = probe.wait();
         loop {
             let supply = &mut state.supply;
             let came = py.detach(|| supply.wait_element());
@@ -230,10 +242,12 @@ impl Elements {
             // iterator, and the opened iterator stays behind empty.
             let output = std::mem::replace(&mut of_opened.output, Output::Numpy);
             let supply = std::mem::replace(&mut of_opened.supply, Supply::Later(py.None()));
-            (supply, output, of_opened.exclusive)
+            (supply, output, of_opened.exclusive, Arc::clone(&of_opened.probe))
         };
         let later = std::mem::replace(&mut state.supply, taken.0);
         (state.output, state.exclusive) = (taken.1, taken.2);
+        state.probe = Arc::clone(&taken.3);
+        *self.probe.get("iterator")?.lock() = taken.3;
         if let Supply::Later(opener) = later {
             state._opener = Some(opener);
         }
@@ -254,7 +268,7 @@ impl Elements {
     /// the first element is requested.
     #[staticmethod]
     fn lazy(py: Python<'_>, opener: Py<PyAny>, dataset: Py<PyAny>) -> PyResult<Elements> {
-        let elements = Elements::new(Supply::Later(opener), Output::Numpy, false);
+        let elements = Elements::new(Supply::Later(opener), Output::Numpy, false, Arc::default());
         lock(py, elements.state.get("iterator")?)?.dataset = Some(dataset);
         Ok(elements)
     }
@@ -343,6 +357,8 @@ impl Elements {
             return Err(PyStopIteration::new_err(()));
         }
         self.open(py, &mut state)?;
+        let probe = Arc::clone(&state.probe);
+        let _wait = probe.wait();
         loop {
             let supply = &mut state.supply;
             let came = py.detach(|| supply.wait_element());
@@ -417,6 +433,15 @@ impl Elements {
         }
     }
 
+    /// Returns the measurements that need no lock of the iterator, also while another thread waits for an
+    /// element.
+    fn glance<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let probe = Arc::clone(&self.probe.get("iterator")?.lock());
+        let stats = PyDict::new(py);
+        probe.describe(&stats)?;
+        Ok(stats)
+    }
+
     /// Returns the measurements so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         lock(py, self.state.get("iterator")?)?.stats(py)
@@ -425,7 +450,7 @@ impl Elements {
     /// Returns the number of elements that the iterator has returned.
     #[getter]
     fn delivered(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, self.state.get("iterator")?)?.delivered)
+        Ok(lock(py, self.state.get("iterator")?)?.probe.delivered())
     }
 }
 

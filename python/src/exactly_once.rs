@@ -4,8 +4,13 @@ use std::collections::BTreeMap;
 
 use millstream::control::PoisonLimits;
 use millstream::exactly_once::{ExactTerms, Place};
-use millstream::pipeline::graph::SplitCounts;
+use millstream::pipeline::exec::Functions;
+use millstream::pipeline::graph::{Dataset, SplitCounts};
+use millstream::pipeline::storage::Storage;
 use pyo3::prelude::*;
+
+use crate::failure;
+use crate::graph::Graph;
 
 /// The terms of an exactly-once job: see [`ExactTerms`].
 #[derive(Debug, FromPyObject)]
@@ -68,6 +73,66 @@ pub(crate) fn place_after(
 #[pyfunction]
 pub(crate) fn steps_left(counts: (u64, u64, u64), position: Position, trainer: u64, trainers: u64) -> u64 {
     place(position).left(&counted(counts), trainer, trainers)
+}
+
+/// Returns the split of the element that a trainer receives after `steps` more elements, and the position of
+/// the element in it. Returns `None` if the trainer has fewer elements left.
+#[pyfunction]
+pub(crate) fn element_after(
+    counts: (u64, u64, u64),
+    position: Position,
+    trainer: (u64, u64),
+    steps: u64,
+) -> Option<(u64, u64)> {
+    place(position).element_after(&counted(counts), trainer, steps)
+}
+
+/// The records from which the elements of one epoch were made.
+#[derive(Debug)]
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct EpochLineage(millstream::exactly_once::EpochLineage);
+
+/// The records of one element. The first two numbers are the first position of its split and the number of
+/// positions. The places of the records follow, and whether these are exactly those of the element. The path
+/// of the file and its range of bytes are last.
+type Records = (
+    Option<(u64, u64)>,
+    Option<Vec<u64>>,
+    bool,
+    Option<String>,
+    Option<(u64, u64)>,
+);
+
+#[pymethods]
+impl EpochLineage {
+    /// Lists the files of a dataset in the form for exactly-once jobs.
+    #[staticmethod]
+    fn open(py: Python<'_>, graph: &Graph, epoch: u64) -> PyResult<EpochLineage> {
+        let definition = Dataset::from(graph).graph().map_err(failure::dataset)?;
+        let make = || {
+            let storage = Storage::default();
+            millstream::exactly_once::EpochLineage::new(definition, Functions::new(), epoch, &storage)
+        };
+        Ok(EpochLineage(py.detach(make).map_err(failure::analysis)?))
+    }
+
+    /// The reason why this process cannot name the files of splits.
+    #[getter]
+    fn files_error(&self) -> Option<String> {
+        self.0.files_error().map(|error| error.by("this process"))
+    }
+
+    fn of(&self, split: u64, position: u64) -> PyResult<Records> {
+        let found = self.0.of(split, position).map_err(failure::analysis)?;
+        let positions = found
+            .split_positions
+            .map(|range| (range.start, range.end - range.start));
+        let (path, bytes) = match found.file {
+            Some(file) => (Some(file.path), file.bytes.map(|range| (range.start, range.end))),
+            None => (None, None),
+        };
+        Ok((positions, found.records, found.is_exact, path, bytes))
+    }
 }
 
 /// The number of a split, and the number of elements that trainers have of each split from it on.

@@ -81,8 +81,10 @@ fn service_of(error: &ServiceError) -> PyErr {
 pub(crate) fn dispatcher(error: DispatcherError) -> PyErr {
     let class = match &error {
         DispatcherError::Key(_) => "PermissionDeniedError",
-        DispatcherError::Start(_) => "UnavailableError",
-        DispatcherError::Audit { .. } | DispatcherError::Access(_) => "InvalidArgumentError",
+        DispatcherError::Start(_) | DispatcherError::Etcd(_) => "UnavailableError",
+        DispatcherError::Audit { .. } | DispatcherError::Access(_) | DispatcherError::NotAdvertised(_) => {
+            "InvalidArgumentError"
+        }
         DispatcherError::WorkDir(_) | DispatcherError::Store(_) => "DataLossError",
         DispatcherError::Lane(lane) => class_of_lane(lane),
     };

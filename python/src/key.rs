@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use millstream::LocalWorkers;
-use millstream::link::{KeySource, LoadedKey};
+use millstream::link::{KeyMaterial, KeySource, LoadedKey, Role};
 use millstream::pipeline::exec::Functions;
 use pyo3::prelude::*;
 
 use crate::failure::raise;
+use crate::probe::Probe;
 use crate::{code, fork, notices};
 
 fn source() -> PyResult<KeySource> {
@@ -49,6 +50,25 @@ pub(crate) fn key_path() -> PyResult<Option<String>> {
     })
 }
 
+/// Returns the key of a role as text, derived from this process's cluster key.
+#[pyfunction]
+pub(crate) fn role_key(role: &str) -> PyResult<String> {
+    let role: Role = role
+        .parse()
+        .map_err(|error| raise("InvalidArgumentError", error))?;
+    match load()?.keys.own {
+        KeyMaterial::Cluster(key) => Ok(key.role_key(role).to_text()),
+        KeyMaterial::Role(key) => Err(raise(
+            "PermissionDeniedError",
+            format!(
+                "this process has a key of the role {}, from which no key of the role {role} can be derived: \
+                 set MILLSTREAM_KEY to the file of the cluster key",
+                key.role()
+            ),
+        )),
+    }
+}
+
 /// Returns the version of Millstream.
 #[pyfunction]
 pub(crate) fn version() -> &'static str {
@@ -56,9 +76,10 @@ pub(crate) fn version() -> &'static str {
 }
 
 /// Returns the functions that datasets in this process may name, including the service reader and users'
-/// Python code.
-pub(crate) fn functions() -> PyResult<Arc<Functions>> {
-    let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), notices::hooks()?);
+/// Python code. `probe` sees the readers of services.
+pub(crate) fn functions(probe: Option<Arc<Probe>>) -> PyResult<Arc<Functions>> {
+    let hooks = notices::hooks(probe)?;
+    let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), hooks);
     Ok(Arc::new(code::within(builtin)))
 }
 
@@ -66,9 +87,10 @@ pub(crate) fn functions() -> PyResult<Arc<Functions>> {
 /// Python code; with `inline`, the current process runs it.
 pub(crate) fn functions_of_server(python: Option<&str>) -> PyResult<Arc<Functions>> {
     if python == Some("inline") {
-        return functions();
+        return functions(None);
     }
-    let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), notices::hooks()?);
+    let builtin =
+        millstream::functions::builtin_beside(Some(&load()?), local_workers(), notices::hooks(None)?);
     Ok(Arc::new(code::beside(builtin, python)?))
 }
 

@@ -2,13 +2,16 @@
 //!
 //! - `graph`, `expr`, `spec`: datasets, expressions and specs
 //! - `code`: users' Python functions and iterables in pipelines; `held`: code that this process runs as it is
-//! - `servers`, `service`, `key`: dispatchers, workers, and a trainer's connection; `exactly_once`: the terms
-//!   and positions of exactly-once jobs
+//! - `admin`: admin ports of servers and trainers
+//! - `servers`, `service`, `key`: dispatchers, workers, and a trainer's connection; `exactly_once`: the
+//!   terms, positions and records of exactly-once jobs
 //! - `elements`, `assembly`, `array`, `npy`, `dlpack`: conversion of elements to Python objects that share
 //!   the memory
+//! - `probe`: measurements for other threads; `metrics`: the port that shows the loaders of the process
 //! - `failure`: conversion of errors to exceptions; `wait`: blocking calls that react to Ctrl-C; `notices`:
 //!   notices for the user; `fork`: guards for forked children
 
+mod admin;
 mod array;
 mod assembly;
 mod code;
@@ -21,8 +24,10 @@ mod fork;
 mod graph;
 mod held;
 mod key;
+mod metrics;
 mod notices;
 mod npy;
+mod probe;
 mod servers;
 mod service;
 mod spec;
@@ -34,7 +39,7 @@ mod _millstream {
     #[pymodule_export]
     use super::elements::Elements;
     #[pymodule_export]
-    use super::exactly_once::{joined_places, place_after, steps_left};
+    use super::exactly_once::{EpochLineage, element_after, joined_places, place_after, steps_left};
     #[pymodule_export]
     use super::expr::Expr;
     #[pymodule_export]
@@ -42,7 +47,9 @@ mod _millstream {
     #[pymodule_export]
     use super::graph::Graph;
     #[pymodule_export]
-    use super::key::{key_path, version};
+    use super::key::{key_path, role_key, version};
+    #[pymodule_export]
+    use super::metrics::MetricsPort;
     #[pymodule_export]
     use super::servers::{Dispatcher, Worker};
     #[pymodule_export]

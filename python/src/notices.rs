@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream::client::{Notice, OnNotice};
+use millstream::client::{Notice, OnNotice, OnStarted};
 use millstream::control::rpc::SessionConfig;
 use millstream::service_reader::Hooks;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::failure::raise;
+use crate::probe::Probe;
 
 /// The maximum number of queued notices. A further notice replaces the oldest one.
 const WAITING_MAX: usize = 256;
@@ -36,9 +37,12 @@ pub(crate) fn log(text: &str) {
     leave("log", text.to_owned());
 }
 
-/// Returns the receiver of readers' notices.
-pub(crate) fn of_readers() -> OnNotice {
-    Arc::new(|notice: &Notice| {
+/// Returns the receiver of readers' notices. `probe` counts skipped splits.
+pub(crate) fn of_readers(probe: Option<Arc<Probe>>) -> OnNotice {
+    Arc::new(move |notice: &Notice| {
+        if let Some(probe) = &probe {
+            probe.note(notice);
+        }
         if let Notice::DataLost(_) | Notice::SplitSkipped { .. } = notice {
             leave("warn_of_loss", notice.to_string());
         } else {
@@ -47,13 +51,18 @@ pub(crate) fn of_readers() -> OnNotice {
     })
 }
 
-/// Returns the hooks by which pipelines of this process report notices of the services that they read.
+/// Returns the hooks by which pipelines of this process report notices of the services that they read, and
+/// show their readers to `probe`.
 ///
 /// # Errors
 /// The errors of [`session`].
-pub(crate) fn hooks() -> PyResult<Hooks> {
+pub(crate) fn hooks(probe: Option<Arc<Probe>>) -> PyResult<Hooks> {
+    let on_started = probe
+        .clone()
+        .map(|probe| -> OnStarted { Arc::new(move |watch| probe.note_reader(watch)) });
     Ok(Hooks {
-        on_notice: Some(of_readers()),
+        on_notice: Some(of_readers(probe)),
+        on_started,
         session: session(None)?,
     })
 }

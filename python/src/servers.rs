@@ -4,15 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream::control::{DispatcherConfig, WorkerAddresses};
+use millstream::admin::{AdminPort, DispatcherSubject, WorkerSubject};
+use millstream::control::{DeploymentMode, DispatcherConfig, EtcdConfig, WorkerAddresses};
 use millstream::dataplane::transport::Compression;
-use millstream::{WorkerConfig, WorkerStopper};
+use millstream::link::HostPort;
+use millstream::{SharedStore, WorkerConfig, WorkerStopper};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::fork::Here;
 use crate::wait::{LOOK_EVERY, interruptible};
-use crate::{failure, key, notices};
+use crate::{admin, failure, key, notices};
 
 /// The minimum number of heartbeat intervals within the liveness timeout.
 const HEARTBEATS: u32 = 5;
@@ -22,6 +24,8 @@ const HEARTBEATS: u32 = 5;
 #[pyclass(frozen, module = "millstream._millstream")]
 pub(crate) struct Dispatcher {
     running: Here<Mutex<Option<millstream::Dispatcher>>>,
+    admin: Here<Mutex<Option<AdminPort>>>,
+    admin_address: Option<SocketAddr>,
     address: SocketAddr,
 }
 
@@ -31,6 +35,8 @@ pub(crate) struct Dispatcher {
 pub(crate) struct Worker {
     running: Here<Mutex<Option<millstream::Worker>>>,
     stopper: Here<WorkerStopper>,
+    admin: Here<Mutex<Option<AdminPort>>>,
+    admin_address: Option<SocketAddr>,
     address: String,
 }
 
@@ -67,6 +73,24 @@ fn bind(host: &str, port: u16) -> PyResult<SocketAddr> {
     Ok(SocketAddr::new(host, port))
 }
 
+/// Returns the placement of trainers and workers that the caller named, or the default.
+fn mode(named: Option<&str>, default: DeploymentMode) -> PyResult<DeploymentMode> {
+    let Some(named) = named else { return Ok(default) };
+    let mode: Result<DeploymentMode, _> = named.parse();
+    mode.map_err(|error| failure::raise("InvalidArgumentError", error))
+}
+
+/// Returns the store that several dispatchers share, if the caller named one.
+fn shared_store(store: Option<&str>, advertise: Option<&str>) -> PyResult<Option<SharedStore>> {
+    let invalid = |error: &dyn std::fmt::Display| failure::raise("InvalidArgumentError", error);
+    let Some(store) = store else { return Ok(None) };
+    let advertise: Option<Result<HostPort, _>> = advertise.map(str::parse);
+    Ok(Some(SharedStore {
+        etcd: store.parse::<EtcdConfig>().map_err(|error| invalid(&error))?,
+        advertise: advertise.transpose().map_err(|error| invalid(&error))?,
+    }))
+}
+
 /// Returns a lifetime: the default for `None`, and no limit for a negative number.
 fn lifetime(ms: Option<i64>, default: Option<Duration>) -> Option<Duration> {
     match ms {
@@ -81,7 +105,7 @@ impl Dispatcher {
     #[staticmethod]
     #[pyo3(signature = (*, host, port, work_dir=None, worker_addresses=Vec::new(), job_gc_check_interval_ms=None,
         job_gc_timeout_ms=None, worker_timeout_ms=None, client_timeout_ms=None, gc_dynamic_sharding_jobs=false,
-        liveness_ms=None, deployment_mode=None))]
+        liveness_ms=None, deployment_mode=None, store=None, advertise=None, admin=None, admin_token=None))]
     #[expect(clippy::too_many_arguments, reason = "each argument is a named setting")]
     fn start(
         py: Python<'_>,
@@ -96,6 +120,10 @@ impl Dispatcher {
         gc_dynamic_sharding_jobs: bool,
         liveness_ms: Option<u64>,
         deployment_mode: Option<&str>,
+        store: Option<&str>,
+        advertise: Option<&str>,
+        admin: Option<&str>,
+        admin_token: Option<String>,
     ) -> PyResult<Dispatcher> {
         let defaults = DispatcherConfig::default();
         let time = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
@@ -111,20 +139,23 @@ impl Dispatcher {
             gc_dynamic_sharding_jobs,
             liveness,
             heartbeat_interval: defaults.heartbeat_interval.min(liveness / HEARTBEATS),
-            deployment_mode: match deployment_mode {
-                Some(mode) => mode
-                    .parse()
-                    .map_err(|error: millstream::control::UnknownDeploymentMode| {
-                        failure::raise("InvalidArgumentError", error)
-                    })?,
-                None => defaults.deployment_mode,
-            },
+            deployment_mode: mode(deployment_mode, defaults.deployment_mode)?,
             ..defaults
         };
         let (key, functions, address) = (key::load()?, key::functions_of_server(None)?, bind(host, port)?);
-        let started = py.detach(|| millstream::Dispatcher::start(&key, Some(address), config, functions));
+        let shared = shared_store(store, advertise)?;
+        let started = py.detach(|| match shared {
+            Some(shared) => {
+                millstream::Dispatcher::start_candidate(&key, Some(address), config, functions, shared)
+            }
+            None => millstream::Dispatcher::start(&key, Some(address), config, functions),
+        });
         let dispatcher = started.map_err(failure::dispatcher)?;
+        let subject = || DispatcherSubject::new(dispatcher.observer());
+        let admin = admin::of_server(py, admin, admin_token, subject)?;
         Ok(Dispatcher {
+            admin_address: admin.as_ref().map(AdminPort::local_addr),
+            admin: Here::new(Mutex::new(admin)),
             address: dispatcher.local_addr(),
             running: Here::new(Mutex::new(Some(dispatcher))),
         })
@@ -134,6 +165,12 @@ impl Dispatcher {
     #[getter]
     fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Returns the address of the admin port, as `host:port`; `None` without one.
+    #[getter]
+    fn admin_address(&self) -> Option<String> {
+        self.admin_address.map(|address| address.to_string())
     }
 
     /// Returns whether the dispatcher has ended.
@@ -149,6 +186,7 @@ impl Dispatcher {
 
     /// Says goodbye and ends the dispatcher. Has no effect on a dispatcher that has ended.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| drop(take(&self.admin)));
         match take(&self.running) {
             Some(dispatcher) => py.detach(|| dispatcher.stop()).map_err(failure::dispatcher),
             None => Ok(()),
@@ -162,7 +200,7 @@ impl Worker {
     #[staticmethod]
     #[pyo3(signature = (*, dispatcher, host, port, advertise=None, tags=Vec::new(), threads=None, memory_bytes=None,
         cross_trainer_cache_bytes=None, shm_bytes=None, compression=None, connect_timeout_ms=None,
-        dispatcher_timeout_ms=None, python=None))]
+        dispatcher_timeout_ms=None, python=None, admin=None, admin_token=None))]
     #[expect(clippy::too_many_arguments, reason = "each argument is a named setting")]
     fn start(
         py: Python<'_>,
@@ -179,6 +217,8 @@ impl Worker {
         connect_timeout_ms: Option<u64>,
         dispatcher_timeout_ms: Option<u64>,
         python: Option<&str>,
+        admin: Option<&str>,
+        admin_token: Option<String>,
     ) -> PyResult<Worker> {
         let key = key::load()?;
         let mut config = WorkerConfig::new(dispatcher);
@@ -211,7 +251,10 @@ impl Worker {
             || millstream::Worker::start_stoppable(&key, config, stopper),
         )?;
         let worker = started.map_err(failure::worker)?;
+        let admin = admin::of_server(py, admin, admin_token, || WorkerSubject::new(worker.observer()))?;
         Ok(Worker {
+            admin_address: admin.as_ref().map(AdminPort::local_addr),
+            admin: Here::new(Mutex::new(admin)),
             address: worker.address().to_owned(),
             stopper: Here::new(worker.stopper()),
             running: Here::new(Mutex::new(Some(worker))),
@@ -222,6 +265,12 @@ impl Worker {
     #[getter]
     fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Returns the address of the admin port, as `host:port`; `None` without one.
+    #[getter]
+    fn admin_address(&self) -> Option<String> {
+        self.admin_address.map(|address| address.to_string())
     }
 
     /// Returns whether the worker has ended.
@@ -244,6 +293,7 @@ impl Worker {
 
     /// Says goodbye and ends the worker. Has no effect on a worker that has ended.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| drop(take(&self.admin)));
         match take(&self.running) {
             Some(worker) => py.detach(|| worker.stop()).map_err(failure::worker),
             None => Ok(()),

@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream::client::{MaxOutstanding, OnLost, ReaderConfig};
-use millstream::control::{Abandoned, Cardinality, DatasetId, JobId, Policy, TargetWorkers};
+use millstream::client::{MaxOutstanding, OnLost, OnStarted, ReaderConfig};
+use millstream::control::{Abandoned, Cardinality, DatasetId, JobId, Policy, Status, TargetWorkers};
 use millstream::dataplane::transport::Compression;
 use millstream::exactly_once::ExactTerms;
 use millstream::{GiveUp, ReadRequest, ServiceConfig, ServiceError, service_reader};
@@ -18,6 +18,7 @@ use crate::exactly_once::ExactArguments;
 use crate::failure::{self, raise};
 use crate::fork::Here;
 use crate::graph::Graph;
+use crate::probe::Probe;
 use crate::wait::interruptible;
 use crate::{key, notices, spec};
 
@@ -79,8 +80,11 @@ impl Request {
 }
 
 impl Reading {
-    fn config(self) -> PyResult<ReaderConfig> {
+    /// Returns the settings of a reader, which `probe` sees.
+    fn config(self, probe: &Arc<Probe>) -> PyResult<ReaderConfig> {
         let defaults = ReaderConfig::default();
+        let seeing = Arc::clone(probe);
+        let on_started: OnStarted = Arc::new(move |watch| seeing.note_reader(watch));
         let on_lost =
             OnLost::from_str(&self.on_lost).map_err(|error| raise("InvalidArgumentError", error))?;
         Ok(ReaderConfig {
@@ -94,7 +98,8 @@ impl Reading {
             trainer_id: self.trainer_id,
             whole_splits: self.whole_splits,
             on_lost,
-            on_notice: Some(notices::of_readers()),
+            on_notice: Some(notices::of_readers(Some(Arc::clone(probe)))),
+            on_started: Some(on_started),
             ..defaults
         })
     }
@@ -218,7 +223,7 @@ impl Service {
     /// Returns the dataset of the elements that a job yields. Operations added to this dataset run in the
     /// current process.
     fn distributed(&self, py: Python<'_>, request: Request, reading: Reading) -> PyResult<Graph> {
-        let (request, config) = (request.parsed()?, reading.config()?);
+        let (request, config) = (request.parsed()?, reading.config(&Arc::default())?);
         let dataset = self.ask(py, |service| service_reader::dataset(service, &request, &config))?;
         Graph::new(dataset)
     }
@@ -240,7 +245,8 @@ impl Service {
         reading: Reading,
         take: Option<Py<PyAny>>,
     ) -> PyResult<Elements> {
-        let config = reading.config()?;
+        let probe = Arc::default();
+        let config = reading.config(&probe)?;
         // Elements that workers in this process keep for several trainers are shared by these trainers.
         let exclusive = config.trainer_id.is_none() || key::local_workers().is_empty();
         let reader = self.ask(py, |service| service.read(JobId(job), repetition, &config))?;
@@ -249,23 +255,20 @@ impl Service {
             Supply::Service(Box::new(reader)),
             output,
             exclusive,
+            probe,
         ))
     }
 
     /// Returns the living workers, as dicts of address, tags and tasks.
     fn workers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        described(py, &self.ask(py, millstream::Service::status)?)
+    }
+
+    /// Returns the living workers, as `workers` does, and the number of workers that would keep the readers
+    /// busy, which is `None` if it is unknown. Both come from one answer of the dispatcher.
+    fn workers_and_wanted<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Option<u64>)> {
         let status = self.ask(py, millstream::Service::status)?;
-        let alive = status.workers.iter().filter(|worker| worker.dead.is_none());
-        let described: PyResult<Vec<_>> = alive
-            .map(|worker| {
-                let known = PyDict::new(py);
-                known.set_item("address", &worker.address)?;
-                known.set_item("tags", &worker.tags)?;
-                known.set_item("tasks", worker.tasks)?;
-                Ok(known)
-            })
-            .collect();
-        PyList::new(py, described?)
+        Ok((described(py, &status)?, status.workers_wanted))
     }
 
     /// Ends the service: its workers and its dispatcher stop.
@@ -279,4 +282,19 @@ impl Service {
             py.detach(|| service.close());
         }
     }
+}
+
+/// Describes the living workers of a service, as dicts of address, tags and tasks.
+fn described<'py>(py: Python<'py>, status: &Status) -> PyResult<Bound<'py, PyList>> {
+    let alive = status.workers.iter().filter(|worker| worker.dead.is_none());
+    let described: PyResult<Vec<_>> = alive
+        .map(|worker| {
+            let known = PyDict::new(py);
+            known.set_item("address", &worker.address)?;
+            known.set_item("tags", &worker.tags)?;
+            known.set_item("tasks", worker.tasks)?;
+            Ok(known)
+        })
+        .collect();
+    PyList::new(py, described?)
 }

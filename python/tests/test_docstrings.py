@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 import millstream as ms
-from millstream import compat, errors, files, ops, resolvers, service
+from millstream import compat, errors, files, metrics, ops, resolvers, service
 
 COMPAT = [getattr(compat, name) for name in compat.__all__ if isinstance(getattr(compat, name), ModuleType)]
-MODULES: list[ModuleType] = [ms, compat, *COMPAT, compat.data.experimental, errors, files, ops, resolvers, service]
+MODULES: list[ModuleType] = [ms, compat, *COMPAT, compat.data.experimental, errors, files, metrics, ops, resolvers, service]
 
 
 def functions() -> Iterator[tuple[str, Any]]:
     """Yields each public function and method once, with its name."""
     seen: set[int] = set()
     for module in MODULES:
-        # These modules need frameworks, and have separate tests.
-        for name in (name for name in module.__all__ if name not in ("tf", "torch")):
+        # These modules need frameworks or Ray, and have separate tests.
+        for name in (name for name in module.__all__ if name not in ("ray", "tf", "torch")):
             found = getattr(module, name)
             if isinstance(found, ModuleType):
                 continue

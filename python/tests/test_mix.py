@@ -22,7 +22,7 @@ from mixtures import ALL, FIRST, NEVER, STOPS, Batch, case, loader, mixture, nex
 
 def test_draws_never_change_between_versions() -> None:
     made = mixture({"web": 4, "code": 4, "books": 4}, {"web": 3, "code": 2, "books": 1}, seed=7)
-    assert "".join(made.lineage(step)[0] for step in range(48)) == "wwwwcbwcwwwcbwccbwccwbcwwccwccbcwbwccccwcwccbbwc"
+    assert "".join(made.component(step)[0] for step in range(48)) == "wwwwcbwcwwwcbwccbwccwbcwwccwccbcwbwccccwcwccbbwc"
 
 
 @pytest.mark.parametrize("weights", [[3, 1], [1, 1, 1, 1], [0.7, 0.2, 0.1], [5, 0, 1]], ids=str)
@@ -30,7 +30,7 @@ def test_draws_never_change_between_versions() -> None:
 def test_frequencies_match_the_weights(weights: list[float], seed: int) -> None:
     made = mixture({chr(97 + at): 2 for at in range(len(weights))}, weights, seed=seed)
     steps = 20_000
-    drawn = [made.lineage(step) for step in range(steps)]
+    drawn = [made.component(step) for step in range(steps)]
     for names, degrees in ((drawn, 1), (list(itertools.pairwise(drawn)), 2)):
         counts = collections.Counter(names)
         shares = {name: math.prod(made.weights[one] for one in name) / sum(weights) ** degrees for name in counts}
@@ -44,7 +44,7 @@ def test_seeds_and_epochs_draw_differently() -> None:
     runs = []
     for seed, epoch in itertools.product((0, 1, 2), (0, 1)):
         made = mixture({"a": 100, "b": 100}, stop=FIRST, seed=seed)
-        runs.append([made.lineage(step, epoch=epoch) for step in range(40)])
+        runs.append([made.component(step, epoch=epoch) for step in range(40)])
     assert len({str(run) for run in runs}) == 6
 
 
@@ -68,14 +68,14 @@ def test_epochs_are_those_of_the_model(stop: str, number: int) -> None:
         return
     for epoch in range(3):
         foreseen, steps = [], len(made)
-        foreseen = [made.lineage(step, epoch=epoch) for step in range(steps)]
+        foreseen = [made.component(step, epoch=epoch) for step in range(steps)]
         with pytest.raises(IndexError, match=f"has {steps} steps"):
-            made.lineage(steps, epoch=epoch)
+            made.component(steps, epoch=epoch)
         found = taken(iter(made))
         assert found == list(model.run(epoch))
         assert (len(found), [name for name, _ in found]) == (steps, foreseen)
         # Delivered steps are known without the lengths.
-        assert [made.lineage(step) for step in range(steps)] == foreseen and (made.epoch, made.step) == (epoch, steps)
+        assert [made.component(step) for step in range(steps)] == foreseen and (made.epoch, made.step) == (epoch, steps)
 
 
 def test_long_epochs_are_counted_in_blocks() -> None:
@@ -83,9 +83,9 @@ def test_long_epochs_are_counted_in_blocks() -> None:
     made.set_mixture([1, 0, 0], at_step=70_000)
     made.set_mixture([1, 1, 1], at_step=100_000)
     assert len(made) == 201_070
-    drawn = collections.Counter(made.lineage(step) for step in range(len(made)))
+    drawn = collections.Counter(made.component(step) for step in range(len(made)))
     assert drawn == {"0": 200_000, "1": 1000, "2": 70}
-    assert {made.lineage(step) for step in range(70_000, 100_000)} == {"0"}
+    assert {made.component(step) for step in range(70_000, 100_000)} == {"0"}
 
 
 def test_a_mixture_without_an_end_repeats_components() -> None:
@@ -115,13 +115,13 @@ def test_streams_are_components() -> None:
     with pytest.raises(TypeError, match="unknown number"):
         len(made)
     with pytest.raises(FailedPreconditionError, match="unknown length"):
-        made.lineage(0)
+        made.component(0)
     found = [(name, batch.tolist()) for name, batch in made]
     assert [batch for name, batch in found if name == "a"] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
     assert [batch for name, batch in found if name == "b"] == [[0, 1], [2, 3], [4]]
-    assert [made.lineage(step) for step in range(7)] == [name for name, _ in found]
+    assert [made.component(step) for step in range(7)] == [name for name, _ in found]
     endless = ms.mix([numbers, numbers], stop=FIRST, output="numpy")
-    assert {endless.lineage(step) for step in range(4)} <= {"0", "1"}
+    assert {endless.component(step) for step in range(4)} <= {"0", "1"}
 
 
 # Changes of weights.
@@ -144,11 +144,11 @@ def test_changes_hold_from_their_step() -> None:
     for weights, at_step in (([1, 1], 22), ([1, 1], 10), ([1, 1], -1)):
         with pytest.raises(InvalidArgumentError, match=f"step {at_step} of epoch 0: the next step is 23"):
             made.set_mixture(weights, at_step=at_step)
-    for call in (lambda: made.set_mixture([1, 1], epoch=1), lambda: made.lineage(3, epoch=1)):
+    for call in (lambda: made.set_mixture([1, 1], epoch=1), lambda: made.component(3, epoch=1)):
         with pytest.raises(InvalidArgumentError, match="only the endless epoch 0"):
             call()
     with pytest.raises(IndexError, match="begin at 0"):
-        made.lineage(-1)
+        made.component(-1)
 
 
 def test_an_unreached_change_holds_in_the_next_epoch() -> None:
@@ -176,7 +176,7 @@ def test_weights_set_before_the_first_batch_resume() -> None:
     taken(iter(made), 3)
     again = mixture({"web": 40, "code": 40}, [1, 0])
     again.load_state_dict(made.state_dict())
-    assert again.lineage(0) == "code" and taken(iter(again), 9) == taken(iter(made), 9)
+    assert again.component(0) == "code" and taken(iter(again), 9) == taken(iter(made), 9)
 
 
 # The manners of a loader.

@@ -92,7 +92,7 @@ def test_exact_mixtures_continue_with_other_trainers(cluster: Start, later: int)
     for rank in range(later):
         part = exact(target, dp_rank=rank, dp_size=later)
         part.load_state_dict(joined)
-        names.add(part.lineage(9))
+        names.add(part.component(9))
         found += lists(iter(part), 4)
         # A second change of the process, in the middle of the rest.
         rest = exact(target, dp_rank=rank, dp_size=later)
@@ -134,7 +134,7 @@ def test_one_state_continues_on_any_trainers(cluster: Start) -> None:
         state = wire(ms.joined_states([part.state_dict() for part in parts], 5))
     assert sorted(found) == [*range(300), *range(1000, 1200)]
     lone = counted(target, ALL)
-    assert names[:24] == [lone.lineage(step) for step in range(24)]
+    assert names[:24] == [lone.component(step) for step in range(24)]
 
 
 def test_states_that_cannot_be_joined_are_refused(cluster: Start) -> None:

@@ -59,6 +59,12 @@ def test_both_schemes_and_none_name_a_service(cluster: Start) -> None:
         assert numbers(Dataset.range(3).apply(distribute(ShardingPolicy.OFF, service))) == [0, 1, 2]
 
 
+def test_several_addresses_name_one_service(cluster: Start) -> None:
+    address = cluster(1).split("://")[1]
+    for service in (f"millstream://127.0.0.1:9,{address}", f"{address}, 127.0.0.1:9"):
+        assert numbers(Dataset.range(3).apply(distribute(ShardingPolicy.OFF, service))) == [0, 1, 2]
+
+
 def test_operations_behind_distribute_run_here(cluster: Start) -> None:
     dataset = Dataset.range(5).map(lambda x: x * x).apply(distribute("parallel_epochs", cluster(2)))
     assert sorted(numbers(dataset.map(lambda x: x + 1))) == [1, 1, 2, 2, 5, 5, 10, 10, 17, 17]

@@ -108,7 +108,7 @@ impl ExecutorEnvironment {
     }
 
     /// Sets a command's environment to the allowed variables of this process.
-    pub(super) fn apply(&self, command: &mut Command) {
+    pub fn apply(&self, command: &mut Command) {
         command.env_clear();
         command.envs(std::env::vars_os().filter(|(name, _)| self.allows(name)));
     }

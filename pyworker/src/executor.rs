@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use millstream_pipeline::exec::{Cancel, ErrorKind, ExecError, Value};
 
+use super::count::Counted;
 use super::descendants::{self, PROCESSES_MAX};
 use super::ending::{Ending, Gone};
 use super::foreman::{ChildId, Foreman, Urgency};
@@ -31,6 +32,7 @@ const LOADING: Duration = Duration::from_secs(120);
 pub(super) struct Executor {
     foreman: Arc<Foreman>,
     child: ChildId,
+    _counted: Counted,
     /// The number of the executor in its pool, which `get_worker_info` shows to the code.
     index: u32,
     pid: u32,
@@ -74,6 +76,7 @@ impl Executor {
         let mut executor = Executor {
             foreman,
             child,
+            _counted: Counted::new(),
             index,
             pid,
             socket: Some(socket),

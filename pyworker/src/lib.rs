@@ -1,6 +1,7 @@
 //! Users' Python code on a worker: functions and iterables that run in supervised processes of the user's
 //! interpreter. The worker itself runs no Python code and is not linked with Python.
 //!
+//! - `count`: the number of executors of this process
 //! - `crew`: the pool of executors of one function: which executors are idle, dead or to be ended
 //! - `crews`: the executor pools of this process, which are kept for a while between tasks
 //! - `descendants`: the memory and the number of a process's descendants
@@ -19,6 +20,7 @@
 //! - `socket`: datagrams with file descriptors and timeouts
 //! - `wire`: the messages to and from executors (pure)
 
+mod count;
 #[cfg(target_os = "linux")]
 mod crew;
 #[cfg(target_os = "linux")]
@@ -53,6 +55,7 @@ mod socket;
 #[cfg(target_os = "linux")]
 mod wire;
 
+pub use count::python_processes;
 pub use environment::ExecutorEnvironment;
 pub use fitting::fitting;
 pub use interpreter::Interpreter;

@@ -3,6 +3,7 @@
 //!
 //! - [`ExactTerms`]: the terms on which a trainer reads a job
 //! - [`Place`]: a position of a trainer in its epoch, of a few bytes
+//! - [`EpochLineage`]: the records from which an element was made
 //! - [`ExactReader`]: the elements of a pass in their fixed or any order, each of them once
 //! - `source`: a pass of a job as a source in the trainer
 //! - `sequence`: the order of elements that several workers send, without repeated ones
@@ -11,6 +12,7 @@
 //! - `simulation`: whole epochs with faults, in tests
 
 mod finished;
+mod lineage;
 #[cfg(test)]
 mod model;
 mod place;
@@ -21,6 +23,7 @@ mod simulation;
 mod source;
 mod terms;
 
+pub use lineage::{EpochLineage, Lineage, RecordsFile};
 pub use place::Place;
 pub use reader::{ExactReadError, ExactReader};
 pub(crate) use source::{ExactSource, placed};

@@ -94,6 +94,21 @@ impl Place {
         whole * counts.each + if ends { counts.of(last) } else { 0 } - had
     }
 
+    /// Returns the split and the position in it of the element that a trainer receives after `steps` more
+    /// elements. Returns `None` if the trainer has fewer elements left.
+    pub fn element_after(
+        &self,
+        counts: &SplitCounts,
+        (trainer, trainers): (u64, u64),
+        steps: u64,
+    ) -> Option<(u64, u64)> {
+        if steps >= self.left(counts, trainer, trainers) {
+            return None;
+        }
+        let Place { split, had } = self.after_one(counts, (trainer, trainers), steps);
+        Some((split, had.get(&split).copied().unwrap_or(0)))
+    }
+
     /// Returns the position of one trainer after `steps` more elements.
     fn after_one(&self, counts: &SplitCounts, (trainer, trainers): (u64, u64), mut steps: u64) -> Place {
         let mut split = self.first_split(trainer, trainers);
@@ -196,6 +211,10 @@ mod tests {
                 for trainer in 0..trainers {
                     let own = place.elements_left(&counts, trainer, trainers);
                     prop_assert_eq!(own.len() as u64, place.left(&counts, trainer, trainers));
+                    for (at, element) in (0..).zip(own.iter().map(Some).chain([None])) {
+                        let found = place.element_after(&counts, (trainer, trainers), at);
+                        prop_assert_eq!(found.as_ref(), element);
+                    }
                     read.extend(own.into_iter().take(steps as usize));
                 }
                 place = place.after(&counts, trainers, steps);

@@ -30,6 +30,8 @@ pub struct ExactReader {
     waiting: usize,
     waiting_bytes: usize,
     has_ended: bool,
+    /// The split of the element that was returned last, and the element's position in it.
+    latest: (u64, u64),
     notices: Notices,
 }
 
@@ -37,6 +39,8 @@ pub struct ExactReader {
 #[derive(Debug)]
 struct Early {
     element: Element,
+    /// The split of the element, and its position among the elements of the split.
+    numbers: (u64, u64),
     bytes: usize,
     kept: Option<TaskId>,
 }
@@ -92,6 +96,7 @@ impl ExactReader {
             waiting: 0,
             waiting_bytes: 0,
             has_ended: false,
+            latest: (0, 0),
             notices: Notices::new(config.on_notice.clone()),
         })
     }
@@ -104,7 +109,16 @@ impl ExactReader {
     /// afterwards.
     pub fn next_element(&mut self) -> Result<Option<Element>, ExactReadError> {
         loop {
-            if let Some(Early { element, bytes, kept }) = self.sequence.next() {
+            if self.waiting > 0
+                && let Some(early) = self.sequence.next()
+            {
+                let Early {
+                    element,
+                    numbers,
+                    bytes,
+                    kept,
+                } = early;
+                self.latest = numbers;
                 self.waiting -= 1;
                 self.waiting_bytes -= bytes;
                 if let Some(task) = kept {
@@ -116,7 +130,18 @@ impl ExactReader {
                 return Ok(None);
             }
             match self.reader.next_element()? {
-                Some(element) => self.accept(element)?,
+                Some(element) => {
+                    let numbers = numbers(&element)?;
+                    // No other due element waits, because the loop has returned them.
+                    if self
+                        .sequence
+                        .hand_out_if_next(numbers.split, numbers.position, numbers.part)
+                    {
+                        self.latest = (numbers.split, numbers.position);
+                        return Ok(Some(element));
+                    }
+                    self.accept(numbers, element)?;
+                }
                 None => {
                     self.sequence.end()?;
                     let repeated = self.sequence.repeated();
@@ -136,9 +161,11 @@ impl ExactReader {
         self.sequence.place()
     }
 
-    /// Returns the numbers of the position after the elements that were returned.
+    /// Returns the numbers of the element that was returned last: its split, and its position among the
+    /// elements of the split. The numbers of the position after the element follow.
     pub(crate) fn place_numbers(&self) -> impl Iterator<Item = u64> {
-        self.sequence.place_numbers()
+        let (split, position) = self.latest;
+        [split, position].into_iter().chain(self.sequence.place_numbers())
     }
 
     /// Returns the reader of the job, for its measurements.
@@ -152,13 +179,12 @@ impl ExactReader {
         has_many || self.waiting >= WINDOW_MAX
     }
 
-    fn accept(&mut self, element: Element) -> Result<(), ExactReadError> {
+    fn accept(&mut self, numbers: SplitNumbers, element: Element) -> Result<(), ExactReadError> {
         let SplitNumbers {
             split,
             position,
             part,
-        } = numbers(&element)?;
-        // No other due element waits, because the caller has taken them.
+        } = numbers;
         let is_due = self.sequence.is_due(split);
         // An element that is due leaves at once, so its bytes need not be counted.
         let bytes = match is_due {
@@ -173,7 +199,12 @@ impl ExactReader {
             split,
             position,
             part,
-            element: Early { element, bytes, kept },
+            element: Early {
+                element,
+                numbers: (split, position),
+                bytes,
+                kept,
+            },
         })?;
         for split in self.sequence.take_skipped() {
             self.notices.tell(&Notice::SplitSkipped { split });

@@ -21,10 +21,12 @@ pub struct ExactTerms {
     /// The position at which the first pass begins. Later passes begin at their start.
     #[n(3)]
     pub place: Place,
-    /// Whether each element of the dataset arrives with the position after it, which stands before it as a
-    /// vector of bytes. The bytes are `u64` numbers in little-endian order. The first three numbers are the
-    /// first unfinished split, the distance of splits, and the number of words. The words have one bit for
-    /// each finished split. Then each begun split has two numbers: the split, and its delivered elements.
+    /// Whether each element of the dataset arrives with its numbers and the position after it, which stand
+    /// before it as a vector of bytes. The bytes are `u64` numbers in little-endian order. The first two
+    /// numbers are the element's split, and its position among the elements of the split. The next three
+    /// numbers are the first unfinished split, the distance of splits, and the number of words. The words
+    /// have one bit for each finished split. Then each begun split has two numbers: the split, and its
+    /// delivered elements.
     #[n(4)]
     pub placed: bool,
     /// The limits on splits that end their workers.

@@ -56,7 +56,7 @@ pub struct WorkerConfig {
     /// default 1 GiB.
     pub pool_bytes: usize,
     /// The maximum bytes in the buffers of all tasks' pipelines; default twice `pool_bytes`. Each task has an
-    /// even share, and 256 MiB at most.
+    /// even share, and at most 64 MiB for each thread of the worker, or 256 MiB if that is more.
     pub buffers_bytes: Option<usize>,
     /// The bytes of `pool_bytes` that a task with the cross-trainer cache keeps, at most half of
     /// `pool_bytes`; default a quarter of `pool_bytes`. All such tasks share that half: with three tasks,

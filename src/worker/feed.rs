@@ -39,6 +39,11 @@ impl SplitSource for TaskFeed {
         Ok(split.map(|split| self.to_pipeline(split)))
     }
 
+    fn next_at_hand(&mut self, source: u32, repetition: u64) -> Option<Split> {
+        let split = self.feed.next_at_hand(source, repetition);
+        split.map(|split| self.to_pipeline(split))
+    }
+
     fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, SplitError> {
         let passed = self.feed.pass_over(source).map_err(failed)?;
         Ok(passed.into_iter().map(|split| self.to_pipeline(split)).collect())

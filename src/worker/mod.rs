@@ -4,6 +4,7 @@
 //! - `advertised`: the address that readers receive
 //! - [`error`]: the error of a worker as a whole
 //! - [`running`]: starts the worker, follows the dispatcher, and stops
+//! - [`observer`]: observing the worker from its own process
 //! - [`stopper`]: the requests to drain or stop the worker
 //! - `drain`: the graceful shutdown
 //! - `task`: one task, on its own thread
@@ -18,10 +19,13 @@ pub mod config;
 mod drain;
 pub mod error;
 mod feed;
+mod load;
+pub mod observer;
 mod pace;
 mod reports;
 pub mod running;
 mod sharding;
+mod stages;
 pub mod stopper;
 mod task;
 mod tasks;
@@ -29,5 +33,6 @@ mod threads;
 
 pub use config::WorkerConfig;
 pub use error::WorkerError;
+pub use observer::WorkerObserver;
 pub use running::Worker;
 pub use stopper::WorkerStopper;

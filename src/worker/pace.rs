@@ -4,10 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_control::{LinkCounts, Pace};
+use millstream_control::{LinkCounts, Pace, StagePace};
 use millstream_dataplane::transport::LinkReport;
 use millstream_pipeline::exec::Stats;
 use parking_lot::Mutex;
+
+use super::stages::StageGauge;
 
 /// The time between two records of a task's bottleneck.
 const BOTTLENECK_EVERY: Duration = Duration::from_secs(1);
@@ -19,6 +21,7 @@ pub(super) struct TaskMeter {
     busy_ns: AtomicU64,
     /// The latest recorded bottleneck.
     bottleneck: Mutex<Option<String>>,
+    stages: Mutex<StageGauge>,
 }
 
 /// The clock that says when a task's thread records its bottleneck again.
@@ -41,16 +44,22 @@ impl BottleneckClock {
 }
 
 impl TaskMeter {
-    /// Records the bottleneck from the stages' costs.
+    /// Records the bottleneck and the recent work of the stages.
     pub(super) fn note_stats(&self, stats: Option<&Stats>) {
         if let Some(stats) = stats {
             *self.bottleneck.lock() = Some(stats.bottleneck_name().to_owned());
+            self.stages.lock().note(stats);
         }
     }
 
     /// Returns the latest recorded bottleneck.
     pub(super) fn bottleneck(&self) -> Option<String> {
         self.bottleneck.lock().clone()
+    }
+
+    /// Returns the latest recorded work of the stages.
+    pub(super) fn stages(&self) -> Vec<StagePace> {
+        self.stages.lock().latest().to_vec()
     }
 
     /// Adds computed elements and their computing time, without the time that the task waited for its
@@ -86,7 +95,11 @@ impl TaskGauge {
             self.element_ns = Some(element_ns.max(1));
         }
         let element_ns = self.element_ns;
-        (elements > 0).then_some(Pace { elements, element_ns })
+        (elements > 0).then_some(Pace {
+            elements,
+            element_ns,
+            waited_ms: 0,
+        })
     }
 }
 
@@ -116,6 +129,7 @@ mod tests {
             Some(Pace {
                 elements,
                 element_ns: Some(element_ns),
+                waited_ms: 0,
             })
         };
         assert_eq!(gauge.pace(&meter), None);

@@ -18,7 +18,7 @@ use millstream_dataplane::transport::quic::CLIENT_LIMITS;
 use millstream_dataplane::worker::{Server, ServerConfig};
 use millstream_element::SlotAlloc;
 use millstream_link::{
-    Credentials, Endpoint, EndpointConfig, HostPort, Lane, LaneError, LoadedKey, Role, TicketKey,
+    Credentials, Endpoint, EndpointConfig, HostPorts, Lane, LaneError, LoadedKey, Role, TicketKey,
 };
 use millstream_pipeline::exec::{Cancel, Functions, Pool, SharedBudget};
 use millstream_pipeline::storage::Storage;
@@ -29,6 +29,8 @@ use super::advertised::{advertised, check_reach};
 use super::config::WorkerConfig;
 use super::drain::{Drain, Step};
 use super::feed::TaskFeed;
+use super::load::load;
+use super::observer::WorkerObserver;
 use super::pace::{TaskMeter, link_counts};
 use super::reports::Reports;
 use super::stopper::{Wish, Wishes, WorkerStopper};
@@ -119,14 +121,14 @@ impl Lanes {
         &self,
         wanted: Option<String>,
         bound: SocketAddr,
-        dispatcher: &HostPort,
+        dispatcher: &HostPorts,
     ) -> Result<String, WorkerError> {
-        let checked = check_reach(bound, wanted.is_some(), dispatcher.clone());
+        let checked = check_reach(bound, wanted.is_some(), dispatcher.first().clone());
         self.control
             .spawn(checked)
             .wait()?
             .map_err(WorkerError::Settings)?;
-        let address = advertised(wanted, bound, dispatcher.clone());
+        let address = advertised(wanted, bound, dispatcher.first().clone());
         Ok(self.control.spawn(address).wait()?)
     }
 }
@@ -153,7 +155,7 @@ impl Worker {
         let credentials = key
             .credentials(Role::Worker)
             .map_err(|error| WorkerError::Bind(error.to_string()))?;
-        let dispatcher = HostPort::from_str(&config.dispatcher)
+        let dispatcher = HostPorts::from_str(&config.dispatcher)
             .map_err(|error| WorkerError::Address(error.to_string()))?;
         let ticket_key = TicketKey::generate().map_err(|error| WorkerError::Resource(error.to_string()))?;
         let memory = millstream_element::Pool::new(config.pool_bytes);
@@ -228,6 +230,16 @@ impl Worker {
     /// Returns the server of the data plane.
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// Returns a handle that observes the worker from this process.
+    pub fn observer(&self) -> WorkerObserver {
+        WorkerObserver {
+            address: self.address.clone(),
+            server: self.server.clone(),
+            stopper: self.stopper.clone(),
+            alive: self.alive.clone(),
+        }
     }
 
     /// Returns a handle that ends the worker from another thread.
@@ -311,7 +323,7 @@ fn pool(threads: Option<usize>) -> Result<Pool, WorkerError> {
 /// holds no elements yet.
 async fn register(
     endpoint: Endpoint,
-    dispatcher: HostPort,
+    dispatcher: HostPorts,
     config: AgentConfig,
     wishes: Wishes,
 ) -> Result<(Agent, AgentEvents, Wishes), WorkerError> {
@@ -420,13 +432,9 @@ impl Follower {
                 step = self.drain.step() => self.note_drain(step),
                 _ = paces.tick() => {
                     self.reports.tell_missed();
-                    for (task, pace) in self.tasks.paces() {
-                        self.agent.note_pace(task, pace);
-                    }
-                    for (task, name) in self.tasks.bottlenecks() {
-                        self.agent.note_bottleneck(task, &name);
-                    }
+                    self.tasks.report_to(&self.agent);
                     self.agent.note_links(link_counts(&self.server.links()));
+                    self.agent.note_load(load(&self.server));
                     ControlFlow::Continue(())
                 }
             };

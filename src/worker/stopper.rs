@@ -57,6 +57,11 @@ impl WorkerStopper {
         self.raise(Wish::Stop);
     }
 
+    /// Returns whether a request was made.
+    pub fn is_raised(&self) -> bool {
+        *self.wish.borrow() != Wish::Serve
+    }
+
     pub(super) fn wishes(&self) -> Wishes {
         Wishes {
             wish: self.wish.subscribe(),

@@ -33,6 +33,10 @@ const RUN_ELEMENTS_MAX: usize = 64;
 /// one.
 const RUN_TIME_MAX: Duration = Duration::from_micros(200);
 
+/// The bytes in the buffers of a task for each thread of the worker: a batch of 256 pictures that is
+/// computed, with the reserve for the batch that is waited for.
+const BUDGET_BYTES_PER_THREAD: usize = 64 << 20;
+
 /// The parts that a task needs to run.
 pub(super) struct TaskRun {
     pub(super) definition: TaskDef,
@@ -223,11 +227,19 @@ fn context_of(task: &mut TaskRun) -> ExecContext {
         splits: task.feed.take().map(|feed| Box::new(feed) as _),
         by_split: definition.exactly_once.is_some(),
         storage: task.storage.clone(),
-        budget: task.budget.share(BUDGET_BYTES_DEFAULT),
+        budget: task.budget.share(budget_bytes(task.pool.threads())),
         cancel: task.cancel.clone(),
         measured: true,
         ..ExecContext::new(draws, task.functions.clone(), task.pool.clone())
     }
+}
+
+/// Returns the limit on the bytes in the buffers of a task, for a worker with this number of threads. With a
+/// smaller limit, batches of pictures would not keep all threads of a large worker busy.
+fn budget_bytes(threads: usize) -> usize {
+    threads
+        .saturating_mul(BUDGET_BYTES_PER_THREAD)
+        .max(BUDGET_BYTES_DEFAULT)
 }
 
 /// Logs the costs of a task and the number of skipped elements.
@@ -311,5 +323,24 @@ fn blame(kind: ErrorKind) -> &'static str {
         ErrorKind::Peer => "peer",
         ErrorKind::Cancelled => "cancelled",
         ErrorKind::Internal => "internal",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of 256 decoded pictures of 224 by 224 pixels, as a batch for a GPU has.
+    const PICTURES_BYTES: usize = 256 * 224 * 224 * 3;
+
+    #[test]
+    fn buffers_hold_a_batch_for_each_thread() {
+        for threads in [1, 4, 16, 128] {
+            assert!(
+                budget_bytes(threads) >= threads * PICTURES_BYTES,
+                "{threads} threads"
+            );
+        }
+        assert_eq!(budget_bytes(usize::MAX), usize::MAX);
     }
 }

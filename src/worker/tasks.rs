@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millstream_control::{Pace, TaskDef, TaskId};
+use millstream_control::agent::Agent;
+use millstream_control::{TaskDef, TaskId};
 use millstream_dataplane::worker::Server;
 use millstream_pipeline::exec::Cancel;
 
@@ -72,16 +73,20 @@ impl Tasks {
         self.running.insert(task, running);
     }
 
-    /// Returns the pace of each task that has computed an element.
-    pub(super) fn paces(&mut self) -> impl Iterator<Item = (TaskId, Pace)> + '_ {
-        let all = self.running.iter_mut();
-        all.filter_map(|(task, running)| Some((*task, running.gauge.pace(&running.meter)?)))
-    }
-
-    /// Returns the bottleneck of each task that has recorded one.
-    pub(super) fn bottlenecks(&self) -> impl Iterator<Item = (TaskId, String)> + '_ {
-        let all = self.running.iter();
-        all.filter_map(|(task, running)| Some((*task, running.meter.bottleneck()?)))
+    /// Reports the pace, the bottleneck and the stages of each task that has recorded them.
+    pub(super) fn report_to(&mut self, agent: &Agent) {
+        for (task, Running { meter, gauge, .. }) in &mut self.running {
+            if let Some(pace) = gauge.pace(meter) {
+                agent.note_pace(*task, pace);
+            }
+            if let Some(name) = meter.bottleneck() {
+                agent.note_bottleneck(*task, &name);
+            }
+            let stages = meter.stages();
+            if !stages.is_empty() {
+                agent.note_stages(*task, stages);
+            }
+        }
     }
 
     /// Records that a task failed. The readers of a failed task may still have to receive the failure.

@@ -24,7 +24,7 @@ def main() -> int:
         "cases", nargs="*", default=[], metavar="CASE", help=f"one of {', '.join(CASES)}; the default is all cases"
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="number of rounds of each case; successive rounds use the kinds of reader in turn"
+        "--rounds", type=int, default=3, help="number of rounds of each case; successive rounds and cases use the kinds of reader in turn"
     )
     parser.add_argument("--kind", choices=ELEMENTS, help="the kind of reader in all rounds")
     parser.add_argument("--parallel", type=int, default=1, help="number of rounds that run at the same time; meaningful figures need 1")
@@ -39,14 +39,15 @@ def main() -> int:
         parser.error("the command millstream was not found: set MILLSTREAM_COMMAND, or install the wheel")
 
     print(f"seed {arguments.seed}", flush=True)
-    rounds = [(case, number) for number in range(arguments.rounds) for case in arguments.cases or CASES]
+    cases = list(arguments.cases or CASES)
+    rounds = [(case, number) for number in range(arguments.rounds) for case in cases]
     with ThreadPoolExecutor(arguments.parallel) as pool:
         running = [
             pool.submit(
                 _round,
                 command,
                 case,
-                arguments.kind or KINDS[number % len(KINDS)],
+                arguments.kind or KINDS[(arguments.seed + cases.index(case) + number) % len(KINDS)],
                 arguments.seed + number,
                 arguments.keep,
             )

@@ -199,13 +199,5 @@ fn coordinated_read_ft_test__restart_worker() {
 /// Waits until `workers` workers count as dead. Before the removal of a worker, its consumers continue with
 /// the other workers.
 fn written_off(cluster: &Cluster, workers: usize) {
-    let dead = || {
-        let status = cluster.service().status().expect("a status");
-        status
-            .workers
-            .iter()
-            .filter(|worker| worker.dead.is_some())
-            .count()
-    };
-    eventually("workers written off", &workers, dead);
+    eventually("workers written off", &workers, || cluster.dead_workers());
 }

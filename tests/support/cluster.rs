@@ -109,6 +109,13 @@ impl Cluster {
         self.service.as_ref().expect("there until the cluster is dropped")
     }
 
+    /// Returns the number of workers that the dispatcher has declared dead.
+    pub(crate) fn dead_workers(&self) -> usize {
+        let status = self.service().status().expect("a status");
+        let dead = status.workers.iter().filter(|worker| worker.dead.is_some());
+        dead.count()
+    }
+
     /// Reads a dataset from its beginning, in a private job.
     pub(crate) fn read(&self, dataset: Dataset, policy: Policy, max_outstanding: MaxOutstanding) -> Reader {
         let config = ReaderConfig {

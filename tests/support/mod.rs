@@ -2,6 +2,7 @@
 //!
 //! - `elements`: packs with recognisable bytes
 //! - `hand_written`: workers that break the protocol
+//! - `http`: requests to an admin port
 //! - `losses`: reads that may lose elements
 //! - `links`: links over each transport between two ends
 //! - `cluster`: a dispatcher, workers and a trainer in this process
@@ -17,6 +18,7 @@ pub(crate) mod cluster;
 pub(crate) mod consumers;
 pub(crate) mod elements;
 pub(crate) mod hand_written;
+pub(crate) mod http;
 pub(crate) mod links;
 pub(crate) mod losses;
 pub(crate) mod mortal;

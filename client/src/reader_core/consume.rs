@@ -158,6 +158,11 @@ impl ReaderCore {
             || self.is_over()
     }
 
+    /// Returns the number of elements that arrived and wait for the consumer, except in coordinated reads.
+    pub(crate) fn ready_elements(&self) -> u64 {
+        self.ready.iter().map(|delivery| delivery.body.len() as u64).sum()
+    }
+
     /// Returns whether the iteration is over and all its elements were handed over.
     pub(crate) fn is_over(&self) -> bool {
         self.is_iteration_over

@@ -28,6 +28,7 @@ impl ReaderCore {
         let Some(outbox) = self.links.get_mut(&worker) else {
             return;
         };
+        self.reconnects += u64::from(self.reports.contains_key(&*worker));
         (outbox.is_up, outbox.is_local) = (true, is_local);
         outbox.has_moved = outbox.place.has_moved_from(place);
         outbox.messages.clear();
@@ -38,6 +39,11 @@ impl ReaderCore {
             outbox.push(ToWorker::Subscribe(entry.subscribe()));
         }
         self.stir(&worker);
+    }
+
+    /// Returns the number of links to workers that had an earlier link.
+    pub(crate) fn reconnects(&self) -> u64 {
+        self.reconnects
     }
 
     /// Handles the loss of a link: writes off its credits, so that other tasks can use them.

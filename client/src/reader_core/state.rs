@@ -83,6 +83,8 @@ pub(crate) struct ReaderCore {
     pub(super) idle: Option<Trouble>,
     /// The counts of the parts of the service that the consumer was found to wait for.
     pub(super) looks: Looks,
+    /// The number of links to workers that had an earlier link.
+    pub(super) reconnects: u64,
     /// True if any worker or task was ever given up.
     pub(super) has_given_up: bool,
     /// The current time, as last supplied by the caller.
@@ -123,6 +125,7 @@ impl ReaderCore {
             outages: Outages::default(),
             idle: None,
             looks: Looks::default(),
+            reconnects: 0,
             has_given_up: false,
             now,
             trainer_id: reading.trainer_id,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_dataplane::TaskId;
 use millstream_dataplane::proto::message::{Accepted, ToClient};
-use millstream_dataplane::transport::Downstream;
+use millstream_dataplane::transport::{Downstream, LinkReport};
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 use tokio::time::Instant;
 
@@ -50,6 +50,17 @@ fn subscribe(core: &mut ReaderCore) {
         element_bytes: 64,
     });
     core.handle("a", Downstream::Message(accepted)).unwrap();
+}
+
+#[test]
+fn links_after_the_first_are_reconnects() {
+    let mut core = core(Instant::now());
+    subscribe(&mut core);
+    assert_eq!(core.reconnects(), 0);
+    core.note_link("a", LinkReport::default());
+    core.handle_link_lost("a");
+    core.handle_link_up("a", &WorkerPlace::at("a"), false);
+    assert_eq!(core.reconnects(), 1);
 }
 
 #[test]

@@ -116,6 +116,11 @@ impl FeedBooks {
         FeedStep::Ask(books.rate.demand(0))
     }
 
+    /// Returns whether the task holds a split of a source that it has not begun.
+    pub fn has_split(&self, source: u32) -> bool {
+        self.sources.get(&source).is_some_and(|books| books.count > 0)
+    }
+
     /// Notes that a request for `want` splits of a source was sent.
     pub fn asked(&mut self, source: u32, repetition: u64, want: u32) {
         let books = self.sources.entry(source).or_default();
@@ -252,6 +257,19 @@ mod tests {
             current: repetition,
             more: false,
         }
+    }
+
+    #[test]
+    fn only_unread_splits_are_at_hand() {
+        let mut books = FeedBooks::default();
+        assert!(!books.has_split(0));
+        assert!(matches!(books.next(0, 0, Duration::ZERO), FeedStep::Ask(_)));
+        books.asked(0, 0, 1);
+        assert!(!books.has_split(0), "the answer is on its way");
+        books.answered(0, batch(0, 0, 1));
+        assert!(books.has_split(0) && !books.has_split(1));
+        take(&mut books, Duration::ZERO);
+        assert!(!books.has_split(0));
     }
 
     /// Takes a split, and notes the request that comes with it as sent.

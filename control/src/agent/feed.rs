@@ -151,12 +151,7 @@ impl SplitFeed {
                 return Ok(None);
             }
             self.look(source);
-            let step = self.books.next(source, repetition, self.begun.elapsed());
-            // Relaxed: the agent reads the value after the producer has reported the end, which orders the
-            // accesses.
-            let exhausted = self.books.is_exhausted();
-            self.control.exhausted.store(exhausted, Ordering::Relaxed);
-            let demand = match step {
+            let demand = match self.step(source, repetition) {
                 FeedStep::Split { split, ask_ahead } => {
                     if let Some(demand) = ask_ahead {
                         self.fetch(source, repetition, demand);
@@ -175,6 +170,35 @@ impl SplitFeed {
             self.idle.store(false, Ordering::Relaxed);
             received?;
         }
+    }
+
+    /// Returns the next split of a source if the task has its lease already. Does not block. May send the
+    /// next request, as [`next`](SplitFeed::next) does for a split that it returns.
+    pub fn next_at_hand(&mut self, source: u32, repetition: u64) -> Option<Split> {
+        if *self.control.cancelled.borrow() || *self.control.draining.borrow() {
+            return None;
+        }
+        self.look(source);
+        if !self.books.has_split(source) {
+            return None;
+        }
+        let FeedStep::Split { split, ask_ahead } = self.step(source, repetition) else {
+            return None;
+        };
+        if let Some(demand) = ask_ahead {
+            self.fetch(source, repetition, demand);
+        }
+        Some(split)
+    }
+
+    /// Returns the next step of the books, and shows the agent whether the task has read everything.
+    fn step(&mut self, source: u32, repetition: u64) -> FeedStep {
+        let step = self.books.next(source, repetition, self.begun.elapsed());
+        // Relaxed: the agent reads the value after the producer has reported the end, which orders the
+        // accesses.
+        let exhausted = self.books.is_exhausted();
+        self.control.exhausted.store(exhausted, Ordering::Relaxed);
+        step
     }
 
     /// Returns whether the worker drains, so that no pass has more splits for this task (C10.2). A producer

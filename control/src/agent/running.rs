@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_link::{Endpoint, HostPort};
+use millstream_link::{Endpoint, HostPorts};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -19,9 +19,11 @@ use super::shared::AgentShared;
 use crate::error::Error;
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::links::LinkCounts;
+use crate::load::WorkerLoad;
 use crate::pace::Pace;
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
 use crate::split::LeaseRange;
+use crate::stage::StagePace;
 
 /// The time for which a leaving worker waits for the dispatcher's answer. A living dispatcher answers in
 /// milliseconds; a restarted dispatcher notices the silence later.
@@ -60,11 +62,12 @@ impl Agent {
     /// refuses the worker.
     pub async fn start(
         endpoint: Endpoint,
-        dispatcher: HostPort,
+        dispatcher: impl Into<HostPorts>,
         config: AgentConfig,
     ) -> Result<(Agent, AgentEvents), Error> {
         config.registration.check()?;
         let deadline = config.session.connect_deadline;
+        let dispatcher = dispatcher.into();
         let address = dispatcher.clone();
         let (events, received) = mpsc::channel(config.events_max.max(1));
         let (register, mut registered) = watch::channel(None);
@@ -204,6 +207,21 @@ impl Agent {
         let session = self.shared.session.lock().clone();
         if let Some(session) = session.filter(|_| self.shared.tasks.lock().controls.contains_key(&task)) {
             session.paces().lock().note_bottleneck(task, name);
+        }
+    }
+
+    /// Reports with a later heartbeat the recent work of the stages of a task.
+    pub fn note_stages(&self, task: TaskId, stages: Vec<StagePace>) {
+        let session = self.shared.session.lock().clone();
+        if let Some(session) = session.filter(|_| self.shared.tasks.lock().controls.contains_key(&task)) {
+            session.paces().lock().note_stages(task, stages);
+        }
+    }
+
+    /// Reports with the next heartbeat the load of this worker.
+    pub fn note_load(&self, load: WorkerLoad) {
+        if let Some(session) = &*self.shared.session.lock() {
+            session.paces().lock().note_load(load);
         }
     }
 

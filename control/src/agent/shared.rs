@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use millstream_link::{Endpoint, HostPort};
+use millstream_link::{Endpoint, HostPorts};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -18,7 +18,7 @@ use crate::rpc::session::Session;
 #[derive(Debug)]
 pub(super) struct AgentShared {
     pub(super) endpoint: Endpoint,
-    pub(super) dispatcher: HostPort,
+    pub(super) dispatcher: HostPorts,
     pub(super) config: AgentConfig,
     /// The handle by which producers' threads outside of the runtime start tasks in it.
     pub(super) runtime: Handle,

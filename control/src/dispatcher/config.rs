@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::addresses::WorkerAddresses;
 use crate::job::DeploymentMode;
+use crate::scaling::ScalingConfig;
 
 /// The limits and timeouts of the dispatcher. Start from the default and change what is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +103,8 @@ pub struct DispatcherConfig {
     /// Maximum number of ranges of lost splits that an iteration names. Further lost splits are only
     /// counted. Default 10 000.
     pub lost_ranges_max: usize,
+    /// The bounds and waiting times of the policy that decides how many workers the service wants (C11.5).
+    pub scaling: ScalingConfig,
     /// The directory in which the dispatcher keeps its records, so that a restarted dispatcher continues
     /// from them. `None` keeps the records in memory, where they end with the process. Default `None`. The
     /// caller opens the store, because the state machine has no access to files.
@@ -158,6 +161,7 @@ impl Default for DispatcherConfig {
             workers_max: 10_000,
             sessions_max: 16_384,
             lost_ranges_max: 10_000,
+            scaling: ScalingConfig::default(),
             work_dir: None,
             allowed_paths: Vec::new(),
             audit_log: None,

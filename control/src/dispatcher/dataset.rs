@@ -6,6 +6,7 @@ use super::addresses::NAME_BYTES_MAX;
 use super::caching::check_cache;
 use super::coordination::check_consumers;
 use super::exactness::check_exactly_once;
+use super::happened::ServiceEventKind;
 use super::order::check_order;
 use super::outcome::Outcome;
 use super::record::{Answer, DatasetRecord, JobRecord, QuotaOwner};
@@ -114,6 +115,10 @@ impl ServiceState {
         let id = self.tables.meta().next_job;
         let name = name.unwrap_or_else(|| format!("anonymous_job_{id}_{:016x}", self.boot().0));
         self.tables.meta_mut().next_job = JobId(id.0 + 1);
+        let (dataset, policy) = (&parameters.dataset, parameters.policy);
+        let text =
+            format!("Job {id} ({name}) was created: it reads dataset {dataset} under the policy {policy}.");
+        self.tell_of_job(ServiceEventKind::JobCreated, id, text);
         self.tables.catalog.insert_job(
             JobRecord {
                 id,

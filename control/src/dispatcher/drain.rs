@@ -4,6 +4,7 @@
 
 use super::action::{StopReason, WorkerPush};
 use super::failure::{Blame, RemovalReason};
+use super::happened::ServiceEventKind;
 use super::record::TaskPhase;
 use super::state::ServiceState;
 use crate::error::Error;
@@ -17,6 +18,10 @@ impl ServiceState {
             return Ok(());
         }
         self.tables.workers.drain(id);
+        let (address, tasks) = (self.tables.workers.address_of(id), self.tables.tasks.count_on(id));
+        let text =
+            format!("Worker {address} drains: it takes no more tasks, and leaves after its {tasks} tasks.");
+        self.tell(ServiceEventKind::WorkerDraining, text);
         for task in self.tables.tasks.on(id) {
             self.hand_over(task);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::action::{Action, ClientPush, StopReason, WorkerPush};
 use super::caching::check_pass;
 use super::coordination::check_consumer;
+use super::happened::{ServiceEventKind, described};
 use super::machine::Dispatcher;
 use super::outcome::Outcome;
 use super::record::{Answer, ClientRecord, IterationRecord, Phase, QuotaOwner, TaskPhase, TaskRecord};
@@ -48,6 +49,8 @@ impl Dispatcher {
     }
 
     fn drop_iteration(&mut self, id: IterationId, openers: Vec<Opener>, error: &Error) {
+        let text = format!("cannot begin: {}.", error.message);
+        self.state.tell_of_epoch(ServiceEventKind::EpochFailed, id, &text);
         self.state.tables.iterations.remove(id);
         for opener in openers {
             self.answer(opener.session, opener.number, Answer::Refused(error.clone()));
@@ -206,6 +209,17 @@ impl ServiceState {
         };
         row.splits_done = done;
         let splits_lost = row.splits_lost;
+        let text = format!("{done} splits delivered, {splits_lost} lost.");
+        match phase {
+            Phase::Finished => {
+                let text = format!("is finished: {text}");
+                self.tell_of_epoch(ServiceEventKind::EpochFinished, id, &text);
+            }
+            Phase::Planning | Phase::Running | Phase::Collected => {
+                let text = format!("has ended, because no trainer reads it: {text}");
+                self.tell_of_epoch(ServiceEventKind::EpochGivenUp, id, &text);
+            }
+        }
         self.push_clients(id, &ClientPush::IterationFinished { splits_lost });
     }
 
@@ -216,6 +230,12 @@ impl ServiceState {
             return;
         }
         self.tables.books.lost(id, runs);
+        let cause = match worker_address {
+            "" => String::new(),
+            address => format!(" with worker {address}"),
+        };
+        let text = format!("has lost splits{cause}: {}.", described(runs));
+        self.tell_of_epoch(ServiceEventKind::SplitsLost, id, &text);
         let named_max = self.config.lost_ranges_max;
         let splits: Vec<_> = runs.iter().map(Run::splits).collect();
         if let Some(row) = self.tables.iterations.get_mut(&id) {
@@ -272,7 +292,10 @@ impl ServiceState {
         self.tables.books.open(id, plan, policy == Some(Policy::Dynamic));
         self.tables.iterations.set_phase(id, Phase::Running);
         // Every living worker gets a task, whose first round is 0 (C3.2, C9.3).
-        for worker in self.tables.workers.taking_tasks() {
+        let workers = self.tables.workers.taking_tasks();
+        let text = format!("has begun on {} workers.", workers.len());
+        self.tell_of_epoch(ServiceEventKind::EpochBegun, id, &text);
+        for worker in workers {
             self.create_task(id, worker, Some(0));
         }
     }

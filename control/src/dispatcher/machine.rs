@@ -2,14 +2,17 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::action::Action;
 use super::closing::Closing;
 use super::config::DispatcherConfig;
 use super::event::{Event, ReplyToken};
+use super::happened::{ServiceEvent, ServiceEventKind};
 use super::moment::Moment;
 use super::record::{Change, Phase, Record};
 use super::report::status;
+use super::stages::{Stages, stages};
 use super::state::ServiceState;
 use super::status::Status;
 use super::tables::Tables;
@@ -73,6 +76,12 @@ impl Dispatcher {
         for iteration in planning {
             state.ask_for_plan(iteration);
         }
+        let (workers, jobs) = (
+            state.tables.workers.living_count(),
+            state.tables.catalog.job_count(),
+        );
+        let text = format!("This dispatcher leads. Its records name {workers} workers and {jobs} jobs.");
+        state.tell(ServiceEventKind::Leading, text);
         Dispatcher {
             state,
             under_way: BTreeMap::new(),
@@ -151,6 +160,16 @@ impl Dispatcher {
     /// Returns the settings in use.
     pub fn config(&self) -> &DispatcherConfig {
         &self.state.config
+    }
+
+    /// Returns the latest events of the service, with the oldest first.
+    pub fn service_events(&self) -> Vec<Arc<ServiceEvent>> {
+        self.state.happened.all()
+    }
+
+    /// Returns the stages of the pipelines of running iterations.
+    pub fn stages(&self) -> Stages {
+        stages(&self.state)
     }
 
     /// Returns a snapshot of the whole service.

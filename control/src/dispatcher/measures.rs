@@ -2,12 +2,15 @@
 //! wants.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::collections::BTreeSet;
+
 use super::autoscale;
 use super::moment::Moment;
 use super::paces::Paces;
 use super::tables::Tables;
 use crate::id::{IterationId, SessionId, TaskId};
 use crate::pace::Measures;
+use crate::scaling::Observation;
 use crate::split::SplitPace;
 
 impl Paces {
@@ -24,6 +27,9 @@ impl Paces {
         if let (Some(worker), Some(links)) = (worker, measures.links) {
             self.note_links(worker, links);
         }
+        if let (Some(worker), Some(load)) = (worker, measures.load) {
+            self.note_load(worker, load);
+        }
         let tasks = &tables.tasks;
         let is_own = |task: TaskId| tasks.get(&task).is_some_and(|row| Some(row.worker) == worker);
         for (task, pace) in measures.tasks {
@@ -34,6 +40,11 @@ impl Paces {
         for (task, name) in measures.bottlenecks {
             if is_own(task) {
                 self.note_bottleneck(task, name);
+            }
+        }
+        for (task, stages) in measures.stages {
+            if is_own(task) {
+                self.note_stages(task, stages);
             }
         }
         for (client, pace) in measures.clients {
@@ -60,14 +71,59 @@ impl Paces {
         self.workers_for(tasks, clients)
     }
 
-    /// Returns the number of workers that the service wants: the largest number that an iteration wants,
+    /// Returns the estimated number of workers for all readers: the largest number that an iteration wants,
     /// within the limits (C11.2).
-    pub(super) fn workers_wanted(&self, tables: &Tables) -> Option<u64> {
+    pub(super) fn workers_estimated(&self, tables: &Tables) -> Option<u64> {
+        let estimate = self.largest_estimate(tables)?;
+        autoscale::bounded(estimate, tables.workers.living_count() as u64)
+    }
+
+    fn largest_estimate(&self, tables: &Tables) -> Option<u64> {
         let running = tables.iterations.running().into_iter();
-        let wanted = running
-            .filter_map(|id| self.workers_wanted_by(id, tables))
-            .max()?;
-        autoscale::bounded(wanted, tables.workers.living_count() as u64)
+        running.filter_map(|id| self.workers_wanted_by(id, tables)).max()
+    }
+
+    /// Returns the input of the scaling policy (C11.5). A job of several trainers advances with the trainer
+    /// that waits longest, so the longest wait counts.
+    pub(super) fn observation(&self, tables: &Tables, now: Moment) -> Observation {
+        let taking = tables.workers.taking_tasks();
+        let mut seen = Observation {
+            workers: taking.len() as u64,
+            estimate: self.largest_estimate(tables),
+            ..Observation::default()
+        };
+        let mut producing = BTreeSet::new();
+        for iteration in tables.iterations.running() {
+            let mut taken_per_s = 0.0;
+            for client in tables.clients.of(iteration) {
+                seen.readers += 1;
+                if let Some(reading) = self.reading_of(client, now) {
+                    seen.waiting = Some(seen.waiting.unwrap_or(0.0).max(reading.waiting));
+                    seen.demand += reading.demand;
+                    taken_per_s += reading.rate;
+                }
+            }
+            seen.rate += taken_per_s;
+            let (mut busy, mut time_s, mut tasks) = (0.0, 0.0, 0);
+            for task in tables.tasks.running_of(iteration) {
+                let worker = tables.tasks.get(&task).map(|row| row.worker);
+                let worker = worker.filter(|worker| taking.binary_search(worker).is_ok());
+                if let (Some(worker), Some(working)) = (worker, self.working_of(task, now)) {
+                    producing.insert(worker);
+                    busy += working.busy;
+                    time_s += working.element_s;
+                    tasks += 1;
+                }
+            }
+            if tasks > 0 {
+                // Workers that only fill the buffers of a slow reader are not needed.
+                let needed = taken_per_s * time_s / f64::from(tasks);
+                seen.load = Some(seen.load.unwrap_or(0.0) + needed.min(busy));
+            }
+        }
+        seen.producing = producing.len() as u64;
+        seen.load = seen.load.map(|load| load.min(seen.workers as f64));
+        seen
     }
 
     /// Notes the number of splits that a task starts in 1000 s. Returns the sum for all running tasks of

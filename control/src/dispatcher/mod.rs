@@ -31,8 +31,10 @@
 //! speed asks for |
 //! | `drain` | the graceful shutdown of a worker |
 //! | `shutdown`, `closing` | the end of the service |
+//! | `happened` | the latest events, for people |
 //! | `failure` | the reasons for which a task ends before its data does |
 //! | `quota` | the limits of one process, and the common limits of all processes of role `read` |
+//! | `stages` | the stages of running pipelines, for people |
 //! | `status`, `report` | a snapshot for people |
 //! | `config` | limits and timeouts |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -51,6 +53,7 @@ mod drain;
 mod event;
 mod exactness;
 mod failure;
+mod happened;
 #[cfg(debug_assertions)]
 mod invariants;
 mod iteration;
@@ -73,6 +76,7 @@ mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod splits;
+mod stages;
 mod state;
 mod status;
 mod sweep;
@@ -97,6 +101,7 @@ pub use event::{Departure, Event, Incoming, ReplyToken, Request, WorkerRegistrat
 #[cfg(test)]
 pub(crate) use failure::Blame;
 pub use failure::{RemovalReason, TaskFailure};
+pub use happened::{SERVICE_EVENTS_MAX, ServiceEvent, ServiceEventKind};
 pub use machine::{Batch, Dispatcher};
 pub use moment::Moment;
 pub use record::{
@@ -107,6 +112,7 @@ pub use record::{
 #[cfg(test)]
 pub(crate) use splits::Dealing;
 pub use splits::{Holding, Ledger, Run};
+pub use stages::{StageStatus, Stages};
 pub use status::{
     ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, Refusals, SourceStatus, Status,
     TaskStatus, WorkerStatus,

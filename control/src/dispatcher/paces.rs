@@ -12,8 +12,16 @@ use super::autoscale;
 use super::moment::Moment;
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::links::LinkCounts;
+use crate::load::WorkerLoad;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Pace};
 use crate::split::SplitPace;
+use crate::stage::{self, StagePace};
+
+/// Maximum number of tasks whose stages the dispatcher remembers. Further tasks run the same pipelines.
+const STAGED_TASKS_MAX: usize = 1024;
+
+/// The age from which on a report says nothing about the present: its process hangs, or is gone.
+const STALE: Duration = Duration::from_secs(5);
 
 /// The latest reports of tasks, clients and workers.
 #[derive(Debug, Default)]
@@ -22,6 +30,8 @@ pub(super) struct Paces {
     clients: BTreeMap<ClientId, Reported>,
     links: BTreeMap<WorkerId, LinkCounts>,
     bottlenecks: BTreeMap<TaskId, String>,
+    stages: BTreeMap<TaskId, Vec<StagePace>>,
+    loads: BTreeMap<WorkerId, WorkerLoad>,
     /// The number of splits that each task starts in 1000 s, reported with the latest lease request of its
     /// worker.
     splits: BTreeMap<TaskId, u64>,
@@ -34,20 +44,53 @@ struct Reported {
     at: Moment,
     /// The elements per second between the last two reports.
     rate: f64,
+    /// The share of the time between the last two reports in which a client's user waited. `None` after the
+    /// first report.
+    waiting: Option<f64>,
+}
+
+/// The figures of a client whose user takes elements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Reading {
+    /// The share of its time in which the user waits for elements.
+    pub(super) waiting: f64,
+    /// The elements that the user takes in a second.
+    pub(super) rate: f64,
+    /// The elements that the user would take in a second without waiting.
+    pub(super) demand: f64,
+}
+
+/// The figures of a task that has produced elements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Working {
+    /// The share of time in which the task computes, from 0 to 1.
+    pub(super) busy: f64,
+    /// The time for an element, in seconds.
+    pub(super) element_s: f64,
 }
 
 impl Reported {
+    fn is_fresh(&self, now: Moment) -> bool {
+        now.saturating_sub(self.at) <= STALE
+    }
+
     fn after(before: Option<&Reported>, pace: Pace, now: Moment) -> Reported {
-        let rate = before.map_or(0.0, |before| {
-            let elements = pace.elements.saturating_sub(before.pace.elements);
+        let mut reported = Reported {
+            pace,
+            at: now,
+            rate: before.map_or(0.0, |before| before.rate),
+            waiting: before.and_then(|before| before.waiting),
+        };
+        if let Some(before) = before {
             let seconds = now.saturating_sub(before.at).as_secs_f64();
             if seconds > 0.0 {
-                elements as f64 / seconds
-            } else {
-                before.rate
+                let elements = pace.elements.saturating_sub(before.pace.elements);
+                let waited_ms = pace.waited_ms.saturating_sub(before.pace.waited_ms);
+                reported.rate = elements as f64 / seconds;
+                reported.waiting = Some((waited_ms as f64 / 1000.0 / seconds).min(1.0));
             }
-        });
-        Reported { pace, at: now, rate }
+        }
+        reported
     }
 }
 
@@ -72,6 +115,18 @@ impl Paces {
         self.bottlenecks.insert(task, name);
     }
 
+    /// Notes the recent work of the stages of a task, within the limits.
+    pub(super) fn note_stages(&mut self, task: TaskId, mut stages: Vec<StagePace>) {
+        if self.stages.len() < STAGED_TASKS_MAX || self.stages.contains_key(&task) {
+            stage::cut(&mut stages);
+            self.stages.insert(task, stages);
+        }
+    }
+
+    pub(super) fn note_load(&mut self, worker: WorkerId, load: WorkerLoad) {
+        self.loads.insert(worker, load);
+    }
+
     pub(super) fn note_splits(&mut self, task: TaskId, pace: SplitPace) {
         self.splits.insert(task, pace.per_1000_s);
     }
@@ -86,8 +141,10 @@ impl Paces {
         self.tasks.retain(|task, _| has_task(task));
         self.bottlenecks.retain(|task, _| has_task(task));
         self.splits.retain(|task, _| has_task(task));
+        self.stages.retain(|task, _| has_task(task));
         self.clients.retain(|client, _| has_client(client));
         self.links.retain(|worker, _| has_worker(worker));
+        self.loads.retain(|worker, _| has_worker(worker));
     }
 
     /// Returns the latest pace of a task, and the elements that the task produces in a second.
@@ -96,15 +153,50 @@ impl Paces {
         Some((reported.pace, reported.rate))
     }
 
-    /// Returns the latest pace of a client, and the elements that its user takes in a second.
-    pub(super) fn of_client(&self, client: ClientId) -> Option<(Pace, f64)> {
+    /// Returns the latest pace of a client and the elements that its user takes in a second. Also returns the
+    /// share of the time in which the user waits.
+    pub(super) fn of_client(&self, client: ClientId) -> Option<(Pace, f64, Option<f64>)> {
         let reported = self.clients.get(&client)?;
-        Some((reported.pace, reported.rate))
+        Some((reported.pace, reported.rate, reported.waiting))
+    }
+
+    /// Returns the latest figures of a task that has produced elements. `None` without a fresh report.
+    pub(super) fn working_of(&self, task: TaskId, now: Moment) -> Option<Working> {
+        let reported = self.tasks.get(&task).filter(|reported| reported.is_fresh(now))?;
+        let element_s = reported.pace.element_time()?.as_secs_f64();
+        Some(Working {
+            busy: (reported.rate * element_s).min(1.0),
+            element_s,
+        })
+    }
+
+    /// Returns the latest figures of a client whose user takes elements. `None` without a fresh report.
+    pub(super) fn reading_of(&self, client: ClientId, now: Moment) -> Option<Reading> {
+        let reported = self
+            .clients
+            .get(&client)
+            .filter(|reported| reported.is_fresh(now))?;
+        let time = reported.pace.element_time()?;
+        Some(Reading {
+            waiting: reported.waiting?,
+            rate: reported.rate,
+            demand: 1.0 / time.as_secs_f64(),
+        })
     }
 
     /// Returns the kinds of links that a worker has with its readers (C11.3).
     pub(super) fn links_of(&self, worker: WorkerId) -> Option<LinkCounts> {
         self.links.get(&worker).copied()
+    }
+
+    /// Returns the latest load of a worker (C11.6).
+    pub(super) fn load_of(&self, worker: WorkerId) -> Option<WorkerLoad> {
+        self.loads.get(&worker).copied()
+    }
+
+    /// Returns the recent work of the stages of a task, with the output first (C11.6).
+    pub(super) fn stages_of(&self, task: TaskId) -> Option<&[StagePace]> {
+        self.stages.get(&task).map(Vec::as_slice)
     }
 
     /// Returns the bottleneck of a task, as its worker reported (C11.4).
@@ -135,6 +227,7 @@ impl Paces {
 impl Paces {
     /// Returns the number of reports that are remembered.
     pub(super) fn len(&self) -> usize {
-        self.tasks.len() + self.clients.len() + self.links.len() + self.bottlenecks.len()
+        let of_tasks = self.tasks.len() + self.bottlenecks.len() + self.stages.len();
+        of_tasks + self.clients.len() + self.links.len() + self.loads.len()
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::action::ClientPush;
 use super::failure::{Blame, HeldAtDeath, TaskFailure};
+use super::happened::ServiceEventKind;
 use super::iteration::FAILURES_MAX;
 use super::moment::Moment;
 use super::record::{Phase, RemovalRecord, TaskPhase, TaskRecord};
@@ -97,6 +98,9 @@ impl ServiceState {
         let skipped: u64 = row.skipped.iter().map(|range| range.count).sum();
         if skipped + run.count <= u64::from(limits.max_skips) {
             row.skipped.push(run.splits());
+            let poison = self.tables.describe_poison(id, &run, limits);
+            let text = format!("skips a split: {poison}.");
+            self.tell_of_epoch(ServiceEventKind::SplitsSkipped, id, &text);
             let run = Run {
                 deaths: 0,
                 skipped: true,
@@ -128,6 +132,11 @@ impl ServiceState {
                 worker: None,
             });
         }
+        self.tell_of_epoch(
+            ServiceEventKind::EpochFailed,
+            id,
+            &format!("has failed: {message}."),
+        );
         self.push_clients(
             id,
             &ClientPush::TaskFailed {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::action::{ClientPush, TaskRemoved};
 use super::failure::{Blame, RemovalReason};
+use super::happened::ServiceEventKind;
 use super::record::{RemovalRecord, TaskPhase};
 use super::splits::Run;
 use super::state::ServiceState;
@@ -143,6 +144,10 @@ impl ServiceState {
 
     /// Ends a client that was silent for too long (C4.3).
     pub(super) fn lapse_client(&mut self, client: ClientId) {
+        if let Some(iteration) = self.tables.clients.get(&client).map(|row| row.iteration) {
+            let text = format!("has lost trainer {client}, which was given up because it sent no heartbeat.");
+            self.tell_of_epoch(ServiceEventKind::TrainerGivenUp, iteration, &text);
+        }
         self.push_client(client, ClientPush::Lapsed);
         self.end_client(client);
     }

@@ -5,8 +5,8 @@ use super::record::{IterationRecord, Phase, TaskPhase};
 use super::splits::{Holding, Ledger};
 use super::state::ServiceState;
 use super::status::{
-    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, Refusals, SourceStatus, Status,
-    TaskStatus, WorkerStatus,
+    ClientStatus, Counts, DatasetStatus, FAILED, IterationStatus, JobStatus, RUNNING, Refusals, SourceStatus,
+    Status, TaskStatus, WorkerStatus,
 };
 use crate::id::{ClientId, TaskId};
 
@@ -49,7 +49,13 @@ pub(super) fn status(state: &ServiceState) -> Status {
             .take(LIST_MAX)
             .map(|row| iteration_status(state, row))
             .collect(),
-        workers_wanted: state.paces.workers_wanted(&state.tables),
+        workers_wanted: state.scaling.wanted().map(|wanted| wanted.workers),
+        workers_wanted_reason: state
+            .scaling
+            .wanted()
+            .map(|wanted| wanted.reason.to_string())
+            .unwrap_or_default(),
+        workers_estimated: state.paces.workers_estimated(&state.tables),
         // The shell around the machine counts the refusals.
         refusals: Refusals::default(),
         counts: Counts {
@@ -81,6 +87,7 @@ fn worker_statuses(state: &ServiceState) -> Vec<WorkerStatus> {
                 tasks: state.tables.tasks.count_on(row.id) as u64,
                 draining: row.draining,
                 links: state.paces.links_of(row.id).filter(|_| row.dead.is_none()),
+                load: state.paces.load_of(row.id).filter(|_| row.dead.is_none()),
             }
         })
         .collect()
@@ -143,7 +150,7 @@ fn client_status(state: &ServiceState, id: ClientId) -> Option<ClientStatus> {
     let row = state.tables.clients.get(&id)?;
     let seen = state.tables.clients.seen.get(&id);
     let silent = seen.map_or_else(Default::default, |seen| state.now.saturating_sub(seen));
-    let (pace, elements_per_s) = state.paces.of_client(id).unwrap_or_default();
+    let (pace, elements_per_s, waiting) = state.paces.of_client(id).unwrap_or_default();
     Some(ClientStatus {
         id,
         silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
@@ -151,21 +158,28 @@ fn client_status(state: &ServiceState, id: ClientId) -> Option<ClientStatus> {
         elements: pace.elements,
         elements_per_s,
         element_ns: pace.element_ns,
+        waiting,
     })
 }
 
 fn task_status(state: &ServiceState, id: TaskId) -> Option<TaskStatus> {
     let task = state.tables.tasks.get(&id)?;
-    let (pace, elements_per_s) = state.paces.of_task(id).unwrap_or_default();
+    let (pace, rate) = state.paces.of_task(id).unwrap_or_default();
+    // A task that has ended reports no more, so its latest rate would stay for ever.
+    let elements_per_s = if task.phase == TaskPhase::Running {
+        rate
+    } else {
+        0.0
+    };
     Some(TaskStatus {
         id,
         worker: task.worker,
         worker_address: state.tables.workers.address_of(task.worker),
         phase: match &task.phase {
             TaskPhase::Running if task.start_round.is_none() => "waits for its first round".to_owned(),
-            TaskPhase::Running => "running".to_owned(),
+            TaskPhase::Running => RUNNING.to_owned(),
             TaskPhase::Finished => "finished".to_owned(),
-            TaskPhase::Failed(message) => format!("failed: {message}"),
+            TaskPhase::Failed(message) => format!("{FAILED}{message}"),
             TaskPhase::Settled => "settled".to_owned(),
         },
         splits_leased: state.tables.books.holding(id).map_or(0, Holding::split_count),

@@ -8,6 +8,7 @@ use super::action::{ClientPush, WorkerPush};
 use super::addresses::NAME_BYTES_MAX;
 use super::closing::Closing;
 use super::event::Request;
+use super::happened::ServiceEventKind;
 use super::machine::Dispatcher;
 use super::moment::Moment;
 use super::record::Answer;
@@ -22,6 +23,8 @@ impl Dispatcher {
             return Ok(());
         }
         by.truncate(by.floor_char_boundary(NAME_BYTES_MAX));
+        let text = format!("The service is shut down by {by}: nothing new begins.");
+        self.state.tell(ServiceEventKind::ShutDown, text);
         for worker in self.state.tables.workers.living().collect::<Vec<_>>() {
             self.state
                 .push_worker(worker, WorkerPush::ShutDown { by: by.clone() });

@@ -7,11 +7,13 @@
 
 use super::action::{Action, ClientPush, WorkerPush};
 use super::config::DispatcherConfig;
+use super::happened::{ServiceEventKind, ServiceEvents};
 use super::moment::Moment;
 use super::paces::Paces;
 use super::tables::Tables;
-use crate::id::{BootId, ClientId, IterationId, SessionId, WorkerId};
+use crate::id::{BootId, ClientId, IterationId, JobId, SessionId, WorkerId};
 use crate::pace::Measures;
+use crate::scaling::Policy;
 
 /// The state of the service, and the actions that follow from its changes.
 #[derive(Debug)]
@@ -20,18 +22,26 @@ pub(super) struct ServiceState {
     pub(super) now: Moment,
     pub(super) tables: Tables,
     pub(super) paces: Paces,
+    pub(super) scaling: Policy,
+    /// The time of the latest observation of the policy.
+    pub(super) scaled_at: Moment,
     pub(super) last_collection: Moment,
+    pub(super) happened: ServiceEvents,
     actions: Vec<Action>,
 }
 
 impl ServiceState {
     pub(super) fn new(config: DispatcherConfig, tables: Tables, now: Moment) -> ServiceState {
+        let scaling = Policy::new(config.scaling.clone(), now);
         ServiceState {
             config,
             now,
             tables,
             paces: Paces::default(),
+            scaling,
+            scaled_at: now,
             last_collection: now,
+            happened: ServiceEvents::default(),
             actions: Vec::new(),
         }
     }
@@ -56,6 +66,24 @@ impl ServiceState {
 
     pub(super) fn act(&mut self, action: Action) {
         self.actions.push(action);
+    }
+
+    /// Notes an event that concerns no job.
+    pub(super) fn tell(&mut self, kind: ServiceEventKind, text: String) {
+        self.happened.add(self.now, kind, None, text);
+    }
+
+    /// Notes an event of a job.
+    pub(super) fn tell_of_job(&mut self, kind: ServiceEventKind, job: JobId, text: String) {
+        self.happened.add(self.now, kind, Some(job), text);
+    }
+
+    /// Notes an event of an epoch. The text continues the name of the epoch.
+    pub(super) fn tell_of_epoch(&mut self, kind: ServiceEventKind, id: IterationId, text: &str) {
+        if let Some(row) = self.tables.iterations.get(&id) {
+            let (job, epoch) = (row.job, row.repetition);
+            self.tell_of_job(kind, job, format!("Epoch {epoch} of job {job} {text}"));
+        }
     }
 
     pub(super) fn push_client(&mut self, client: ClientId, push: ClientPush) {

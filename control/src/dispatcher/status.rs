@@ -7,6 +7,7 @@ use super::record::Phase;
 use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, TaskId, WorkerId};
 use crate::job::JobParameters;
 use crate::links::LinkCounts;
+use crate::load::WorkerLoad;
 use crate::split::SplitRange;
 
 /// The state of the dispatcher at one instant. Lists are ordered by id and cut at 1000 entries each; the
@@ -28,10 +29,17 @@ pub struct Status {
     /// The iterations, with the running iterations first.
     #[n(4)]
     pub iterations: Vec<IterationStatus>,
-    /// The number of workers that would keep all readers busy, within limits. `None` until tasks and
-    /// clients have reported their pace.
+    /// The number of workers that the scaling policy wants. `None` until the number of
+    /// living workers has been steady for a while.
     #[cbor(n(6), default)]
     pub workers_wanted: Option<u64>,
+    /// The reason for the number of wanted workers, in words.
+    #[cbor(n(8), default)]
+    pub workers_wanted_reason: String,
+    /// The estimated number of workers that would keep all readers busy, within limits. `None` until tasks
+    /// and clients have reported their pace.
+    #[cbor(n(9), default)]
+    pub workers_estimated: Option<u64>,
     /// The numbers of workers, datasets, jobs, iterations, clients and tasks.
     #[n(5)]
     pub counts: Counts,
@@ -124,6 +132,9 @@ pub struct WorkerStatus {
     /// The kinds of links between the worker and its readers, from its last report.
     #[n(8)]
     pub links: Option<LinkCounts>,
+    /// The memory and the processes of the worker, from its last report.
+    #[n(9)]
+    pub load: Option<WorkerLoad>,
 }
 
 /// The status of one dataset.
@@ -229,7 +240,15 @@ pub struct ClientStatus {
     /// The time that the client's user takes for an element without waiting, in nanoseconds, if known.
     #[n(5)]
     pub element_ns: Option<u64>,
+    /// The share of the recent time in which the client's user waited for elements, from 0 to 1, if known.
+    #[n(6)]
+    pub waiting: Option<f64>,
 }
+
+/// The phase of a task that produces elements.
+pub(super) const RUNNING: &str = "running";
+/// The start of the phase of a failed task.
+pub(super) const FAILED: &str = "failed: ";
 
 /// The status of one task.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -263,6 +282,30 @@ pub struct TaskStatus {
     /// hold it up.
     #[n(8)]
     pub bottleneck: Option<String>,
+}
+
+impl Phase {
+    /// Returns the name of the phase, for people and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Planning => "planning",
+            Phase::Running => "running",
+            Phase::Finished => "finished",
+            Phase::Collected => "given up",
+        }
+    }
+}
+
+impl TaskStatus {
+    /// Returns whether the task still produces elements.
+    pub fn is_running(&self) -> bool {
+        self.phase == RUNNING
+    }
+
+    /// Returns whether the task has failed. The phase then names the reason.
+    pub fn has_failed(&self) -> bool {
+        self.phase.starts_with(FAILED)
+    }
 }
 
 /// The status of one source of an iteration.

@@ -1,12 +1,17 @@
 //! The effects of time: silent processes are given up, grace periods end, and dead workers are forgotten.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::time::Duration;
+
 use super::action::ClientPush;
 use super::failure::RemovalReason;
 use super::liveness::SilenceLimits;
 use super::machine::Dispatcher;
 use super::state::ServiceState;
 use crate::id::ClientId;
+
+/// The time between two observations of the scaling policy: processes report their paces once a second.
+const OBSERVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Dispatcher {
     /// Excuses all processes for the time in which this machine did not run, or ran late (C7.6).
@@ -52,6 +57,7 @@ impl Dispatcher {
         self.state.tell_incomplete();
         self.state.forget_workers();
         self.state.paces.forget_gone(&self.state.tables);
+        self.state.scale();
         self.forget_sessions();
         self.state.collect_unused();
     }
@@ -72,6 +78,15 @@ impl Dispatcher {
 }
 
 impl ServiceState {
+    /// Passes an observation to the scaling policy (C11.5).
+    fn scale(&mut self) {
+        if self.now.saturating_sub(self.scaled_at) >= OBSERVE_EVERY {
+            self.scaled_at = self.now;
+            let seen = self.paces.observation(&self.tables, self.now);
+            self.scaling.step(self.now, &seen);
+        }
+    }
+
     /// Forgets workers that have been dead for the worker timeout (C7.7).
     fn forget_workers(&mut self) {
         let workers = &self.tables.workers;

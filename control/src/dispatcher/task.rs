@@ -10,6 +10,7 @@ use super::config::ERROR_BYTES_MAX;
 use super::coordination::END_OF_DATA;
 use super::exactness::STOPPED_EARLY;
 use super::failure::TaskFailure;
+use super::happened::ServiceEventKind;
 use super::iteration::FAILURES_MAX;
 use super::outcome::Outcome;
 use super::record::{Answer, Phase, TaskPhase, TaskRecord};
@@ -192,6 +193,9 @@ impl ServiceState {
                 message: message.clone(),
                 worker: Some(task.worker),
             });
+            // Events have the limit of failures, so that many equal failures leave other events in place.
+            let text = format!("has a failed task {id} on worker {worker_address}: {message}");
+            self.tell_of_epoch(ServiceEventKind::TaskFailed, task.iteration, &text);
         }
         let push = ClientPush::TaskFailed {
             task: id,

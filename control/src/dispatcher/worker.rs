@@ -6,6 +6,7 @@ use super::addresses::NAME_BYTES_MAX;
 use super::config::{LOCAL_SOCKET_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX, WORKER_ADDRESS_BYTES_MAX};
 use super::event::{Departure, WorkerRegistration};
 use super::failure::{Blame, RemovalReason};
+use super::happened::ServiceEventKind;
 use super::liveness::SilenceLimits;
 use super::outcome::Outcome;
 use super::record::{HiddenKey, TaskPhase, WorkerRecord};
@@ -54,6 +55,9 @@ impl ServiceState {
         }
         let id = self.tables.meta().next_worker;
         self.tables.meta_mut().next_worker = WorkerId(id.0 + 1);
+        let (address, version) = (&registration.address, &registration.version);
+        let text = format!("Worker {address} has registered as worker {id}, with version {version}.");
+        self.tell(ServiceEventKind::WorkerRegistered, text);
         let record = WorkerRecord {
             id,
             session,
@@ -174,6 +178,17 @@ impl ServiceState {
         let Some(session) = self.tables.workers.end(id, reason, self.now) else {
             return;
         };
+        let (address, tasks) = (self.tables.workers.address_of(id), self.tables.tasks.count_on(id));
+        match reason {
+            RemovalReason::WorkerSilent | RemovalReason::WorkerRestarted => self.tell(
+                ServiceEventKind::WorkerGivenUp,
+                format!("Worker {address} with {tasks} tasks was given up: {reason}."),
+            ),
+            RemovalReason::WorkerLeft => self.tell(
+                ServiceEventKind::WorkerLeft,
+                format!("Worker {address} with {tasks} tasks has left."),
+            ),
+        }
         for task in self.tables.tasks.on(id) {
             match self.tables.tasks.get(&task).map(|task| &task.phase) {
                 Some(TaskPhase::Running | TaskPhase::Finished) => {

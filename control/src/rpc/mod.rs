@@ -17,7 +17,7 @@ pub(crate) mod session;
 pub(crate) mod wire;
 
 pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter, Told};
-pub use server::{AuditLog, Server, ServerConfig, ServerStopper, StartError};
+pub use server::{AuditLog, Observed, Server, ServerConfig, ServerObserver, ServerStopper, StartError};
 pub use session::{Contact, Numbers, SessionConfig};
 pub use wire::ALPN;
 

@@ -12,11 +12,13 @@ use std::time::Duration;
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents, SplitFeed};
 use millstream_control::rpc::{Client, IterationHandle, Server, ServerConfig, SessionConfig};
 use millstream_control::{
-    Cardinality, Change, ClientPush, DatasetFacts, DispatcherConfig, Error, JobId, JobParameters,
-    MemoryStore, PlanError, Planner, Policy, Record, SourcePlan, Split, SplitPlan, Store, StoreError,
-    TaskDef, TaskId, TaskInfo,
+    Candidate, Cardinality, Change, ClientPush, DatasetFacts, DispatcherConfig, Error, JobId, JobParameters,
+    LeaseRange, MemoryStore, PlanError, Planner, Policy, Record, SourcePlan, Split, SplitPlan, Store,
+    StoreError, TaskDef, TaskId, TaskInfo,
 };
-use millstream_link::{ClusterKey, Credentials, Endpoint, EndpointConfig, HostPort, Role, TicketKey};
+use millstream_link::{
+    ClusterKey, Credentials, Endpoint, EndpointConfig, HostPort, HostPorts, Role, TicketKey,
+};
 
 /// The deadline of a test, ten times the duration of the longest test.
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -123,20 +125,7 @@ impl Cluster {
         store: Box<dyn Store>,
         configure: impl FnOnce(&mut ServerConfig),
     ) -> Server {
-        let mut config = ServerConfig {
-            endpoint: EndpointConfig {
-                bind,
-                ..EndpointConfig::default()
-            },
-            dispatcher: DispatcherConfig {
-                heartbeat_interval: Duration::from_millis(50),
-                liveness: Duration::from_millis(600),
-                sweep_interval: Duration::from_millis(20),
-                workers_lost_grace: Duration::from_millis(100),
-                ..DispatcherConfig::default()
-            },
-            ..ServerConfig::default()
-        };
+        let mut config = prompt(bind);
         configure(&mut config);
         Server::start(
             self.credentials(Role::Dispatcher),
@@ -145,6 +134,13 @@ impl Cluster {
             store,
         )
         .unwrap()
+    }
+
+    /// Starts one of several dispatchers.
+    pub(crate) fn candidate(&self, candidate: Box<dyn Candidate>) -> Server {
+        let credentials = self.credentials(Role::Dispatcher);
+        let planner = Arc::clone(&self.planner);
+        Server::start_candidate(credentials, prompt(None), planner, candidate, None).unwrap()
     }
 
     pub(crate) fn server(&self) -> Server {
@@ -171,6 +167,11 @@ impl Cluster {
         within("connecting", connecting).await
     }
 
+    /// Starts a worker of a service with several dispatchers.
+    pub(crate) async fn worker_of(&self, name: &str, dispatchers: HostPorts) -> Worker {
+        self.configured_worker(name, dispatchers, |_| {}).await
+    }
+
     /// Starts a worker whose tasks the test runs.
     pub(crate) async fn worker(&self, name: &str, address: SocketAddr) -> Worker {
         self.configured_worker(name, address, |_| {}).await
@@ -179,7 +180,7 @@ impl Cluster {
     pub(crate) async fn configured_worker(
         &self,
         name: &str,
-        address: SocketAddr,
+        dispatcher: impl Into<HostPorts>,
         configure: impl FnOnce(&mut AgentConfig),
     ) -> Worker {
         let endpoint = self.endpoint(Role::Worker);
@@ -190,7 +191,7 @@ impl Cluster {
             ..AgentConfig::new(name, key.clone())
         };
         configure(&mut config);
-        let started = Agent::start(endpoint.clone(), HostPort::from(address), config);
+        let started = Agent::start(endpoint.clone(), dispatcher, config);
         let (agent, events) = within("registering", started).await.unwrap();
         Worker {
             agent,
@@ -198,6 +199,24 @@ impl Cluster {
             key,
             endpoint,
         }
+    }
+}
+
+/// Returns the settings of a dispatcher with short limits.
+fn prompt(bind: Option<SocketAddr>) -> ServerConfig {
+    ServerConfig {
+        endpoint: EndpointConfig {
+            bind,
+            ..EndpointConfig::default()
+        },
+        dispatcher: DispatcherConfig {
+            heartbeat_interval: Duration::from_millis(50),
+            liveness: Duration::from_millis(600),
+            sweep_interval: Duration::from_millis(20),
+            workers_lost_grace: Duration::from_millis(100),
+            ..DispatcherConfig::default()
+        },
+        ..ServerConfig::default()
     }
 }
 
@@ -245,6 +264,27 @@ impl Worker {
         let feed = self.agent.splits(task).unwrap();
         let read = tokio::task::spawn_blocking(move || take(feed, count));
         within("reading splits", read).await.unwrap()
+    }
+
+    /// Reads the rest of a task of `count` splits and confirms all splits, after which the task and its
+    /// iteration end without loss.
+    pub(crate) async fn read_to_the_end(
+        &self,
+        iteration: &mut IterationHandle,
+        task: TaskId,
+        (feed, mut splits): (SplitFeed, Vec<Split>),
+        count: u64,
+    ) {
+        let rest = tokio::task::spawn_blocking(move || take(feed, usize::MAX).1);
+        splits.extend(within("the rest", rest).await.unwrap());
+        let indices: Vec<u64> = splits.iter().map(|split| split.index).collect();
+        assert_eq!(indices, (0..count).collect::<Vec<_>>());
+        let leases = LeaseRange::collect(splits.iter().map(|split| split.lease));
+        iteration.splits_done(task, &leases).await.unwrap();
+        self.agent.finish_task(task, true).await.unwrap();
+        assert_eq!(told(iteration).await, ClientPush::TaskEnded { task });
+        let finished = ClientPush::IterationFinished { splits_lost: 0 };
+        assert_eq!(told(iteration).await, finished);
     }
 
     /// Kills the process without a goodbye message.

@@ -46,6 +46,12 @@ impl PublicKeys {
         Ok(PublicKeys { anchors })
     }
 
+    /// Returns a short text that names these keys: 32 hexadecimal digits of their SHA-256.
+    pub fn fingerprint(&self) -> String {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.anchors.concat());
+        hex::encode(&digest.as_ref()[..16])
+    }
+
     pub(super) fn anchors(&self) -> &[[u8; 32]; 4] {
         &self.anchors
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millstream_element::ElementSpec;
 
+use crate::graph::Graph;
 use crate::ops::shuffle::Shuffle;
 
 use super::context::Shared;
@@ -14,6 +15,7 @@ use super::iterate::Input;
 use super::measure::Staged;
 use super::order::{Order, Shuffled};
 use super::program::{Opening, Program, unprepared};
+use super::random::Seeds;
 
 impl Program {
     /// Opens a new tree over `shared`. `argument` holds the arguments of a function's body. Sources of a body
@@ -78,21 +80,9 @@ impl Program {
 
     /// Returns the order of a source's `positions` below the full shuffle at `node`.
     fn order(&self, node: usize, positions: u64, shared: &Shared) -> Order {
-        let mut shuffles = Vec::new();
-        let mut below = node;
-        while let Some(shuffle) = self.graph.nodes()[below].op.of::<Shuffle>() {
-            shuffles.push(Shuffled {
-                seeds: shared.order_seeds(self.drawn(below), shuffle.seed, shuffle.fixed),
-                block: if shuffle.in_blocks {
-                    shuffle.buffer
-                } else {
-                    positions
-                },
-            });
-            // A shuffle always has an input.
-            below = self.graph.nodes()[below].inputs[0] as usize;
-        }
-        Order::shuffled(positions, shuffles)
+        order_below(&self.graph, node, positions, |node, shuffle| {
+            shared.order_seeds(self.drawn(node), shuffle.seed, shuffle.fixed)
+        })
     }
 
     /// Returns whether the operation at `node`, or one that it reads, keeps elements for later passes.
@@ -101,6 +91,31 @@ impl Program {
         let mut inputs = node.inputs.iter();
         node.op.keeps_elements() || inputs.any(|input| self.keeps(*input as usize))
     }
+}
+
+/// Returns the order of a source's `positions` below the full shuffle at `node`. `seeds` returns the seeds of
+/// each shuffle from its node.
+pub(crate) fn order_below(
+    graph: &Graph,
+    node: usize,
+    positions: u64,
+    seeds: impl Fn(usize, &Shuffle) -> Seeds,
+) -> Order {
+    let mut shuffles = Vec::new();
+    let mut below = node;
+    while let Some(shuffle) = graph.nodes()[below].op.of::<Shuffle>() {
+        shuffles.push(Shuffled {
+            seeds: seeds(below, shuffle),
+            block: if shuffle.in_blocks {
+                shuffle.buffer
+            } else {
+                positions
+            },
+        });
+        // A shuffle always has an input.
+        below = graph.nodes()[below].inputs[0] as usize;
+    }
+    Order::shuffled(positions, shuffles)
 }
 
 impl Opening<'_> {

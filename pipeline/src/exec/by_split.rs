@@ -6,101 +6,36 @@
 //! nor the process that chooses the splits.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millstream_element::{Dtype, ElementSpec, TensorSpec};
 
 use super::context::Shared;
 use super::error::{ErrorKind, ExecError};
+use super::expected::Expected;
 use super::item::Item;
 use super::iterate::{Further, Input, Iterate};
 use super::program::Program;
+use super::split_numbers::{SplitNumbers, SplitPart};
 use super::splits::{Feed, Split, SplitError, SplitSource};
 use super::state::{StateError, StateReader, StateWriter};
-use super::token::{Mark, Marks, SplitToken};
+use super::token::{Mark, SplitToken};
 use super::value::{Tensor, Value, fixed_bytes};
 use crate::graph::spec::side_by_side;
 use crate::graph::{AnalysisError, SplitCounts};
+use crate::ops::prefetch::exec::Prefetch;
 
 /// The name of the executor's part in errors.
 const OP: &str = "by_split";
 
+/// The time of a split from which on the next split is computed ahead. A faster split is not worth a thread.
+const AHEAD_FROM: Duration = Duration::from_millis(2);
+/// The maximum number of elements of the next split that are computed ahead.
+const AHEAD_ELEMENTS: u64 = 2;
+
 /// The number of components before the components of the dataset: the one with the [`SplitNumbers`].
 pub const COMPONENTS_ADDED: usize = 1;
-
-/// The numbers of an element, by which a reader orders elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SplitNumbers {
-    /// The number of the split.
-    pub split: u64,
-    /// The position among the elements of the split.
-    pub position: u64,
-    /// The part of its split that the element is.
-    pub part: SplitPart,
-}
-
-/// The number of bits of the part in the second number of an element.
-const PART_BITS: u32 = 2;
-
-impl SplitNumbers {
-    /// Returns the two numbers of the additional component: the split, and four times the position plus the
-    /// number of the part. Two numbers need no memory apart from the tensor.
-    pub fn to_numbers(self) -> [i64; 2] {
-        [
-            self.split as i64,
-            (self.position << PART_BITS) as i64 | self.part.number(),
-        ]
-    }
-
-    /// Returns the numbers that [`SplitNumbers::to_numbers`] wrote; `None` for other numbers.
-    pub fn from_numbers(numbers: &[i64]) -> Option<SplitNumbers> {
-        let [split, position] = numbers else {
-            return None;
-        };
-        Some(SplitNumbers {
-            split: u64::try_from(*split).ok()?,
-            position: u64::try_from(position >> PART_BITS).ok()?,
-            part: SplitPart::from_number(position & ((1 << PART_BITS) - 1))?,
-        })
-    }
-}
-
-/// The part of its split that an element is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SplitPart {
-    /// Further elements of the split follow.
-    Inner,
-    /// The element is the last one of its split.
-    Last,
-    /// The split has no elements. The components of the dataset are fillers, which no user receives.
-    Empty,
-    /// The split was given up, because it ends its workers. Elements that arrived before stay, and the
-    /// components of the dataset are fillers.
-    Skipped,
-}
-
-impl SplitPart {
-    /// Returns the number of the part in an element.
-    fn number(self) -> i64 {
-        match self {
-            SplitPart::Inner => 0,
-            SplitPart::Last => 1,
-            SplitPart::Empty => 2,
-            SplitPart::Skipped => 3,
-        }
-    }
-
-    /// Returns the part with this number in an element; `None` if no part has the number.
-    fn from_number(number: i64) -> Option<SplitPart> {
-        let parts = [
-            SplitPart::Inner,
-            SplitPart::Last,
-            SplitPart::Empty,
-            SplitPart::Skipped,
-        ];
-        parts.into_iter().find(|part| part.number() == number)
-    }
-}
 
 /// Returns the spec of elements that a dataset of `spec` yields if it runs on each split alone: a tuple of a
 /// vector of two `i64` numbers, which [`SplitNumbers`] describes, and the element.
@@ -125,6 +60,13 @@ pub(super) struct BySplit {
     /// The number of elements of each split, if the dataset determines it.
     counts: Option<SplitCounts>,
     current: Option<Current>,
+    /// The split after the current one, whose first elements a thread computes already. Otherwise most
+    /// threads of a parallel map would wait while the last elements of the current split are computed. An
+    /// error is returned after the elements of the current split.
+    next_split: Option<Result<Current, ExecError>>,
+    may_compute_ahead: bool,
+    /// Whether the latest split took long enough for computing splits ahead.
+    is_slow: bool,
     has_ended: bool,
 }
 
@@ -133,6 +75,9 @@ struct Current {
     /// The elements of the split; `None` for a split that was given up.
     input: Option<Input>,
     split: u64,
+    /// The time at which the split was opened. A split that was computed ahead is opened before the elements
+    /// of the previous split were read.
+    begun: Instant,
     /// The share of the split's token, until the split's last element has been made.
     token: Arc<SplitToken>,
     /// The number of elements that the split has yielded.
@@ -147,22 +92,55 @@ struct Current {
 impl BySplit {
     pub(super) fn new(program: Program, shared: Shared, feed: Feed, counts: Option<SplitCounts>) -> BySplit {
         BySplit {
+            may_compute_ahead: program.graph().may_compute_splits_ahead(),
             program,
             shared,
             feed,
             counts,
             current: None,
+            next_split: None,
+            is_slow: false,
             has_ended: false,
         }
     }
 
-    /// Opens the program on the next split. Returns `None` if no split is left for the task.
-    fn begin(&mut self) -> Result<Option<Current>, ExecError> {
-        let Some(split) = self.feed.next(OP, 0, 0)? else {
-            return Ok(None);
+    /// Begins the next split, or notes that no split is left for the task.
+    fn advance(&mut self) -> Result<(), ExecError> {
+        self.current = match self.next_split.take() {
+            Some(next) => Some(next?),
+            None => {
+                let split = self.feed.next(OP, 0, 0)?;
+                split.map(|split| self.open(split)).transpose()?
+            }
         };
-        let token = SplitToken::new(split.lease, split.attempt, &self.shared.ledger);
+        self.has_ended = self.current.is_none();
+        if self.may_compute_ahead && self.is_slow && !self.has_ended {
+            let split = self.feed.next_at_hand(0, 0);
+            self.next_split = split.map(|split| self.begin_ahead(split));
+        }
+        Ok(())
+    }
+
+    /// Begins to compute a split in another thread.
+    fn begin_ahead(&self, split: Split) -> Result<Current, ExecError> {
+        let mut next = self.open(split)?;
+        if let Some(input) = next.input.take() {
+            let expected = Expected::of(self.program.spec());
+            let mut prefetch = Prefetch::new(AHEAD_ELEMENTS, expected, input, self.shared.clone());
+            if let Err(error) = prefetch.begin() {
+                next.token.abandon();
+                return Err(error);
+            }
+            next.input = Some(Box::new(prefetch));
+        }
+        Ok(next)
+    }
+
+    /// Opens the program on a split.
+    fn open(&self, split: Split) -> Result<Current, ExecError> {
+        let begun = Instant::now();
         let (number, is_skipped) = (split.index, split.skipped);
+        let (lease, attempt) = (split.lease, split.attempt);
         let only = OneSplit { split, passes: 0 };
         let shared = Shared {
             feed: Some(Feed::new(Box::new(only))),
@@ -172,49 +150,86 @@ impl BySplit {
             ..self.shared.clone()
         };
         let open = || self.program.open(&shared, None);
-        Ok(Some(Current {
+        Ok(Current {
             input: if is_skipped { None } else { Some(open()?) },
             split: number,
-            token,
+            begun,
+            // The token of a split that cannot be opened would count the split as finished.
+            token: SplitToken::new(lease, attempt, &self.shared.ledger),
             yielded: 0,
             count: self.counts.map(|counts| counts.of(number)),
             ahead: None,
-        }))
+        })
+    }
+
+    /// Ends the current split.
+    fn end(&mut self) {
+        let ended = self.current.take();
+        self.is_slow = ended.is_some_and(|split| split.begun.elapsed() >= AHEAD_FROM);
     }
 }
 
 impl Current {
-    /// Returns the next element of the split, or `None` after the last one.
-    fn next(&mut self, spec: &ElementSpec) -> Result<Option<(Item, SplitPart)>, ExecError> {
+    /// Returns the next element of the split with its numbers, or `None` after the last one.
+    #[inline]
+    fn next(&mut self, spec: &ElementSpec) -> Result<Option<Item>, ExecError> {
         let Some(input) = &mut self.input else {
-            return Ok(Some((Item::new(filler(spec), 0), SplitPart::Skipped)));
+            return Ok(Some(self.filler(spec, SplitPart::Skipped)));
         };
-        let next = match self.ahead.take() {
-            Some(ahead) => ahead?,
-            None => input.next()?,
+        // The element is numbered in place, because moving it costs as much as a cheap operation. Taking an
+        // absent result out of its place would cost as much.
+        let mut next = if self.ahead.is_some() {
+            self.ahead.take().unwrap_or(Ok(None))
+        } else {
+            input.next()
         };
-        let has_more = self.count.is_some_and(|count| self.yielded < count);
-        let Some(item) = next else {
-            // A split without elements is reported once.
-            let is_empty = self.yielded == 0;
-            return match has_more {
-                true => Err(self.miscounted("fewer")),
-                false => Ok(is_empty.then(|| (Item::new(filler(spec), 0), SplitPart::Empty))),
-            };
-        };
-        match self.count {
-            Some(count) if self.yielded >= count => return Err(self.miscounted("more")),
-            Some(count) if self.yielded + 1 < count => return Ok(Some((item, SplitPart::Inner))),
-            Some(_) | None => (),
+        match &mut next {
+            Ok(Some(item)) => {
+                let part = self.part()?;
+                self.number(item, part);
+            }
+            Ok(None) => return self.last(spec),
+            Err(_) => (),
         }
-        let ahead = input.next();
+        next
+    }
+
+    /// Returns the part of the element that was read last and has no numbers yet.
+    #[inline]
+    fn part(&mut self) -> Result<SplitPart, ExecError> {
+        match self.count {
+            Some(count) if self.yielded >= count => Err(self.miscounted("more")),
+            Some(count) if self.yielded + 1 < count => Ok(SplitPart::Inner),
+            Some(_) | None => self.part_by_next(),
+        }
+    }
+
+    /// Computes the next element, to learn whether the element before it is the last one.
+    fn part_by_next(&mut self) -> Result<SplitPart, ExecError> {
+        let ahead = self.input.as_mut().map_or(Ok(None), |input| input.next());
         let part = match &ahead {
             Ok(None) => SplitPart::Last,
             Ok(Some(_)) if self.count.is_some() => return Err(self.miscounted("more")),
             Ok(Some(_)) | Err(_) => SplitPart::Inner,
         };
         self.ahead = Some(ahead);
-        Ok(Some((item, part)))
+        Ok(part)
+    }
+
+    /// Returns the result after the last element. A split without elements is reported once.
+    fn last(&mut self, spec: &ElementSpec) -> Result<Option<Item>, ExecError> {
+        if self.count.is_some_and(|count| self.yielded < count) {
+            return Err(self.miscounted("fewer"));
+        }
+        let is_empty = self.yielded == 0;
+        Ok(is_empty.then(|| self.filler(spec, SplitPart::Empty)))
+    }
+
+    /// Returns an element that stands for a split without elements.
+    fn filler(&mut self, spec: &ElementSpec, part: SplitPart) -> Item {
+        let mut item = Item::new(filler(spec), 0);
+        self.number(&mut item, part);
+        item
     }
 
     /// Returns the failure of a split whose number of elements is not the computed one. Readers rely on this
@@ -227,26 +242,21 @@ impl Current {
         ExecError::new(ErrorKind::Internal, OP, message)
     }
 
-    /// Puts the additional component before an element, and marks the element with the split.
-    fn numbered(&mut self, item: Item, part: SplitPart) -> Item {
-        let numbers = SplitNumbers {
+    /// Gives an element its numbers, and marks it with the split.
+    #[inline]
+    fn number(&mut self, item: &mut Item, part: SplitPart) {
+        item.numbers = Some(SplitNumbers {
             split: self.split,
             position: self.yielded,
             part,
-        };
-        let mark = Mark {
+        });
+        item.marks.clear();
+        item.marks.push(Mark {
             token: Arc::clone(&self.token),
             from: self.yielded,
             upto: self.yielded + 1,
-        };
+        });
         self.yielded += 1;
-        Item {
-            value: std::iter::once(Tensor::pair(numbers.to_numbers()))
-                .chain(item.value)
-                .collect(),
-            marks: Marks::from_iter([mark]),
-            ..item
-        }
     }
 }
 
@@ -254,20 +264,24 @@ impl Iterate for BySplit {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
         while !self.has_ended {
             let Some(current) = &mut self.current else {
-                self.current = self.begin()?;
-                self.has_ended = self.current.is_none();
+                self.advance()?;
                 continue;
             };
-            let Some((item, part)) = current.next(self.program.spec())? else {
-                self.current = None;
-                continue;
-            };
-            let item = current.numbered(item, part);
-            if part != SplitPart::Inner {
-                // The split's token must not wait for the next call.
-                self.current = None;
+            let next = current.next(self.program.spec());
+            match &next {
+                Ok(Some(item)) => {
+                    // The split's token must not wait for the next call.
+                    if item
+                        .numbers
+                        .is_some_and(|numbers| numbers.part != SplitPart::Inner)
+                    {
+                        self.end();
+                    }
+                    return next;
+                }
+                Ok(None) => self.end(),
+                Err(_) => return next,
             }
-            return Ok(Some(item));
         }
         Ok(None)
     }
@@ -367,6 +381,7 @@ mod tests {
         let mut current = Current {
             input: Some(Box::new(Yields(found))),
             split: 3,
+            begun: Instant::now(),
             token: SplitToken::new(0, 0, &Arc::default()),
             yielded: 0,
             count,
@@ -374,9 +389,8 @@ mod tests {
         };
         let mut parts = Vec::new();
         while !matches!(parts.last(), Some(SplitPart::Last | SplitPart::Empty)) {
-            let (item, part) = current.next(&spec)?.unwrap();
-            current.numbered(item, part);
-            parts.push(part);
+            let item = current.next(&spec)?.unwrap();
+            parts.push(item.numbers.unwrap().part);
         }
         Ok(parts)
     }

@@ -49,6 +49,7 @@ pub(crate) fn run(
         marks,
         position,
         origin,
+        numbers,
     } = item;
     let place = Place {
         position,
@@ -66,6 +67,7 @@ pub(crate) fn run(
             marks,
             position,
             origin,
+            numbers,
         })),
         Ok(None) => Ok(None),
         Err(error) => {

@@ -34,6 +34,8 @@ struct Fed {
     source: u32,
     cut: Cut,
     ledger: Arc<Ledger>,
+    /// Whether elements carry marks. If the dataset runs on each split alone, its root marks the elements.
+    is_marked: bool,
     current: Option<Current>,
 }
 
@@ -66,6 +68,7 @@ impl Cursor {
                 source,
                 cut,
                 ledger: Arc::clone(&shared.ledger),
+                is_marked: shared.split.is_none(),
                 current: None,
             }),
             (Some(_) | None, _) => None,
@@ -251,12 +254,13 @@ impl Cursor {
             );
             ExecError::new(ErrorKind::Peer, &*self.op, message)
         })?;
-        let token = SplitToken::new(split.lease, split.attempt, &fed.ledger);
+        let token = || SplitToken::new(split.lease, split.attempt, &fed.ledger);
+        let token = fed.is_marked.then(token);
         self.left = range.clone();
         fed.current = Some(Current {
             payload: split.payload,
             start: range.start,
-            token: Some(token),
+            token,
         });
         Ok(true)
     }

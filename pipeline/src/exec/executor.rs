@@ -183,8 +183,9 @@ impl Executor {
     )]
     pub fn next(&mut self) -> Result<Option<Item>, ExecError> {
         // The result is inspected in place and not moved out: see `Read`.
-        let next = self.pull();
-        if let Ok(Some(item)) = &next {
+        let mut next = self.pull();
+        if let Ok(Some(item)) = &mut next {
+            item.numbers_as_component();
             self.handed = self.handed.wrapping_add(1);
             self.in_hand.set(item.held_bytes());
         } else {

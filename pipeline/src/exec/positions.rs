@@ -44,12 +44,7 @@ impl<F: Fn(u64) -> Option<Value> + Send> Iterate for Positions<F> {
         let place = self.order.place(self.cursor.pass(), position);
         let value = (self.value)(place).ok_or_else(missing)?;
         let marks = self.cursor.marks(position, self.cursor.is_last());
-        Ok(Some(Item {
-            value,
-            marks,
-            position: place,
-            origin: None,
-        }))
+        Ok(Some(Item::marked(value, marks, place)))
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {

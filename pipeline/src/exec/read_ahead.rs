@@ -562,7 +562,7 @@ mod tests {
         };
         let input = Box::new(Numbers(0));
         let mut ahead = ReadAhead::new("test", 8, Expected::unknown(), input, shared);
-        assert!(matches!(ahead.poll().unwrap(), Polled::Pending));
+        ahead.begin().unwrap();
         let first = ahead.arrivals().unwrap().recv().unwrap();
         // The caller requests the element although it has already arrived.
         ahead.want();

@@ -86,10 +86,5 @@ pub(crate) fn joined(
             .leave_out(error.at_position(position), &marks)
             .map(|()| None);
     }
-    Ok(Some(Item {
-        value,
-        marks,
-        position,
-        origin: None,
-    }))
+    Ok(Some(Item::marked(value, marks, position)))
 }

@@ -38,6 +38,14 @@ pub trait SplitSource: Send {
     /// [`SplitError`] if the dispatcher does not answer, or if the task was removed.
     fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError>;
 
+    /// Returns the next split of `source` in its pass `repetition` if the task has its lease already. Does
+    /// not block. A caller that still reads another split uses this method, so that a blocking request always
+    /// means that the task has read all its splits.
+    fn next_at_hand(&mut self, source: u32, repetition: u64) -> Option<Split> {
+        let _ = (source, repetition);
+        None
+    }
+
     /// Takes the splits of `source` that are leased to the task but were not requested, because the task has
     /// left their pass. Nobody reads the splits, so they are finished at once. Blocks while further splits
     /// are on their way.
@@ -91,6 +99,10 @@ impl Feed {
     pub(crate) fn next(&self, op: &str, source: u32, repetition: u64) -> Result<Option<Split>, ExecError> {
         let answer = self.source.lock().next(source, repetition);
         answer.map_err(|error| failed(op, &error))
+    }
+
+    pub(crate) fn next_at_hand(&self, source: u32, repetition: u64) -> Option<Split> {
+        self.source.lock().next_at_hand(source, repetition)
     }
 
     pub(crate) fn pass_over(&self, op: &str, source: u32) -> Result<Vec<Split>, ExecError> {

@@ -275,10 +275,8 @@ impl<'b> StateReader<'b> {
             value.push(self.tensor()?);
         }
         Ok(Item {
-            value,
-            marks: Marks::new(),
-            position,
             origin,
+            ..Item::marked(value, Marks::new(), position)
         })
     }
 

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::error::{ErrorKind, ExecError};
 use super::item::Item;
+use super::split_numbers::SplitNumbers;
 use super::token::Marks;
 use super::value::Tensor;
 
@@ -35,10 +36,12 @@ pub fn write_element(
     sequence: u64,
 ) -> Result<Written, ExecError> {
     let provenance = provenance(&item.marks);
+    let numbers = item.numbers.map(SplitNumbers::to_tensor);
+    let tensors = || numbers.iter().chain(&item.value);
     let mut shapes: SmallVec<[Shape<'_>; 4]> = SmallVec::new();
     if !layout.is_static() {
-        shapes.extend(item.value.iter().map(shape));
-    } else if item.value.len() != layout.spec().components().len() {
+        shapes.extend(tensors().map(shape));
+    } else if item.component_count() != layout.spec().components().len() {
         return Err(refused(
             "the number of components differs from the spec".to_owned(),
         ));
@@ -48,7 +51,7 @@ pub fn write_element(
         Err(WriteError::Full { needed_bytes, .. }) => return Ok(Written::Full { needed_bytes }),
         Err(error) => return Err(refused(error.to_string())),
     };
-    for (component, tensor) in item.value.iter().enumerate() {
+    for (component, tensor) in tensors().enumerate() {
         write_tensor(tensor, element.component_mut(component)).map_err(|error| failed(error, item))?;
     }
     element

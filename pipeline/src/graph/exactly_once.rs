@@ -8,8 +8,9 @@ use thiserror::Error;
 use super::cardinality::Cardinality;
 use super::error::AnalysisError;
 use super::registry::Registry;
-use super::tree::Graph;
+use super::tree::{Graph, Op};
 use super::units::{SPLIT_SIZE_MAX, Splitting, Units};
+use crate::ops::map::Map;
 use crate::ops::shard::draw_all_alike;
 
 /// The number of splits that remain, however large the buffers of shuffles are, so that workers share the
@@ -28,6 +29,18 @@ pub enum ExactlyOnceError {
 }
 
 impl Graph {
+    /// Returns whether several splits may be computed at the same time: the dataset has a parallel map, and
+    /// no function that the program expects to be called once at a time.
+    pub(crate) fn may_compute_splits_ahead(&self) -> bool {
+        let has_parallel_map = self
+            .nodes()
+            .iter()
+            .filter_map(|node| node.op.of::<Map>())
+            .any(|map| map.schedule.parallel != 1);
+        let is_in_turn = |op: &Op| op.body().is_some() || op.calls_in_turn();
+        has_parallel_map && !self.nodes().iter().any(|node| is_in_turn(&node.op))
+    }
+
     /// Returns the dataset as an exactly-once job reads it. Operations without a seed draw with `seed`, and
     /// parallel operations keep their order. If the dataset has batches, a split holds whole batches.
     ///

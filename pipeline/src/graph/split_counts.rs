@@ -92,7 +92,7 @@ impl Graph {
     }
 
     /// Returns the division of the only source by ranges of positions; `None` for other sources.
-    fn counted_units(&self, registry: &dyn Registry) -> Result<Option<Units>, AnalysisError> {
+    pub(crate) fn counted_units(&self, registry: &dyn Registry) -> Result<Option<Units>, AnalysisError> {
         Ok(match split::sources(self, registry)?.as_slice() {
             [source] => match source.splitting {
                 Splitting::Counted(units) => Some(units),
@@ -103,7 +103,7 @@ impl Graph {
     }
 
     /// Returns the number of elements of each node on a split alone; `None` if splits are not ranges.
-    fn counts_on(
+    pub(crate) fn counts_on(
         &self,
         split: u64,
         registry: &dyn Registry,

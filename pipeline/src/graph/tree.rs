@@ -168,6 +168,12 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         Ok(Splitting::Whole("is not a source".to_owned()))
     }
 
+    /// Returns whether the operation calls a registered function, which the program expects to be called once
+    /// at a time.
+    fn calls_in_turn(&self) -> bool {
+        false
+    }
+
     /// Returns whether the operation keeps elements for later passes.
     fn keeps_elements(&self) -> bool {
         false

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
+use super::shown::without_secrets;
 use crate::exec::ErrorKind;
 
 /// A failure of storage: the attempted action, the path, and the reason.
@@ -84,7 +85,7 @@ impl StorageError {
 
 impl fmt::Display for StorageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StorageError { path, reason, .. } = self;
+        let (path, reason) = (without_secrets(&self.path), without_secrets(&self.reason));
         match &self.tried {
             Tried::Open => write!(f, "cannot open {path}: {reason}"),
             Tried::List => write!(f, "cannot list {path}: {reason}"),

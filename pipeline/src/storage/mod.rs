@@ -21,11 +21,13 @@ mod location;
 mod object;
 #[cfg(feature = "storage")]
 mod remote;
+mod shown;
 
 pub use config::{CacheConfig, StorageConfig};
 pub use error::StorageError;
 pub use handle::Storage;
 pub use listed::{FILES_MAX, Listed};
 pub use object::Object;
+pub use shown::without_secrets;
 
 pub(crate) use error::blame;

@@ -483,7 +483,10 @@ fn pictures(directory: &Path) -> Vec<Sample> {
         let shards = Dataset::files(format!("{}/*.tar", directory.display()));
         shards.webdataset(names.iter().copied(), OnError::Raise)
     };
-    let picture = || fields(&["jpg"]).decode_image("jpg").select([("jpg", "jpg")]);
+    let picture = || {
+        let decoded = fields(&["jpg"]).decode_image("jpg").parallel(1);
+        decoded.select([("jpg", "jpg")])
+    };
     let mut all = changed_pictures(&picture);
     all.extend([
         sample("webdataset", fields(&["cls"]), ["0 0", "1 1", "2 2"]),
@@ -492,57 +495,76 @@ fn pictures(directory: &Path) -> Vec<Sample> {
             picture(),
             ["u8[8, 16, 3]", "u8[16, 16, 3]", "u8[24, 16, 3]"],
         ),
-        sample("resize", picture().resize("jpg", 4, 5), ["u8[4, 5, 3]"; 3]),
+        sample(
+            "resize",
+            picture().resize("jpg", 4, 5).parallel(1),
+            ["u8[4, 5, 3]"; 3],
+        ),
         sample(
             "random_resized_crop",
-            picture().random_resized_crop("jpg", 6, 7),
+            picture().random_resized_crop("jpg", 6, 7).parallel(1),
             ["u8[6, 7, 3]"; 3],
         ),
     ]);
     all
 }
 
-/// Returns samples over pictures of 8, 16 and 24 rows of 16 pixels.
+/// Returns samples over pictures of 8, 16 and 24 rows of 16 pixels. The held definitions are from before
+/// images were computed on several threads by default, hence one thread here.
 fn changed_pictures(picture: &dyn Fn() -> Dataset) -> Vec<Sample> {
     use millstream_pipeline::graph::ColorJitter;
 
     let same = ["u8[8, 16, 3]", "u8[16, 16, 3]", "u8[24, 16, 3]"];
     vec![
-        sample("crop", picture().crop("jpg", 1, 2, 3, 4), ["u8[3, 4, 3]"; 3]),
+        sample(
+            "crop",
+            picture().crop("jpg", 1, 2, 3, 4).parallel(1),
+            ["u8[3, 4, 3]"; 3],
+        ),
         sample(
             "central_crop",
-            picture().central_crop("jpg", 0.5),
+            picture().central_crop("jpg", 0.5).parallel(1),
             ["u8[4, 8, 3]", "u8[8, 8, 3]", "u8[12, 8, 3]"],
         ),
         sample(
             "center_crop",
-            picture().center_crop("jpg", 5, 6),
+            picture().center_crop("jpg", 5, 6).parallel(1),
             ["u8[5, 6, 3]"; 3],
         ),
         sample(
             "random_crop",
-            picture().random_crop("jpg", 5, 6, None),
+            picture().random_crop("jpg", 5, 6, None).parallel(1),
             ["u8[5, 6, 3]"; 3],
         ),
-        sample("flip", picture().random_flip_left_right("jpg", None), same),
+        sample(
+            "flip",
+            picture().random_flip_left_right("jpg", None).parallel(1),
+            same,
+        ),
         sample(
             "color_jitter",
-            picture().color_jitter(ColorJitter::new("jpg", 0.1, 0.2, 0.3, 0.4)),
+            picture()
+                .color_jitter(ColorJitter::new("jpg", 0.1, 0.2, 0.3, 0.4))
+                .parallel(1),
             same,
         ),
         sample(
             "normalize",
-            picture().crop("jpg", 0, 0, 1, 1).normalize("jpg", [0.5], [0.25]),
+            picture()
+                .crop("jpg", 0, 0, 1, 1)
+                .parallel(1)
+                .normalize("jpg", [0.5], [0.25])
+                .parallel(1),
             ["[[[-2 -2 -2]]]"; 3],
         ),
         sample(
             "rgb_to_grayscale",
-            picture().rgb_to_grayscale("jpg", 1),
+            picture().rgb_to_grayscale("jpg", 1).parallel(1),
             ["u8[8, 16, 1]", "u8[16, 16, 1]", "u8[24, 16, 1]"],
         ),
         sample(
             "hwc_to_chw",
-            picture().hwc_to_chw("jpg"),
+            picture().hwc_to_chw("jpg").parallel(1),
             ["u8[3, 8, 16]", "u8[3, 16, 16]", "u8[3, 24, 16]"],
         ),
     ]

@@ -7,7 +7,7 @@ use millstream::element::ElementSpec;
 use millstream::pipeline::exec::{Caches, Functions};
 use millstream::pipeline::graph::{
     Cache, Cardinality, Dataset, Graph as Definition, ServiceReader, ShardBy, Share, SourceFacts, Splitting,
-    node_specs,
+    Units, node_specs,
 };
 use millstream::{LocalElements, LocalRun, python};
 use pyo3::exceptions::PyValueError;
@@ -17,6 +17,7 @@ use pyo3::types::PyBytes;
 use crate::assembly::Output;
 use crate::elements::{Elements, Supply};
 use crate::held::{self, Held};
+use crate::probe::Probe;
 use crate::{failure, key, spec};
 
 /// A dataset under construction. Every operation returns a new object.
@@ -136,6 +137,21 @@ impl Graph {
         self.dataset.clone().graph().map_err(failure::dataset)
     }
 
+    /// Returns the division of a dataset with one source into splits; `None` if its positions are not
+    /// counted.
+    fn units(&self) -> PyResult<Option<Units>> {
+        let facts = self.definition()?.facts(&Functions::new());
+        Ok(match facts.map_err(failure::analysis)?.sources.as_slice() {
+            [
+                SourceFacts {
+                    splitting: Splitting::Counted(units),
+                    ..
+                },
+            ] => Some(*units),
+            _ => None,
+        })
+    }
+
     /// Returns the definition for other processes, which run copies of this process's code.
     ///
     /// # Errors
@@ -179,16 +195,7 @@ impl Graph {
     /// for files, which are listed when a pass begins.
     #[getter]
     fn splits(&self) -> PyResult<Option<u64>> {
-        let facts = self.definition()?.facts(&Functions::new());
-        Ok(match facts.map_err(failure::analysis)?.sources.as_slice() {
-            [
-                SourceFacts {
-                    splitting: Splitting::Counted(units),
-                    ..
-                },
-            ] => Some(units.splits()),
-            _ => None,
-        })
+        Ok(self.units()?.map(|units| units.splits()))
     }
 
     /// Returns the number of rows in every batch but the last. Returns `None` unless the last operation that
@@ -215,16 +222,18 @@ impl Graph {
     }
 
     /// Returns the share of reader `index` among `count` readers. The dataset is divided by `files`,
-    /// `elements` or `files_or_elements`, or at the place of a `hint`.
+    /// `elements` or `files_or_elements`, at the place of a `hint`, or by the `splits` of its source. Shares
+    /// by splits may be empty, and require a dataset that is alike on splits.
     fn sharded(&self, by: &str, count: u64, index: u64) -> PyResult<Graph> {
         let by = match by {
             "files" => ShardBy::Files,
             "elements" => ShardBy::Elements,
             "files_or_elements" => ShardBy::FilesOrElements,
             "hint" => ShardBy::Hint,
+            "splits" => ShardBy::Splits(self.units()?.map_or(1, |units| units.unit())),
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "invalid sharding {other:?}: expected files, elements, files_or_elements or hint"
+                    "invalid sharding {other:?}: expected files, elements, files_or_elements, hint or splits"
                 )));
             }
         };
@@ -289,7 +298,9 @@ impl Graph {
         take: Option<Py<PyAny>>,
         on_demand: bool,
     ) -> PyResult<Elements> {
-        let (graph, functions) = self.held.within(self.definition()?, key::functions()?)?;
+        let probe = Arc::<Probe>::default();
+        let functions = key::functions(Some(Arc::clone(&probe)))?;
+        let (graph, functions) = self.held.within(self.definition()?, functions)?;
         let run = LocalRun {
             graph,
             functions,
@@ -301,6 +312,6 @@ impl Graph {
         };
         let elements = LocalElements::start(run).map_err(|error| failure::execution(&error))?;
         let output = Output::new(py, take)?;
-        Ok(Elements::new(Supply::Local(elements), output, true))
+        Ok(Elements::new(Supply::Local(elements), output, true, probe))
     }
 }

@@ -1,4 +1,7 @@
-"""Tests of ``ms.feed`` on a GPU: the rate of copies, overlap with computation, and correct tensors. ``python/check --gpu`` runs these tests."""
+"""Tests of ``ms.feed`` on a GPU: the rate of copies, overlap with computation, and correct tensors. ``python/check --gpu`` runs these tests.
+
+``benches/peers/training.py`` measures the rates of a training program.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +73,11 @@ def test_copies_reach_the_rate_of_pinned_memory(processes: ms.LocalService) -> N
 
 def test_copies_run_beside_what_is_computed(processes: ms.LocalService) -> None:
     """Checks with CUDA events that the copy of the next element starts before the work on the present element ends."""
-    from millstream import feed
+    from millstream._feed import DeviceFeed, _Cuda
 
     spans: list[tuple[Any, Any]] = []
 
-    class Told(feed._Cuda):
+    class Told(_Cuda):
         def send(self, tensor: Any) -> Any:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record(self._stream)
@@ -86,7 +89,7 @@ def test_copies_run_beside_what_is_computed(processes: ms.LocalService) -> None:
     matrix = torch.randn(8192, 8192, device="cuda")
     held = list(batches(processes, 8).with_output("torch"))
     work = []
-    for _ in feed.DeviceFeed(held, lambda: Told(torch.device("cuda")), 2):
+    for _ in DeviceFeed(held, lambda: Told(torch.device("cuda")), 2):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(10):
@@ -127,6 +130,6 @@ def test_another_stream_of_the_consumers_is_waited_with(processes: ms.LocalServi
     with torch.cuda.stream(stream):
         for tensor in ms.feed(batches(processes, 40)):
             tensor.add_(1)
-            found.append(tensor.float().mean())
+            found.append(tensor.double().mean())
     stream.synchronize()
     assert sorted(int(value) for value in found) == list(range(1, 41))

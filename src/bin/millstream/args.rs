@@ -5,22 +5,33 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 use millstream::client::OnLost;
 use millstream::control::{DeploymentMode, TargetWorkers};
+use millstream::link::HostPort;
 
+use crate::admin::AdminFlags;
+use crate::autoscale::{AutoscaleArgs, ScalingFlags};
+use crate::config::{ConfigArgs, ConfigFlag};
+use crate::console::LogFormat;
+use crate::doctor::DoctorArgs;
+use crate::generated::{CompletionsArgs, ManArgs};
 use crate::help;
+use crate::key::KeyArgs;
+use crate::status::StatusArgs;
+use crate::top::TopArgs;
+use crate::up::UpArgs;
 
 /// Feeds GPU trainers: CPU workers preprocess the data and send tensors over QUIC or shared memory.
 ///
 /// A service is one dispatcher and any number of workers. Trainers read from the service with the
-/// client library. To see a service at work, run `millstream demo`. To start a service by hand, run
-/// each command in its own terminal:
+/// client library. To see a service at work, run `millstream demo`. To run a service on this machine,
+/// run the first command in a terminal, and the others in another terminal:
 ///
-///   millstream dispatcher
-///   millstream worker
+///   millstream up --workers 4
 ///   millstream read --files 'examples/data/*.tar'
 ///   millstream status
+///
+/// The commands `dispatcher` and `worker` run the processes of a service one by one.
 ///
 /// On one machine, the first command creates the cluster key, and later commands find the key by
 /// themselves. On several machines, give each process a key of the same cluster (see
@@ -37,25 +48,47 @@ pub(crate) struct Cli {
     /// overrides the flag.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// The form of messages on standard error: lines for people, or one JSON object in each line.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        env = "MILLSTREAM_LOG_FORMAT"
+    )]
+    pub(crate) log_format: LogFormat,
+    #[command(flatten)]
+    pub(crate) config: ConfigFlag,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Runs a whole service on this machine, and restarts its processes when they die.
+    Up(UpArgs),
     /// Runs a dispatcher, which assigns jobs, tasks and splits to workers and readers.
-    Dispatcher(DispatcherArgs),
+    Dispatcher(Box<DispatcherArgs>),
     /// Runs a worker, which computes elements and serves them to readers.
-    Worker(WorkerArgs),
+    Worker(Box<WorkerArgs>),
     /// Reads a dataset, and prints counts and a digest of the rows.
     Read(ReadArgs),
     /// Draws the operations of a dataset; with --run-s also runs the dataset here and shows the cost of each
-    /// stage.
+    /// stage. With --job, names the records of a step of an exactly-once job.
     Explain(ExplainArgs),
     /// Shows the workers, datasets, jobs, iterations, tasks and clients of a service.
     Status(StatusArgs),
+    /// Shows the state of a service on a terminal, live: whether training waits for data, and why.
+    Top(TopArgs),
+    /// Starts and ends workers as the service wants them.
+    Autoscale(Box<AutoscaleArgs>),
+    /// Checks this machine and a service, and names the cure of each fault.
+    Doctor(DoctorArgs),
     /// Ends a service: its dispatcher, its workers, and all its readers.
     Shutdown(ShutdownArgs),
     /// Prints or generates keys.
     Key(KeyArgs),
+    /// Shows the settings of a command, and where each value comes from.
+    Config(ConfigArgs),
     /// Streams real pictures through a service that the command starts, and checks that each picture is seen
     /// once per epoch.
     Demo(DemoArgs),
@@ -91,9 +124,8 @@ pub(crate) struct IdentityFlags {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessFlag {
     /// Allows datasets to read files below this folder, or URLs with this prefix (`s3://bucket/train/`,
-    /// `https://host/`), and no other files; repeat the flag to allow several. Without this flag, datasets
-    /// may read every file that this user may read. Servers by which a cloud gives machines their credentials
-    /// stay forbidden.
+    /// `https://host/`), and no other files; repeat the flag for several. Without this flag, datasets may
+    /// read every file that this user may read. A cloud's credential servers stay forbidden.
     #[arg(long, value_name = "FOLDER|URL")]
     pub(crate) allow_path: Vec<String>,
 }
@@ -109,7 +141,7 @@ pub(crate) struct DispatcherArgs {
     /// Keeps the dispatcher's records in this directory. A dispatcher that was killed and started again
     /// continues from these records and loses nothing. Without this flag, the records are in memory and end
     /// with the process.
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "store")]
     pub(crate) work_dir: Option<PathBuf>,
     /// Appends audit events to this file, as lines of JSON: connections, registrations, created jobs, opened
     /// iterations, joined workers, and the end of the service. Each line names the role, the address and the
@@ -140,11 +172,47 @@ pub(crate) struct DispatcherArgs {
     #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
     pub(crate) shutdown_quiet_period_s: f64,
     #[command(flatten)]
+    pub(crate) several: Several,
+    #[command(flatten)]
+    pub(crate) admin: AdminFlags,
+    #[command(flatten)]
     pub(crate) lifetimes: Lifetimes,
+    #[command(flatten)]
+    pub(crate) scaling: ScalingFlags,
     /// Ends the command when standard input closes. Programs that start the command as a child process use
     /// this flag.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
+}
+
+/// The store of a service with several dispatchers.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Several dispatchers")]
+pub(crate) struct Several {
+    /// Keeps the records in etcd, which several dispatchers may share. One of them leads, and the others take
+    /// its place within about three seconds after its end. With etcds:// the connection is encrypted, which
+    /// members on other hosts require. The dispatcher needs a build with the feature `etcd`.
+    #[arg(long, value_name = "etcd://HOST:PORT,.../PREFIX")]
+    pub(crate) store: Option<String>,
+    /// The address at which workers and readers reach this dispatcher. The default is the bound address. An
+    /// address such as 0.0.0.0 needs this flag, and so does a loopback address if etcd is on another host.
+    #[arg(long, value_name = "HOST:PORT", requires = "store")]
+    pub(crate) advertise: Option<HostPort>,
+    /// The user of etcd.
+    #[arg(long, value_name = "NAME", requires = "store_password_file")]
+    pub(crate) store_user: Option<String>,
+    /// The file with the password of the user of etcd, on its first line.
+    #[arg(long, value_name = "FILE", requires = "store_user")]
+    pub(crate) store_password_file: Option<PathBuf>,
+    /// The file with the certificates (PEM) that sign the certificates of etcd. Required with etcds://.
+    #[arg(long, value_name = "FILE", requires = "store")]
+    pub(crate) store_ca: Option<PathBuf>,
+    /// The file with the certificate (PEM) that this dispatcher shows to etcd.
+    #[arg(long, value_name = "FILE", requires = "store_key")]
+    pub(crate) store_cert: Option<PathBuf>,
+    /// The file with the private key (PEM) of --store-cert.
+    #[arg(long, value_name = "FILE", requires = "store_cert")]
+    pub(crate) store_key: Option<PathBuf>,
 }
 
 /// The lifetimes of unused records.
@@ -191,7 +259,7 @@ fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
     Ok(Lifetime(Some(seconds)))
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text
         .parse()
         .ok()
@@ -214,8 +282,9 @@ pub(crate) enum CompressionFlag {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::WORKER)]
 pub(crate) struct WorkerArgs {
-    /// The dispatcher that the worker registers with.
-    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
+    /// The dispatcher that the worker registers with. For a service with several dispatchers, name all of
+    /// them: a:5050,b:5050.
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT,...")]
     pub(crate) dispatcher: String,
     /// The address to serve elements at; port 0 takes a free port. An address beyond loopback needs an
     /// explicit --key.
@@ -225,6 +294,8 @@ pub(crate) struct WorkerArgs {
     /// address is 0.0.0.0, the default is the address from which this machine reaches the dispatcher.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise: Option<String>,
+    #[command(flatten)]
+    pub(crate) admin: AdminFlags,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
     /// The number of threads that compute elements. The default is the number of processors.
@@ -278,7 +349,7 @@ pub(crate) struct WorkerArgs {
     pub(crate) cache_dir: Option<PathBuf>,
     /// Maximum bytes of all files in --cache-dir together, at least 64 MiB. The worker evicts the least
     /// recently used blocks first.
-    #[arg(long, default_value_t = 64 << 30, requires = "cache_dir", value_name = "BYTES")]
+    #[arg(long, default_value_t = 64 << 30, value_name = "BYTES")]
     pub(crate) cache_bytes: u64,
     #[command(flatten)]
     pub(crate) access: AccessFlag,
@@ -332,8 +403,8 @@ pub(crate) enum Sharding {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::READ)]
 pub(crate) struct ReadArgs {
-    /// The dispatcher to read from.
-    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
+    /// The dispatcher to read from, or all dispatchers of its service.
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT,...")]
     pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
@@ -411,15 +482,24 @@ pub(crate) struct ExplainArgs {
     pub(crate) definition: Option<PathBuf>,
     /// The id of a dataset that is registered with the service at --dispatcher. The command needs a key that
     /// may register datasets.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["files", "range"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["files", "range"], group = "registered")]
     pub(crate) dataset: Option<String>,
-    /// The dispatcher to ask for the dataset.
+    /// The id of an exactly-once job of the service at --dispatcher, as `status` shows it. The command names
+    /// the records of one step of the job's epoch, for each trainer. The command needs a key that may
+    /// register datasets.
     #[arg(
         long,
-        default_value = "127.0.0.1:5050",
-        value_name = "HOST:PORT",
-        requires = "dataset"
+        value_name = "ID",
+        group = "registered",
+        requires = "step",
+        conflicts_with_all = ["definition", "dataset", "files", "range", "batch", "run_s", "dot"]
     )]
+    pub(crate) job: Option<u64>,
+    /// The step of the epoch, from 0. A step is one batch of each trainer.
+    #[arg(long, value_name = "N", requires = "job")]
+    pub(crate) step: Option<u64>,
+    /// The dispatcher to ask for the dataset or the job, or all dispatchers of its service.
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT,...")]
     pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
@@ -437,7 +517,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "SECONDS")]
     pub(crate) run_s: Option<f64>,
     /// The number of threads that compute elements. The default is the number of processors.
-    #[arg(long, value_name = "COUNT", requires = "run_s")]
+    #[arg(long, value_name = "COUNT")]
     pub(crate) threads: Option<usize>,
     /// Prints the drawing in the Graphviz language, for `dot -Tsvg`.
     #[arg(long)]
@@ -445,54 +525,13 @@ pub(crate) struct ExplainArgs {
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(after_long_help = help::STATUS)]
-pub(crate) struct StatusArgs {
-    /// The dispatcher to ask.
-    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
-    pub(crate) dispatcher: String,
-    /// Prints the whole status as one JSON object.
-    #[arg(long, conflicts_with = "metrics")]
-    pub(crate) json: bool,
-    /// Prints gauges in the Prometheus text format.
-    #[arg(long)]
-    pub(crate) metrics: bool,
-    #[command(flatten)]
-    pub(crate) identity: IdentityFlags,
-}
-
-#[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::SHUTDOWN)]
 pub(crate) struct ShutdownArgs {
-    /// The dispatcher of the service to end.
-    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT")]
+    /// The dispatcher of the service to end, or all dispatchers of the service.
+    #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT,...")]
     pub(crate) dispatcher: String,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
-}
-
-#[derive(Debug, Clone, Args)]
-#[command(after_long_help = help::KEY)]
-pub(crate) struct KeyArgs {
-    #[command(flatten)]
-    pub(crate) key: KeyFlag,
-    /// Prints the key of this role, which permits no more than the role needs: `read` permits reading, and
-    /// `submit` also permits running code on workers.
-    #[arg(long, value_parser = ["read", "submit", "worker", "dispatcher"])]
-    pub(crate) role: Option<String>,
-    /// Prints the public half of the key. A key file may list the public half so that its process accepts the
-    /// key's holders; see below.
-    #[arg(long, conflicts_with_all = ["role", "generate"])]
-    pub(crate) public: bool,
-    /// Generates a new cluster key, and prints the key unless --out is given.
-    #[arg(long, conflicts_with = "role")]
-    pub(crate) generate: bool,
-    /// Writes the key to this new file, which only its owner can read, instead of printing the key. The
-    /// command never overwrites an existing file.
-    #[arg(long, value_name = "FILE", conflicts_with = "path")]
-    pub(crate) out: Option<PathBuf>,
-    /// Prints the path of the key file that the command uses.
-    #[arg(long, conflicts_with_all = ["role", "generate", "public"])]
-    pub(crate) path: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -514,22 +553,6 @@ pub(crate) struct DemoArgs {
     /// Writes the key of every picture that was seen to this file, one key per line, in the order of reading.
     #[arg(long, value_name = "FILE")]
     pub(crate) dump_keys: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Args)]
-#[command(after_long_help = help::COMPLETIONS)]
-pub(crate) struct CompletionsArgs {
-    /// The shell that reads the script.
-    #[arg(value_name = "SHELL")]
-    pub(crate) shell: Shell,
-}
-
-#[derive(Debug, Clone, Args)]
-#[command(after_long_help = help::MAN)]
-pub(crate) struct ManArgs {
-    /// The directory for the manual pages. The command creates the directory if it is missing.
-    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
-    pub(crate) out: PathBuf,
 }
 
 #[cfg(test)]

@@ -1,11 +1,27 @@
 //! The output of commands: results go to standard output, all other messages to standard error.
 
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
+use std::time::SystemTime;
 
+use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
+/// The form of all messages on standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object in each line, with timestamp, level, target and fields.
+    Json,
+}
+
+/// The form that the command's flags select.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
 /// Starts the log on standard error. The level is `warn`, or the level that `-v` and `RUST_LOG` select.
-pub(crate) fn start_logging(verbose: u8) {
+pub(crate) fn start_logging(verbose: u8, format: LogFormat) {
     let default = match verbose {
         0 => "warn",
         1 => "info",
@@ -16,11 +32,13 @@ pub(crate) fn start_logging(verbose: u8) {
     // https://no-color.org
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_coloured = std::io::stderr().is_terminal() && !is_plain;
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(is_coloured)
-        .init();
+        .with_writer(std::io::stderr);
+    match FORMAT.get_or_init(|| format) {
+        LogFormat::Text => log.with_ansi(is_coloured).init(),
+        LogFormat::Json => log.json().init(),
+    }
 }
 
 /// Prints a line of results. Ignores a closed pipe, because the reader of the pipe needs no more results.
@@ -31,12 +49,37 @@ pub(crate) fn say(text: &str) {
 
 /// Prints a line of information to standard error.
 pub(crate) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    message("INFO", text);
+}
+
+/// Prints a line of a child process to standard error, with the name of the child.
+pub(crate) fn relay(child: &str, line: &str) {
+    match FORMAT.get() {
+        // The child writes JSON as well.
+        Some(LogFormat::Json) if line.starts_with('{') => _ = writeln!(std::io::stderr().lock(), "{line}"),
+        Some(LogFormat::Json | LogFormat::Text) | None => note(&format!("{child}: {line}")),
+    }
 }
 
 /// Prints the reason why the command failed.
 pub(crate) fn error(text: &str) {
-    note(&format!("millstream: {text}"));
+    message("ERROR", &format!("millstream: {text}"));
+}
+
+fn message(level: &str, text: &str) {
+    let line = match FORMAT.get() {
+        Some(LogFormat::Json) => json_line(level, text),
+        Some(LogFormat::Text) | None => text.to_owned(),
+    };
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Returns a message with the fields that the log's own lines have.
+fn json_line(level: &str, text: &str) -> String {
+    let now = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
+    let fields = serde_json::json!({ "message": text });
+    serde_json::json!({ "timestamp": now, "level": level, "fields": fields, "target": "millstream" })
+        .to_string()
 }
 
 /// Returns a number of bytes as text, in the unit that fits its size.
@@ -58,9 +101,37 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
     }
 }
 
+/// Returns a time for one element as text, in the unit that fits its size; `-` for an unknown time.
+pub(crate) fn time_text(ns: Option<u64>) -> String {
+    match ns {
+        Some(ns) if ns >= 1_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        Some(ns) => format!("{:.1} µs", ns as f64 / 1e3),
+        None => "-".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::bytes_text;
+    use super::{bytes_text, json_line, time_text};
+
+    #[test]
+    fn times_are_shown_in_fitting_units() {
+        let told = [None, Some(1_500), Some(2_500_000)].map(time_text);
+        assert_eq!(told, ["-", "1.5 µs", "2.5 ms"]);
+    }
+
+    #[test]
+    fn messages_in_json_are_one_line() {
+        let line = json_line("ERROR", "two\nlines and \"quotes\"");
+        assert!(!line.contains('\n'), "{line}");
+        let found: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(found["fields"]["message"], "two\nlines and \"quotes\"");
+        assert_eq!(
+            (&found["level"], &found["target"]),
+            (&"ERROR".into(), &"millstream".into())
+        );
+        assert!(found["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
 
     #[test]
     fn bytes_are_shown_in_fitting_units() {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream::control::{DispatcherConfig, WorkerAddresses};
-use millstream::{Dispatcher, functions};
+use millstream::admin::DispatcherSubject;
+use millstream::control::{DispatcherConfig, EtcdConfig, EtcdUser, WorkerAddresses};
+use millstream::{Dispatcher, SharedStore, functions};
 
-use crate::args::DispatcherArgs;
+use crate::args::{DispatcherArgs, Several};
+use crate::config::shown_in_force;
 use crate::console::say;
 use crate::ending::Ending;
 use crate::key;
@@ -20,16 +22,51 @@ pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
     let config = config(args)?;
     let key = key::load(&args.identity)?;
     let ending = Ending::watch(args.until_stdin_closes)?;
-    let dispatcher = Dispatcher::start(
-        &key,
-        Some(args.bind),
-        config,
-        Arc::new(functions::builtin(Some(&key))),
-    )
-    .map_err(|error| error.to_string())?;
+    let functions = Arc::new(functions::builtin(Some(&key)));
+    let dispatcher = match shared_store(&args.several)? {
+        Some(shared) => Dispatcher::start_candidate(&key, Some(args.bind), config, functions, shared),
+        None => Dispatcher::start(&key, Some(args.bind), config, functions),
+    };
+    let dispatcher = dispatcher.map_err(|error| error.to_string())?;
     say(&format!("dispatcher listening on {}", dispatcher.local_addr()));
+    let _admin = args
+        .admin
+        .open(|| DispatcherSubject::new(dispatcher.observer()).with_settings(shown_in_force()))?;
     ending.wait(|| dispatcher.has_ended());
     dispatcher.stop().map_err(|error| error.to_string())
+}
+
+/// Returns the store that several dispatchers share, if the flags name one.
+fn shared_store(args: &Several) -> Result<Option<SharedStore>, String> {
+    let Some(store) = &args.store else {
+        return Ok(None);
+    };
+    let mut etcd = store
+        .parse::<EtcdConfig>()
+        .map_err(|error| format!("--store: {error}"))?;
+    if let (Some(name), Some(path)) = (&args.store_user, &args.store_password_file) {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            format!(
+                "--store-password-file {}: {error}; name a file that this user may read",
+                path.display()
+            )
+        })?;
+        let password = text.lines().next().unwrap_or_default().to_owned();
+        let name = name.clone();
+        etcd.user = Some(EtcdUser { name, password });
+    }
+    let has_tls_files = args.store_ca.is_some() || args.store_cert.is_some();
+    if has_tls_files && !etcd.is_encrypted {
+        return Err(format!(
+            "--store {etcd}: the files for TLS have no effect with etcd://: write etcds://"
+        ));
+    }
+    etcd.ca.clone_from(&args.store_ca);
+    etcd.identity = args.store_cert.clone().zip(args.store_key.clone());
+    Ok(Some(SharedStore {
+        etcd,
+        advertise: args.advertise.clone(),
+    }))
 }
 
 fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
@@ -56,6 +93,7 @@ fn config(args: &DispatcherArgs) -> Result<DispatcherConfig, String> {
         client_timeout: lifetimes.client_timeout_s,
         consumer_timeout: lifetimes.consumer_timeout_s,
         worker_timeout: lifetimes.worker_timeout_s,
+        scaling: args.scaling.config(),
         work_dir: args.work_dir.clone(),
         allowed_paths: args.access.allow_path.clone(),
         audit_log: args.audit_log.clone(),

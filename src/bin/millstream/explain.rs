@@ -15,6 +15,7 @@ use crate::args::ExplainArgs;
 use crate::asking;
 use crate::console::{note, say};
 use crate::ending::{Brake, Ending, NotDone};
+use crate::lineage;
 use crate::pictures::pictures;
 
 /// The size of a pack in bytes. A larger element gets a larger pack.
@@ -24,6 +25,9 @@ const PACK_ELEMENTS: usize = 1024;
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), String> {
+    if let Some((job, step)) = args.job.zip(args.step) {
+        return lineage::run(args, job, step);
+    }
     let graph = graph(args)?;
     let drawing = match args.run_s {
         None => graph.drawing(),
@@ -65,7 +69,8 @@ fn graph(args: &ExplainArgs) -> Result<Graph, String> {
         }
         _ => {
             return Err(
-                "give one of --dataset ID, --definition FILE, --files PATTERN and --range N".to_owned(),
+                "give one of --dataset ID, --job ID, --definition FILE, --files PATTERN and --range N"
+                    .to_owned(),
             );
         }
     };

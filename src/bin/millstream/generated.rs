@@ -2,14 +2,31 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
-use clap_complete::generate;
+use clap::{Args, CommandFactory};
+use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::Cli;
 use crate::console::note;
+use crate::help;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::COMPLETIONS)]
+pub(crate) struct CompletionsArgs {
+    /// The shell that reads the script.
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::MAN)]
+pub(crate) struct ManArgs {
+    /// The directory for the manual pages. The command creates the directory if it is missing.
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    pub(crate) out: PathBuf,
+}
 
 /// Prints the completions for a shell. Ignores a closed pipe, because the reader of the pipe needs no more
 /// output.

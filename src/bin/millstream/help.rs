@@ -2,6 +2,28 @@
 //!
 //! Each paragraph is a single line, which clap wraps at the width of the terminal.
 
+/// The text below the flags of `millstream up`.
+pub(crate) const UP: &str = "\
+Starts a dispatcher and workers as child processes, and prints `serving at millstream://ADDRESS with COUNT workers` once all of them \
+serve. The messages of each process follow its name on standard error.
+
+A process that dies starts again: the first time after 0.1 s, then after twice as long for each death within 60 s, at most after 5 s. The \
+command kills a process that does not serve within 90 s after its start. The dispatcher continues with its records, so jobs and readers \
+continue. The command fails if a process ends before it has ever served, or dies more often than --restarts-max. A worker that ends \
+without an error has not died, and starts again after 6 s.
+
+Ctrl-C or SIGTERM drains the workers, and then ends the dispatcher: readers receive the elements that the workers have begun. With \
+--work-dir the readers then wait for the next `millstream up`; otherwise they get an error that the service has ended. A second signal \
+ends all processes at once. No process outlives the command, even if the command is killed. `millstream shutdown` also ends the command.
+
+All processes use the key of the command, so --key must name a cluster key and not the key of one role.
+
+Examples:
+  millstream up --workers 4
+  millstream up --workers 4 --work-dir /var/lib/millstream
+  millstream up --workers 2 -- --python /opt/env/bin/python --memory-bytes 4000000000
+      All flags after `--` go to the workers.";
+
 /// The text below the flags of `millstream dispatcher`.
 pub(crate) const DISPATCHER: &str = "\
 Prints `dispatcher listening on ADDRESS` once the dispatcher serves. Ctrl-C or SIGTERM ends the dispatcher with a goodbye message.
@@ -16,9 +38,14 @@ replaced. Without --work-dir, a restart of the dispatcher ends all jobs: workers
 The dispatcher deletes unused records after their lifetimes, also from the work directory. A reader that joins a finished iteration \
 before its deletion reaches the end at once. After the deletion, the iteration starts again, and the job's name is free.
 
+With --store, several dispatchers share one store on etcd. Each dispatcher has an address of its own, and one of them leads. Give workers \
+and readers the addresses of all dispatchers. If the leader ends, hangs or loses its network, another dispatcher continues from its \
+records. A former leader that comes back changes nothing.
+
 Examples:
   millstream dispatcher
   millstream dispatcher --work-dir /var/lib/millstream
+  millstream dispatcher --store etcd://127.0.0.1:2379/train --bind 127.0.0.1:5051
   millstream dispatcher --bind 0.0.0.0:5050 --key dispatcher.key
   millstream dispatcher --worker-addresses node1:5051,node2:%port%,node2:%port%
       Static sharding policies divide a dataset among these three workers.
@@ -87,17 +114,21 @@ several are indented to the right. With --run-s, each operation has these column
               elements
 The output names the columns in lower case. The last line on standard error names the bottleneck.
 
+With --job and --step, the command prints a line for each trainer of an exactly-once job: the split of the step's batch, the position of the batch in the split, and the records from which the batch was made. The answer is computed from the dataset, the seed and the epoch of the job, and nothing is read. Three conditions must hold: the number of trainers has not changed in the epoch, the trainers read in a fixed order (in_order=True), and no split was skipped. If a filter or the files decide the number of batches, use `loader.lineage(step)` in the trainer.
+
 Examples:
   millstream explain --files 'examples/data/*.tar'
   millstream explain --files 'examples/data/*.tar' --run-s 5
   millstream explain --definition dataset.cbor --dot | dot -Tsvg > dataset.svg
   millstream explain --dataset 1000 --dispatcher 127.0.0.1:5050
       Explains a dataset that is registered with a service; `millstream status`
-      prints the ids of datasets.";
+      prints the ids of datasets.
+  millstream explain --job 1001 --step 5000
+      Names the records of step 5000; `millstream status` prints the ids of jobs.";
 
 /// The text below the flags of `millstream status`.
 pub(crate) const STATUS: &str = "\
-Prints one table for each kind of record, and the number of workers that would keep the readers busy:
+Prints the number of workers that the service wants, with the reason, and one table for each kind of record:
   WORKER     STATE: alive or draining (in graceful shutdown), with the time
              since its last heartbeat; or dead, with the reason
   DATASET    ELEMENTS: the number of elements, if it is known
@@ -121,10 +152,65 @@ Examples:
       and ms.
   millstream status --metrics
       Prints gauges for Prometheus, for example for the node exporter's text
-      files. Autoscalers use the gauge millstream_workers_wanted.
+      files. Autoscalers use the gauge millstream_dispatcher_workers_wanted.
   millstream status --dispatcher head:5050 --key read.key";
 
+/// The text below the flags of `millstream autoscale`.
+pub(crate) const AUTOSCALE: &str = "\
+The dispatcher decides how many workers the service wants: more as soon as a reader waits for data, fewer after a minute in which workers \
+were idle, and none after five minutes without a reader. Workers that do not help the readers are removed again. The command prints a \
+line for each new number with its reason, keeps the number between --min and --max, and sets it.
+
+One run of CMD or kubectl takes place at a time. A failed run is reported and repeated: after 1 s, then after twice as long, at most after \
+60 s. The number is set again after 60 s if workers are missing, for example after a loss of spot machines. Run one `millstream autoscale` \
+for each service. A restart of the command changes nothing.
+
+End workers with SIGTERM, so that they deliver the elements that they have begun. Readers then lose and repeat nothing.
+
+Examples:
+  millstream autoscale --max 8 --print
+  millstream autoscale --min 1 --max 8 --exec ./set-workers
+      The script gets the number in MILLSTREAM_WANTED.
+  millstream autoscale --max 64 --kubernetes millstream-worker --namespace training";
+
+/// The text below the flags of `millstream doctor`.
+pub(crate) const DOCTOR: &str = "\
+Prints a line for each check: `ok`, `warning` or `problem`, the name of the check, and what was found. The next line names the cure:
+  key            the key in use, its source, role and fingerprint
+  udp            a datagram on loopback and back
+  udp-buffers    the socket buffers that the kernel grants
+  mtu            the packet size on the way to the dispatcher
+  shared-memory  the memory file and the socket of a worker, and --shm-dir
+  dev-shm        the size of /dev/shm
+  memory         the memory for a worker with default settings
+  open-files     the limit on open files
+  python         the interpreter of a worker, and its package millstream
+  s3, gs, az     the names of visible credentials
+  dispatcher     a connection over QUIC with the key, and its round trip
+  workers        living, draining and dead workers of the service
+  versions       the versions of the workers
+The checks run at the same time and end within about 15 s, even if nothing answers. The output contains no key and no credential. The \
+command changes nothing, and does not create the user's key. Run it as the user and in the container of the process that you check.
+
+Exits with 0 if no check found a problem, and with 1 otherwise.
+
+Examples:
+  millstream doctor
+  millstream doctor --dispatcher head:5050 --key read.key
+  millstream doctor --json
+      Prints the findings for programs.";
+
 /// The text below the flags of `millstream shutdown`.
+pub(crate) const TOP: &str = "\
+The first line says in one sentence whether training waits for data, and why. Below it are four tables: trainers with their share of \
+waiting, epochs, workers, and tasks with their bottlenecks. Tab and the digits 1 to 4 choose a table, the arrow keys scroll, and q ends.
+
+Examples:
+  millstream top
+  millstream top --dispatcher head:5050
+  millstream top --once 100
+      Prints the first table once, for a log or a pipe.";
+
 pub(crate) const SHUTDOWN: &str = "\
 Tells the dispatcher, its workers and all readers that the service ends, and returns when the dispatcher is gone. A reader gets an error \
 that names the process that ended the service, or the end of its data if it has received all elements. Workers and the dispatcher exit with \
@@ -172,6 +258,36 @@ Refuse a certificate or a key at once:
     millstream-public-1:...       the holders of a key in every role
   The command `millstream key --key leaked.key --public` prints the line of a
   key.";
+
+/// The text below the flags of `millstream config`.
+pub(crate) const CONFIG: &str = "\
+Every setting has one name. The setting `liveness-s` is the flag --liveness-s, the variable MILLSTREAM_LIVENESS_S, and the key `liveness-s` \
+of a settings file. A flag wins over a variable, a variable over the file, and the file over the default. A flag also replaces a setting of \
+the file that excludes the flag.
+
+The settings file is the one that --config or MILLSTREAM_CONFIG names; no other file is read. A section applies to the command of its name, \
+and keys before the first section to all commands that have the flag:
+
+  log-format = \"json\"
+
+  [dispatcher]
+  bind = \"0.0.0.0:5050\"
+  work-dir = \"/var/lib/millstream\"
+
+  [worker]
+  dispatcher = \"head:5050\"
+  allow-path = [\"/data\", \"s3://bucket/train/\"]
+
+The name `dispatcher` is a section, so the key `dispatcher` stands in the sections of other commands only. A key or section without a flag \
+or command is an error. Variables and the file set every command except completions, config, key and man. A \
+variable separates several values by commas. The variable MILLSTREAM_KEY is an exception, because it may contain the key itself; the \
+command never shows it, nor the users, passwords and queries of URLs.
+
+Examples:
+  millstream config show --origin
+      Prints what the variables and the file set, for all commands.
+  millstream config show --origin --config service.toml dispatcher --liveness-s 20
+      Prints all settings of this dispatcher, without starting it.";
 
 /// The text below the flags of `millstream demo`.
 pub(crate) const DEMO: &str = "\

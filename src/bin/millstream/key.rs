@@ -4,13 +4,40 @@ use std::fs::OpenOptions;
 use std::io::Write;
 #[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::Args;
 use millstream::link::{ClusterKey, KeyMaterial, KeySource, LoadedKey, Role};
 
-use crate::args::{IdentityFlags, KeyArgs, KeyFlag};
+use crate::args::{IdentityFlags, KeyFlag};
 use crate::console::{note, say};
+use crate::help;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = help::KEY)]
+pub(crate) struct KeyArgs {
+    #[command(flatten)]
+    pub(crate) key: KeyFlag,
+    /// Prints the key of this role, which permits no more than the role needs: `read` permits reading, and
+    /// `submit` also permits running code on workers.
+    #[arg(long, value_parser = ["read", "submit", "worker", "dispatcher"])]
+    pub(crate) role: Option<String>,
+    /// Prints the public half of the key. A key file may list the public half so that its process accepts the
+    /// key's holders; see below.
+    #[arg(long, conflicts_with_all = ["role", "generate"])]
+    pub(crate) public: bool,
+    /// Generates a new cluster key, and prints the key unless --out is given.
+    #[arg(long, conflicts_with = "role")]
+    pub(crate) generate: bool,
+    /// Writes the key to this new file, which only its owner can read, instead of printing the key. The
+    /// command never overwrites an existing file.
+    #[arg(long, value_name = "FILE", conflicts_with = "path")]
+    pub(crate) out: Option<PathBuf>,
+    /// Prints the path of the key file that the command uses.
+    #[arg(long, conflicts_with_all = ["role", "generate", "public"])]
+    pub(crate) path: bool,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &KeyArgs) -> Result<(), String> {
@@ -81,9 +108,8 @@ pub(crate) fn source(flag: &KeyFlag) -> Result<KeySource, String> {
 /// Loads the key of this process, and the list of revoked certificates and keys. Prints a note if it creates
 /// a new key.
 pub(crate) fn load(flags: &IdentityFlags) -> Result<LoadedKey, String> {
-    leave_no_core();
     let source = source(&flags.key)?;
-    let loaded = source.load().map_err(|error| error.to_string())?;
+    let loaded = load_from(&source, flags)?;
     if loaded.created
         && let KeySource::OwnFile(path) = &source
     {
@@ -92,6 +118,13 @@ pub(crate) fn load(flags: &IdentityFlags) -> Result<LoadedKey, String> {
             path.display()
         ));
     }
+    Ok(loaded)
+}
+
+/// Loads the key of a source, and the list of revoked certificates and keys.
+pub(crate) fn load_from(source: &KeySource, flags: &IdentityFlags) -> Result<LoadedKey, String> {
+    leave_no_core();
+    let loaded = source.load().map_err(|error| error.to_string())?;
     match &flags.revoked {
         Some(path) => loaded
             .refusing(path)

@@ -1,9 +1,12 @@
 //! `millstream worker`: runs a worker until a signal or a shutdown ends it.
 
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream::admin::WorkerSubject;
 use millstream::control::rpc::SessionConfig;
 use millstream::dataplane::transport::Compression;
 use millstream::link::LoadedKey;
@@ -40,6 +43,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
         worker.address(),
         args.dispatcher
     ));
+    let _admin = args.admin.open(|| WorkerSubject::new(worker.observer()))?;
     if ending.wait(|| worker.has_ended()) == Some(Reason::Terminated) {
         note(
             "shutting down gracefully: the worker delivers the elements that it has begun; a second signal ends the worker at once",
@@ -56,7 +60,7 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     let builtin = functions::builtin(Some(key));
     #[cfg(target_os = "linux")]
     {
-        let mut interpreter = interpreter(args);
+        let mut interpreter = interpreter(args.python.as_deref());
         for name in &args.python_env {
             interpreter.environment.allow(name);
         }
@@ -72,11 +76,11 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     Ok(builtin)
 }
 
-/// Returns the interpreter that the arguments or the environment name. Without one, returns the interpreter
-/// that is installed with this command, or else the one on the `PATH`.
+/// Returns the interpreter that the flag --python or the environment names. Without one, returns the
+/// interpreter that is installed with this command, or else the one on the `PATH`.
 #[cfg(target_os = "linux")]
-fn interpreter(args: &WorkerArgs) -> python::Interpreter {
-    let asked_for = args.python.as_ref().map(python::Interpreter::new);
+pub(crate) fn interpreter(flag: Option<&Path>) -> python::Interpreter {
+    let asked_for = flag.map(python::Interpreter::new);
     // Symbolic links to this command are resolved: the directory of a link may be outside of the command's
     // environment.
     let installed_with = || python::Interpreter::beside(&std::env::current_exe().ok()?);

@@ -109,7 +109,7 @@ impl Books {
     }
 
     /// Returns the tasks that have leases.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn holders(&self) -> impl Iterator<Item = &TaskId> {
         self.holdings.keys()
     }

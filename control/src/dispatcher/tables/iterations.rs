@@ -114,6 +114,7 @@ impl Iterations {
         self.rows.get_mut(id)
     }
 
+    #[cfg(debug_assertions)]
     pub(crate) fn contains(&self, id: &IterationId) -> bool {
         self.rows.contains(id)
     }

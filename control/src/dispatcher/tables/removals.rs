@@ -48,6 +48,7 @@ impl Removals {
         self.rows.get_mut(task)
     }
 
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn values(&self) -> impl Iterator<Item = &RemovalRecord> {
         self.rows.values()
     }

@@ -59,6 +59,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.rows.len()
     }
 
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
         self.rows.keys()
     }

@@ -63,6 +63,7 @@ impl Tasks {
         self.rows.contains(id)
     }
 
+    #[cfg(debug_assertions)]
     pub(crate) fn values(&self) -> impl Iterator<Item = &TaskRecord> {
         self.rows.values()
     }

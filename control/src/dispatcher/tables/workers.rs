@@ -61,6 +61,7 @@ impl Workers {
         self.rows.get(id)
     }
 
+    #[cfg(debug_assertions)]
     pub(crate) fn contains(&self, id: &WorkerId) -> bool {
         self.rows.contains(id)
     }

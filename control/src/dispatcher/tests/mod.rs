@@ -5,6 +5,7 @@ mod closing;
 mod deaths;
 mod drain;
 mod exactness;
+mod happened;
 mod in_step;
 mod lifetimes;
 mod missed;

@@ -1,18 +1,26 @@
 //! Tests of the paces of tasks and clients, and of the estimated number of workers.
 
+use std::time::Duration;
+
 use millstream_link::Role;
 
 use super::rig::{READER, Rig};
-use crate::dispatcher::{ClientStatus, Event, IterationStatus, Request, TaskStatus};
+use crate::dispatcher::{
+    ClientStatus, DispatcherConfig, Event, IterationStatus, Request, StageStatus, TaskStatus,
+};
 use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
 use crate::links::LinkCounts;
+use crate::load::WorkerLoad;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
+use crate::scaling::ScalingConfig;
+use crate::stage::{STAGE_LABEL_BYTES_MAX, STAGES_MAX, StagePace};
 
 fn pace(elements: u64, element_ns: u64) -> Pace {
     Pace {
         elements,
         element_ns: Some(element_ns),
+        waited_ms: 5 * elements / 4,
     }
 }
 
@@ -54,7 +62,7 @@ fn the_status_has_paces_and_wanted_workers() {
     let job = rig.any_job(Policy::Off);
     let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
     let client = rig.client(job);
-    assert_eq!(rig.machine.status().workers_wanted, None);
+    assert_eq!(rig.machine.status().workers_estimated, None);
     for elements in [100, 300] {
         rig.pass(2, &workers, &[client]);
         for worker in workers {
@@ -73,10 +81,38 @@ fn the_status_has_paces_and_wanted_workers() {
     );
     let reader = |client: &ClientStatus| (client.elements, client.elements_per_s, client.element_ns);
     assert_eq!(reader(&found.clients[0]), (600, 200.0, Some(1_000_000)));
+    // 400 elements more came in two seconds, of which the user waited half a second.
+    assert_eq!(found.clients[0].waiting, Some(0.25));
     // The client wants 1 000 elements per second, and each worker yields 100. With two living workers, the
     // estimate is at most eight workers.
     assert_eq!(found.workers_wanted, Some(10));
-    assert_eq!(rig.machine.status().workers_wanted, Some(8));
+    assert_eq!(rig.machine.status().workers_estimated, Some(8));
+}
+
+/// C11.1
+#[test]
+fn a_task_that_ended_produces_nothing() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    for elements in [100, 300] {
+        rig.pass(2, &[worker], &[client]);
+        rig.paced(worker, &[(task, pace(elements, 10_000_000))], &[]);
+    }
+    assert_eq!(rig.iteration().tasks[0].elements_per_s, 100.0);
+    let finished = Request::FinishTask {
+        task,
+        delivered: false,
+        exhausted: true,
+        cut_short: false,
+    };
+    let answer = rig.ask(worker, Role::Worker, finished);
+    assert!(answer.is_ok(), "{answer:?}");
+    let row = &rig.iteration().tasks[0];
+    assert!(!row.is_running() && !row.has_failed(), "{row:?}");
+    assert_eq!((row.elements, row.elements_per_s), (300, 0.0));
 }
 
 /// C11.1
@@ -153,7 +189,7 @@ fn the_latest_paces_decide_the_wanted_workers() {
     let wanted = |rig: &Rig| -> (Vec<Option<u64>>, Option<u64>) {
         let status = rig.machine.status();
         let iterations = status.iterations.iter().map(|row| row.workers_wanted);
-        (iterations.collect(), status.workers_wanted)
+        (iterations.collect(), status.workers_estimated)
     };
     let mut told = Vec::new();
     for (iteration, element_ns) in [(0, 99_900), (0, 7_900), (1, 10_900), (2, 19_900)] {
@@ -173,6 +209,166 @@ fn the_latest_paces_decide_the_wanted_workers() {
         rig.finish(worker, task);
     }
     assert_eq!(wanted(&rig), (vec![Some(8), Some(6), None], Some(8)));
+}
+
+/// C11.5
+#[test]
+fn waiting_readers_raise_the_wanted_workers() {
+    let scaling = ScalingConfig {
+        warm_up: Duration::from_secs(2),
+        idle_after: Duration::from_secs(20),
+        ..ScalingConfig::default()
+    };
+    let mut rig = Rig::with(DispatcherConfig {
+        scaling,
+        ..DispatcherConfig::default()
+    });
+    let wanted = |rig: &Rig| {
+        let status = rig.machine.status();
+        (status.workers_wanted, status.workers_wanted_reason)
+    };
+    let job = rig.any_job(Policy::Off);
+    let client = rig.client(job);
+    assert_eq!(wanted(&rig), (None, String::new()));
+    rig.pass(6, &[], &[client]);
+    assert_eq!(wanted(&rig), (Some(1), "readers have arrived".to_owned()));
+    let worker = rig.worker(1, "one:1");
+    let task = rig.tasks(worker)[0];
+    for second in 1..=12 {
+        rig.pass(1, &[worker], &[client]);
+        // The worker yields 100 elements in a second, and the reader would take 300.
+        let reading = Pace {
+            elements: 100 * second,
+            element_ns: Some(3_333_333),
+            waited_ms: 667 * second,
+        };
+        rig.paced(worker, &[(task, pace(100 * second, 10_000_000))], &[]);
+        rig.paced(READER, &[], &[(client, reading)]);
+    }
+    let (number, reason) = wanted(&rig);
+    // The rates round the estimate of three workers up.
+    assert!((3..=4).contains(&number.unwrap_or_default()), "{number:?}");
+    assert!(reason.starts_with("readers wait for data 6"), "{reason}");
+    rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
+    rig.pass(22, &[worker], &[]);
+    let (number, reason) = wanted(&rig);
+    assert_eq!(
+        (number, reason.starts_with("no reader for 2")),
+        (Some(0), true),
+        "{reason}"
+    );
+    rig.restart();
+    assert_eq!(wanted(&rig).0, None, "the decisions are not stored");
+}
+
+/// C11.5
+#[test]
+fn read_ahead_does_not_count_as_load() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    for elements in [10, 20] {
+        rig.pass(1, &[worker], &[client]);
+        // The worker fills buffers at its full pace, and the reader takes a tenth of the elements.
+        rig.paced(worker, &[(task, pace(10 * elements, 10_000_000))], &[]);
+        rig.paced(READER, &[], &[(client, pace(elements, 100_000_000))]);
+    }
+    let seen = rig
+        .machine
+        .state
+        .paces
+        .observation(&rig.machine.state.tables, rig.now);
+    let load = seen.load.unwrap_or_default();
+    assert!((load - 0.1).abs() < 1e-9, "{seen:?}");
+    rig.pass(6, &[worker], &[client]);
+    let seen = rig
+        .machine
+        .state
+        .paces
+        .observation(&rig.machine.state.tables, rig.now);
+    assert_eq!(
+        (seen.readers, seen.producing, seen.load, seen.waiting),
+        (1, 0, None, None),
+        "old reports"
+    );
+}
+
+/// C11.5
+#[test]
+fn draining_workers_do_not_count_as_present() {
+    let mut rig = Rig::new();
+    let (stays, leaves) = (rig.worker(1, "stays:1"), rig.worker(2, "leaves:2"));
+    let seen = |rig: &Rig| {
+        rig.machine
+            .state
+            .paces
+            .observation(&rig.machine.state.tables, rig.now)
+            .workers
+    };
+    assert_eq!(seen(&rig), 2);
+    rig.ask(leaves, Role::Worker, Request::DrainWorker).unwrap();
+    assert_eq!(seen(&rig), 1);
+    rig.ask(stays, Role::Worker, Request::LeaveWorker).unwrap();
+    assert_eq!(seen(&rig), 0);
+}
+
+/// C11.6
+#[test]
+fn stages_are_summed_over_tasks() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    rig.client(job);
+    let stage = |busy_permille| StagePace {
+        label: "ä".repeat(STAGE_LABEL_BYTES_MAX),
+        elements_per_1000_s: 5000,
+        busy_permille,
+        waited_permille: 250,
+        threads: 2,
+        ..StagePace::default()
+    };
+    for (worker, busy_permille) in [(workers[0], 500), (workers[1], 1500), (READER, 9)] {
+        let stages = vec![stage(busy_permille); 2 * STAGES_MAX];
+        let measures = Measures {
+            stages: rig
+                .tasks(worker)
+                .into_iter()
+                .map(|task| (task, stages.clone()))
+                .collect(),
+            load: Some(WorkerLoad {
+                python_processes: u64::from(busy_permille),
+                ..WorkerLoad::default()
+            }),
+            ..Measures::default()
+        };
+        rig.event(Event::Measured {
+            session: worker,
+            measures,
+        });
+    }
+    let stages: Vec<_> = rig.machine.stages().into_values().collect();
+    let [stages] = &stages[..] else {
+        panic!("{stages:?}");
+    };
+    assert_eq!(stages.len(), STAGES_MAX);
+    let expected = StageStatus {
+        label: "ä".repeat(STAGE_LABEL_BYTES_MAX / 2),
+        depth: 0,
+        elements_per_s: 10.0,
+        busy: 2.0,
+        waited: 0.25,
+        threads: 4,
+        workers: 2,
+    };
+    assert_eq!(stages[0], expected);
+    let loads = rig.machine.status().workers;
+    let processes: Vec<_> = loads
+        .iter()
+        .map(|worker| worker.load.map(|load| load.python_processes))
+        .collect();
+    assert_eq!(processes, [Some(500), Some(1500)]);
 }
 
 /// C11.3

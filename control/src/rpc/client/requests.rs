@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_link::{Endpoint, HostPort};
+use millstream_link::{Endpoint, HostPorts};
 use tokio::sync::{Mutex, mpsc};
 
 use super::inbox::{self, Inbox};
@@ -54,12 +54,12 @@ impl Client {
     /// a wrong key, are returned at once.
     pub async fn connect(
         endpoint: Endpoint,
-        dispatcher: HostPort,
+        dispatcher: impl Into<HostPorts>,
         config: SessionConfig,
     ) -> Result<Client, Error> {
         let deadline = config.connect_deadline;
         let (events, heard) = mpsc::channel(EVENTS_MAX);
-        let session = Arc::new(Session::start(endpoint, dispatcher, config, events));
+        let session = Arc::new(Session::start(endpoint, dispatcher.into(), config, events));
         let inbox = Arc::<Inbox>::default();
         // The task ends with the session, which ends with the last handle of this client and its
         // iterations.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use millstream_link::{Accepted, PeerLimits, Role};
 use parking_lot::Mutex;
 use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::audit::{Asker, AuditLog, audited};
@@ -22,11 +22,12 @@ use crate::rpc::frame::{
     self, ANSWER_BYTES_MAX, FrameError, LARGE_EXTRA_BYTES_MAX, SMALL_BYTES_MAX, SizeClass,
 };
 use crate::rpc::wire::{
-    Beat, CLOSE_GOODBYE, Envelope, Hello, PROTOCOL_VERSION, Welcome, WirePush, WireRequest, WireResponse,
+    Beat, CLOSE_GOODBYE, CLOSE_NOT_LEADER, Envelope, Hello, PROTOCOL_VERSION, Welcome, WirePush, WireRequest,
+    WireResponse,
 };
 
 /// The time within which a process must send its hello.
-const HELLO_DEADLINE: Duration = Duration::from_secs(15);
+pub(super) const HELLO_DEADLINE: Duration = Duration::from_secs(15);
 /// The time within which a request must arrive completely, from its first byte on.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent requests of one process. Further requests wait in their streams.
@@ -41,7 +42,7 @@ pub(super) const PROCESS_LIMITS: PeerLimits = PeerLimits {
     bidi_streams_max: REQUESTS_MAX as u32 + 1,
 };
 /// The close code for a peer that broke the protocol.
-const CLOSE_PROTOCOL: VarInt = VarInt::from_u32(4);
+pub(super) const CLOSE_PROTOCOL: VarInt = VarInt::from_u32(4);
 
 /// The state that all connections share.
 pub(super) struct Shared {
@@ -55,6 +56,8 @@ pub(super) struct Shared {
     pub(super) owners: Mutex<Owners>,
     pub(super) audit: Option<AuditLog>,
     pub(super) refusals: RefusalCounts,
+    /// True once another dispatcher leads, so that every process must look for it (C17.4).
+    pub(super) deposed: watch::Receiver<bool>,
 }
 
 /// Serves one connection until it ends.
@@ -67,7 +70,7 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
     let peer = connection.remote_address();
     let greeted = tokio::time::timeout(HELLO_DEADLINE, hear_hello(&connection)).await;
     let (session, send, recv) = match greeted {
-        Ok(Ok(greeted)) => greeted,
+        Ok(Ok((hello, send, recv))) => (hello.session, send, recv),
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "a process sent no valid hello");
             connection.close(CLOSE_PROTOCOL, error.to_string().as_bytes());
@@ -97,10 +100,15 @@ pub(super) async fn serve(accepted: Accepted, shared: Arc<Shared>) {
     if let Some(audit) = &shared.audit {
         audit.connected(asker);
     }
+    let mut deposed = shared.deposed.clone();
     let ended = tokio::select! {
         ended = attend(&connection, session, asker, send, recv, &shared) => ended,
         // The connection may close while the event loop takes no input.
         _ = connection.closed() => Ok(()),
+        Ok(_) = deposed.wait_for(|deposed| *deposed) => {
+            connection.close(CLOSE_NOT_LEADER.into(), b"");
+            Ok(())
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %session, %error, "a process is disconnected");
@@ -128,7 +136,10 @@ fn departure(connection: &Connection) -> Departure {
     }
 }
 
-async fn hear_hello(connection: &Connection) -> Result<(SessionId, SendStream, RecvStream), FrameError> {
+/// Receives the hello of a process, and its long-lived stream.
+pub(super) async fn hear_hello(
+    connection: &Connection,
+) -> Result<(Hello, SendStream, RecvStream), FrameError> {
     let streams = connection.accept_bi().await;
     let (send, mut recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
     let hello: Hello = frame::read(&mut recv, SMALL_BYTES_MAX).await?;
@@ -139,7 +150,7 @@ async fn hear_hello(connection: &Connection) -> Result<(SessionId, SendStream, R
             hello.version
         )));
     }
-    Ok((hello.session, send, recv))
+    Ok((hello, send, recv))
 }
 
 /// Serves a process whose hello has arrived.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millstream_link::Endpoint;
 use quinn::{Connection, VarInt};
@@ -13,7 +13,10 @@ use super::backlog::Backlog;
 use super::clock::Clock;
 use super::listings::Listings;
 use super::probes::Probes;
-use crate::dispatcher::{Action, Change, Departure, Dispatcher, Event, Incoming, Reply, ReplyToken, Request};
+use crate::dispatcher::{
+    Action, Change, Departure, Dispatcher, Event, Incoming, Moment, Reply, ReplyToken, Request, ServiceEvent,
+    Stages, Status,
+};
 use crate::error::Error;
 use crate::id::{ClientId, RequestNumber, SessionId};
 use crate::pace::Measures;
@@ -26,6 +29,11 @@ use crate::store::{Store, StoreError};
 pub(super) const INPUTS_MAX: usize = 4096;
 /// Maximum number of inputs in one group commit.
 const GROUP_MAX: usize = 1024;
+/// The time after which an idle dispatcher checks that it still owns its store.
+const HOLD_LOOK: Duration = Duration::from_secs(1);
+/// The time for which a stopping dispatcher waits for the answer of its store. The decisions of an unanswered
+/// commit are not known to any process.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// The close code for a worker that was given up.
 const CLOSE_GIVEN_UP: VarInt = VarInt::from_u32(2);
 /// The close code for a peer that does not take its pushes, or that has opened another connection.
@@ -64,6 +72,23 @@ pub(super) enum Input {
         connection_id: usize,
         departure: Departure,
     },
+    /// A request of this process for the state.
+    Observed(oneshot::Sender<Observed>),
+}
+
+/// The state of a leading dispatcher at one moment.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The status, which a client's request for the status returns as well.
+    pub status: Status,
+    /// The reason why nothing new can begin, while the store has no space.
+    pub store_full: Option<String>,
+    /// The stages of the pipelines of running iterations.
+    pub stages: Stages,
+    /// The latest events, with the oldest first.
+    pub events: Vec<Arc<ServiceEvent>>,
+    /// The time of the observation, on the clock of the events.
+    pub at: Moment,
 }
 
 /// A connected process.
@@ -88,6 +113,7 @@ pub(super) struct EventLoop {
     /// The answers to heartbeats and hellos, which wait until all earlier changes are stored.
     beats: Vec<(mpsc::Sender<WirePush>, u64, oneshot::Sender<()>)>,
     hellos: Vec<oneshot::Sender<()>>,
+    stopped: watch::Receiver<bool>,
 }
 
 impl EventLoop {
@@ -96,6 +122,7 @@ impl EventLoop {
         store: Box<dyn Store>,
         planner: Arc<dyn Planner>,
         endpoint: Endpoint,
+        stopped: watch::Receiver<bool>,
     ) -> EventLoop {
         let listings = Listings::new(planner, dispatcher.config().plan_deadline);
         EventLoop {
@@ -111,29 +138,37 @@ impl EventLoop {
             next_token: 0,
             beats: Vec::new(),
             hellos: Vec::new(),
+            stopped,
         }
     }
 
     /// Runs until it is stopped, or until the store fails. After a failure of the store, the loop closes
-    /// the connections of all processes with the reason.
-    pub(super) async fn run(
-        mut self,
-        events: mpsc::Receiver<Input>,
-        stopped: watch::Receiver<bool>,
-    ) -> Result<(), StoreError> {
-        let result = self.decide(events, stopped).await;
-        if let Err(error) = &result {
-            tracing::error!(%error, "the dispatcher stops: its decisions cannot be stored");
-            self.endpoint.close("the dispatcher's store failed");
+    /// the connections of all processes with the reason. If another dispatcher took the store over, the
+    /// caller closes them (C17.4). The store is released before the call returns (C17.3).
+    pub(super) async fn run(mut self, events: mpsc::Receiver<Input>) -> Result<(), StoreError> {
+        let mut result = self.decide(events).await;
+        if *self.stopped.borrow() && matches!(result, Err(StoreError::Lost(_))) {
+            // A dispatcher that stops needs its store no longer.
+            result = Ok(());
+        }
+        match &result {
+            Err(error @ StoreError::Lost(_)) => tracing::warn!(%error, "the dispatcher answers nothing more"),
+            Err(error @ (StoreError::Failed(_) | StoreError::Full(_))) => {
+                tracing::error!(%error, "the dispatcher stops: its decisions cannot be stored");
+                self.endpoint.close("the dispatcher's store failed");
+            }
+            Ok(()) => {}
+        }
+        if let Some(mut store) = self.store.take() {
+            let releasing = tokio::task::spawn_blocking(move || store.release());
+            // A store that is not released is taken over later.
+            releasing.await.ok();
         }
         result
     }
 
-    async fn decide(
-        &mut self,
-        mut events: mpsc::Receiver<Input>,
-        mut stopped: watch::Receiver<bool>,
-    ) -> Result<(), StoreError> {
+    async fn decide(&mut self, mut events: mpsc::Receiver<Input>) -> Result<(), StoreError> {
+        let mut stopped = self.stopped.clone();
         // A dispatcher that was loaded from records may have actions that are due at once.
         self.finish_group().await?;
         loop {
@@ -176,14 +211,29 @@ impl EventLoop {
                         self.dispatcher.handle(Event::Woken, now);
                     }
                 }
+                // An idle dispatcher notices as well that it no longer leads.
+                () = tokio::time::sleep(HOLD_LOOK) => {}
                 _ = stopped.wait_for(|stop| *stop) => return Ok(()),
             }
             self.store_backlog().await?;
             self.finish_group().await?;
             if let Some(by) = self.dispatcher.closed_by().map(str::to_owned) {
+                self.end_service().await;
                 self.close(&by);
                 return Ok(());
             }
+        }
+    }
+
+    /// Tells the other dispatchers of the store that the service was shut down (C17.6).
+    async fn end_service(&mut self) {
+        if let Some(mut store) = self.store.take() {
+            let telling = tokio::task::spawn_blocking(move || {
+                store.end_service();
+                store
+            });
+            // The loop ends in any case.
+            self.store = telling.await.ok();
         }
     }
 
@@ -211,6 +261,7 @@ impl EventLoop {
                     self.decide_on(input);
                     self.keep_back();
                 }
+                input @ Input::Observed(_) => self.decide_on(input),
             },
         }
     }
@@ -260,8 +311,24 @@ impl EventLoop {
                 self.backlog = Some(backlog);
                 Ok(())
             }
-            (_, Err(error @ StoreError::Failed(_))) => Err(error),
+            (_, Err(error @ (StoreError::Failed(_) | StoreError::Lost(_)))) => Err(error),
         }
+    }
+
+    /// Tells an observer of this process the state.
+    fn show(&self, reply: oneshot::Sender<Observed>) {
+        let store_full = self.backlog.as_ref().map(|backlog| backlog.refusal().message);
+        let status = self.dispatcher.status();
+        // The send fails when the observer no longer waits.
+        reply
+            .send(Observed {
+                status,
+                store_full,
+                stages: self.dispatcher.stages(),
+                events: self.dispatcher.service_events(),
+                at: self.clock.now(),
+            })
+            .ok();
     }
 
     fn decide_on(&mut self, input: Input) {
@@ -315,6 +382,7 @@ impl EventLoop {
                 }
                 return;
             }
+            Input::Observed(reply) => return self.show(reply),
             Input::Disconnected {
                 session,
                 connection_id,
@@ -341,6 +409,7 @@ impl EventLoop {
 
     /// Stores the changes of the latest inputs, and then carries out their actions.
     async fn finish_group(&mut self) -> Result<(), StoreError> {
+        self.hold_store().await?;
         if self.backlog.is_some() {
             self.keep_back();
         } else if self.dispatcher.has_batch() {
@@ -361,6 +430,16 @@ impl EventLoop {
             taken.send(()).ok();
         }
         Ok(())
+    }
+
+    /// Waits until this dispatcher surely owns the store, because another dispatcher may lead otherwise
+    /// (C17.3). Even an answer without changes could then contradict that dispatcher.
+    async fn hold_store(&mut self) -> Result<(), StoreError> {
+        if self.store.as_ref().is_none_or(|store| store.is_held()) {
+            return Ok(());
+        }
+        tracing::warn!("the dispatcher answers nothing until its lease is renewed");
+        self.commit(Vec::new()).await.1
     }
 
     async fn store_batch(&mut self) -> Result<Vec<Action>, StoreError> {
@@ -388,7 +467,7 @@ impl EventLoop {
                 self.backlog = Some(backlog);
                 Ok(Vec::new())
             }
-            (_, Err(error @ StoreError::Failed(_))) => Err(error),
+            (_, Err(error @ (StoreError::Failed(_) | StoreError::Lost(_)))) => Err(error),
         }
     }
 
@@ -402,7 +481,8 @@ impl EventLoop {
         }
     }
 
-    /// Stores changes outside of the loop's thread, and returns them with the result.
+    /// Stores changes outside of the loop's thread, and returns them with the result. A dispatcher that is
+    /// stopped soon abandons the commit.
     async fn commit(&mut self, changes: Vec<Change>) -> (Vec<Change>, Result<(), StoreError>) {
         let lost = || {
             (
@@ -417,7 +497,14 @@ impl EventLoop {
             let result = store.commit(&changes);
             (store, changes, result)
         });
-        let Ok((store, changes, result)) = commit.await else {
+        let committed = tokio::select! {
+            committed = commit => committed,
+            () = stopped_for(&mut self.stopped, STOP_PATIENCE) => {
+                let reason = "it was stopped before its store answered".to_owned();
+                return (Vec::new(), Err(StoreError::Lost(reason)));
+            }
+        };
+        let Ok((store, changes, result)) = committed else {
             return lost();
         };
         self.store = Some(store);
@@ -488,6 +575,13 @@ fn may_be_asked_again(action: &Action) -> bool {
         return false;
     };
     matches!(reply, Reply::Dataset(_) | Reply::Job(_))
+}
+
+/// Waits until this time after the dispatcher was stopped.
+async fn stopped_for(stopped: &mut watch::Receiver<bool>, time: Duration) {
+    // An error means that the server was dropped, which stops it as well.
+    stopped.wait_for(|stop| *stop).await.ok();
+    tokio::time::sleep(time).await;
 }
 
 async fn sleep_until(wake: Option<Instant>) {

@@ -10,10 +10,12 @@
 //! | `backlog` | the decisions for which the store has no space |
 //! | `probes` | the checks for a listening process at workers' ports |
 //! | `connection` | one process: its hello, its heartbeats, its requests, its pushes |
+//! | `observer` | observing the dispatcher from its own process |
 //! | `owners` | the process to which each session belongs |
 //! | `rate` | the limit of requests that a process may make in a second |
 //! | `refusals` | the counts of refused connections and requests |
 //! | `running` | starting and stopping the server |
+//! | `standby` | a dispatcher that does not lead |
 
 mod audit;
 mod backlog;
@@ -21,13 +23,17 @@ mod clock;
 mod connection;
 mod event_loop;
 mod listings;
+mod observer;
 mod owners;
 mod probes;
 mod rate;
 mod refusals;
 mod running;
+mod standby;
 #[cfg(test)]
 mod tests;
 
 pub use audit::AuditLog;
+pub use event_loop::Observed;
+pub use observer::ServerObserver;
 pub use running::{Server, ServerConfig, ServerStopper, StartError};

@@ -49,7 +49,8 @@ impl RefusalCounts {
         }
     }
 
-    fn all(&self) -> Refusals {
+    /// Returns all counts.
+    pub(super) fn all(&self) -> Refusals {
         let accepted = self.accepted.counts();
         // Relaxed: the counters are independent and only serve people.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -28,7 +28,8 @@ async fn what_arrives_together_is_stored_together() {
     let machine = Dispatcher::new(DispatcherConfig::default(), BootId(1), Moment::ZERO);
     let commits = Arc::new(Mutex::new(Vec::new()));
     let store = Box::new(CountingStore(Arc::clone(&commits)));
-    let event_loop = EventLoop::new(machine, store, Arc::new(NoPlanner), endpoint.unwrap());
+    let (stop, stopped) = watch::channel(false);
+    let event_loop = EventLoop::new(machine, store, Arc::new(NoPlanner), endpoint.unwrap(), stopped);
     let (inputs, events) = mpsc::channel(INPUTS_MAX);
     let mut answers = Vec::new();
     for number in 1..=REQUESTS {
@@ -36,8 +37,7 @@ async fn what_arrives_together_is_stored_together() {
         inputs.try_send(input).unwrap_or_else(|_| panic!("there is room"));
         answers.push(answer);
     }
-    let (stop, stopped) = watch::channel(false);
-    let running = tokio::spawn(event_loop.run(events, stopped));
+    let running = tokio::spawn(event_loop.run(events));
     for answer in answers {
         answer.await.unwrap().unwrap();
     }
@@ -66,6 +66,7 @@ async fn a_heartbeat_waits_for_the_previous_answer() {
         owners: Mutex::new(Owners::new(Duration::from_secs(300), 16)),
         audit: None,
         refusals: RefusalCounts::new(acceptor.counter()),
+        deposed: watch::channel(false).1,
     });
     let serving = tokio::spawn(async move {
         let accepted = acceptor.accept().await.unwrap();

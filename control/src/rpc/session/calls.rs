@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_link::{Endpoint, HostPort};
+use millstream_link::{Endpoint, HostPorts};
 use parking_lot::Mutex;
 use quinn::Connection;
 use tokio::sync::{Notify, mpsc, watch};
@@ -45,7 +45,7 @@ impl Session {
     /// order.
     pub(crate) fn start(
         endpoint: Endpoint,
-        address: HostPort,
+        address: HostPorts,
         config: SessionConfig,
         events: mpsc::Sender<SessionEvent>,
     ) -> Session {
@@ -54,6 +54,7 @@ impl Session {
             id: SessionId(rand::random()),
             endpoint,
             address,
+            leader: Mutex::default(),
             config,
             state,
             clients: Mutex::default(),

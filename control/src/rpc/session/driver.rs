@@ -5,18 +5,18 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_link::{ConnectError, RefusalReason, Role};
-use quinn::{Connection, ConnectionError, RecvStream, SendStream};
+use quinn::{Connection, RecvStream, SendStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::attempt::{Ended, Found, attempt, note_close, shut_down};
+use super::search::Search;
 use super::state::{LinkState, SessionEvent, SessionShared};
 use crate::error::Error;
 use crate::id::{BootId, ClientId};
 use crate::rpc::frame::{self, FrameError, PUSH_BYTES_MAX};
-use crate::rpc::wire::{Beat, CLOSE_GOODBYE, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome, WirePush};
-use crate::rpc::{ALPN, IDLE_TIMEOUTS};
+use crate::rpc::wire::{Beat, CLOSE_GOODBYE, Welcome, WirePush};
 
 /// Maximum number of clients that one heartbeat names. At 9 bytes each they leave space for other data in
 /// its 64 KiB.
@@ -25,21 +25,13 @@ const BEAT_CLIENTS_MAX: usize = 4096;
 /// The number of liveness limits after which a connection with a silent dispatcher counts as lost.
 const SILENCES: u32 = 3;
 
-/// Maximum number of concurrent attempts to connect.
-const ATTEMPTS_MAX: u32 = 2;
-
-/// The duration of one attempt, as a multiple of the attempt deadline.
-const ATTEMPT_DEADLINES: u32 = 5;
+/// The silence after which a process looks for another leader: this time, and the number of heartbeats.
+const SILENCE_OF_LEADER: Duration = Duration::from_secs(2);
+const BEATS_MISSED: u32 = 4;
 
 /// Maximum number of heartbeats without an answer. An overloaded dispatcher is not sent more heartbeats
 /// than it answers.
 const UNANSWERED_MAX: usize = 2;
-
-/// The reason for which a connection or an attempt ended.
-enum Ended {
-    Retry(String),
-    GiveUp(Error),
-}
 
 /// Keeps the session connected until the session fails for good or is dropped.
 pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<SessionEvent>) {
@@ -47,12 +39,12 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
     let mut noticed: Option<Instant> = None;
     let mut lost: Option<Instant> = None;
     let mut known: Option<BootId> = None;
-    let mut attempts = JoinSet::new();
+    let mut finder = Finder::new(&shared);
     loop {
         shared.tries.lock().begin(Instant::now());
-        let ended = match attempt(&shared, &mut attempts).await {
+        let ended = match finder.next(&shared).await {
             Ok((connection, welcome, streams)) => {
-                attempts.shutdown().await;
+                finder.finish().await;
                 if known
                     .replace(welcome.boot)
                     .is_some_and(|known| known != welcome.boot)
@@ -91,25 +83,68 @@ pub(super) async fn drive(shared: Arc<SessionShared>, events: mpsc::Sender<Sessi
             }
             Err(Ended::GiveUp(error)) => Err(error),
         };
-        let reason = match ended {
-            Ok(reason) => reason,
+        match ended {
+            Ok(reason) => {
+                if !wait_again(&shared, reason) {
+                    return;
+                }
+            }
             Err(error) => {
                 shared.state.send_replace(LinkState::Failed(error));
                 return;
             }
-        };
-        let failed = !shared.state.send_if_modified(|state| match state {
-            LinkState::Failed(_) => false,
-            LinkState::Up(..) | LinkState::Waiting(_) => {
-                *state = LinkState::Waiting(Some(reason.clone()));
-                true
-            }
-        });
-        if failed {
-            return;
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(shared.config.backoff_max);
+        if !shared.address.are_several() {
+            pause = (pause * 2).min(shared.config.backoff_max);
+        }
+    }
+}
+
+/// Notes the reason for which the session has no connection. Returns false if the session has failed.
+fn wait_again(shared: &SessionShared, reason: String) -> bool {
+    shared.state.send_if_modified(|state| match state {
+        LinkState::Failed(_) => false,
+        LinkState::Up(..) | LinkState::Waiting(_) => {
+            *state = LinkState::Waiting(Some(reason));
+            true
+        }
+    })
+}
+
+/// The attempts to find the dispatcher.
+enum Finder {
+    /// One address is tried again and again.
+    One(JoinSet<Result<Connection, Ended>>),
+    /// One of several addresses leads. `None` while no search runs.
+    Several(Option<Search>),
+}
+
+impl Finder {
+    fn new(shared: &SessionShared) -> Finder {
+        if shared.address.are_several() {
+            Finder::Several(None)
+        } else {
+            Finder::One(JoinSet::new())
+        }
+    }
+
+    async fn next(&mut self, shared: &Arc<SessionShared>) -> Result<Found, Ended> {
+        match self {
+            Finder::One(attempts) => attempt(shared, attempts).await,
+            Finder::Several(search) => {
+                let search = search.get_or_insert_with(|| Search::start(shared));
+                search.next(shared).await
+            }
+        }
+    }
+
+    /// Ends the attempts that are still in progress.
+    async fn finish(&mut self) {
+        match self {
+            Finder::One(attempts) => attempts.shutdown().await,
+            Finder::Several(search) => *search = None,
+        }
     }
 }
 
@@ -120,14 +155,6 @@ fn note_welcome(shared: &SessionShared, welcome: &Welcome) {
     *shared.client_timeout.lock() = welcome.client_timeout_ms.map(Duration::from_millis);
     *shared.liveness.lock() = liveness(welcome);
     *shared.deployment_mode.lock() = welcome.deployment_mode;
-}
-
-/// Returns the error of a service that was shut down, so that no further request is sent (C12.3).
-fn shut_down(shared: &SessionShared) -> Option<Error> {
-    let (by, address) = (shared.shut_down_by.lock().clone()?, &shared.address);
-    Some(Error::aborted(format!(
-        "the service at {address} was shut down by {by}"
-    )))
 }
 
 /// Fails the session because the dispatcher's state has started another life (C1.8). The connection is used
@@ -155,16 +182,6 @@ fn given_up(shared: &SessionShared, reason: &str) -> Error {
     ))
 }
 
-/// Notes the process that shut the service down, if the connection was closed for that reason (C12.3).
-fn note_close(shared: &SessionShared, connection: &Connection) {
-    if let Some(ConnectionError::ApplicationClosed(close)) = connection.close_reason()
-        && close.error_code.into_inner() == u64::from(CLOSE_SHUT_DOWN)
-    {
-        let by = String::from_utf8_lossy(&close.reason).into_owned();
-        shared.shut_down_by.lock().get_or_insert(by);
-    }
-}
-
 fn up(state: &mut LinkState, connection: &Connection, boot: BootId) {
     match state {
         LinkState::Failed(_) => connection.close(CLOSE_GOODBYE.into(), b"the process has given up"),
@@ -188,106 +205,6 @@ fn notice(shared: &SessionShared, noticed: &mut Option<Instant>, reason: &str) {
     }
 }
 
-/// Begins an attempt beside the attempts in progress, and waits until one of them succeeds or the attempt
-/// deadline passes.
-async fn attempt(
-    shared: &Arc<SessionShared>,
-    attempts: &mut JoinSet<Result<Connection, Ended>>,
-) -> Result<(Connection, Welcome, (SendStream, RecvStream)), Ended> {
-    let deadline = shared.config.attempt_deadline;
-    if attempts.len() < ATTEMPTS_MAX as usize {
-        attempts.spawn(connect(Arc::clone(shared)));
-    }
-    let connection = match tokio::time::timeout(deadline, attempts.join_next()).await {
-        Ok(Some(Ok(connected))) => connected?,
-        Ok(Some(Err(error))) => return Err(Ended::Retry(format!("an attempt to connect panicked: {error}"))),
-        Ok(None) | Err(_) => return Err(Ended::Retry(no_answer(shared))),
-    };
-    match tokio::time::timeout(deadline * ATTEMPT_DEADLINES, greet(shared, &connection)).await {
-        Ok(Ok((welcome, streams))) => Ok((connection, welcome, streams)),
-        Ok(Err(error)) => {
-            note_close(shared, &connection);
-            let lost = || Ended::Retry(error.to_string());
-            Err(shut_down(shared).map_or_else(lost, Ended::GiveUp))
-        }
-        Err(_) => Err(Ended::Retry(
-            "the dispatcher did not answer the hello in time".to_owned(),
-        )),
-    }
-}
-
-/// Returns the message for attempts that did not succeed within the attempt deadline.
-fn no_answer(shared: &SessionShared) -> String {
-    let (address, deadline) = (&shared.address, shared.config.attempt_deadline.as_millis());
-    format!(
-        "no answer from {address} within {deadline} ms: check that a dispatcher runs there and that UDP can reach it"
-    )
-}
-
-/// Makes one connection to the dispatcher, without a hello.
-async fn connect(shared: Arc<SessionShared>) -> Result<Connection, Ended> {
-    let deadline = shared.config.attempt_deadline * ATTEMPT_DEADLINES;
-    let idle_timeout = shared
-        .endpoint
-        .config()
-        .idle_timeout
-        .saturating_mul(IDLE_TIMEOUTS);
-    let resolved = shared.address.resolve(deadline).await;
-    let addresses = resolved.map_err(|error| Ended::Retry(error.to_string()))?;
-    let mut last = Ended::Retry("the name has no address".to_owned());
-    for address in addresses {
-        let connecting =
-            shared
-                .endpoint
-                .connect_patiently(address, (Role::Dispatcher, ALPN), deadline, idle_timeout);
-        match connecting.await {
-            Ok(connection) => return Ok(connection),
-            Err(error) => last = judge(error),
-        }
-    }
-    Err(last)
-}
-
-/// Decides whether another attempt may succeed.
-fn judge(error: ConnectError) -> Ended {
-    let text = error.to_string();
-    match error {
-        ConnectError::Untrusted { .. }
-        | ConnectError::WrongRole { .. }
-        | ConnectError::Revoked { .. }
-        | ConnectError::Refused {
-            reason:
-                RefusalReason::UnknownKey { .. } | RefusalReason::RoleNotAdmitted { .. } | RefusalReason::Revoked,
-            ..
-        } => Ended::GiveUp(Error::denied(text)),
-        ConnectError::Version { .. } => Ended::GiveUp(Error::precondition(text)),
-        ConnectError::Tls(_) => Ended::GiveUp(Error::invalid(text)),
-        ConnectError::EndpointClosed { .. } => Ended::GiveUp(Error::unavailable(text)),
-        ConnectError::Refused {
-            reason: RefusalReason::Busy | RefusalReason::Full { .. } | RefusalReason::Closed { .. },
-            ..
-        }
-        | ConnectError::TimedOut { .. }
-        | ConnectError::Unreachable { .. }
-        | ConnectError::Failed { .. } => Ended::Retry(text),
-    }
-}
-
-async fn greet(
-    shared: &SessionShared,
-    connection: &Connection,
-) -> Result<(Welcome, (SendStream, RecvStream)), FrameError> {
-    let streams = connection.open_bi().await;
-    let (mut send, mut recv) = streams.map_err(|error| FrameError::Lost(error.to_string()))?;
-    let hello = Hello {
-        version: PROTOCOL_VERSION,
-        session: shared.id,
-    };
-    frame::write(&mut send, &hello).await?;
-    let welcome = frame::read(&mut recv, PUSH_BYTES_MAX).await?;
-    Ok((welcome, (send, recv)))
-}
-
 fn liveness(welcome: &Welcome) -> Duration {
     Duration::from_millis(welcome.liveness_ms.max(1))
 }
@@ -300,9 +217,7 @@ async fn stay(
     welcome: &Welcome,
     (send, recv): (SendStream, RecvStream),
 ) -> String {
-    // The limit is generous, because new handshakes with all processes would overload a slow dispatcher for
-    // even longer.
-    let patience = liveness(welcome) * SILENCES;
+    let patience = patience(shared, welcome);
     let sent = parking_lot::Mutex::new(VecDeque::new());
     let ended = tokio::select! {
         ended = speak(shared, send, welcome, &sent) => ended,
@@ -316,6 +231,18 @@ async fn stay(
     };
     connection.close(0_u32.into(), b"reconnecting");
     reason
+}
+
+/// Returns the silence after which a connection counts as lost. The limit is generous, because new
+/// handshakes with all processes would overload a slow dispatcher for even longer. With several
+/// dispatchers, a silent one may have been replaced.
+fn patience(shared: &SessionShared, welcome: &Welcome) -> Duration {
+    let patience = liveness(welcome) * SILENCES;
+    if !shared.address.are_several() {
+        return patience;
+    }
+    let beats = Duration::from_millis(welcome.heartbeat_ms) * BEATS_MISSED;
+    patience.min(beats.max(SILENCE_OF_LEADER))
 }
 
 type Sent = parking_lot::Mutex<VecDeque<(u64, Instant)>>;

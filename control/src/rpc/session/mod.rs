@@ -6,17 +6,21 @@
 //! | `numbers` | the open request numbers: pure |
 //! | `tries` | the count and the duration of attempts to reach the dispatcher: pure |
 //! | `paces` | the measurements for the next heartbeats: pure |
-//! | `driver` | connecting, heartbeats, receiving pushes, reconnecting |
+//! | `driver` | heartbeats, receiving pushes, reconnecting |
+//! | `attempt` | one attempt to reach the dispatcher |
+//! | `search` | the search for the leader among several dispatchers |
 //! | `state` | the state that the connection and its callers share |
 //! | `contact` | whether the dispatcher is reachable |
 //! | `config` | timeouts |
 
+mod attempt;
 mod calls;
 mod config;
 mod contact;
 mod driver;
 mod numbers;
 mod paces;
+mod search;
 mod state;
 #[cfg(test)]
 mod tests;

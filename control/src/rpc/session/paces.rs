@@ -5,14 +5,19 @@ use std::collections::BTreeMap;
 
 use crate::id::{ClientId, TaskId};
 use crate::links::LinkCounts;
+use crate::load::WorkerLoad;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
+use crate::stage::{self, StagePace};
 
-/// Maximum number of tasks, and of clients, whose paces one heartbeat carries. At 29 bytes each they fit
-/// beside the names of the clients. The other paces follow with later heartbeats.
-const PACES_MAX: usize = 384;
+/// Maximum number of tasks, and of clients, whose paces one heartbeat carries. A task takes 30 bytes and a
+/// client 38, so they fit beside the names of the clients. The other paces follow with later heartbeats.
+const PACES_MAX: usize = 320;
 /// Maximum number of tasks whose bottlenecks one heartbeat carries. At 76 bytes each they fit beside the
 /// paces.
 const BOTTLENECKS_MAX: usize = 64;
+/// Maximum number of tasks whose stages one heartbeat carries. A task takes 3 KiB. Only workers report
+/// stages, and they have no clients.
+const STAGED_MAX: usize = 4;
 
 /// The latest measurements that no heartbeat has carried yet.
 #[derive(Debug, Default)]
@@ -21,6 +26,8 @@ pub(crate) struct Paces {
     clients: Waiting<ClientId, Pace>,
     links: Option<LinkCounts>,
     bottlenecks: Waiting<TaskId, String>,
+    stages: Waiting<TaskId, Vec<StagePace>>,
+    load: Option<WorkerLoad>,
 }
 
 #[derive(Debug)]
@@ -56,6 +63,17 @@ impl Paces {
         self.bottlenecks.latest.insert(task, name);
     }
 
+    /// Notes the latest work of the stages of a task, and cuts it to its limits.
+    pub(crate) fn note_stages(&mut self, task: TaskId, mut stages: Vec<StagePace>) {
+        stage::cut(&mut stages);
+        self.stages.latest.insert(task, stages);
+    }
+
+    /// Notes the latest load of the worker, and replaces an earlier load.
+    pub(crate) fn note_load(&mut self, load: WorkerLoad) {
+        self.load = Some(load);
+    }
+
     /// Notes the latest pace of a client, and replaces an earlier pace.
     pub(crate) fn note_client(&mut self, client: ClientId, pace: Pace) {
         self.clients.latest.insert(client, pace);
@@ -78,6 +96,8 @@ impl Paces {
             clients: self.clients.take(paces),
             links: self.links.take(),
             bottlenecks: self.bottlenecks.take(bottlenecks),
+            stages: self.stages.take(STAGED_MAX),
+            load: self.load.take(),
         }
     }
 }
@@ -103,6 +123,7 @@ mod tests {
         Pace {
             elements,
             element_ns: None,
+            waited_ms: 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use millstream_link::{Endpoint, HostPort};
+use millstream_link::{Endpoint, HostPort, HostPorts};
 use parking_lot::Mutex;
 use quinn::Connection;
 use tokio::sync::{Notify, watch};
@@ -49,7 +49,9 @@ pub(crate) enum SessionEvent {
 pub(super) struct SessionShared {
     pub(super) id: SessionId,
     pub(super) endpoint: Endpoint,
-    pub(super) address: HostPort,
+    pub(super) address: HostPorts,
+    /// The address that led the last time, if there are several addresses.
+    pub(super) leader: Mutex<Option<HostPort>>,
     pub(super) config: SessionConfig,
     pub(super) state: watch::Sender<LinkState>,
     /// The clients that heartbeats name.

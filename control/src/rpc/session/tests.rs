@@ -28,7 +28,7 @@ async fn requests_do_not_outlive_their_dispatchers_memory() {
     let endpoint = Endpoint::client(key.credentials(Role::Read), EndpointConfig::default()).unwrap();
     let (events, mut heard) = mpsc::channel(16);
     let named: HostPort = address.to_string().parse().unwrap();
-    let session = Session::start(endpoint, named, SessionConfig::default(), events);
+    let session = Session::start(endpoint, named.into(), SessionConfig::default(), events);
     assert!(matches!(heard.recv().await, Some(SessionEvent::Up)));
     stop(first).await;
     let request = WireRequest::OpenIteration {

@@ -6,7 +6,9 @@ use minicbor::{Decode, Encode};
 use crate::id::{BootId, ClientId, SessionId, TaskId};
 use crate::job::DeploymentMode;
 use crate::links::LinkCounts;
+use crate::load::WorkerLoad;
 use crate::pace::{Measures, Pace};
+use crate::stage::StagePace;
 
 /// The protocol's name and version in the handshake (C1.1).
 pub const ALPN: &str = "millstream-control/1";
@@ -22,6 +24,10 @@ pub(crate) const CLOSE_SHUT_DOWN: u32 = 5;
 /// does not use the session again.
 pub(crate) const CLOSE_GOODBYE: u32 = 6;
 
+/// The close code of a dispatcher that does not lead (C17.4). The reason is the address of the leader, or
+/// empty.
+pub(crate) const CLOSE_NOT_LEADER: u32 = 7;
+
 /// The first message of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Hello {
@@ -29,6 +35,10 @@ pub(crate) struct Hello {
     pub(crate) version: u32,
     #[n(1)]
     pub(crate) session: SessionId,
+    /// The leader whose address the process knows already. A dispatcher that does not lead answers once
+    /// another one leads (C17.4).
+    #[n(2)]
+    pub(crate) known_leader: Option<String>,
 }
 
 /// The first message of the dispatcher.
@@ -71,6 +81,12 @@ pub(crate) struct Beat {
     /// The bottlenecks of some tasks of the process.
     #[cbor(n(5), default)]
     pub(crate) bottlenecks: Vec<(TaskId, String)>,
+    /// The recent work of the stages of some tasks of the process.
+    #[cbor(n(6), default)]
+    pub(crate) stages: Vec<(TaskId, Vec<StagePace>)>,
+    /// The load of a worker.
+    #[n(7)]
+    pub(crate) load: Option<WorkerLoad>,
 }
 
 impl Beat {
@@ -82,6 +98,8 @@ impl Beat {
             client_paces: measures.clients,
             links: measures.links,
             bottlenecks: measures.bottlenecks,
+            stages: measures.stages,
+            load: measures.load,
         }
     }
 
@@ -92,6 +110,8 @@ impl Beat {
             clients: self.client_paces,
             links: self.links,
             bottlenecks: self.bottlenecks,
+            stages: self.stages,
+            load: self.load,
         };
         (self.clients, measures)
     }

@@ -10,7 +10,9 @@ mod reply;
 mod request;
 
 pub use hello::ALPN;
-pub(crate) use hello::{Beat, CLOSE_GOODBYE, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome};
+pub(crate) use hello::{
+    Beat, CLOSE_GOODBYE, CLOSE_NOT_LEADER, CLOSE_SHUT_DOWN, Hello, PROTOCOL_VERSION, Welcome,
+};
 pub(crate) use push::WirePush;
 pub(crate) use reply::{LeasedRun, WireReply, WireResponse, unexpected};
 pub(crate) use request::{Envelope, WireRegistration, WireRequest};

@@ -1,7 +1,14 @@
 //! One suite for every store: a store that is opened again has exactly the committed records.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "etcd")]
+use std::sync::OnceLock;
+#[cfg(feature = "etcd")]
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+#[cfg(feature = "etcd")]
+use millstream_testkit::EtcdCluster;
 use millstream_testkit::rounds;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -9,6 +16,8 @@ use tempfile::TempDir;
 use super::records::{apply, by_key, change, meta};
 use crate::dispatcher::{Change, Key, Record};
 use crate::store::disk::FILE;
+#[cfg(feature = "etcd")]
+use crate::store::{Candidate, EtcdCandidate, EtcdConfig};
 use crate::store::{DiskStore, MemoryStore, Store};
 
 /// A store under test.
@@ -62,7 +71,16 @@ impl Subject for Disk {
     fn reopened(self) -> Disk {
         let Disk { store, folder } = self;
         drop(store);
-        let store = DiskStore::open(folder.path()).unwrap();
+        // A process that another test starts at this moment has a copy of the lock until it runs its program.
+        let mut reopened = DiskStore::open(folder.path());
+        for _ in 0..100 {
+            if reopened.is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            reopened = DiskStore::open(folder.path());
+        }
+        let store = reopened.unwrap();
         Disk { store, folder }
     }
 
@@ -70,6 +88,58 @@ impl Subject for Disk {
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::copy(self.folder.path().join(FILE), elsewhere.path().join(FILE)).unwrap();
         DiskStore::open(elsewhere.path()).unwrap().load().unwrap()
+    }
+}
+
+/// A store on etcd whose only dispatcher leads.
+#[cfg(feature = "etcd")]
+pub(super) struct Etcd {
+    store: Box<dyn Store>,
+    config: EtcdConfig,
+}
+
+#[cfg(feature = "etcd")]
+impl Etcd {
+    pub(super) fn lead(config: &EtcdConfig) -> Box<dyn Store> {
+        let mut candidate = EtcdCandidate::connect(config.clone(), vec!["key".to_owned()]).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let led = runtime.block_on(candidate.campaign("here:1"));
+        led.unwrap().unwrap()
+    }
+
+    /// Returns settings with a prefix that no other test has. `None` where etcd is not installed.
+    pub(super) fn config() -> Option<EtcdConfig> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static CLUSTER: OnceLock<Option<EtcdCluster>> = OnceLock::new();
+        let cluster = CLUSTER.get_or_init(|| EtcdCluster::start(1, &[]));
+        // Relaxed: only the distinct values matter.
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = format!("etcd://{}/tests/{next}", cluster.as_ref()?.addresses());
+        Some(address.parse().unwrap())
+    }
+}
+
+#[cfg(feature = "etcd")]
+impl Subject for Etcd {
+    fn new() -> Etcd {
+        let config = Etcd::config().unwrap();
+        let store = Etcd::lead(&config);
+        Etcd { store, config }
+    }
+
+    fn store(&mut self) -> &mut dyn Store {
+        self.store.as_mut()
+    }
+
+    fn reopened(self) -> Etcd {
+        let Etcd { store, config } = self;
+        drop(store);
+        let store = Etcd::lead(&config);
+        Etcd { store, config }
+    }
+
+    fn left_behind(&self) -> Vec<Record> {
+        EtcdCandidate::read_all(&self.config).unwrap()
     }
 }
 
@@ -109,5 +179,17 @@ proptest! {
     #[test]
     fn a_disk_store_keeps_what_was_committed(commits in commits()) {
         keeps_what_was_committed::<Disk>(commits)?;
+    }
+}
+
+#[cfg(feature = "etcd")]
+proptest! {
+    // Each case waits for the disk about twenty times.
+    #![proptest_config(rounds(12))]
+    #[test]
+    fn an_etcd_store_keeps_what_was_committed(commits in commits()) {
+        if Etcd::config().is_some() {
+            keeps_what_was_committed::<Etcd>(commits)?;
+        }
     }
 }

@@ -33,6 +33,18 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
     prop_oneof![3 => put, 1 => delete]
 }
 
+/// Returns a session's record of about this size.
+#[cfg(feature = "etcd")]
+pub(super) fn session_of(id: u64, bytes: usize) -> Record {
+    let answer = Answer::Refused(Error::aborted("x".repeat(bytes)));
+    Record::Session(SessionRecord {
+        id: SessionId(id),
+        floor: RequestNumber(1),
+        answers: BTreeMap::from([(RequestNumber(1), answer)]),
+        is_read: false,
+    })
+}
+
 /// Returns the record that the dispatcher always commits first.
 pub(super) fn meta(seed: u64) -> Record {
     Record::Meta(MetaRecord {

@@ -183,10 +183,12 @@ impl OneFile {
     #[inline]
     fn item(&self, record: Record) -> Item {
         Item {
-            value: record.value,
-            marks: self.outer.marks.clone(),
-            position: mix(self.outer.position, self.passed.wrapping_sub(1)),
             origin: Some(record.origin),
+            ..Item::marked(
+                record.value,
+                self.outer.marks.clone(),
+                mix(self.outer.position, self.passed.wrapping_sub(1)),
+            )
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::sampler::Sample;
+use parking_lot::Mutex;
+
+use super::sampler::{Sample, Sampler};
 
 /// The counts of one operation: sums since the executor was opened. No other memory access depends on their
 /// order, so every access is relaxed.
@@ -28,6 +30,8 @@ pub(crate) struct Stage {
     ready_samples: AtomicU64,
     /// The maximum number of elements that may be ready.
     ready_max: AtomicU64,
+    /// The sampler of the tree that was dropped last, with which the next tree continues.
+    sampler: Mutex<Sampler>,
 }
 
 /// The counts at one moment.
@@ -58,7 +62,19 @@ impl Stage {
             ready: AtomicU64::new(0),
             ready_samples: AtomicU64::new(0),
             ready_max: AtomicU64::new(0),
+            sampler: Mutex::default(),
         }
+    }
+
+    /// Returns the sampler for a new tree. A tree of a short split would otherwise sample most of its calls,
+    /// because a new sampler samples each of the first calls.
+    pub(crate) fn take_sampler(&self) -> Sampler {
+        std::mem::take(&mut *self.sampler.lock())
+    }
+
+    /// Keeps the sampler of a dropped tree.
+    pub(crate) fn return_sampler(&self, sampler: Sampler) {
+        *self.sampler.lock() = sampler;
     }
 
     /// Counts elements.

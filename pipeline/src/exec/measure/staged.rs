@@ -25,7 +25,7 @@ impl Staged {
         Staged {
             input,
             node,
-            measured: stage.map(|stage| (Arc::clone(stage), Sampler::default())),
+            measured: stage.map(|stage| (Arc::clone(stage), stage.take_sampler())),
         }
     }
 
@@ -43,6 +43,14 @@ impl Staged {
                 stage.note(sample);
             }
             stage.count(elements);
+        }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some((stage, sampler)) = &mut self.measured {
+            stage.return_sampler(std::mem::take(sampler));
         }
     }
 }
@@ -99,5 +107,55 @@ impl Iterate for Staged {
         };
         self.finish(begun, count);
         filled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::super::is_sampled;
+    use super::*;
+
+    /// An operation without elements that counts the calls that are samples.
+    struct CountsSamples(Arc<AtomicU64>);
+
+    impl Iterate for CountsSamples {
+        fn next(&mut self) -> Result<Option<Item>, ExecError> {
+            self.0.fetch_add(u64::from(is_sampled()), Ordering::Relaxed);
+            Ok(None)
+        }
+
+        fn restart(&mut self) -> Result<(), ExecError> {
+            Ok(())
+        }
+
+        fn further(&self) -> Further {
+            Further::Nothing
+        }
+
+        fn save(&mut self, _: &mut StateWriter) -> Result<(), StateError> {
+            Ok(())
+        }
+
+        fn restore(&mut self, _: &mut StateReader<'_>) -> Result<(), StateError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn short_trees_share_one_sampler() {
+        const TREES: u64 = 1000;
+        let (stage, samples) = (Arc::new(Stage::new(false)), Arc::default());
+        for _ in 0..TREES {
+            let operation = Box::new(CountsSamples(Arc::clone(&samples)));
+            let mut tree = Staged::new(operation, 0, Some(&stage));
+            assert!(matches!(tree.next(), Ok(None)));
+        }
+        let samples = samples.load(Ordering::Relaxed);
+        assert!(
+            (1..TREES / 2).contains(&samples),
+            "{samples} samples of {TREES} calls"
+        );
     }
 }

@@ -1,7 +1,11 @@
 //! The builder's methods for functions of pictures. `component` names the component that holds the picture;
 //! the empty name means the only component.
+//!
+//! Pictures are computed on several threads, in order. [`Dataset::parallel`] after a function sets the
+//! number.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use crate::graph::AUTO;
 use crate::graph::dataset::Dataset;
 use crate::graph::function::Function;
 
@@ -193,8 +197,10 @@ impl Dataset {
         }))
     }
 
+    /// Adds the map of a function of pictures, on as many threads as the tuner chooses. Such a function costs
+    /// milliseconds, so a single thread would limit most datasets.
     fn image(self, function: ImageFunction) -> Dataset {
-        self.function(Function::Image(function))
+        self.function(Function::Image(function)).parallel(AUTO)
     }
 }
 

@@ -140,12 +140,7 @@ impl Iterate for Batch {
         {
             match value {
                 Ok(value) => {
-                    return Ok(Some(Item {
-                        value,
-                        marks,
-                        position,
-                        origin: None,
-                    }));
+                    return Ok(Some(Item::marked(value, marks, position)));
                 }
                 Err(error) => self.shared.faults().leave_out(error, &marks)?,
             }

@@ -153,12 +153,11 @@ impl Iterate for Files {
             Some(payload) => dealt_path(payload).map(|path| (position, path)),
         }
         .ok_or_else(missing)?;
-        Ok(Some(Item {
-            value: Value::from_buf([Tensor::string(path)]),
+        Ok(Some(Item::marked(
+            Value::from_buf([Tensor::string(path)]),
             marks,
             position,
-            origin: None,
-        }))
+        )))
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {

@@ -100,6 +100,10 @@ impl Operation for FlatMap {
         }
     }
 
+    fn calls_in_turn(&self) -> bool {
+        matches!(self, FlatMap::Registered(_))
+    }
+
     fn check(&self, _: usize) -> Result<(), String> {
         self.check_name()
     }

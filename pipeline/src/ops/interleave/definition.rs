@@ -52,6 +52,10 @@ impl Operation for Interleave {
         Some(&mut self.cycle.schedule)
     }
 
+    fn calls_in_turn(&self) -> bool {
+        self.function.calls_in_turn()
+    }
+
     fn cycle(&self) -> Option<Cycle> {
         Some(self.cycle)
     }

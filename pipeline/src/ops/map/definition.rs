@@ -99,6 +99,10 @@ impl Operation for Map {
         self.schedule.ordered = Some(true);
     }
 
+    fn calls_in_turn(&self) -> bool {
+        matches!(self.function, Function::Registered(_)) && self.schedule.parallel == 1
+    }
+
     fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
         match &mut self.function {
             Function::Registered(registered) if registered.name == name => Some(&mut registered.params),

@@ -206,12 +206,7 @@ impl PackSequences {
         for numbers in [row.segments, row.positions] {
             value.push(Tensor::fixed(Dtype::I32, &[length], numbers).map_err(refused)?);
         }
-        Ok(Item {
-            value,
-            marks: row.marks,
-            position: row.position,
-            origin: None,
-        })
+        Ok(Item::marked(value, row.marks, row.position))
     }
 }
 

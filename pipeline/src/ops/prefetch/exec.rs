@@ -70,6 +70,14 @@ impl Prefetch {
         }
     }
 
+    /// Begins to fill the buffer before the first element is requested.
+    ///
+    /// # Errors
+    /// [`ExecError`] if no thread can be started.
+    pub(crate) fn begin(&mut self) -> Result<(), ExecError> {
+        self.ahead.begin()
+    }
+
     fn pulled(&mut self) -> Result<Option<Item>, ExecError> {
         if let Some(stage) = self.shared.stage.as_ref().filter(|_| is_sampled()) {
             let (ready, of) = self.ahead.ready();

@@ -58,12 +58,11 @@ impl Iterate for Random {
         };
         let drawn = self.seeds.draws(self.pass).below(position, BOUND);
         let marks = self.cursor.marks(position, self.cursor.is_last());
-        Ok(Some(Item {
-            value: Value::from_buf([Tensor::i64(drawn as i64)]),
+        Ok(Some(Item::marked(
+            Value::from_buf([Tensor::i64(drawn as i64)]),
             marks,
             position,
-            origin: None,
-        }))
+        )))
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {

@@ -155,10 +155,8 @@ impl Rebatch {
             }
         }
         Ok(Some(Item {
-            value,
-            marks,
-            position,
             origin: origin.filter(|_| parts == 1),
+            ..Item::marked(value, marks, position)
         }))
     }
 

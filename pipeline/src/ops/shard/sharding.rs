@@ -14,10 +14,12 @@ use crate::graph::limits::BUFFER_MAX;
 use crate::graph::tree::Op;
 use crate::graph::tree::{Graph, Node};
 use crate::ops::assert_cardinality::AssertCardinality;
+use crate::ops::batch::Batch;
 use crate::ops::files::Files;
 use crate::ops::prefetch::Prefetch;
 use crate::ops::service::ServiceReader;
 use crate::ops::shuffle::Shuffle;
+use crate::ops::unbatch::Unbatch;
 
 use super::definition::Shard;
 
@@ -33,6 +35,9 @@ pub enum ShardBy {
     /// Divides at the place of [`crate::graph::Dataset::shard_hint`]. Without a hint, every worker
     /// reads the whole dataset.
     Hint,
+    /// Divides the files, or the positions of the sources in ranges of this length. Shares may be empty.
+    /// They form the whole dataset if it is alike on splits: see [`Graph::is_alike_on_splits`].
+    Splits(u64),
 }
 
 /// The share of one worker in a dataset.
@@ -83,8 +88,8 @@ pub enum ShardingError {
 impl Graph {
     /// Returns the dataset that one worker reads when this dataset is divided.
     ///
-    /// If the share is the only one, a division by files or by elements returns the dataset unchanged.
-    /// Added shards and filled hints require at least one element per worker.
+    /// If the share is the only one, only a division by hints changes the dataset. Added shards and filled
+    /// hints require at least one element per worker, except under [`ShardBy::Splits`].
     ///
     /// # Errors
     /// [`ShardingError`] names the source that cannot be divided. [`ShardingError::NoFiles`] occurs
@@ -97,7 +102,9 @@ impl Graph {
             });
         }
         let rewrite = match by {
-            ShardBy::Files | ShardBy::Elements | ShardBy::FilesOrElements if share.count == 1 => {
+            ShardBy::Files | ShardBy::Elements | ShardBy::FilesOrElements | ShardBy::Splits(_)
+                if share.count == 1 =>
+            {
                 return Ok(self.clone());
             }
             ShardBy::Files => Rewrite::new(self, share).at_files(self.file_cuts()?),
@@ -108,6 +115,13 @@ impl Graph {
                 Err(error) => return Err(error),
             },
             ShardBy::Hint => Rewrite::new(self, share).at_hints(),
+            ShardBy::Splits(positions) => match self.file_cuts() {
+                Ok(cuts) => Rewrite::new(self, share).may_be_empty().at_files(cuts),
+                Err(ShardingError::NoFiles { .. }) => {
+                    Rewrite::new(self, share).may_be_empty().at_sources(positions)
+                }
+                Err(error) => return Err(error),
+            },
         };
         rewrite.finish()
     }
@@ -153,6 +167,10 @@ struct Rewrite<'g> {
     moves_shuffles: bool,
     /// Whether hints receive the numbers of the share.
     fills_hints: bool,
+    /// Whether an added shard requires at least one element per worker.
+    requires_elements: bool,
+    /// The number of consecutive elements that stay together at an added shard.
+    together: u64,
     nodes: Vec<Node>,
 }
 
@@ -164,6 +182,8 @@ impl<'g> Rewrite<'g> {
             cuts: BTreeSet::new(),
             moves_shuffles: false,
             fills_hints: false,
+            requires_elements: true,
+            together: 1,
             nodes: Vec::with_capacity(graph.nodes().len() + 2),
         }
     }
@@ -186,6 +206,18 @@ impl<'g> Rewrite<'g> {
             last = input as usize;
         }
         self.cuts.insert(last);
+        self
+    }
+
+    /// Inserts a shard after each source, which keeps ranges of this many positions together.
+    fn at_sources(mut self, positions: u64) -> Rewrite<'g> {
+        self.cuts = self.graph.sources().into_iter().collect();
+        self.together = positions;
+        self
+    }
+
+    fn may_be_empty(mut self) -> Rewrite<'g> {
+        self.requires_elements = false;
         self
     }
 
@@ -240,8 +272,18 @@ impl<'g> Rewrite<'g> {
     fn cut(&mut self, index: usize) -> Result<u32, ShardingError> {
         let mut moved = Vec::new();
         let below = self.below(index, self.moves_shuffles.then_some(&mut moved))?;
-        let shard = self.shard(true);
-        let mut last = self.push(shard.into(), vec![below]);
+        let shard = Op::new(self.shard(self.requires_elements));
+        let mut last = if self.together > 1 {
+            let ranges = Batch {
+                size: self.together,
+                drop_remainder: false,
+            };
+            let ranges = self.push(Op::new(ranges), vec![below]);
+            let share = self.push(shard, vec![ranges]);
+            self.push(Op::new(Unbatch), vec![share])
+        } else {
+            self.push(shard, vec![below])
+        };
         for shuffle in moved {
             last = self.push(shuffle.into(), vec![last]);
         }
@@ -313,8 +355,8 @@ impl<'g> Rewrite<'g> {
 
     fn push(&mut self, op: Op, inputs: Vec<u32>) -> u32 {
         self.nodes.push(Node { op, inputs });
-        // The number of nodes fits, because a graph has at most 4096 nodes, with at most one shard and
-        // one shuffle per node.
+        // The number of nodes fits: a graph has at most 4096 nodes, and each gets at most a shard, a batch,
+        // an unbatch and a shuffle.
         (self.nodes.len() - 1) as u32
     }
 }

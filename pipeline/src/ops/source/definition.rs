@@ -84,6 +84,10 @@ impl Operation for RegisteredSource {
         encoded(self)
     }
 
+    fn calls_in_turn(&self) -> bool {
+        true
+    }
+
     fn arity(&self) -> RangeInclusive<usize> {
         0..=0
     }

@@ -154,12 +154,7 @@ impl Registered {
         check(&self.name, &self.spec, &value).map_err(|error| error.at_position(position).of_element())?;
         self.position = position.saturating_add(1);
         let marks = self.cursor.marks(position, self.position == self.end);
-        Ok(Some(Item {
-            value,
-            marks,
-            position,
-            origin: None,
-        }))
+        Ok(Some(Item::marked(value, marks, position)))
     }
 
     /// Returns the next element, and retries failures as the error policy says.

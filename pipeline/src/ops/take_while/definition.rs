@@ -27,6 +27,10 @@ impl Operation for TakeWhile {
         self.0.encode()
     }
 
+    fn calls_in_turn(&self) -> bool {
+        matches!(self.0, Predicate::Registered(_))
+    }
+
     fn check(&self, _: usize) -> Result<(), String> {
         self.0.check()
     }

@@ -122,9 +122,11 @@ fn row(item: &Item, index: u64) -> Result<Item, ExecError> {
         )
     };
     Ok(Item {
-        value: value.ok_or_else(missing)?,
-        marks: item.marks.clone(),
-        position: mix(item.position, index),
         origin: item.origin.clone(),
+        ..Item::marked(
+            value.ok_or_else(missing)?,
+            item.marks.clone(),
+            mix(item.position, index),
+        )
     })
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use object_store::Error;
 
 use crate::exec::ErrorKind;
+use crate::storage::shown::without_secrets;
 
 /// The maximum number of characters of a client's message that are shown. Some servers answer with whole web
 /// pages.
@@ -112,25 +113,11 @@ fn said(error: &Error) -> String {
         }
         cause = deeper.source();
     }
-    let mut said = String::new();
-    for word in whole.split_inclusive(|c: char| c.is_whitespace() || c.is_control()) {
-        match word.split_once('?') {
-            Some((shown, query)) if shown.contains("://") => {
-                said.push_str(shown);
-                said.push_str("?...");
-                let is_last = !query.ends_with(char::is_whitespace);
-                said.push_str(if is_last { "" } else { " " });
-            }
-            Some(_) | None => said.extend(word.chars().map(|c| if c.is_control() { ' ' } else { c })),
-        }
-        if said.len() > TEXT_MAX {
-            let end = (0..=TEXT_MAX).rev().find(|end| said.is_char_boundary(*end));
-            said.truncate(end.unwrap_or_default());
-            said.push_str(" ...");
-            break;
-        }
-    }
-    said
+    let shown = without_secrets(&whole);
+    let end = shown.floor_char_boundary(TEXT_MAX);
+    let said = shown[..end].replace(char::is_control, " ");
+    let is_cut = end < shown.len();
+    format!("{said}{}", if is_cut { " ..." } else { "" })
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Asks a dispatcher for its status and prints it.
 
-use super::{json, metrics, tables};
-use crate::args::StatusArgs;
+use millstream::admin::{Exposition, service_metrics, status_json};
+
+use super::args::StatusArgs;
+use super::tables;
 use crate::asking;
 use crate::console::say;
 
@@ -10,9 +12,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
     let service = asking::connect(&args.identity, &args.dispatcher)?;
     let status = service.status().map_err(|error| error.to_string())?;
     if args.json {
-        say(&json::object(&status).to_string());
+        say(&status_json(&status).to_string());
     } else if args.metrics {
-        metrics::lines(&status).iter().for_each(|line| say(line));
+        let mut found = Exposition::new();
+        service_metrics(&status, &mut found);
+        say(found.to_text().trim_end());
     } else {
         tables::lines(&args.dispatcher, &status)
             .iter()

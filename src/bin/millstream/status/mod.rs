@@ -1,12 +1,13 @@
 //! `millstream status`: shows the state of a service, to people and to programs.
 //!
+//! - `args`: the flags
 //! - `tables`: tables for people
-//! - `json`: the whole status, for programs
-//! - `metrics`: gauges in the Prometheus text format
+//!
+//! The forms for programs are those of the admin port.
 
+mod args;
 mod command;
-mod json;
-mod metrics;
 mod tables;
 
+pub(crate) use args::StatusArgs;
 pub(crate) use command::run;

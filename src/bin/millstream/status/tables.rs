@@ -1,11 +1,12 @@
 //! The status of a service as text tables.
 
+use millstream::admin::Verdict;
 use millstream::control::{
-    ClientStatus, DatasetStatus, IterationStatus, JobStatus, LinkCounts, Phase, Policy, Refusals, SplitRange,
+    ClientStatus, DatasetStatus, IterationStatus, JobStatus, LinkCounts, Policy, Refusals, SplitRange,
     Status, TaskStatus, WorkerStatus,
 };
 
-use crate::console::bytes_text;
+use crate::console::{bytes_text, time_text};
 use crate::table;
 
 /// Returns the lines of all tables that have rows.
@@ -15,8 +16,17 @@ pub(super) fn lines(dispatcher: &str, status: &Status) -> Vec<String> {
         "dispatcher {dispatcher}: {} workers, {} datasets, {} jobs, {} iterations, {} tasks, {} clients",
         counts.workers, counts.datasets, counts.jobs, counts.iterations, counts.tasks, counts.clients
     )];
+    let verdict = Verdict::of(status, None, 0);
+    lines.push(verdict.sentence);
+    if !verdict.advice.is_empty() {
+        lines.push(verdict.advice);
+    }
     if let Some(wanted) = status.workers_wanted {
-        lines.push(format!("{wanted} workers would keep the readers busy"));
+        let reason = &status.workers_wanted_reason;
+        lines.push(format!("workers wanted: {wanted}, because {reason}"));
+    }
+    if let Some(estimate) = status.workers_estimated {
+        lines.push(format!("{estimate} workers would keep the readers busy"));
     }
     lines.extend(refused(&status.refusals));
     for table in tables(status) {
@@ -159,7 +169,7 @@ fn iteration(iteration: &IterationStatus, is_dealt: bool) -> [String; 9] {
             "-".to_owned()
         }
     };
-    let mut state = phase(iteration.phase).to_owned();
+    let mut state = iteration.phase.name().to_owned();
     if iteration.waiting_for_workers {
         state.push_str(", waits for workers");
     }
@@ -207,7 +217,7 @@ fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 9]> + '_ 
             task.splits_leased.to_string(),
             task.elements.to_string(),
             format!("{:.1}", task.elements_per_s),
-            time(task.element_ns),
+            time_text(task.element_ns),
             task.bottleneck.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     };
@@ -215,7 +225,8 @@ fn tasks(iteration: &IterationStatus) -> impl Iterator<Item = [String; 9]> + '_ 
 }
 
 /// The columns of a client. ELEMENT is the time that the client's user takes for one element, without waits.
-const CLIENT: [&str; 7] = [
+/// WAITS is the share of the time in which the user waits for elements.
+const CLIENT: [&str; 8] = [
     "CLIENT",
     "ITERATION",
     "CONSUMER",
@@ -223,9 +234,10 @@ const CLIENT: [&str; 7] = [
     "ELEMENTS",
     "A SECOND",
     "ELEMENT",
+    "WAITS",
 ];
 
-fn clients(iteration: &IterationStatus) -> impl Iterator<Item = [String; 7]> + '_ {
+fn clients(iteration: &IterationStatus) -> impl Iterator<Item = [String; 8]> + '_ {
     let row = |client: &ClientStatus| {
         [
             client.id.to_string(),
@@ -236,14 +248,13 @@ fn clients(iteration: &IterationStatus) -> impl Iterator<Item = [String; 7]> + '
             format!("{:.1} s ago", client.silent_ms as f64 / 1000.0),
             client.elements.to_string(),
             format!("{:.1}", client.elements_per_s),
-            time(client.element_ns),
+            time_text(client.element_ns),
+            client
+                .waiting
+                .map_or_else(|| "-".to_owned(), |waiting| format!("{:.0} %", waiting * 100.0)),
         ]
     };
     iteration.clients.iter().map(row)
-}
-
-fn time(ns: Option<u64>) -> String {
-    ns.map_or("-".to_owned(), |ns| format!("{:.1} µs", ns as f64 / 1000.0))
 }
 
 fn ranges(iteration: &IterationStatus, ranges: &[SplitRange]) -> Vec<[String; 5]> {
@@ -258,14 +269,4 @@ fn ranges(iteration: &IterationStatus, ranges: &[SplitRange]) -> Vec<[String; 5]
         ]
     });
     each.collect()
-}
-
-/// Returns the name of an iteration's phase.
-pub(super) fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Planning => "planning",
-        Phase::Running => "running",
-        Phase::Finished => "finished",
-        Phase::Collected => "given up",
-    }
 }

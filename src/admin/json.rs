@@ -1,15 +1,13 @@
 //! The status of a service as one JSON object. Field names contain the unit of their value.
 
-use millstream::control::{
-    ClientStatus, DatasetStatus, IterationStatus, JobStatus, SourceStatus, SplitRange, Status, TaskStatus,
-    WorkerStatus,
+use millstream_control::{
+    ClientStatus, DatasetStatus, IterationStatus, JobStatus, SourceStatus, SplitRange, StageStatus, Status,
+    TaskStatus, WorkerStatus,
 };
 use serde_json::{Value, json};
 
-use super::tables::phase;
-
 /// Returns the whole status. Each list has at most 1000 entries; `counts` are complete.
-pub(super) fn object(status: &Status) -> Value {
+pub fn status_json(status: &Status) -> Value {
     let (counts, refusals) = (status.counts, status.refusals);
     json!({
         "boot": status.boot.to_string(),
@@ -22,6 +20,8 @@ pub(super) fn object(status: &Status) -> Value {
             "clients": counts.clients,
         },
         "workers_wanted": status.workers_wanted,
+        "workers_wanted_reason": status.workers_wanted_reason,
+        "workers_estimated": status.workers_estimated,
         "refused": {
             "handshakes_busy": refusals.handshakes_busy,
             "handshakes_failed": refusals.handshakes_failed,
@@ -53,6 +53,12 @@ fn worker(worker: &WorkerStatus) -> Value {
             "memory": links.memory,
             "shm": links.shared_memory,
             "quic": links.network,
+        })),
+        "load": worker.load.map(|load| json!({
+            "memory_bytes": load.memory_bytes,
+            "shared_memory_bytes": load.shared_memory_bytes,
+            "cache_bytes": load.cache_bytes,
+            "python_processes": load.python_processes,
         })),
     })
 }
@@ -92,7 +98,7 @@ fn iteration(iteration: &IterationStatus) -> Value {
         "id": iteration.id.0,
         "job": iteration.job.0,
         "repetition": iteration.repetition,
-        "phase": phase(iteration.phase),
+        "phase": iteration.phase.name(),
         "waiting_for_workers": iteration.waiting_for_workers,
         "missing_consumers": iteration.missing_consumers,
         "workers_wanted": iteration.workers_wanted,
@@ -126,6 +132,22 @@ fn lost(lost: &SplitRange) -> Value {
     })
 }
 
+/// Returns the stages of an iteration's pipeline, with the output first.
+pub(super) fn stages_json(stages: &[StageStatus]) -> Value {
+    let stage = |stage: &StageStatus| {
+        json!({
+            "label": stage.label,
+            "depth": stage.depth,
+            "elements_per_s": stage.elements_per_s,
+            "busy": stage.busy,
+            "waited": stage.waited,
+            "threads": stage.threads,
+            "workers": stage.workers,
+        })
+    };
+    stages.iter().map(stage).collect()
+}
+
 fn task(task: &TaskStatus) -> Value {
     json!({
         "id": task.id.0,
@@ -148,5 +170,6 @@ fn client(client: &ClientStatus) -> Value {
         "elements": client.elements,
         "elements_per_s": client.elements_per_s,
         "element_ns": client.element_ns,
+        "waiting": client.waiting,
     })
 }

@@ -1,4 +1,4 @@
-"""Tests that image operations accept a size as a pair or as two numbers."""
+"""Tests of the arguments and the defaults of image operations."""
 
 from __future__ import annotations
 
@@ -26,3 +26,12 @@ def test_a_size_is_a_pair_or_two_numbers(method: str, before: tuple[int, ...], n
     for wrong in ((4,), ((4, 5), 6), ((4, 5, 6),)):
         with pytest.raises(ms.errors.InvalidArgumentError, match="a size is height and width"):
             crop("", *before, *wrong)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [("resize", ((4, 5),)), ("random_resized_crop", ((4, 5),)), ("center_crop", (4, 5)), ("random_flip_left_right", ()), ("normalize", ((0.5,), (0.5,)))],
+)
+def test_pictures_are_computed_in_parallel_by_default(method: str, arguments: tuple[Any, ...]) -> None:
+    graph = getattr(pictures(), method)("", *arguments)._graph
+    assert graph.to_bytes() == graph.parallel(0).to_bytes() != graph.parallel(1).to_bytes()

@@ -1,0 +1,28 @@
+//! The admin port of a process: metrics for Prometheus, probes for orchestrators, the status as JSON, and the
+//! pages of the dashboard, over HTTP.
+//!
+//! The crate refuses to know dispatchers, workers and readers: a [`Subject`] observes its process. Nothing of
+//! the process can be changed here.
+//!
+//! - [`AdminPort`]: binds the address and serves, on a thread of its own
+//! - [`AdminConfig`], [`AdminToken`]: where to listen, and who may read
+//! - [`Subject`]: the process that is shown
+//! - [`Query`]: the part of a document that a request selects
+//! - [`Exposition`]: metrics in the text format of Prometheus
+
+mod exposition;
+mod guard;
+mod observer;
+mod page;
+mod port;
+mod query;
+mod respond;
+mod subject;
+mod token;
+
+pub use exposition::{Exposition, Labels};
+pub use page::Page;
+pub use port::{AdminConfig, AdminError, AdminPort};
+pub use query::Query;
+pub use subject::Subject;
+pub use token::{AdminToken, TokenError};

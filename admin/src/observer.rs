@@ -1,0 +1,96 @@
+//! The latest observation of a process, which all requests of a quarter of a second share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+
+use crate::subject::Subject;
+
+/// The age from which on an observation is repeated.
+const FRESH: Duration = Duration::from_millis(250);
+/// The time after which an observation is given up.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// The time between two observations that the process remembers.
+const REMEMBER_EVERY: Duration = Duration::from_secs(5);
+
+/// A process and its latest observation.
+pub(crate) struct Observer<S: Subject> {
+    subject: S,
+    latest: Mutex<Option<Arc<Observation<S::Facts>>>>,
+}
+
+/// The state of a process at one moment, which all viewers share.
+pub(crate) struct Observation<F> {
+    at: Instant,
+    pub(crate) facts: F,
+    /// The status as JSON, once a viewer has asked for it.
+    status: OnceLock<Bytes>,
+}
+
+impl<S: Subject> Observer<S> {
+    pub(crate) fn new(subject: S) -> Observer<S> {
+        Observer {
+            subject,
+            latest: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn subject(&self) -> &S {
+        &self.subject
+    }
+
+    /// Returns an observation that is at most a quarter of a second old. Requests that arrive at the same
+    /// time wait for one observation. Cancel-safe.
+    ///
+    /// # Errors
+    /// The reason why the process cannot be observed.
+    pub(crate) async fn observe(&self) -> Result<Arc<Observation<S::Facts>>, String> {
+        let observed = tokio::time::timeout(DEADLINE, self.observe_in_turn()).await;
+        observed.map_err(|_| {
+            format!(
+                "the process did not answer its own admin port within {} s",
+                DEADLINE.as_secs()
+            )
+        })?
+    }
+
+    async fn observe_in_turn(&self) -> Result<Arc<Observation<S::Facts>>, String> {
+        let mut latest = self.latest.lock().await;
+        if let Some(observation) = &*latest
+            && observation.at.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(observation));
+        }
+        let facts = self.subject.observe().await?;
+        let observation = Arc::new(Observation {
+            at: Instant::now(),
+            facts,
+            status: OnceLock::new(),
+        });
+        *latest = Some(Arc::clone(&observation));
+        Ok(observation)
+    }
+
+    /// Lets the process remember its state every five seconds, for ever. An observation that fails is left
+    /// out.
+    pub(crate) async fn remember_for_ever(&self) {
+        let mut interval = tokio::time::interval(REMEMBER_EVERY);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            match self.observe().await {
+                Ok(observation) => self.subject.remember(&observation.facts),
+                Err(reason) => tracing::debug!(reason, "the history has a gap"),
+            }
+        }
+    }
+
+    /// Returns the status as JSON, which is written once for all viewers.
+    pub(crate) fn status(&self, observation: &Observation<S::Facts>) -> Bytes {
+        let write = || Bytes::from(self.subject.status(&observation.facts).to_string());
+        observation.status.get_or_init(write).clone()
+    }
+}

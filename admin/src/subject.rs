@@ -1,0 +1,51 @@
+//! The process that an admin port shows. Refuses to know HTTP.
+
+use std::future::Future;
+
+use serde_json::Value;
+
+use crate::exposition::Exposition;
+use crate::page::Page;
+use crate::query::Query;
+
+/// A process that can be observed.
+///
+/// An admin port observes its process at most once in a quarter of a second, however many viewers it has.
+pub trait Subject: Send + Sync + 'static {
+    /// The state of the process at one moment.
+    type Facts: Send + Sync + 'static;
+
+    /// Observes the process. The port gives up after five seconds.
+    ///
+    /// # Errors
+    /// The reason why the process cannot be observed, as a sentence for an operator.
+    fn observe(&self) -> impl Future<Output = Result<Self::Facts, String>> + Send;
+
+    /// Returns whether the process can serve others now.
+    ///
+    /// # Errors
+    /// The reason why it cannot, as a sentence for an operator.
+    fn ready(&self, facts: &Self::Facts) -> Result<(), String>;
+
+    /// Returns the metrics. The number of samples must be bounded.
+    fn metrics(&self, facts: &Self::Facts) -> Exposition;
+
+    /// Returns the status as a JSON object. It must contain no secret.
+    fn status(&self, facts: &Self::Facts) -> Value;
+
+    /// Returns a further document of the API at a path such as `/api/v1/history`, or `None` if there is none.
+    /// The document must be bounded, and must contain no secret.
+    fn document(&self, facts: &Self::Facts, path: &str, query: Query<'_>) -> Option<Value> {
+        let _ = (facts, path, query);
+        None
+    }
+
+    /// Remembers the state for later viewers. The port calls this every five seconds, also without viewers.
+    fn remember(&self, facts: &Self::Facts) {
+        let _ = facts;
+    }
+
+    /// Returns the page at a path such as `/` or `/dashboard.js`. Pages need no token, so they must contain
+    /// no data of the process.
+    fn page(&self, path: &str) -> Option<Page>;
+}

@@ -1,0 +1,24 @@
+//! The input of a scaling policy: the readers and workers of a service at one moment.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+/// The readers and workers of a service at one moment. An average is `None` while nobody has reported it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Observation {
+    /// The number of readers of running iterations.
+    pub(crate) readers: u64,
+    /// The number of living workers that take tasks. Draining workers do not count.
+    pub(crate) workers: u64,
+    /// The number of these workers that have reported the pace of a running task.
+    pub(crate) producing: u64,
+    /// The largest share of its time in which a reader waits for elements, from 0 to 1.
+    pub(crate) waiting: Option<f64>,
+    /// The number of busy workers: the sum of the shares of time in which workers compute. Elements beyond
+    /// the pace of the readers do not count.
+    pub(crate) load: Option<f64>,
+    /// The elements that all readers take in a second.
+    pub(crate) rate: f64,
+    /// The elements that all readers would take in a second if none of them waited.
+    pub(crate) demand: f64,
+    /// The number of workers that would satisfy the demand at the present pace of a worker.
+    pub(crate) estimate: Option<u64>,
+}

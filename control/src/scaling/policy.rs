@@ -1,0 +1,333 @@
+//! The decisions of a scaling policy: more workers as soon as readers wait, fewer after a calm time, none
+//! without readers.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::time::Duration;
+
+use super::config::ScalingConfig;
+use super::observation::Observation;
+use super::smoothed::Smoothed;
+use super::trial::{Outcome, Trial};
+use super::wanted::{Reason, Wanted};
+
+/// The share of waiting from which on more workers are wanted.
+const WAITING_HIGH: f64 = 0.1;
+/// The share of waiting up to which fewer workers may suffice.
+const WAITING_LOW: f64 = 0.05;
+/// The time for which readers must wait before more workers are wanted. One late element is no shortage.
+const UP_AFTER: Duration = Duration::from_secs(3);
+/// The time for which the waiting of new readers does not count: every pipeline begins with an empty buffer.
+const START_OF_READERS: Duration = Duration::from_secs(5);
+/// The load of the wanted workers from which on none of them is idle.
+const LOAD_HIGH: f64 = 0.6;
+/// The load for which fewer workers are sized. The distance to [`LOAD_HIGH`] prevents oscillation.
+const LOAD_TARGET: f64 = 0.8;
+/// The divisor of the smallest step up: an effect of fewer workers could not be told from noise.
+const STEP_DIVISOR: u64 = 4;
+/// The divisor of a change in the number of producing workers from which on earlier averages do not count.
+const CHANGE_DIVISOR: u64 = 8;
+/// Maximum wanted workers as a multiple of the present workers: one wrong figure must not empty a cloud.
+const GROWTH_FACTOR_MAX: u64 = 4;
+/// Maximum number of workers that one decision adds to the present workers.
+const GROWTH_MAX: u64 = 500;
+/// The largest share of waiting that is used to compute a number of workers.
+const WAITING_MAX: f64 = 0.99;
+/// The time after a step down in which waiting readers undo the step.
+const UNDO_WITHIN: Duration = Duration::from_secs(120);
+/// The time without an element or a wait after which readers count as paused, for example by an evaluation.
+const PAUSED_AFTER: Duration = Duration::from_secs(30);
+/// The growth of the demand from which on earlier experience does not count.
+const DEMAND_GROWTH: f64 = 1.5;
+/// The time after which a step without success is tried again. Each further failure doubles the time.
+const RETRY_AFTER: Duration = Duration::from_secs(300);
+/// Maximum time after which a step without success is tried again.
+const RETRY_MAX: Duration = Duration::from_secs(3600);
+
+/// The policy that decides how many workers a service wants.
+///
+/// The caller passes observations about once a second to [`step`](Policy::step), with times that do not
+/// decrease.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    config: ScalingConfig,
+    /// The number of living workers before the first decision, and the time of its latest change.
+    present: (u64, Duration),
+    wanted: Option<Wanted>,
+    averages: Smoothed,
+    /// The number of readers in the latest observation, and the time of its latest growth.
+    readers: (u64, Duration),
+    /// The number of producing workers when the averages began.
+    producing: u64,
+    waiting_since: Option<Duration>,
+    idle_since: Option<Duration>,
+    /// The latest time at which a reader took an element or waited.
+    read_at: Duration,
+    calm: Option<Calm>,
+    trial: Option<Trial>,
+    /// The latest step down, until its effect is known.
+    lowered: Option<Lowered>,
+    /// The largest useful number of workers, for a while.
+    ceiling: Option<Experience>,
+    /// The smallest sufficient number of workers, for a while.
+    floor: Option<Experience>,
+}
+
+/// A time in which workers were idle.
+#[derive(Debug)]
+struct Calm {
+    since: Duration,
+    /// The largest number of workers that was needed in this time.
+    needed: u64,
+}
+
+/// A step down.
+#[derive(Debug)]
+struct Lowered {
+    at: Duration,
+    from: u64,
+    demand: f64,
+}
+
+/// A number of workers that a failed step has taught. The number is not left before `until`.
+#[derive(Debug)]
+struct Experience {
+    workers: u64,
+    until: Duration,
+    /// The number of failed steps in succession.
+    failures: u32,
+    readers: u64,
+    demand: f64,
+}
+
+impl Policy {
+    /// Returns a policy that begins at `now`, and has observed nothing.
+    pub(crate) fn new(config: ScalingConfig, now: Duration) -> Policy {
+        Policy {
+            config,
+            present: (0, now),
+            wanted: None,
+            averages: Smoothed::default(),
+            readers: (0, Duration::ZERO),
+            producing: 0,
+            waiting_since: None,
+            idle_since: None,
+            read_at: now,
+            calm: None,
+            trial: None,
+            lowered: None,
+            ceiling: None,
+            floor: None,
+        }
+    }
+
+    /// Returns the latest decision. `None` until the policy has warmed up.
+    pub(crate) fn wanted(&self) -> Option<&Wanted> {
+        self.wanted.as_ref()
+    }
+
+    /// Adds an observation, and decides.
+    pub(crate) fn step(&mut self, now: Duration, seen: &Observation) -> Option<&Wanted> {
+        self.note(now, seen);
+        let Some(wanted) = self.wanted.as_ref().map(|wanted| wanted.workers) else {
+            if seen.workers != self.present.0 {
+                self.present = (seen.workers, now);
+            }
+            if now.saturating_sub(self.present.1) >= self.config.warm_up {
+                if seen.readers > 0 && seen.workers == 0 {
+                    self.set(1, Reason::FirstReaders);
+                } else {
+                    self.set(seen.workers, Reason::Present);
+                }
+            }
+            return self.wanted();
+        };
+        if seen.readers == 0 {
+            self.step_without_readers(now, wanted);
+            return self.wanted();
+        }
+        self.idle_since = None;
+        if wanted == 0 {
+            self.set(1, Reason::FirstReaders);
+        } else if self.trial.is_some() {
+            self.step_trial(now, seen, wanted);
+        } else if !self.step_up(now, seen, wanted) {
+            self.step_down(now, wanted);
+        }
+        self.wanted()
+    }
+
+    fn set(&mut self, workers: u64, reason: Reason) {
+        let workers = workers.clamp(self.config.workers_min, self.config.workers_max);
+        self.wanted = Some(Wanted { workers, reason });
+        (self.waiting_since, self.calm) = (None, None);
+    }
+
+    /// Updates the averages, and forgets experience that the readers have outgrown.
+    fn note(&mut self, now: Duration, seen: &Observation) {
+        let are_new = seen.readers > self.readers.0;
+        if are_new {
+            self.readers.1 = now;
+        }
+        // The waiting before a loss or an arrival of workers says nothing about the time after it.
+        let change = seen.producing.abs_diff(self.producing);
+        if are_new || change > 0 && change >= self.producing / CHANGE_DIVISOR {
+            self.producing = seen.producing;
+            self.averages.clear();
+            self.waiting_since = None;
+        }
+        self.readers.0 = seen.readers;
+        if seen.rate > 0.0 || seen.waiting.is_some_and(|waiting| waiting > 0.0) {
+            self.read_at = now;
+        }
+        if now.saturating_sub(self.readers.1) >= START_OF_READERS {
+            self.averages.add(now, seen);
+        }
+        let demand = self.averages.demand;
+        let is_outgrown = |learnt: &mut Experience| {
+            seen.readers > learnt.readers || learnt.demand > 0.0 && demand > learnt.demand * DEMAND_GROWTH
+        };
+        self.ceiling.take_if(is_outgrown);
+        self.floor.take_if(is_outgrown);
+    }
+
+    fn step_without_readers(&mut self, now: Duration, wanted: u64) {
+        (self.trial, self.calm, self.waiting_since) = (None, None, None);
+        let since = *self.idle_since.get_or_insert(now);
+        let time = now.saturating_sub(since);
+        if wanted > self.config.workers_min && time >= self.config.idle_after {
+            (self.ceiling, self.floor, self.lowered) = (None, None, None);
+            self.set(self.config.workers_min, Reason::NoReaders(time));
+        }
+    }
+
+    fn step_trial(&mut self, now: Duration, seen: &Observation, wanted: u64) {
+        let Some(trial) = &mut self.trial else { return };
+        let outcome = trial.judge(now, seen, &self.averages, self.config.settle);
+        let from = trial.from;
+        match outcome {
+            Outcome::Open => return,
+            Outcome::Helped => self.ceiling = None,
+            Outcome::Void => {}
+            Outcome::NoHelp => {
+                let ceiling = self.learn(now, seen, from, self.ceiling.as_ref());
+                let retry = ceiling.until.saturating_sub(now);
+                self.ceiling = Some(ceiling);
+                self.set(from.min(wanted), Reason::NoHelp(retry));
+            }
+        }
+        self.trial = None;
+    }
+
+    fn learn(
+        &self,
+        now: Duration,
+        seen: &Observation,
+        workers: u64,
+        before: Option<&Experience>,
+    ) -> Experience {
+        let failures = before.map_or(0, |before| before.failures.saturating_add(1));
+        let wait = RETRY_AFTER.saturating_mul(1 << failures.min(8)).min(RETRY_MAX);
+        Experience {
+            workers,
+            until: now + wait,
+            failures,
+            readers: seen.readers,
+            demand: self.averages.demand,
+        }
+    }
+
+    /// Decides for more workers if readers wait. Returns whether they wait.
+    fn step_up(&mut self, now: Duration, seen: &Observation, wanted: u64) -> bool {
+        let waiting = self.averages.waiting.unwrap_or(0.0);
+        if waiting < WAITING_HIGH || seen.producing == 0 {
+            self.waiting_since = None;
+            return false;
+        }
+        self.calm = None;
+        let since = *self.waiting_since.get_or_insert(now);
+        if now.saturating_sub(since) < UP_AFTER {
+            return true;
+        }
+        if let Some(lowered) = self.lowered.take()
+            && now.saturating_sub(lowered.at) < UNDO_WITHIN
+            && lowered.from > wanted
+        {
+            if self.averages.demand <= lowered.demand * DEMAND_GROWTH {
+                self.floor = Some(self.learn(now, seen, lowered.from, self.floor.as_ref()));
+            }
+            self.set(lowered.from, Reason::MissedWorkers);
+            return true;
+        }
+        let target = self.raised(now, seen, wanted, waiting);
+        if target > wanted {
+            self.trial = Some(Trial::begin(now, target, seen, &self.averages));
+            self.set(target, Reason::ReadersWait(waiting));
+        }
+        true
+    }
+
+    /// Returns the number of workers that would serve the waiting readers, within the limits of a step.
+    fn raised(&self, now: Duration, seen: &Observation, wanted: u64, waiting: f64) -> u64 {
+        let by_waiting = (seen.producing as f64 / (1.0 - waiting.min(WAITING_MAX))).ceil();
+        // The conversion of a float to an integer saturates.
+        let needed = (by_waiting as u64).max(seen.estimate.unwrap_or(0));
+        let step = wanted.saturating_add((wanted / STEP_DIVISOR).max(1));
+        let target = if seen.producing >= wanted {
+            needed.max(step)
+        } else if needed >= step {
+            needed
+        } else {
+            // The wanted workers are on their way, and may suffice.
+            wanted
+        };
+        let present = seen.workers.max(1);
+        let ceiling = self.ceiling.as_ref().filter(|ceiling| now < ceiling.until);
+        target
+            .min(present.saturating_mul(GROWTH_FACTOR_MAX))
+            .min(present.saturating_add(GROWTH_MAX))
+            .min(ceiling.map_or(u64::MAX, |ceiling| ceiling.workers))
+            .min(self.config.workers_max)
+    }
+
+    /// Decides for fewer workers after a calm time.
+    fn step_down(&mut self, now: Duration, wanted: u64) {
+        let paused = now.saturating_sub(self.read_at);
+        if paused >= self.config.idle_after && wanted > 1 {
+            return self.set(1, Reason::Paused(paused));
+        }
+        let (Some(waiting), Some(load)) = (self.averages.waiting, self.averages.load) else {
+            self.calm = None;
+            return;
+        };
+        let is_held = self.floor.as_ref().is_some_and(|floor| now < floor.until);
+        let is_paused = paused >= PAUSED_AFTER;
+        if is_held || is_paused || waiting > WAITING_LOW || load >= LOAD_HIGH * wanted as f64 {
+            self.calm = None;
+            return;
+        }
+        let needed = ((load / LOAD_TARGET).ceil() as u64).max(1);
+        let calm = self.calm.get_or_insert(Calm {
+            since: now,
+            needed: 1,
+        });
+        calm.needed = calm.needed.max(needed);
+        if now.saturating_sub(calm.since) < self.config.down_after {
+            return;
+        }
+        // A worker with full buffers looks more idle than it is, so one step removes at most half.
+        let target = calm.needed.max(wanted.div_ceil(2));
+        self.calm = None;
+        if target < wanted {
+            let was_harmless = |lowered: &Lowered| now.saturating_sub(lowered.at) >= UNDO_WITHIN;
+            if self.lowered.as_ref().is_some_and(was_harmless) {
+                self.floor = None;
+            }
+            self.lowered = Some(Lowered {
+                at: now,
+                from: wanted,
+                demand: self.averages.demand,
+            });
+            self.set(target, Reason::Idle(load));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+"""The search for the service of this process: in variables, on Ray, in a job of Slurm and on Kubernetes.
+
+Reads the environment and asks the name service. Connects to no dispatcher.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable
+
+from ._resolvers.slurm import expand_hostlist
+from .errors import NotFoundError
+
+__all__ = ["ResolvedService", "resolve"]
+
+#: The variables with the address of a service, the first of which counts.
+_VARIABLES = ("MILLSTREAM_SERVICE", "MILLSTREAM_DISPATCHER")
+#: The port of a dispatcher, as in the manifests and as the default of the command.
+_PORT = 5050
+#: The lowest port of a dispatcher in a job of Slurm, and the number of ports, as in ``deploy/slurm/millstream.sbatch``.
+_SLURM_PORTS = (20_000, 10_000)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ResolvedService:
+    """The address of a service, and the place where it was found. Can be passed as the argument ``service``.
+
+    Attributes:
+        target: The address, as ``millstream://host:port``.
+        found_in: The place where the address was found.
+    """
+
+    target: str
+    found_in: str
+
+    def __repr__(self) -> str:
+        return f"<millstream.service.ResolvedService {self.target}, from {self.found_in}>"
+
+
+def resolve(name: str = "millstream", *, dispatcher: str = "millstream-dispatcher") -> ResolvedService:
+    """Returns the service of this process, wherever the process runs.
+
+    The first of these places that names a service counts:
+
+    1. The variable ``MILLSTREAM_SERVICE`` or ``MILLSTREAM_DISPATCHER``, with ``host:port`` or ``millstream://host:port``.
+    2. The service with this ``name`` on the Ray cluster of this process, if the process has called ``ray.init``.
+    3. The job of Slurm, if ``deploy/slurm/millstream.sbatch`` runs it: the first node of the workers.
+    4. The headless Service of the dispatcher on Kubernetes, if its name has an address.
+
+    Args:
+        name: The name of the service on Ray.
+        dispatcher: The name of the dispatcher's Service on Kubernetes.
+
+    Returns:
+        The address, with the place where it was found.
+
+    Raises:
+        NotFoundError: No place names a service. The message lists the places.
+
+    Example:
+        >>> import os
+        >>> os.environ["MILLSTREAM_SERVICE"] = "head:5050"
+        >>> ms.service.resolve()
+        <millstream.service.ResolvedService millstream://head:5050, from the variable MILLSTREAM_SERVICE>
+        >>> del os.environ["MILLSTREAM_SERVICE"]
+    """
+    searches: tuple[Callable[[], ResolvedService | str], ...] = (
+        _from_variables,
+        lambda: _from_ray(name),
+        _from_slurm,
+        lambda: _from_kubernetes(dispatcher),
+    )
+    missing: list[str] = []
+    for search in searches:
+        found = search()
+        if isinstance(found, ResolvedService):
+            return found
+        missing.append(found)
+    raise NotFoundError(f"expected a service in one of four places, found none: {'; '.join(missing)}. Set MILLSTREAM_SERVICE=millstream://host:port")
+
+
+def _from_variables() -> ResolvedService | str:
+    for variable in _VARIABLES:
+        address = os.environ.get(variable, "").strip()
+        if address:
+            target = address if "://" in address else f"millstream://{address}"
+            return ResolvedService(target, f"the variable {variable}")
+    return f"{' and '.join(_VARIABLES)} are not set"
+
+
+def _from_ray(name: str) -> ResolvedService | str:
+    # A process that uses Ray has imported Ray. The import takes seconds, and is not for others.
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return "this process is not connected to Ray"
+    from . import ray as on_ray
+
+    try:
+        return ResolvedService(on_ray.attach(name).target, f"the service {name} on Ray")
+    except NotFoundError:
+        return f"Ray has no service with the name {name}"
+
+
+def _from_slurm() -> ResolvedService | str:
+    job = os.environ.get("SLURM_JOB_ID", "")
+    nodes = os.environ.get("SLURM_JOB_NODELIST_HET_GROUP_1") or os.environ.get("SLURM_JOB_NODELIST")
+    if not job or not nodes:
+        return "SLURM_JOB_ID and SLURM_JOB_NODELIST are not set"
+    if not re.fullmatch(r"\d+", job):
+        return f"SLURM_JOB_ID is {job!r}, expected a number"
+    first, count = _SLURM_PORTS
+    port = os.environ.get("MILLSTREAM_PORT") or str(first + int(job) % count)
+    return ResolvedService(f"millstream://{expand_hostlist(nodes)[0]}:{port}", f"the variables of Slurm job {job}")
+
+
+def _from_kubernetes(dispatcher: str) -> ResolvedService | str:
+    if not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return "this process is not in a pod of Kubernetes"
+    try:
+        socket.getaddrinfo(dispatcher, _PORT, type=socket.SOCK_DGRAM)
+    except OSError as error:
+        return f"the name {dispatcher} of Kubernetes has no address ({error})"
+    return ResolvedService(f"millstream://{dispatcher}:{_PORT}", "the Services of Kubernetes")

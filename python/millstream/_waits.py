@@ -1,0 +1,120 @@
+"""The clock of a training loop: how long it waited for batches, in the present epoch, lately, and in total.
+
+The module does not know batches, and does not decide why the loop waited.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["WaitClock"]
+
+#: The seconds of one of the two intervals over which the recent share is computed.
+_INTERVAL_S = 10.0
+
+#: The measurements of an iterator that are added up over epochs.
+_SUMMED = ("bytes", "reconnects", "lost_splits", "skipped_splits")
+
+
+@dataclasses.dataclass
+class _Interval:
+    """An interval of the recent past: its start, and the time for which the loop waited in it."""
+
+    began: float
+    waited_s: float = 0.0
+
+
+class WaitClock:
+    """The waits of one loader. The thread of the training loop writes, and other threads may read at any time."""
+
+    def __init__(self) -> None:
+        #: The number of batches that the loop received from all epochs, and the time that it waited for them.
+        self.total_batches, self.total_waited_s = 0, 0.0
+        #: The batches and the waits of the latest epoch. The first wait includes the start of the epoch.
+        self.batches, self.waited_s, self.first_wait_s = 0, 0.0, 0.0
+        self._began: float | None = None
+        self._ended: float | None = None
+        #: The start of the present wait; `None` while the loop does not wait.
+        self._asked: float | None = None
+        self._recent: tuple[_Interval | None, _Interval | None] = (None, None)
+        self._earlier = dict.fromkeys(_SUMMED, 0)
+
+    def begin(self) -> None:
+        """Begins an epoch: its first batch is requested now."""
+        self.batches, self.waited_s, self.first_wait_s = 0, 0.0, 0.0
+        self._began, self._ended = time.perf_counter(), None
+
+    def ask(self) -> float:
+        """Notes that the loop waits from now on. Returns the time."""
+        self._asked = time.perf_counter()
+        return self._asked
+
+    def got(self, is_batch: bool) -> None:
+        """Notes the end of a wait, which ended with a batch, or with the end of the epoch or an error."""
+        now = time.perf_counter()
+        waited_s = 0.0 if self._asked is None else now - self._asked
+        self._asked = None
+        self.waited_s += waited_s
+        self.total_waited_s += waited_s
+        if not self.batches:
+            self.first_wait_s += waited_s
+        if is_batch:
+            # An error such as Ctrl-C may have ended an earlier wait, and not the epoch.
+            self._ended = None
+            self.batches += 1
+            self.total_batches += 1
+        elif self._ended is None:
+            self._ended = now
+        before, present = self._recent
+        if present is None or now - present.began > _INTERVAL_S:
+            before, present = present, _Interval(now - waited_s)
+            self._recent = before, present
+        present.waited_s += waited_s
+
+    def add(self, measured: Mapping[str, Any]) -> None:
+        """Adds the measurements of an iterator that the loop has left."""
+        for name in _SUMMED:
+            self._earlier[name] += int(measured.get(name) or 0)
+
+    def totals(self, measured: Mapping[str, Any]) -> dict[str, int]:
+        """Returns the sums over all epochs, where ``measured`` belongs to the present iterator."""
+        return {name: self._earlier[name] + int(measured.get(name) or 0) for name in _SUMMED}
+
+    def waiting_s(self) -> float:
+        """Returns the time for which the loop has been waiting; 0 if it does not wait."""
+        asked = self._asked
+        return 0.0 if asked is None else time.perf_counter() - asked
+
+    def all_waited_s(self) -> float:
+        """Returns the time for which the loop has waited in all epochs."""
+        return self.total_waited_s + self.waiting_s()
+
+    def recent_share(self) -> float | None:
+        """Returns the share of the last 10 to 20 seconds for which the loop waited; ``None`` before the first batch."""
+        waiting_s, now = self.waiting_s(), time.perf_counter()
+        found = [interval for interval in self._recent if interval is not None]
+        # An interval that ended long ago says nothing about the present.
+        found = [interval for interval in found if now - interval.began <= 2 * _INTERVAL_S] or found[-1:]
+        if not found:
+            return None if not waiting_s else 1.0
+        span_s = now - found[0].began
+        return min(1.0, (sum(interval.waited_s for interval in found) + waiting_s) / span_s) if span_s > 0 else None
+
+    def measured(self) -> dict[str, Any]:
+        """Returns the measurements of the latest epoch."""
+        if self._began is None:
+            return {"batches": 0, "elapsed_s": 0.0, "waited_s": 0.0, "first_wait_s": 0.0, "waiting_s": 0.0, "wait_share": 0.0}
+        elapsed_s = (time.perf_counter() if self._ended is None else self._ended) - self._began
+        waiting_s = self.waiting_s()
+        waited_s = min(elapsed_s, self.waited_s + waiting_s)
+        return {
+            "batches": self.batches,
+            "elapsed_s": elapsed_s,
+            "waited_s": waited_s,
+            "first_wait_s": self.first_wait_s if self.batches else waited_s,
+            "waiting_s": waiting_s,
+            "wait_share": waited_s / elapsed_s if elapsed_s > 0 else 0.0,
+        }

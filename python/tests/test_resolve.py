@@ -1,0 +1,104 @@
+"""Tests of ``ms.service.resolve``: each place is searched in its order, and an error names all of them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import millstream as ms
+from millstream import _resolve
+from millstream.errors import NotFoundError
+from millstream.service import ResolvedService, resolve
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes away every variable and module that names a place."""
+    for name in os.environ:
+        if name.startswith(("SLURM_", "KUBERNETES_", "MILLSTREAM_SERVICE", "MILLSTREAM_DISPATCHER", "MILLSTREAM_PORT")):
+            monkeypatch.delenv(name)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+
+
+def names(monkeypatch: pytest.MonkeyPatch, *known: str) -> None:
+    """Makes the name service know these names only."""
+
+    def look_up(name: str, port: int, **_: Any) -> list[Any]:
+        if name not in known:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("10.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+def test_variables_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    monkeypatch.setenv("MILLSTREAM_DISPATCHER", "a:5050,b:5050")
+    assert resolve().target == "millstream://a:5050,b:5050"
+    monkeypatch.setenv("MILLSTREAM_SERVICE", "grpc://c:1")
+    assert repr(resolve()) == "<millstream.service.ResolvedService grpc://c:1, from the variable MILLSTREAM_SERVICE>"
+
+
+def test_a_job_of_slurm_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "123456")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[07-08]")
+    assert resolve() == ResolvedService("millstream://gpu07:23456", "the variables of Slurm job 123456")
+    monkeypatch.setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "cpu3,cpu5")
+    monkeypatch.setenv("MILLSTREAM_PORT", "999")
+    assert resolve().target == "millstream://cpu3:999"
+
+
+def test_a_pod_finds_the_headless_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, "millstream-dispatcher", "other")
+    with pytest.raises(NotFoundError, match="not in a pod"):
+        resolve()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    assert resolve() == ResolvedService("millstream://millstream-dispatcher:5050", "the Services of Kubernetes")
+    assert resolve(dispatcher="other").target == "millstream://other:5050"
+
+
+def test_a_named_service_on_ray_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attach(name: str) -> Any:
+        if name != "mine":
+            raise NotFoundError(name)
+        return SimpleNamespace(target="millstream://ray:5")
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True))
+    monkeypatch.setitem(sys.modules, "millstream.ray", SimpleNamespace(attach=attach))
+    monkeypatch.setattr(ms, "ray", sys.modules["millstream.ray"], raising=False)
+    assert resolve("mine") == ResolvedService("millstream://ray:5", "the service mine on Ray")
+    with pytest.raises(NotFoundError, match="Ray has no service with the name millstream"):
+        resolve()
+
+
+def test_an_error_names_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("SLURM_JOB_ID", "x")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n1")
+    with pytest.raises(NotFoundError) as raised:
+        resolve()
+    message = str(raised.value)
+    for part in ("MILLSTREAM_SERVICE and MILLSTREAM_DISPATCHER", "not connected to Ray", "SLURM_JOB_ID is 'x'", "millstream-dispatcher of Kubernetes", "Set "):
+        assert part in message, message
+
+
+def test_a_resolved_service_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ms.local(workers=1, inline=True) as service:
+        monkeypatch.setenv("MILLSTREAM_SERVICE", service.target)
+        numbers = ms.Dataset.range(5).apply(ms.service.distribute("distributed_epoch", resolve()))
+        assert sorted(int(x) for x in numbers) == list(range(5))
+
+
+def test_ports_of_slurm_are_those_of_the_script() -> None:
+    script = os.path.join(os.path.dirname(__file__), "../../deploy/slurm/millstream.sbatch")
+    with open(script) as file:
+        text = file.read()
+    first, count = _resolve._SLURM_PORTS
+    assert f"$(({first} + SLURM_JOB_ID % {count}))" in text

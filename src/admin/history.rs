@@ -1,0 +1,151 @@
+//! The history of the last hour: one point every five seconds, in a ring of bounded size.
+//!
+//! The ring ends with the process. A Prometheus server keeps longer histories.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime};
+
+use millstream_control::{JobId, Status};
+use serde_json::{Value, json};
+
+use super::sums::{JOBS_MAX, JobSums, running_jobs};
+
+/// Maximum number of points: one hour, at one point every five seconds.
+const POINTS_MAX: usize = 720;
+
+/// The points of the last hour, with the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    points: VecDeque<Point>,
+}
+
+/// The state of a service at one moment. It has at most [`JOBS_MAX`] jobs.
+#[derive(Debug)]
+struct Point {
+    time: SystemTime,
+    workers: u64,
+    jobs: Vec<JobPoint>,
+}
+
+/// The state of a job at one moment.
+#[derive(Clone, Copy, Debug)]
+struct JobPoint {
+    job: JobId,
+    produced_per_s: f64,
+    read_per_s: f64,
+    waiting: Option<f64>,
+}
+
+impl History {
+    /// Adds a point, and forgets the oldest one after an hour.
+    pub(super) fn add(&mut self, time: SystemTime, status: &Status) {
+        if self.points.len() == POINTS_MAX {
+            self.points.pop_front();
+        }
+        let jobs: Vec<JobPoint> = running_jobs(status).into_iter().map(JobPoint::new).collect();
+        debug_assert!(jobs.len() <= JOBS_MAX);
+        self.points.push_back(Point {
+            time,
+            workers: status.counts.workers,
+            jobs,
+        });
+    }
+
+    /// Returns the points of one job, or of the whole service without a job.
+    pub(super) fn json(&self, job: Option<JobId>) -> Value {
+        let points: Vec<Value> = self.points.iter().filter_map(|point| point.json(job)).collect();
+        json!({ "job": job.map(|job| job.0), "every_s": 5, "points": points })
+    }
+}
+
+impl Point {
+    /// Returns the point as an object. `None` if the job did not run.
+    fn json(&self, job: Option<JobId>) -> Option<Value> {
+        let of_job = |point: &&JobPoint| job.is_none_or(|job| point.job == job);
+        let jobs: Vec<&JobPoint> = self.jobs.iter().filter(of_job).collect();
+        if job.is_some() && jobs.is_empty() {
+            return None;
+        }
+        let sum = |read: fn(&JobPoint) -> f64| jobs.iter().map(|point| read(point)).sum::<f64>();
+        let waits = jobs.iter().filter_map(|point| point.waiting);
+        let since_epoch = self.time.duration_since(SystemTime::UNIX_EPOCH);
+        Some(json!({
+            "time_unix_s": since_epoch.unwrap_or(Duration::ZERO).as_secs(),
+            "workers": self.workers,
+            "waiting": waits.max_by(f64::total_cmp).map(rounded),
+            "produced_per_s": rounded(sum(|point| point.produced_per_s)),
+            "read_per_s": rounded(sum(|point| point.read_per_s)),
+        }))
+    }
+}
+
+impl JobPoint {
+    fn new((job, sums): (JobId, JobSums)) -> JobPoint {
+        JobPoint {
+            job,
+            produced_per_s: sums.produced_per_s,
+            read_per_s: sums.read_per_s,
+            waiting: sums.waiting,
+        }
+    }
+}
+
+/// Rounds to a thousandth, which keeps the document small.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{client, row, status, task};
+    use super::*;
+
+    /// Returns a history with one point every five seconds.
+    fn history(points: u64, status: &Status) -> History {
+        let mut history = History::default();
+        for point in 0..points {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(5 * point);
+            history.add(time, status);
+        }
+        history
+    }
+
+    #[test]
+    fn points_show_rates_and_waits() {
+        let rows = vec![row(
+            vec![client(Some(0.25)), client(Some(0.5))],
+            vec![task(0.5, "consumer")],
+        )];
+        let history = history(3, &status(rows));
+        let all = history.json(None);
+        assert_eq!(all["points"].as_array().map(Vec::len), Some(3));
+        let last = &all["points"][2];
+        assert_eq!(
+            *last,
+            json!({ "time_unix_s": 10, "workers": 2, "waiting": 0.5, "produced_per_s": 50.0, "read_per_s": 100.0 })
+        );
+        assert_eq!(history.json(Some(JobId(1001)))["points"][2], *last);
+        assert_eq!(history.json(Some(JobId(7)))["points"], json!([]));
+    }
+
+    #[test]
+    fn only_an_hour_is_kept() {
+        let history = history(1000, &status(Vec::new()));
+        let all = history.json(None);
+        let points = all["points"].as_array().unwrap();
+        assert_eq!(points.len(), POINTS_MAX);
+        assert_eq!(points[0]["time_unix_s"], 5 * 280);
+        assert_eq!(points[0]["waiting"], Value::Null);
+    }
+
+    #[test]
+    fn jobs_of_a_point_are_bounded() {
+        let rows = (0..2 * JOBS_MAX as u64).map(|job| {
+            let mut row = row(vec![client(Some(0.5))], Vec::new());
+            row.job = JobId(job);
+            row
+        });
+        let history = history(1, &status(rows.collect()));
+        assert_eq!(history.points[0].jobs.len(), JOBS_MAX);
+    }
+}

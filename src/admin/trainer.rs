@@ -1,0 +1,303 @@
+//! A trainer as the subject of an admin port: the loaders of its process.
+//!
+//! The numbers live in the trainer's own code, which may need a lock that another thread holds for long. An
+//! observation therefore runs on a thread of its own, and at most one runs at a time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millstream_admin::{Exposition, Page, Subject};
+use serde_json::{Value, json};
+
+use super::metrics::process_metrics;
+
+/// Maximum number of loaders with metrics of their own.
+const LOADERS_MAX: usize = 64;
+/// Maximum number of characters of a loader's name.
+const NAME_CHARS_MAX: usize = 64;
+
+/// A function that observes the loaders of this process. The function may block.
+pub type ObserveLoaders = Box<dyn Fn() -> Result<Vec<LoaderFacts>, String> + Send + Sync>;
+
+/// A loader of a trainer at one moment. The port does not show a number that is unknown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoaderFacts {
+    /// The name, which no other loader of the process has.
+    pub name: String,
+    /// The number of elements that the training loop received.
+    pub elements: u64,
+    /// The bytes of these elements.
+    pub bytes: Option<u64>,
+    /// The time for which the training loop waited for elements, in seconds.
+    pub waited_s: f64,
+    /// The share of the recent time for which the training loop waited, from 0 to 1.
+    pub waiting: Option<f64>,
+    /// The number of the present epoch.
+    pub epoch: Option<u64>,
+    /// The number of elements of the epoch that were delivered.
+    pub step: Option<u64>,
+    /// The number of elements in an epoch.
+    pub steps: Option<u64>,
+    /// The number of elements that arrived and wait for the training loop.
+    pub ready: Option<u64>,
+    /// The number of links to workers that replaced an earlier link.
+    pub reconnects: u64,
+    /// The number of splits that were lost with a worker.
+    pub lost_splits: u64,
+    /// The number of splits that were skipped, because several workers died while they read them.
+    pub skipped_splits: u64,
+    /// The state of the loader in one sentence; empty if it is unknown.
+    pub sentence: String,
+    /// The remedy; empty if nothing has to be done.
+    pub advice: String,
+}
+
+/// A trainer of this process that an admin port shows.
+pub struct TrainerSubject {
+    observe: Arc<ObserveLoaders>,
+    /// True while an observation runs.
+    is_observing: Arc<AtomicBool>,
+}
+
+/// The state of a trainer at one moment.
+#[derive(Clone, Debug)]
+pub struct TrainerFacts {
+    loaders: Vec<LoaderFacts>,
+    /// The number of loaders beyond the limit.
+    left_out: usize,
+}
+
+impl TrainerSubject {
+    /// Returns the subject for the loaders that `observe` finds.
+    pub fn new(observe: ObserveLoaders) -> TrainerSubject {
+        TrainerSubject {
+            observe: Arc::new(observe),
+            is_observing: Arc::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for TrainerSubject {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("TrainerSubject").finish_non_exhaustive()
+    }
+}
+
+impl TrainerFacts {
+    /// Bounds the number of loaders and their names, and makes equal names different.
+    fn new(mut loaders: Vec<LoaderFacts>) -> TrainerFacts {
+        let left_out = loaders.len().saturating_sub(LOADERS_MAX);
+        loaders.truncate(LOADERS_MAX);
+        let mut names = BTreeSet::new();
+        for (place, loader) in loaders.iter_mut().enumerate() {
+            let mut name: String = loader.name.chars().take(NAME_CHARS_MAX).collect();
+            while names.contains(&name) {
+                name = format!("{name} ({place})");
+            }
+            names.insert(name.clone());
+            loader.name = name;
+        }
+        TrainerFacts { loaders, left_out }
+    }
+}
+
+impl Subject for TrainerSubject {
+    type Facts = TrainerFacts;
+
+    async fn observe(&self) -> Result<TrainerFacts, String> {
+        if self.is_observing.swap(true, Ordering::AcqRel) {
+            return Err(
+                "the trainer has not answered the previous observation yet: its interpreter is busy"
+                    .to_owned(),
+            );
+        }
+        let (observe, is_observing) = (Arc::clone(&self.observe), Arc::clone(&self.is_observing));
+        let observed = tokio::task::spawn_blocking(move || {
+            let observed = observe();
+            is_observing.store(false, Ordering::Release);
+            observed
+        });
+        let observed = observed.await.map_err(|error| {
+            self.is_observing.store(false, Ordering::Release);
+            error.to_string()
+        });
+        let loaders = observed??;
+        Ok(TrainerFacts::new(loaders))
+    }
+
+    fn ready(&self, _: &TrainerFacts) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn metrics(&self, facts: &TrainerFacts) -> Exposition {
+        let mut found = process_metrics();
+        let loaders = facts.loaders.len() + facts.left_out;
+        let help = "Loaders and readers of the process, including those without metrics.";
+        found.gauge("loaders", help, &[], loaders as f64);
+        for (name, help, is_counter, read) in FAMILIES {
+            for loader in &facts.loaders {
+                let Some(value) = read(loader) else { continue };
+                let labels = [("loader", loader.name.as_str())];
+                match is_counter {
+                    true => found.counter(name, help, &labels, value),
+                    false => found.gauge(name, help, &labels, value),
+                }
+            }
+        }
+        found
+    }
+
+    fn status(&self, facts: &TrainerFacts) -> Value {
+        json!({
+            "loaders": facts.loaders.iter().map(loader_json).collect::<Vec<_>>(),
+            "loaders_left_out": facts.left_out,
+        })
+    }
+
+    fn page(&self, _: &str) -> Option<Page> {
+        None
+    }
+}
+
+/// A metric: its name, its help text, whether it only rises, and its value for a loader.
+type Family = (&'static str, &'static str, bool, fn(&LoaderFacts) -> Option<f64>);
+
+const FAMILIES: [Family; 11] = [
+    (
+        "loader_elements_total",
+        "Elements that the training loop received.",
+        true,
+        |loader| Some(loader.elements as f64),
+    ),
+    (
+        "loader_bytes_total",
+        "Bytes of the elements that the training loop received.",
+        true,
+        |loader| loader.bytes.map(|bytes| bytes as f64),
+    ),
+    (
+        "loader_waiting_seconds_total",
+        "Time for which the training loop waited for elements.",
+        true,
+        |loader| Some(loader.waited_s),
+    ),
+    (
+        "loader_waiting_ratio",
+        "Share of the recent time for which the training loop waited, from 0 to 1.",
+        false,
+        |loader| loader.waiting,
+    ),
+    (
+        "loader_epoch",
+        "Number of the present epoch, from 0.",
+        false,
+        |loader| loader.epoch.map(|epoch| epoch as f64),
+    ),
+    (
+        "loader_step",
+        "Elements of the present epoch that were delivered.",
+        false,
+        |loader| loader.step.map(|step| step as f64),
+    ),
+    (
+        "loader_epoch_steps",
+        "Elements in an epoch, if their number is known.",
+        false,
+        |loader| loader.steps.map(|steps| steps as f64),
+    ),
+    (
+        "loader_prefetched_elements",
+        "Elements that arrived and wait for the training loop.",
+        false,
+        |loader| loader.ready.map(|ready| ready as f64),
+    ),
+    (
+        "loader_reconnects_total",
+        "Links to workers that replaced an earlier link, in the present epoch and before.",
+        true,
+        |loader| Some(loader.reconnects as f64),
+    ),
+    (
+        "loader_lost_splits_total",
+        "Splits that were lost with a worker.",
+        true,
+        |loader| Some(loader.lost_splits as f64),
+    ),
+    (
+        "loader_skipped_splits_total",
+        "Splits that were skipped, because several workers died while they read them.",
+        true,
+        |loader| Some(loader.skipped_splits as f64),
+    ),
+];
+
+fn loader_json(loader: &LoaderFacts) -> Value {
+    json!({
+        "name": loader.name,
+        "elements": loader.elements,
+        "bytes": loader.bytes,
+        "waited_s": loader.waited_s,
+        "waiting": loader.waiting,
+        "epoch": loader.epoch,
+        "step": loader.step,
+        "steps": loader.steps,
+        "prefetched": loader.ready,
+        "reconnects": loader.reconnects,
+        "lost_splits": loader.lost_splits,
+        "skipped_splits": loader.skipped_splits,
+        "verdict": { "sentence": loader.sentence, "advice": loader.advice },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> LoaderFacts {
+        LoaderFacts {
+            name: name.to_owned(),
+            elements: 3,
+            waited_s: 0.5,
+            ..LoaderFacts::default()
+        }
+    }
+
+    fn text(loaders: Vec<LoaderFacts>) -> String {
+        let subject = TrainerSubject::new(Box::new(|| Ok(Vec::new())));
+        subject.metrics(&TrainerFacts::new(loaders)).to_text()
+    }
+
+    #[test]
+    fn equal_names_become_different_labels() {
+        let text = text(vec![named("train"), named("train"), named("train (1)")]);
+        let samples: BTreeSet<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("millstream_loader_elements_total{"))
+            .collect();
+        assert_eq!(samples.len(), 3, "{text}");
+    }
+
+    #[test]
+    fn loaders_and_names_are_bounded() {
+        let facts = TrainerFacts::new((0..100).map(|_| named(&"x".repeat(1000))).collect());
+        assert_eq!(
+            (facts.loaders.len(), facts.left_out),
+            (LOADERS_MAX, 100 - LOADERS_MAX)
+        );
+        assert!(facts.loaders.iter().all(|loader| loader.name.len() < 1000));
+    }
+
+    #[test]
+    fn unknown_numbers_are_left_out() {
+        let text = text(vec![named("train")]);
+        assert!(
+            text.contains("millstream_loader_waiting_seconds_total{loader=\"train\"} 0.5"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("loader_bytes_total") && !text.contains("loader_epoch_steps"),
+            "{text}"
+        );
+    }
+}

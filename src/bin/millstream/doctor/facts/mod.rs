@@ -1,0 +1,17 @@
+//! The facts that the checks gather: answers of the system, of Python and of the service. No file judges.
+//!
+//! - `host`: shared memory, memory, and the limit on open files
+//! - `identity`: the key
+//! - `network`: UDP, its buffers, and the MTU
+//! - `python`: the interpreter of users' code
+//! - `service`: the dispatcher and the workers
+//! - `storage`: the credentials of object stores
+
+#[cfg(target_os = "linux")]
+pub(super) mod host;
+pub(super) mod identity;
+pub(super) mod network;
+#[cfg(target_os = "linux")]
+pub(super) mod python;
+pub(super) mod service;
+pub(super) mod storage;

@@ -1,0 +1,366 @@
+//! Tests of several dispatcher processes with a store on a real etcd. Leaders and members of etcd are killed
+//! and paused while a trainer reads an exactly-once job.
+//!
+//! The tests end with a note where etcd is not installed. The variable `MILLSTREAM_KILLS` sets the number of
+//! deaths in `a_killed_leader_interrupts_no_reader`.
+#![expect(clippy::unwrap_used, reason = "tests and their helpers fail by panicking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use millstream::client::{MaxOutstanding, ReaderConfig};
+use millstream::control::Policy;
+use millstream::exactly_once::{ExactReader, ExactTerms};
+use millstream::pipeline::exec::Functions;
+use millstream::pipeline::graph::Dataset;
+use millstream::{ReadRequest, Service, ServiceConfig};
+use millstream_testkit::EtcdCluster;
+
+use crate::support::cluster::fresh_key;
+use crate::support::mortal::lasting_address;
+use crate::support::process::{Process, finish, millstream};
+use crate::support::{watched, watched_for};
+
+/// The number of dispatchers.
+const DISPATCHERS: usize = 3;
+/// The longest interruption of the control plane after the death of a leader, on a machine that is busy with
+/// other tests. The target on a quiet machine is 3 s for 99 of 100 deaths.
+const INTERRUPTION_MAX: Duration = Duration::from_secs(20);
+/// The interval between two elements that the trainer takes.
+const STEP: Duration = Duration::from_millis(2);
+
+/// Dispatchers with a store on etcd, two workers, and a trainer's connection.
+struct Deployment {
+    etcd: EtcdCluster,
+    key: String,
+    dispatchers: Vec<Option<Process>>,
+    addresses: Vec<String>,
+    service: Arc<Service>,
+    _workers: Vec<Process>,
+}
+
+impl Deployment {
+    /// Starts a deployment. Returns `None` where etcd is not installed.
+    fn start() -> Option<Self> {
+        let etcd = EtcdCluster::start(3, &[])?;
+        let (loaded, key) = fresh_key();
+        let addresses: Vec<String> = (0..DISPATCHERS).map(|_| lasting_address()).collect();
+        let start = |address: &String| Some(start_dispatcher(&etcd, &key, address));
+        let dispatchers = addresses.iter().map(start).collect();
+        let all = addresses.join(",");
+        let service = Service::connect(&loaded, &all, ServiceConfig::default()).unwrap();
+        let worker = |_| Process::start(&key, &["worker", "--dispatcher", &all]);
+        let workers = (0..2).map(worker).collect();
+        Some(Self {
+            etcd,
+            key,
+            dispatchers,
+            addresses,
+            service: Arc::new(service),
+            _workers: workers,
+        })
+    }
+
+    /// Returns the number of the leader, once there is one.
+    fn leader(&self) -> usize {
+        loop {
+            let value = self.etcd.ask(&["get", "test/leader", "--print-value-only"]);
+            let leads = |address: &String| value.contains(&format!("\"{address}\""));
+            if let Some(index) = self.addresses.iter().position(leads) {
+                return index;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn kill(&mut self, index: usize) {
+        drop(self.dispatchers[index].take());
+    }
+
+    fn revive(&mut self, index: usize) {
+        let process = start_dispatcher(&self.etcd, &self.key, &self.addresses[index]);
+        self.dispatchers[index] = Some(process);
+    }
+
+    /// Waits until a request is answered, and returns the time.
+    fn answer_time(&self) -> Duration {
+        let began = Instant::now();
+        self.service.status().unwrap();
+        began.elapsed()
+    }
+
+    /// Waits until another dispatcher leads.
+    fn await_other_leader(&self, old: usize) {
+        while self.leader() == old {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn start_dispatcher(etcd: &EtcdCluster, key: &str, address: &str) -> Process {
+    let store = format!("etcd://{}/test", etcd.addresses());
+    let arguments = ["dispatcher", "--store", &store, "--bind", address];
+    Process::start(key, &[&arguments[..], &["--liveness-s", "3"]].concat())
+}
+
+/// A trainer that reads an exactly-once job in order, and checks every element.
+struct Trainer {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Duration>>,
+}
+
+impl Trainer {
+    fn start(service: &Arc<Service>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (service, is_stopped) = (Arc::clone(service), Arc::clone(&stop));
+        let thread = thread::spawn(move || read_exactly_once(&service, &is_stopped));
+        Self { stop, thread }
+    }
+
+    /// Ends the trainer, and returns the times for which it waited for elements, the longest first.
+    fn finish(self) -> Vec<Duration> {
+        // Relaxed: the thread only has to see the flag at some time.
+        self.stop.store(true, Ordering::Relaxed);
+        let mut waits = self.thread.join().unwrap();
+        waits.sort_unstable_by(|one, other| other.cmp(one));
+        waits
+    }
+}
+
+/// Reads numbers until the flag is set. Checks that each number follows the previous one, so none is lost or
+/// repeated.
+fn read_exactly_once(service: &Service, stop: &AtomicBool) -> Vec<Duration> {
+    const NUMBERS: i64 = 100_000_000;
+    let graph = Dataset::range(0, NUMBERS, 1).split_size(4).graph().unwrap();
+    let graph = graph.for_exactly_once(7, &Functions::new()).unwrap();
+    let dataset = service.register(graph.into(), None).unwrap();
+    let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
+    let config = ReaderConfig {
+        max_outstanding: MaxOutstanding::Elements(64),
+        ..ReaderConfig::default()
+    };
+    let mut reader = ExactReader::open(service, &request, 0, &config).unwrap();
+    let mut waits = Vec::new();
+    let mut expected = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let element = reader.next_element().unwrap().expect("there is more");
+        waits.push(began.elapsed());
+        let numbers = element.component(ExactReader::FIRST_COMPONENT).unwrap();
+        for number in numbers.as_slice::<i64>().unwrap() {
+            assert_eq!(*number, expected, "lost or repeated");
+            expected += 1;
+        }
+        thread::sleep(STEP);
+    }
+    waits
+}
+
+fn percentile(sorted: &[Duration], part: f64) -> Duration {
+    let at = ((sorted.len() as f64 * part).ceil() as usize).clamp(1, sorted.len()) - 1;
+    sorted[at]
+}
+
+/// C17.1, C17.5
+#[test]
+fn a_killed_leader_interrupts_no_reader() {
+    let kills: usize = std::env::var("MILLSTREAM_KILLS").map_or(3, |text| text.parse().unwrap());
+    let limit = INTERRUPTION_MAX * (kills as u32 + 3);
+    watched_for(limit, "killed leaders", move || {
+        let Some(mut deployment) = Deployment::start() else {
+            return;
+        };
+        let trainer = Trainer::start(&deployment.service);
+        let mut gaps = Vec::new();
+        for _ in 0..kills {
+            thread::sleep(Duration::from_millis(700));
+            let leader = deployment.leader();
+            deployment.kill(leader);
+            gaps.push(deployment.answer_time());
+            deployment.revive(leader);
+        }
+        let waits = trainer.finish();
+        gaps.sort_unstable();
+        let line = format!(
+            "{kills} deaths of a leader: the control plane answered after {:?} (median), {:?} (99 of 100), {:?} (longest); the \
+             trainer took {} elements, none lost or repeated, and waited at most {:?}\n",
+            percentile(&gaps, 0.5),
+            percentile(&gaps, 0.99),
+            gaps[gaps.len() - 1],
+            waits.len(),
+            waits[0]
+        );
+        std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+        assert!(gaps[gaps.len() - 1] < INTERRUPTION_MAX, "{line}");
+        assert!(waits[0] < INTERRUPTION_MAX, "{line}");
+    });
+}
+
+/// Tests that a leader which is stopped by a signal gives its place up before it ends (C17.3).
+#[test]
+fn a_stopped_leader_gives_its_place_up() {
+    watched_for(4 * INTERRUPTION_MAX, "stopped leaders", || {
+        let Some(mut deployment) = Deployment::start() else {
+            return;
+        };
+        let trainer = Trainer::start(&deployment.service);
+        for _ in 0..2 {
+            let old = deployment.leader();
+            let mut process = deployment.dispatchers[old].take().unwrap();
+            process.signal("TERM");
+            assert!(process.has_ended_well());
+            assert_ne!(deployment.leader(), old);
+            let waited = deployment.answer_time();
+            assert!(waited < INTERRUPTION_MAX, "{waited:?}");
+            deployment.revive(old);
+        }
+        let waits = trainer.finish();
+        assert!(waits[0] < INTERRUPTION_MAX, "{:?}", waits[0]);
+    });
+}
+
+/// Tests that a leader which was paused changes nothing after its pause (C17.2, C17.3).
+#[test]
+fn a_paused_leader_changes_nothing() {
+    watched_for(6 * INTERRUPTION_MAX, "paused leaders", || {
+        let Some(deployment) = Deployment::start() else {
+            return;
+        };
+        let trainer = Trainer::start(&deployment.service);
+        let signal = |index: usize, name| {
+            let process: &Process = deployment.dispatchers[index].as_ref().unwrap();
+            process.signal(name);
+        };
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(500));
+            let old = deployment.leader();
+            signal(old, "STOP");
+            let waited = deployment.answer_time();
+            assert!(waited < INTERRUPTION_MAX, "{waited:?}");
+            deployment.await_other_leader(old);
+            signal(old, "CONT");
+            thread::sleep(Duration::from_millis(500));
+            assert_ne!(deployment.leader(), old);
+        }
+        let waits = trainer.finish();
+        assert!(waits[0] < INTERRUPTION_MAX, "{:?}", waits[0]);
+    });
+}
+
+/// Tests that the service survives the death or the pause of members of etcd, the leading member among them.
+#[test]
+fn failing_etcd_members_are_not_noticed() {
+    watched_for(6 * INTERRUPTION_MAX, "failing members of etcd", || {
+        let Some(mut deployment) = Deployment::start() else {
+            return;
+        };
+        let trainer = Trainer::start(&deployment.service);
+        let leader = deployment.leader();
+        for is_paused in [false, true] {
+            thread::sleep(Duration::from_millis(500));
+            let first = deployment.etcd.leader();
+            let other = (first + 1) % 3;
+            for member in [first, other] {
+                if is_paused {
+                    deployment.etcd.pause(member);
+                } else {
+                    deployment.etcd.kill(member);
+                }
+                let waited = deployment.answer_time();
+                assert!(waited < INTERRUPTION_MAX, "{waited:?}");
+                thread::sleep(Duration::from_secs(2));
+                if is_paused {
+                    deployment.etcd.resume(member);
+                } else {
+                    deployment.etcd.start_member(member);
+                }
+                deployment.etcd.await_health();
+            }
+        }
+        let kept = leader == deployment.leader();
+        // The next leader reads what the members have made of late copies of requests.
+        let last = deployment.leader();
+        deployment.kill(last);
+        let waited = deployment.answer_time();
+        assert!(waited < INTERRUPTION_MAX, "{waited:?}");
+        let waits = trainer.finish();
+        let line = format!(
+            "members of etcd died and hung: the same dispatcher leads: {kept}; the trainer waited at most {:?}\n",
+            waits[0]
+        );
+        std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+        assert!(waits[0] < INTERRUPTION_MAX, "{line}");
+    });
+}
+
+/// Tests that a service without quorum waits, and continues once etcd does.
+#[test]
+fn a_lost_quorum_only_delays() {
+    watched_for(6 * INTERRUPTION_MAX, "a lost quorum", || {
+        let Some(mut deployment) = Deployment::start() else {
+            return;
+        };
+        let trainer = Trainer::start(&deployment.service);
+        thread::sleep(Duration::from_millis(500));
+        let leader = deployment.leader();
+        let (one, other) = (deployment.etcd.leader(), (deployment.etcd.leader() + 1) % 3);
+        deployment.etcd.kill(one);
+        deployment.etcd.kill(other);
+        thread::sleep(Duration::from_secs(4));
+        deployment.kill(leader);
+        deployment.etcd.start_member(one);
+        deployment.etcd.start_member(other);
+        let waited = deployment.answer_time();
+        assert!(waited < 2 * INTERRUPTION_MAX, "{waited:?}");
+        let waits = trainer.finish();
+        assert!(waits[0] < 2 * INTERRUPTION_MAX, "{:?}", waits[0]);
+    });
+}
+
+#[test]
+fn unusable_stores_are_refused_by_name() {
+    watched("unusable stores", || {
+        let (_, key) = fresh_key();
+        let refused = |arguments: &[&str]| {
+            let bind = ["dispatcher", "--bind", "127.0.0.1:0"];
+            let finished = finish(millstream(&key, &[&bind[..], arguments].concat()));
+            assert!(!finished.status.success());
+            finished.stderr
+        };
+        let error = refused(&["--store", "etcd://127.0.0.1:1/x"]);
+        assert!(error.contains("etcd at 127.0.0.1:1 does not answer"), "{error}");
+        let error = refused(&["--store", "etcd://10.0.0.7:2379/x"]);
+        assert!(error.contains("write etcds://"), "{error}");
+        let error = refused(&["--store", "etcd://mill:secret@127.0.0.1:1/x"]);
+        assert!(
+            error.contains("--store-user") && !error.contains("secret"),
+            "{error}"
+        );
+        let error = refused(&["--store", "etcd://127.0.0.1:1/x", "--advertise", "head1"]);
+        assert!(error.contains("`head1`") || error.contains("'head1'"), "{error}");
+        let error = refused(&["--store", "etcds://10.0.0.7:2379/x"]);
+        assert!(
+            error.contains("no address that other machines can use"),
+            "{error}"
+        );
+        let advertised = ["--store", "etcds://10.0.0.7:2379/x", "--advertise", "head1:5050"];
+        let error = refused(&advertised);
+        assert!(error.contains("--store-ca FILE"), "{error}");
+        let error = refused(&["--store", "etcd://127.0.0.1:1/x", "--work-dir", "x"]);
+        assert!(error.contains("cannot be used with"), "{error}");
+        let Some(etcd) = EtcdCluster::start(1, &[]) else {
+            return;
+        };
+        let store = format!("etcd://{}/test", etcd.addresses());
+        let _own = Process::start(&key, &["dispatcher", "--store", &store, "--bind", "127.0.0.1:0"]);
+        while etcd.ask(&["get", "test/cluster"]).is_empty() {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let (_, other) = fresh_key();
+        let arguments = ["dispatcher", "--bind", "127.0.0.1:0", "--store", &store];
+        let error = finish(millstream(&other, &arguments)).stderr;
+        assert!(error.contains("belongs to a service with other keys"), "{error}");
+    });
+}
