@@ -310,6 +310,12 @@ impl Service {
         self.ask(async move { Ok(client.status().await?) })
     }
 
+    /// Returns whether every later request fails: the dispatcher restarted without its memory, refuses this
+    /// process, or was out of reach for too long. A new connection may succeed.
+    pub fn has_failed(&self) -> bool {
+        self.client.has_failed()
+    }
+
     /// Ends the service: its workers and its dispatcher stop within their quiet periods. Blocks until the
     /// dispatcher is gone.
     ///

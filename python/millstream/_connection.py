@@ -6,11 +6,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ._millstream import Elements, Graph, Service
+from .errors import MillstreamError
 
-__all__ = ["Connection", "connect"]
+__all__ = ["Connection", "connect", "on_connection"]
+
+T = TypeVar("T")
 
 _lock = threading.Lock()
 _connections: weakref.WeakValueDictionary[tuple[str, bool, float | None], Connection] = weakref.WeakValueDictionary()
@@ -26,6 +29,10 @@ class Connection:
     def is_usable(self) -> bool:
         """Returns whether this process opened the connection, and the connection is still open."""
         return self._service.is_usable()
+
+    def has_failed(self) -> bool:
+        """Returns whether every later request fails, for example because the dispatcher restarted without its memory."""
+        return self._service.has_failed()
 
     def register(self, graph: Graph, dataset_id: str | None) -> str:
         """Registers a dataset, and returns its id."""
@@ -80,13 +87,28 @@ def connect(
     key = (address, shares_memory, dispatcher_timeout_s)
     with _lock:
         connection = _connections.get(key)
-    if connection is not None and connection.is_usable():
+    if connection is not None and connection.is_usable() and not connection.has_failed():
         return connection
     # Connecting may take a minute, so the lock is not held. Two threads that connect at once open two connections.
     connection = Connection(Service.connect(address, shares_memory, timeout_s, dispatcher_timeout_s))
     with _lock:
         _connections[key] = connection
     return connection
+
+
+def on_connection(connected: Callable[[], Connection], action: Callable[[Connection], T]) -> T:
+    """Runs an action on a connection, which ``connected`` returns. Runs it again on a new connection if the first one fails for good.
+
+    A connection that other datasets of this process hold may lead to a dispatcher that has restarted without its memory meanwhile. The
+    action must therefore use no id that an earlier connection returned.
+    """
+    connection = connected()
+    try:
+        return action(connection)
+    except MillstreamError:
+        if not connection.has_failed():
+            raise
+    return action(connected())
 
 
 def _after_fork() -> None:

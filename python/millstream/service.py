@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from . import _html
-from ._connection import Connection, connect
+from ._connection import Connection, connect, on_connection
 from ._dataset import Dataset
 from ._millstream import Dispatcher, Elements, Worker
 from ._positions import Delivered
@@ -353,7 +353,7 @@ class DispatchServer(_Server):
         Returns:
             A dict for each worker, with the worker's address, tags and number of tasks.
         """
-        return connect(self._address()).workers()
+        return on_connection(lambda: connect(self._address()), Connection.workers)
 
     def _num_workers(self) -> int:
         return len(self.workers())
@@ -410,7 +410,8 @@ class WorkerServer(_Server):
         self._serving().drain()
 
     def _num_tasks(self) -> int:
-        workers = connect(_address(self._config.dispatcher_address)).workers()
+        dispatcher = _address(self._config.dispatcher_address)
+        workers = on_connection(lambda: connect(dispatcher), Connection.workers)
         return sum(worker["tasks"] for worker in workers if worker["address"] == self.address)
 
 
@@ -772,9 +773,10 @@ def distribute_exactly(service: Any, terms: ExactTerms) -> Callable[[Dataset], D
 
 def _application(terms: _Terms, travel: str | None) -> Callable[[Dataset], Dataset]:
     def apply(dataset: Dataset) -> Dataset:
-        # The variable keeps the connection open for both calls.
-        connection = terms.connected()
-        return terms.dataset(_registered(connection, dataset, travel, None, terms.exactly_once), terms.job_name)
+        def distributed(connection: Connection) -> Dataset:
+            return terms.dataset(_registered(connection, dataset, travel, None, terms.exactly_once), terms.job_name)
+
+        return on_connection(terms.connected, distributed)
 
     return apply
 
@@ -807,7 +809,8 @@ def register_dataset(
         numbers
     """
     address, travel = _address(service), _travel(compression)
-    return _registered(connect(address), dataset, travel, None if dataset_id is None else str(dataset_id))
+    known_as = None if dataset_id is None else str(dataset_id)
+    return on_connection(lambda: connect(address), lambda connection: _registered(connection, dataset, travel, known_as))
 
 
 def from_dataset_id(
@@ -868,9 +871,12 @@ def from_dataset_id(
         on_lost,
         dispatcher_timeout_s,
     )
-    connection = terms.connected()
-    if element_spec is not None:
-        found = dressed(connection.dataset(known_as)["spec"])
-        if found != element_spec:
-            raise InvalidArgumentError(f"dataset {known_as}: expected elements {element_spec}, found elements {found} in the service")
-    return terms.dataset(known_as, None if job_name is None else f"dataset_id={known_as}/{job_name}")
+
+    def found(connection: Connection) -> Dataset:
+        if element_spec is not None:
+            spec = dressed(connection.dataset(known_as)["spec"])
+            if spec != element_spec:
+                raise InvalidArgumentError(f"dataset {known_as}: expected elements {element_spec}, found elements {spec} in the service")
+        return terms.dataset(known_as, None if job_name is None else f"dataset_id={known_as}/{job_name}")
+
+    return on_connection(terms.connected, found)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ._connection import connect
+from ._connection import connect, on_connection
 from ._dataset import Dataset
 from ._tf_elements import BLOCK, dataset_of
 from ._tf_errors import raising_errors_of_tensorflow
@@ -144,7 +144,8 @@ def register_dataset(
 
     def registering(graph: bytes, count: Any) -> bytes:
         shipped = Shipped.of(graph, int(count), spec, num_shards)
-        return register(connect(address), shipped, travel, None if dataset_id is None else str(dataset_id)).encode()
+        known_as = None if dataset_id is None else str(dataset_id)
+        return on_connection(lambda: connect(address), lambda connection: register(connection, shipped, travel, known_as)).encode()
 
     if isinstance(graph, bytes):
         return tf.constant(registering(graph, count))
@@ -219,7 +220,7 @@ def from_dataset_id(
         known = cardinality(-2, policy, num_consumers)
         return _read(_Late(native), element_spec, (dataset_id,), known, job_name, max_outstanding_requests)
     try:
-        found = registered(terms.connected(), _text(dataset_id))
+        found = on_connection(terms.connected, lambda connection: registered(connection, _text(dataset_id)))
     except NotFoundError as error:
         if element_spec is not None:
             raise

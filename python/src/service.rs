@@ -183,6 +183,11 @@ impl Service {
         self.service.is_here() && self.connected().is_ok()
     }
 
+    /// Returns whether every later request on this connection fails.
+    fn has_failed(&self) -> PyResult<bool> {
+        Ok(self.connected()?.has_failed())
+    }
+
     /// Registers a dataset, under the given id or under an id that the dispatcher chooses. Returns the id.
     fn register(&self, py: Python<'_>, graph: &Graph, dataset_id: Option<&str>) -> PyResult<String> {
         let id = dataset_id

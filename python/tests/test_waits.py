@@ -87,6 +87,28 @@ def test_an_absent_dispatcher_is_an_error(cluster: Callable[..., str], caplog: p
     assert any("waiting for the dispatcher" in line for line in caplog.messages), caplog.messages
 
 
+@pytest.mark.parametrize("notices", [False, True])
+def test_a_restarted_dispatcher_serves_new_datasets(notices: bool) -> None:
+    first = DispatchServer(DispatcherConfig())
+    address = first.target.split("://")[1]
+    terms = distribute("parallel_epochs", address)
+    # The dataset holds the connection, which later datasets of this process share.
+    held = Dataset.range(3).apply(terms)
+    first.stop()
+    second = DispatchServer(DispatcherConfig(port=int(address.rpartition(":")[2])))
+    worker = WorkerServer(WorkerConfig(dispatcher_address=second.target))
+    try:
+        if notices:
+            with pytest.raises(ms.errors.AbortedError, match="restarted without its memory"):
+                list(held)
+        assert list(Dataset.range(4).apply(terms)) == [0, 1, 2, 3]
+        with pytest.raises(ms.errors.AbortedError, match="restarted without its memory"):
+            list(held)
+    finally:
+        worker.stop()
+        second.stop()
+
+
 def test_a_variable_sets_the_dispatchers_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLSTREAM_DISPATCHER_TIMEOUT_S", "soon")
     with pytest.raises(ms.errors.InvalidArgumentError, match="MILLSTREAM_DISPATCHER_TIMEOUT_S"):

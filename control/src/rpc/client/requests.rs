@@ -250,6 +250,12 @@ impl Client {
         Ok(Some(current))
     }
 
+    /// Returns whether every later request fails: the dispatcher restarted without its memory, refuses this
+    /// process, or was out of reach for too long.
+    pub fn has_failed(&self) -> bool {
+        self.session.failure().is_some()
+    }
+
     /// Shuts the service down: its workers, its dispatcher, and all running reads. Waits until the
     /// dispatcher is gone. Succeeds also if another process has already asked for the shutdown.
     ///
