@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::client::{MaxOutstanding, ReaderConfig};
+use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream::control::{DispatcherConfig, Policy, ScalingConfig};
 use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::pipeline::exec::Functions;
@@ -17,11 +17,11 @@ use millstream::{ReadRequest, Service};
 use tempfile::TempDir;
 
 use crate::source::tree::root;
-use crate::support::cluster::{Cluster, prompt};
+use crate::support::cluster::{Cluster, fresh_key, prompt};
 use crate::support::links::Mechanism;
 use crate::support::process::{Finished, Running, finish, millstream};
 use crate::support::watchdog::WATCHDOG;
-use crate::support::watched_for;
+use crate::support::{watched, watched_for};
 
 /// The script that starts and ends workers.
 const SCRIPT: &str = "deploy/autoscale/local-workers";
@@ -68,6 +68,13 @@ fn working(service: &Service) -> u64 {
     status.workers.iter().filter(works).count() as u64
 }
 
+/// Returns the reasons for which workers have ended.
+fn ends_of_workers(service: &Service) -> Vec<String> {
+    let status = service.status().expect("a status");
+    let ends = status.workers.into_iter().filter_map(|worker| worker.dead);
+    ends.collect()
+}
+
 /// The workers that the script has started. Dropping the value kills them.
 struct Started(PathBuf);
 
@@ -79,13 +86,16 @@ impl Started {
             matches!(kind, Some("pid" | "draining"))
         };
         let paths = files.map(|file| file.path()).filter(is_pid);
-        paths.filter_map(|path| fs::read_to_string(path).ok()).collect()
+        let texts = paths.filter_map(|path| fs::read_to_string(path).ok());
+        // The start time of the process follows its id.
+        let pids = texts.filter_map(|text| Some(text.split_whitespace().next()?.to_owned()));
+        pids.collect()
     }
 
     /// Returns the number of processes that have not ended.
     fn living(&self) -> u64 {
         let lives = |pid: &&String| {
-            let name = fs::read_to_string(format!("/proc/{}/comm", pid.trim()));
+            let name = fs::read_to_string(format!("/proc/{pid}/comm"));
             name.is_ok_and(|name| name.trim() == "millstream")
         };
         self.pids().iter().filter(lives).count() as u64
@@ -95,10 +105,10 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         for pid in self.pids() {
-            let path = format!("/proc/{}/comm", pid.trim());
+            let path = format!("/proc/{pid}/comm");
             if fs::read_to_string(path).is_ok_and(|name| name.trim() == "millstream") {
                 // The worker may end meanwhile; a failed signal is harmless.
-                let _ = Command::new("kill").args(["-s", "KILL", pid.trim()]).status();
+                let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
             }
         }
     }
@@ -164,6 +174,15 @@ impl Trainer {
     }
 }
 
+/// Opens a reader, for which the dispatcher wants a worker within seconds.
+fn waiting_reader(cluster: &Cluster) -> Reader {
+    cluster.read(
+        Dataset::range(0, 10, 1),
+        Policy::Dynamic,
+        MaxOutstanding::Elements(4),
+    )
+}
+
 fn autoscale(cluster: &Cluster, flags: &[&str]) -> Command {
     let common = [
         "autoscale",
@@ -208,11 +227,16 @@ fn scaled_workers_lose_and_repeat_nothing() {
         trainer.thread.join().expect("no number is lost or repeated");
         reached("workers without readers", 0, || working(cluster.service()));
         reached("processes", 0, || started.living());
+        let ends = ends_of_workers(cluster.service());
+        let are_drained = ends.iter().all(|end| end == "the worker was stopped");
+        assert!(ends.len() >= 3 && are_drained, "{ends:?}");
 
         let said = ended(scaler).stdout;
         for line in [
             "1 worker, present 0: readers have arrived",
             "3 workers (the service wants 4), present 1: readers wait for data",
+            "1 worker, present ",
+            " busy workers serve the readers",
             "0 workers, present 1: no reader for ",
         ] {
             assert!(said.contains(line), "{line:?} is missing: {said}");
@@ -221,15 +245,29 @@ fn scaled_workers_lose_and_repeat_nothing() {
 }
 
 #[test]
+fn the_script_stops_no_other_process() {
+    watched("the script", || {
+        let (_, text) = fresh_key();
+        let other = Running::start(millstream(&text, &["dispatcher", "--bind", "127.0.0.1:0"]));
+        let folder = TempDir::new().expect("a directory");
+        let file = folder.path().join("1.pid");
+        // A worker with this process id ended long ago.
+        fs::write(&file, format!("{} 1\n", other.id())).expect("written");
+        let script = Command::new(root().join(SCRIPT))
+            .arg(folder.path())
+            .env("MILLSTREAM_WANTED", "0")
+            .status();
+        assert!(script.expect("it runs").success());
+        assert!(!file.exists(), "the entry is removed");
+        ended(other);
+    });
+}
+
+#[test]
 fn failed_commands_are_told_and_repeated() {
     watched_for(2 * WATCHDOG, "a failing command", || {
         let cluster = service();
-        // A reader makes the dispatcher want a worker within seconds.
-        let _reader = cluster.read(
-            Dataset::range(0, 10, 1),
-            Policy::Dynamic,
-            MaxOutstanding::Elements(4),
-        );
+        let _reader = waiting_reader(&cluster);
         let folder = TempDir::new().expect("a directory");
         let path = |name: &str| folder.path().join(name).display().to_string();
         let (failed, told) = (path("failed"), path("told"));
@@ -256,12 +294,7 @@ fn failed_commands_are_told_and_repeated() {
 fn deployments_are_scaled_by_kubectl() {
     watched_for(2 * WATCHDOG, "kubectl", || {
         let cluster = service();
-        // A reader makes the dispatcher want a worker within seconds.
-        let _reader = cluster.read(
-            Dataset::range(0, 10, 1),
-            Policy::Dynamic,
-            MaxOutstanding::Elements(4),
-        );
+        let _reader = waiting_reader(&cluster);
         let folder = TempDir::new().expect("a directory");
         let (program, told) = (folder.path().join("kubectl"), folder.path().join("told"));
         fs::write(

@@ -202,9 +202,12 @@ fn a_paused_reader_delays_leaving_until_the_deadline() {
             let _other = worker(&cluster);
             leaving.signal("TERM");
             if end != "deadline" {
-                eventually("draining workers", &1, || {
+                eventually("draining workers", &(1, 1), || {
                     let status = cluster.service().status().unwrap();
-                    status.workers.iter().filter(|worker| worker.draining).count()
+                    (
+                        status.workers.iter().filter(|worker| worker.draining).count(),
+                        status.counts.draining,
+                    )
                 });
                 leaving.signal(end);
             }

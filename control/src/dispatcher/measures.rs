@@ -3,8 +3,9 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::autoscale;
+use super::estimate;
 use super::moment::Moment;
 use super::paces::Paces;
 use super::tables::Tables;
@@ -64,7 +65,7 @@ impl Paces {
     }
 
     /// Returns the number of workers that an iteration wants, without limits (C11.2).
-    pub(super) fn workers_wanted_by(&self, iteration: IterationId, tables: &Tables) -> Option<u64> {
+    pub(super) fn workers_estimated_for(&self, iteration: IterationId, tables: &Tables) -> Option<u64> {
         // A task that has ended needs no worker.
         let tasks = tables.tasks.running_of(iteration);
         let clients = tables.clients.of(iteration).into_iter();
@@ -75,12 +76,14 @@ impl Paces {
     /// within the limits (C11.2).
     pub(super) fn workers_estimated(&self, tables: &Tables) -> Option<u64> {
         let estimate = self.largest_estimate(tables)?;
-        autoscale::bounded(estimate, tables.workers.living_count() as u64)
+        estimate::bounded(estimate, tables.workers.living_count() as u64)
     }
 
     fn largest_estimate(&self, tables: &Tables) -> Option<u64> {
         let running = tables.iterations.running().into_iter();
-        running.filter_map(|id| self.workers_wanted_by(id, tables)).max()
+        running
+            .filter_map(|id| self.workers_estimated_for(id, tables))
+            .max()
     }
 
     /// Returns the input of the scaling policy (C11.5). A job of several trainers advances with the trainer
@@ -97,6 +100,7 @@ impl Paces {
             let mut taken_per_s = 0.0;
             for client in tables.clients.of(iteration) {
                 seen.readers += 1;
+                seen.datasets.extend(number_of_dataset(iteration, tables));
                 if let Some(reading) = self.reading_of(client, now) {
                     seen.waiting = Some(seen.waiting.unwrap_or(0.0).max(reading.waiting));
                     seen.demand += reading.demand;
@@ -146,4 +150,12 @@ impl Paces {
         let mut running = tables.tasks.running_of(iteration);
         running.all(|task| self.splits_of(task).is_some())
     }
+}
+
+/// Returns a number that stands for the dataset of an iteration.
+fn number_of_dataset(iteration: IterationId, tables: &Tables) -> Option<u64> {
+    let dataset = &tables.parameters_of(iteration)?.dataset;
+    let mut hasher = DefaultHasher::new();
+    dataset.hash(&mut hasher);
+    Some(hasher.finish())
 }

@@ -27,7 +27,7 @@
 //! | `liveness` | the living workers: heartbeats, reports, and pauses of the dispatcher itself |
 //! | `sweep` | the work that falls due as time passes |
 //! | `collect` | the collection of unused records |
-//! | `paces`, `measures`, `autoscale` | the speed of tasks and clients, and the number of workers that the
+//! | `paces`, `measures`, `estimate` | the speed of tasks and clients, and the number of workers that the
 //! speed asks for |
 //! | `drain` | the graceful shutdown of a worker |
 //! | `shutdown`, `closing` | the end of the service |
@@ -41,7 +41,6 @@
 
 mod action;
 mod addresses;
-mod autoscale;
 mod caching;
 mod client;
 mod closing;
@@ -50,6 +49,7 @@ mod config;
 mod coordination;
 mod dataset;
 mod drain;
+mod estimate;
 mod event;
 mod exactness;
 mod failure;
@@ -114,6 +114,6 @@ pub(crate) use splits::Dealing;
 pub use splits::{Holding, Ledger, Run};
 pub use stages::{StageStatus, Stages};
 pub use status::{
-    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, Refusals, SourceStatus, Status,
-    TaskStatus, WorkerStatus,
+    ClientStatus, Counts, DatasetStatus, IterationStatus, JobStatus, ProgramStatus, Refusals, SourceStatus,
+    Status, TaskStatus, WorkerStatus,
 };

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::autoscale;
+use super::estimate;
 use super::moment::Moment;
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::links::LinkCounts;
@@ -219,7 +219,7 @@ impl Paces {
         let time = |reported: Option<&Reported>| -> Option<Duration> { reported?.pace.element_time() };
         let processing = tasks.filter_map(|task| time(self.tasks.get(&task)));
         let target = clients.filter_map(|client| time(self.clients.get(&client)));
-        autoscale::workers_wanted(processing, target)
+        estimate::workers_estimated(processing, target)
     }
 }
 

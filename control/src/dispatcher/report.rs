@@ -5,8 +5,8 @@ use super::record::{IterationRecord, Phase, TaskPhase};
 use super::splits::{Holding, Ledger};
 use super::state::ServiceState;
 use super::status::{
-    ClientStatus, Counts, DatasetStatus, FAILED, IterationStatus, JobStatus, RUNNING, Refusals, SourceStatus,
-    Status, TaskStatus, WorkerStatus,
+    ClientStatus, Counts, DatasetStatus, FAILED, IterationStatus, JobStatus, ProgramStatus, RUNNING,
+    Refusals, SourceStatus, Status, TaskStatus, WorkerStatus,
 };
 use crate::id::{ClientId, TaskId};
 
@@ -56,8 +56,9 @@ pub(super) fn status(state: &ServiceState) -> Status {
             .map(|wanted| wanted.reason.to_string())
             .unwrap_or_default(),
         workers_estimated: state.paces.workers_estimated(&state.tables),
-        // The shell around the machine counts the refusals.
+        // The shell around the machine counts the refusals, and knows the program and the clock.
         refusals: Refusals::default(),
+        program: ProgramStatus::default(),
         counts: Counts {
             workers: state.tables.workers.living_count() as u64,
             datasets: state.tables.catalog.dataset_count() as u64,
@@ -65,6 +66,7 @@ pub(super) fn status(state: &ServiceState) -> Status {
             iterations: state.tables.iterations.len() as u64,
             clients: state.tables.clients.len() as u64,
             tasks: state.tables.tasks.len() as u64,
+            draining: state.tables.workers.draining_count() as u64,
         },
     }
 }
@@ -132,7 +134,7 @@ fn iteration_status(state: &ServiceState, row: &IterationRecord) -> IterationSta
         missing_consumers: missing_among(state, row),
         lost: row.lost.iter().take(LIST_MAX).copied().collect(),
         skipped: row.skipped.iter().take(LIST_MAX).copied().collect(),
-        workers_wanted: state.paces.workers_wanted_by(row.id, &state.tables),
+        workers_wanted: state.paces.workers_estimated_for(row.id, &state.tables),
     }
 }
 

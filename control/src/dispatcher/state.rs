@@ -13,7 +13,7 @@ use super::paces::Paces;
 use super::tables::Tables;
 use crate::id::{BootId, ClientId, IterationId, JobId, SessionId, WorkerId};
 use crate::pace::Measures;
-use crate::scaling::Policy;
+use crate::scaling::ScalingPolicy;
 
 /// The state of the service, and the actions that follow from its changes.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct ServiceState {
     pub(super) now: Moment,
     pub(super) tables: Tables,
     pub(super) paces: Paces,
-    pub(super) scaling: Policy,
+    pub(super) scaling: ScalingPolicy,
     /// The time of the latest observation of the policy.
     pub(super) scaled_at: Moment,
     pub(super) last_collection: Moment,
@@ -32,7 +32,7 @@ pub(super) struct ServiceState {
 
 impl ServiceState {
     pub(super) fn new(config: DispatcherConfig, tables: Tables, now: Moment) -> ServiceState {
-        let scaling = Policy::new(config.scaling.clone(), now);
+        let scaling = ScalingPolicy::new(config.scaling.clone(), now);
         ServiceState {
             config,
             now,

@@ -46,6 +46,20 @@ pub struct Status {
     /// The numbers of refusals since the dispatcher started.
     #[cbor(n(7), default)]
     pub refusals: Refusals,
+    /// The program that answered.
+    #[cbor(n(10), default)]
+    pub program: ProgramStatus,
+}
+
+/// The program of the dispatcher that answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct ProgramStatus {
+    /// The version of the program. Empty if the program is too old to tell its version.
+    #[n(0)]
+    pub version: String,
+    /// The time of the machine's clock at the answer, in milliseconds since 1970 (UTC).
+    #[n(1)]
+    pub unix_ms: u64,
 }
 
 /// The numbers of connections and requests that a dispatcher has refused since it started, by reason.
@@ -100,6 +114,9 @@ pub struct Counts {
     /// The number of tasks of iterations that are not over.
     #[n(5)]
     pub tasks: u64,
+    /// The number of living workers that are draining.
+    #[cbor(n(6), default)]
+    pub draining: u64,
 }
 
 /// The status of one worker.

@@ -12,13 +12,15 @@ pub struct ScalingConfig {
     /// the number have limits of their own.
     pub workers_max: u64,
     /// The time for which the number of workers must not change before the first decision. Default 20 s:
-    /// workers start one after the other, and find a restarted dispatcher within seconds.
+    /// workers start one after the other, and find a restarted dispatcher within seconds. If workers come and
+    /// go, the first decision follows after three times this time.
     pub warm_up: Duration,
     /// The time for which workers must be idle before fewer are wanted. Default 60 s, which outlasts the
     /// pause between two epochs.
     pub down_after: Duration,
     /// The time without a reader after which the minimum is wanted. Default 300 s, because a trainer may
-    /// spend minutes between two epochs.
+    /// spend minutes between two epochs. A dispatcher that starts without workers and readers decides after
+    /// this time too, because the first workers may still be starting.
     pub idle_after: Duration,
     /// The time for which new workers must produce elements before the policy judges their effect. Default
     /// 8 s, within which the averages have forgotten the time before.

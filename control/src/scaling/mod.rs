@@ -7,15 +7,19 @@
 //! | `config` | the bounds and the waiting times of a policy |
 //! | `observation` | the input: the readers and workers at one moment |
 //! | `wanted` | the output: a number of workers with its reason |
+//! | `readers` | the readers that the policy knows |
 //! | `smoothed` | the moving averages of observations |
 //! | `trial` | the check whether more workers help the readers |
+//! | `growth` | the limit of one step up |
 //! | `policy` | the decisions |
 //! | `simulation` | tests with a simulated service |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod config;
+mod growth;
 mod observation;
 mod policy;
+mod readers;
 #[cfg(test)]
 mod simulation;
 mod smoothed;
@@ -23,5 +27,6 @@ mod trial;
 mod wanted;
 
 pub use config::ScalingConfig;
+pub(crate) use growth::growth_limit;
 pub(crate) use observation::Observation;
-pub(crate) use policy::Policy;
+pub(crate) use policy::ScalingPolicy;

@@ -1,11 +1,15 @@
 //! The input of a scaling policy: the readers and workers of a service at one moment.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::collections::BTreeSet;
+
 /// The readers and workers of a service at one moment. An average is `None` while nobody has reported it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Observation {
     /// The number of readers of running iterations.
     pub(crate) readers: u64,
+    /// The numbers that stand for the datasets of the readers. Another dataset may need other workers.
+    pub(crate) datasets: BTreeSet<u64>,
     /// The number of living workers that take tasks. Draining workers do not count.
     pub(crate) workers: u64,
     /// The number of these workers that have reported the pace of a running task.

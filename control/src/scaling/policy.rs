@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use super::config::ScalingConfig;
+use super::growth::growth_limit;
 use super::observation::Observation;
+use super::readers::{KnownReaders, RETURN_WITHIN};
 use super::smoothed::Smoothed;
 use super::trial::{Outcome, Trial};
 use super::wanted::{Reason, Wanted};
@@ -26,10 +28,6 @@ const LOAD_TARGET: f64 = 0.8;
 const STEP_DIVISOR: u64 = 4;
 /// The divisor of a change in the number of producing workers from which on earlier averages do not count.
 const CHANGE_DIVISOR: u64 = 8;
-/// Maximum wanted workers as a multiple of the present workers: one wrong figure must not empty a cloud.
-const GROWTH_FACTOR_MAX: u64 = 4;
-/// Maximum number of workers that one decision adds to the present workers.
-const GROWTH_MAX: u64 = 500;
 /// The largest share of waiting that is used to compute a number of workers.
 const WAITING_MAX: f64 = 0.99;
 /// The time after a step down in which waiting readers undo the step.
@@ -42,20 +40,22 @@ const DEMAND_GROWTH: f64 = 1.5;
 const RETRY_AFTER: Duration = Duration::from_secs(300);
 /// Maximum time after which a step without success is tried again.
 const RETRY_MAX: Duration = Duration::from_secs(3600);
+/// The warm-ups after which the policy decides although workers come and go.
+const WARM_UPS_MAX: u32 = 3;
 
 /// The policy that decides how many workers a service wants.
 ///
-/// The caller passes observations about once a second to [`step`](Policy::step), with times that do not
-/// decrease.
+/// The caller passes observations about once a second to [`step`](ScalingPolicy::step), with times that do
+/// not decrease.
 #[derive(Debug)]
-pub(crate) struct Policy {
+pub(crate) struct ScalingPolicy {
     config: ScalingConfig,
+    begun: Duration,
     /// The number of living workers before the first decision, and the time of its latest change.
     present: (u64, Duration),
     wanted: Option<Wanted>,
     averages: Smoothed,
-    /// The number of readers in the latest observation, and the time of its latest growth.
-    readers: (u64, Duration),
+    readers: KnownReaders,
     /// The number of producing workers when the averages began.
     producing: u64,
     waiting_since: Option<Duration>,
@@ -99,15 +99,16 @@ struct Experience {
     demand: f64,
 }
 
-impl Policy {
+impl ScalingPolicy {
     /// Returns a policy that begins at `now`, and has observed nothing.
-    pub(crate) fn new(config: ScalingConfig, now: Duration) -> Policy {
-        Policy {
+    pub(crate) fn new(config: ScalingConfig, now: Duration) -> ScalingPolicy {
+        ScalingPolicy {
             config,
+            begun: now,
             present: (0, now),
             wanted: None,
             averages: Smoothed::default(),
-            readers: (0, Duration::ZERO),
+            readers: KnownReaders::default(),
             producing: 0,
             waiting_since: None,
             idle_since: None,
@@ -129,16 +130,7 @@ impl Policy {
     pub(crate) fn step(&mut self, now: Duration, seen: &Observation) -> Option<&Wanted> {
         self.note(now, seen);
         let Some(wanted) = self.wanted.as_ref().map(|wanted| wanted.workers) else {
-            if seen.workers != self.present.0 {
-                self.present = (seen.workers, now);
-            }
-            if now.saturating_sub(self.present.1) >= self.config.warm_up {
-                if seen.readers > 0 && seen.workers == 0 {
-                    self.set(1, Reason::FirstReaders);
-                } else {
-                    self.set(seen.workers, Reason::Present);
-                }
-            }
+            self.step_first(now, seen);
             return self.wanted();
         };
         if seen.readers == 0 {
@@ -156,31 +148,59 @@ impl Policy {
         self.wanted()
     }
 
+    /// Decides for the first time, once the workers of the service are known.
+    fn step_first(&mut self, now: Duration, seen: &Observation) {
+        if seen.workers != self.present.0 {
+            self.present = (seen.workers, now);
+        }
+        let age = now.saturating_sub(self.begun);
+        let is_known = now.saturating_sub(self.present.1) >= self.config.warm_up
+            || age >= self.config.warm_up * WARM_UPS_MAX;
+        if seen.workers > 0 {
+            if is_known {
+                self.set(seen.workers, Reason::Present);
+            }
+        } else if seen.readers > 0 {
+            if is_known {
+                self.set(1, Reason::FirstReaders);
+            }
+        } else if age >= self.config.idle_after {
+            self.set(self.config.workers_min, Reason::NoReaders(age));
+        }
+    }
+
     fn set(&mut self, workers: u64, reason: Reason) {
         let workers = workers.clamp(self.config.workers_min, self.config.workers_max);
         self.wanted = Some(Wanted { workers, reason });
         (self.waiting_since, self.calm) = (None, None);
     }
 
-    /// Updates the averages, and forgets experience that the readers have outgrown.
+    /// Updates the averages, and forgets experience that does not hold for the present readers.
     fn note(&mut self, now: Duration, seen: &Observation) {
-        let are_new = seen.readers > self.readers.0;
-        if are_new {
-            self.readers.1 = now;
-        }
-        // The waiting before a loss or an arrival of workers says nothing about the time after it.
+        let read_another_dataset = self.readers.read_another_dataset(seen);
+        let are_new = self.readers.note(now, seen);
+        // The waiting before a loss or an arrival of workers says nothing about the time after it. Between
+        // two epochs no worker produces elements, although none is lost.
+        let is_lost = seen.producing < self.producing && !self.readers.are_restarting(now);
         let change = seen.producing.abs_diff(self.producing);
-        if are_new || change > 0 && change >= self.producing / CHANGE_DIVISOR {
+        let has_changed =
+            (is_lost || seen.producing > self.producing) && change >= self.producing / CHANGE_DIVISOR;
+        if are_new || has_changed {
             self.producing = seen.producing;
             self.averages.clear();
             self.waiting_since = None;
         }
-        self.readers.0 = seen.readers;
-        if seen.rate > 0.0 || seen.waiting.is_some_and(|waiting| waiting > 0.0) {
+        let is_waiting = seen.waiting.is_some_and(|waiting| waiting > 0.0);
+        // A reader that has not taken its first element is not paused.
+        let is_starting = seen.readers > 0 && self.averages.waiting.is_none();
+        if are_new || seen.rate > 0.0 || is_waiting || is_starting {
             self.read_at = now;
         }
-        if now.saturating_sub(self.readers.1) >= START_OF_READERS {
+        if self.readers.age(now) >= START_OF_READERS {
             self.averages.add(now, seen);
+        }
+        if read_another_dataset {
+            (self.ceiling, self.floor, self.lowered) = (None, None, None);
         }
         let demand = self.averages.demand;
         let is_outgrown = |learnt: &mut Experience| {
@@ -191,9 +211,12 @@ impl Policy {
     }
 
     fn step_without_readers(&mut self, now: Duration, wanted: u64) {
-        (self.trial, self.calm, self.waiting_since) = (None, None, None);
         let since = *self.idle_since.get_or_insert(now);
         let time = now.saturating_sub(since);
+        // The readers may only be between two epochs.
+        if time >= RETURN_WITHIN {
+            (self.trial, self.calm, self.waiting_since) = (None, None, None);
+        }
         if wanted > self.config.workers_min && time >= self.config.idle_after {
             (self.ceiling, self.floor, self.lowered) = (None, None, None);
             self.set(self.config.workers_min, Reason::NoReaders(time));
@@ -202,6 +225,9 @@ impl Policy {
 
     fn step_trial(&mut self, now: Duration, seen: &Observation, wanted: u64) {
         let Some(trial) = &mut self.trial else { return };
+        if self.readers.are_restarting(now) && seen.producing < trial.producing() {
+            return;
+        }
         let outcome = trial.judge(now, seen, &self.averages, self.config.settle);
         let from = trial.from;
         match outcome {
@@ -240,7 +266,10 @@ impl Policy {
     fn step_up(&mut self, now: Duration, seen: &Observation, wanted: u64) -> bool {
         let waiting = self.averages.waiting.unwrap_or(0.0);
         if waiting < WAITING_HIGH || seen.producing == 0 {
-            self.waiting_since = None;
+            let is_between_epochs = waiting >= WAITING_HIGH && self.readers.are_restarting(now);
+            if !is_between_epochs {
+                self.waiting_since = None;
+            }
             return false;
         }
         self.calm = None;
@@ -280,11 +309,9 @@ impl Policy {
             // The wanted workers are on their way, and may suffice.
             wanted
         };
-        let present = seen.workers.max(1);
         let ceiling = self.ceiling.as_ref().filter(|ceiling| now < ceiling.until);
         target
-            .min(present.saturating_mul(GROWTH_FACTOR_MAX))
-            .min(present.saturating_add(GROWTH_MAX))
+            .min(growth_limit(seen.workers))
             .min(ceiling.map_or(u64::MAX, |ceiling| ceiling.workers))
             .min(self.config.workers_max)
     }
@@ -299,9 +326,8 @@ impl Policy {
             self.calm = None;
             return;
         };
-        let is_held = self.floor.as_ref().is_some_and(|floor| now < floor.until);
         let is_paused = paused >= PAUSED_AFTER;
-        if is_held || is_paused || waiting > WAITING_LOW || load >= LOAD_HIGH * wanted as f64 {
+        if is_paused || waiting > WAITING_LOW || load >= LOAD_HIGH * wanted as f64 {
             self.calm = None;
             return;
         }
@@ -314,8 +340,10 @@ impl Policy {
         if now.saturating_sub(calm.since) < self.config.down_after {
             return;
         }
+        let floor = self.floor.as_ref().filter(|floor| now < floor.until);
+        let floor = floor.map_or(0, |floor| floor.workers);
         // A worker with full buffers looks more idle than it is, so one step removes at most half.
-        let target = calm.needed.max(wanted.div_ceil(2));
+        let target = calm.needed.max(wanted.div_ceil(2)).max(floor);
         self.calm = None;
         if target < wanted {
             let was_harmless = |lowered: &Lowered| now.saturating_sub(lowered.at) >= UNDO_WITHIN;

@@ -60,6 +60,11 @@ impl Trial {
         }
     }
 
+    /// Returns the latest number of producing workers.
+    pub(super) fn producing(&self) -> u64 {
+        self.steady.0
+    }
+
     /// Judges the trial after an observation.
     pub(super) fn judge(
         &mut self,

@@ -16,6 +16,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The time that interrupted work has for its goodbye messages.
 const GOODBYE: Duration = Duration::from_secs(2);
 
+/// The time between two checks whether a pause must end early.
+const PAUSE_LOOK: Duration = Duration::from_millis(50);
+
 /// The time between two checks whether interrupted work has ended.
 const GOODBYE_LOOK: Duration = Duration::from_millis(5);
 
@@ -85,7 +88,25 @@ impl Brake {
         }
     }
 
-    fn pull(&self) {
+    /// Returns whether the work should end.
+    pub(crate) fn is_pulled(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_pulled
+    }
+
+    /// Blocks for this time, or until the work should end.
+    pub(crate) fn pause(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.is_pulled() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(PAUSE_LOOK));
+        }
+    }
+
+    pub(crate) fn pull(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_pulled = true;
         if let Some(hold) = state.hold.take() {

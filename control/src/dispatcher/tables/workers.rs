@@ -89,6 +89,10 @@ impl Workers {
         self.index.of_address.len()
     }
 
+    pub(crate) fn draining_count(&self) -> usize {
+        self.living().filter(|worker| self.is_draining(*worker)).count()
+    }
+
     /// Returns the living worker at an address.
     pub(crate) fn at_address(&self, address: &str) -> Option<WorkerId> {
         self.index.of_address.get(address).copied()

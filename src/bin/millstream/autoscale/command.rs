@@ -1,13 +1,12 @@
 //! The loop of `millstream autoscale`: asks the dispatcher for the wanted number of workers, and sets it.
 
-use std::thread;
 use std::time::Instant;
 
 use millstream::Service;
 use millstream::control::Status;
 
 use super::args::AutoscaleArgs;
-use super::engine::Engine;
+use super::engine::{Engine, NotSet};
 use super::follower::Follower;
 use crate::asking;
 use crate::console::{note, say};
@@ -24,19 +23,20 @@ pub(crate) fn run(args: &AutoscaleArgs) -> Result<(), String> {
     let engine = Engine::of(args)?;
     let ending = Ending::watch(false)?;
     let service = asking::connect(&args.identity, &args.dispatcher)?;
-    let args = args.clone();
-    match ending.unless(&Brake::default(), move || follow(&args, &engine, &service)) {
+    let (args, brake) = (args.clone(), Brake::default());
+    let pulled = brake.clone();
+    match ending.unless(&brake, move || follow(&args, &engine, &service, &pulled)) {
         Ok(()) | Err(NotDone::Interrupted) => Ok(()),
         Err(NotDone::Refused(reason)) => Err(reason),
     }
 }
 
-/// Follows the wanted number until the service is shut down.
-fn follow(args: &AutoscaleArgs, engine: &Engine, service: &Service) {
+/// Follows the wanted number until the brake is pulled. An unreachable service is asked again and again.
+fn follow(args: &AutoscaleArgs, engine: &Engine, service: &Service, brake: &Brake) {
     let begun = Instant::now();
     let mut follower = Follower::new(args.min, args.max);
     let mut told = Told::default();
-    loop {
+    while !brake.is_pulled() {
         match service.status() {
             Ok(status) => {
                 told.has_trouble = false;
@@ -44,40 +44,26 @@ fn follow(args: &AutoscaleArgs, engine: &Engine, service: &Service) {
                 if let Some(goal) = follower.goal(now, status.workers_wanted, current) {
                     told.decision(goal, current, &status);
                     if follower.is_due(now, goal, current) {
-                        act(args, engine, &mut follower, goal, current, begun);
+                        match engine.set(goal, current, args.timeout_s, brake) {
+                            Ok(()) => follower.succeeded(begun.elapsed(), goal),
+                            Err(NotSet::Interrupted) => return,
+                            Err(NotSet::Failed(reason)) => {
+                                let wait = follower.failed(begun.elapsed());
+                                note(&format!("{reason}; trying again in {} s", wait.as_secs()));
+                            }
+                        }
                     }
                 }
             }
             Err(error) => told.trouble(&error.to_string()),
         }
-        thread::sleep(args.interval_s);
-    }
-}
-
-fn act(
-    args: &AutoscaleArgs,
-    engine: &Engine,
-    follower: &mut Follower,
-    goal: u64,
-    current: u64,
-    begun: Instant,
-) {
-    match engine.set(goal, current, args.timeout_s) {
-        Ok(()) => follower.succeeded(begun.elapsed(), goal),
-        Err(reason) => {
-            let wait = follower.failed(begun.elapsed());
-            note(&format!("{reason}; trying again in {} s", wait.as_secs()));
-        }
+        brake.pause(args.interval_s);
     }
 }
 
 /// Returns the number of living workers that are not draining.
 fn taking_tasks(status: &Status) -> u64 {
-    let draining = status
-        .workers
-        .iter()
-        .filter(|worker| worker.dead.is_none() && worker.draining);
-    status.counts.workers.saturating_sub(draining.count() as u64)
+    status.counts.workers.saturating_sub(status.counts.draining)
 }
 
 /// The latest lines, so that no line is repeated.

@@ -8,12 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::args::AutoscaleArgs;
+use crate::ending::Brake;
 
 /// The time between two checks whether a run has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The time that a run has to end after SIGTERM.
+/// The time that a run has to end after SIGTERM. An interrupted command waits for it, so it is short.
 #[cfg(target_os = "linux")]
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The way in which workers start and end.
 #[derive(Debug)]
@@ -55,8 +56,15 @@ impl Engine {
         })
     }
 
-    /// Sets the number of workers, and blocks until that is done. The workers may start and end later.
-    pub(super) fn set(&self, wanted: u64, current: u64, timeout: Duration) -> Result<(), String> {
+    /// Sets the number of workers, and blocks until that is done. The workers may start and end later. Ends
+    /// the run with its processes if the run is late, or if the brake is pulled.
+    pub(super) fn set(
+        &self,
+        wanted: u64,
+        current: u64,
+        timeout: Duration,
+        brake: &Brake,
+    ) -> Result<(), NotSet> {
         let mut command = match self {
             Engine::Print => return Ok(()),
             Engine::Shell(text) => {
@@ -86,24 +94,36 @@ impl Engine {
         command.process_group(0);
         let child = command
             .spawn()
-            .map_err(|error| format!("{self} cannot be started: {error}"))?;
-        self.finish(child, timeout)
+            .map_err(|error| NotSet::Failed(format!("{self} cannot be started: {error}")))?;
+        self.finish(child, timeout, brake)
     }
 
-    fn finish(&self, mut child: Child, timeout: Duration) -> Result<(), String> {
-        if let Some(status) = wait(&mut child, timeout)? {
+    fn finish(&self, mut child: Child, timeout: Duration, brake: &Brake) -> Result<(), NotSet> {
+        if let Some(status) = wait(&mut child, timeout, || brake.is_pulled())? {
             return if status.success() {
                 Ok(())
             } else {
-                Err(format!("{self} failed ({status})"))
+                Err(NotSet::Failed(format!("{self} failed ({status})")))
             };
         }
         end(&mut child);
-        Err(format!(
+        if brake.is_pulled() {
+            return Err(NotSet::Interrupted);
+        }
+        Err(NotSet::Failed(format!(
             "{self} did not end within {} s; raise --timeout-s, or start workers in the background",
             timeout.as_secs_f64()
-        ))
+        )))
     }
+}
+
+/// The reason for which the number of workers was not set.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotSet {
+    /// The brake was pulled.
+    Interrupted,
+    /// The run failed, with the message for the user.
+    Failed(String),
 }
 
 impl fmt::Display for Engine {
@@ -116,21 +136,25 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Waits for the end of a run. Returns `None` if the run has not ended in time.
-fn wait(child: &mut Child, timeout: Duration) -> Result<Option<ExitStatus>, String> {
+/// Waits for the end of a run. Returns `None` if the run has not ended in time, or when the wait must end.
+fn wait(
+    child: &mut Child,
+    timeout: Duration,
+    must_end: impl Fn() -> bool,
+) -> Result<Option<ExitStatus>, NotSet> {
     let deadline = Instant::now() + timeout;
     loop {
         let status = child
             .try_wait()
-            .map_err(|error| format!("the run cannot be observed: {error}"))?;
-        if status.is_some() || Instant::now() >= deadline {
+            .map_err(|error| NotSet::Failed(format!("the run cannot be observed: {error}")))?;
+        if status.is_some() || Instant::now() >= deadline || must_end() {
             return Ok(status);
         }
         thread::sleep(LOOK_EVERY);
     }
 }
 
-/// Ends a late run and the processes of its group.
+/// Ends a run and the processes of its group.
 #[cfg(target_os = "linux")]
 fn end(child: &mut Child) {
     use rustix::process::{Pid, Signal, kill_process_group};
@@ -139,13 +163,15 @@ fn end(child: &mut Child) {
     // The processes may have ended already; a failed signal is harmless.
     let send = |signal| group.map(|group| kill_process_group(group, signal));
     send(Signal::TERM);
-    if matches!(wait(child, GRACE), Ok(None)) {
-        send(Signal::KILL);
+    if matches!(wait(child, GRACE, || false), Ok(None)) {
+        let _ = child.kill();
         let _ = child.wait();
     }
+    // The shell may have ended before the other processes of its group.
+    send(Signal::KILL);
 }
 
-/// Ends a late run.
+/// Ends a run.
 #[cfg(not(target_os = "linux"))]
 fn end(child: &mut Child) {
     let _ = child.kill();
@@ -167,26 +193,75 @@ mod tests {
         Engine::Shell(text.to_owned())
     }
 
+    fn set(engine: &Engine, wanted: u64, current: u64, timeout: Duration) -> Result<(), NotSet> {
+        engine.set(wanted, current, timeout, &Brake::default())
+    }
+
+    fn reason(result: Result<(), NotSet>) -> String {
+        match result {
+            Err(NotSet::Failed(reason)) => reason,
+            other => panic!("expected a failure, found {other:?}"),
+        }
+    }
+
     #[test]
     fn commands_get_both_numbers() {
         let check = shell("test \"$MILLSTREAM_WANTED $MILLSTREAM_CURRENT\" = '7 3'");
-        assert_eq!(check.set(7, 3, LONG), Ok(()));
-        let failure = check.set(8, 3, LONG).expect_err("the numbers differ");
+        assert_eq!(set(&check, 7, 3, LONG), Ok(()));
+        let failure = reason(set(&check, 8, 3, LONG));
         assert!(
             failure.contains("the command of --exec failed (exit status: 1)"),
             "{failure}"
         );
     }
 
+    /// Returns a command that leaves the id of a process in a file, and waits for that process.
+    #[cfg(target_os = "linux")]
+    fn endless(file: &std::path::Path) -> Engine {
+        let file = file.display();
+        shell(&format!(
+            "sleep 600 & echo $! > {file}.new; mv {file}.new {file}; wait"
+        ))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn has_ended(file: &std::path::Path) -> bool {
+        let pid = std::fs::read_to_string(file).expect("the command has run");
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        // A process that has ended may wait for its parent, which is the first process of the machine.
+        status.map_or(true, |text| text.contains(") Z"))
+    }
+
+    #[cfg(target_os = "linux")]
     #[test]
     fn late_commands_are_ended() {
-        let failure = shell("sleep 600 & wait").set(1, 0, Duration::ZERO);
-        let failure = failure.expect_err("the command is late");
-        assert!(failure.contains("did not end within 0 s"), "{failure}");
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = folder.path().join("pid");
+        let late = set(&endless(&file), 1, 0, Duration::from_secs(1));
+        let failure = reason(late);
+        assert!(failure.contains("did not end within 1 s"), "{failure}");
+        assert!(has_ended(&file));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn interrupted_commands_are_ended() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = folder.path().join("pid");
+        let (brake, engine) = (Brake::default(), endless(&file));
+        let pulled = brake.clone();
+        let run = thread::spawn(move || engine.set(1, 0, LONG, &pulled));
+        while !file.exists() {
+            thread::sleep(LOOK_EVERY);
+        }
+        brake.pull();
+        let result = run.join().expect("no panic");
+        assert_eq!(result, Err(NotSet::Interrupted));
+        assert!(has_ended(&file));
     }
 
     #[test]
     fn print_starts_nothing() {
-        assert_eq!(Engine::Print.set(5, 0, Duration::ZERO), Ok(()));
+        assert_eq!(set(&Engine::Print, 5, 0, Duration::ZERO), Ok(()));
     }
 }

@@ -7,20 +7,18 @@
 
 use std::time::Duration;
 
-/// Maximum estimate as a multiple of the present workers: one wrong figure must not empty a cloud.
-const GROWTH_FACTOR_MAX: u64 = 4;
-/// Maximum number of workers that an estimate adds to the present workers.
-const GROWTH_MAX: u64 = 500;
+use crate::scaling::growth_limit;
+
 /// Maximum estimate in any case.
 const WORKERS_ESTIMATED_MAX: u64 = 100_000;
 
-/// Returns the number of workers that an iteration wants, at least one. At the mean pace of its workers,
+/// Returns the estimated number of workers for an iteration, at least one. At the mean pace of its workers,
 /// this number of workers produces the elements that all readers would take together.
 ///
 /// `processing` holds the time that each worker takes for an element. `target` holds the time after which
 /// each reader would ask for its next element without waiting. Times of zero do not count. Returns `None`
 /// unless both kinds of times are known.
-pub(super) fn workers_wanted(
+pub(super) fn workers_estimated(
     processing: impl IntoIterator<Item = Duration>,
     target: impl IntoIterator<Item = Duration>,
 ) -> Option<u64> {
@@ -29,20 +27,15 @@ pub(super) fn workers_wanted(
     if produced.is_empty() || consumed.is_empty() {
         return None;
     }
-    let wanted = (consumed.iter().sum::<f64>() / mean(&produced)).ceil();
+    let estimate = (consumed.iter().sum::<f64>() / mean(&produced)).ceil();
     // The conversion of a float to an integer saturates.
-    Some((wanted as u64).max(1))
+    Some((estimate as u64).max(1))
 }
 
 /// Returns the estimate within the limits, which depend on the number of present workers. `None` without a
 /// worker.
-pub(super) fn bounded(wanted: u64, workers: u64) -> Option<u64> {
-    if workers == 0 {
-        return None;
-    }
-    let by_factor = workers.saturating_mul(GROWTH_FACTOR_MAX);
-    let by_count = workers.saturating_add(GROWTH_MAX);
-    Some(wanted.min(by_factor).min(by_count).min(WORKERS_ESTIMATED_MAX))
+pub(super) fn bounded(estimate: u64, workers: u64) -> Option<u64> {
+    (workers > 0).then(|| estimate.min(growth_limit(workers)).min(WORKERS_ESTIMATED_MAX))
 }
 
 /// Returns the elements per second of these times for an element.
@@ -79,35 +72,35 @@ mod tests {
 
     use super::*;
 
-    fn wanted(processing_us: &[f64], target_us: &[f64]) -> Option<u64> {
+    fn estimated(processing_us: &[f64], target_us: &[f64]) -> Option<u64> {
         let times = |all: &[f64]| -> Vec<Duration> {
             all.iter().map(|us| Duration::from_secs_f64(us / 1e6)).collect()
         };
-        workers_wanted(times(processing_us), times(target_us))
+        workers_estimated(times(processing_us), times(target_us))
     }
 
     /// Upstream's auto_scaler_test :: GetOptimalNumberOfWorkersInitialState, NoRegisteredWorkers,
     /// NoRegisteredConsumers.
     #[test]
     fn an_estimate_needs_figures_of_both_sides() {
-        assert_eq!(wanted(&[], &[]), None);
-        assert_eq!(wanted(&[], &[100.0]), None);
-        assert_eq!(wanted(&[100.0], &[]), None);
+        assert_eq!(estimated(&[], &[]), None);
+        assert_eq!(estimated(&[], &[100.0]), None);
+        assert_eq!(estimated(&[100.0], &[]), None);
     }
 
     /// Upstream's auto_scaler_test :: ReportProcessingTimeZeroDuration,
     /// ReportTargetProcessingTimeZeroDuration.
     #[test]
     fn times_of_zero_say_nothing() {
-        assert_eq!(wanted(&[0.0], &[100.0]), None);
-        assert_eq!(wanted(&[100.0], &[0.0, 10.0]), Some(10));
+        assert_eq!(estimated(&[0.0], &[100.0]), None);
+        assert_eq!(estimated(&[100.0], &[0.0, 10.0]), Some(10));
     }
 
     /// Upstream's auto_scaler_test :: GetOptimalNumberOfWorkersRemoveOutliersTPT, RemoveOutliersPT.
     #[test]
     fn outliers_count_as_the_median() {
-        assert_eq!(wanted(&[80_000.0], &[0.5, 3_000.0, 2_000.0]), Some(107));
-        assert_eq!(wanted(&[80_000.0, 70_000.0, 1.0], &[300.0]), Some(244));
+        assert_eq!(estimated(&[80_000.0], &[0.5, 3_000.0, 2_000.0]), Some(107));
+        assert_eq!(estimated(&[80_000.0, 70_000.0, 1.0], &[300.0]), Some(244));
     }
 
     /// Upstream's auto_scaler_test :: UpdateOptimalNumberOfWorkersMetric*.
@@ -127,13 +120,13 @@ mod tests {
             processing in proptest::collection::vec(0.0..1e12f64, 0..8),
             target in proptest::collection::vec(0.0..1e12f64, 0..8),
         ) {
-            prop_assert!(wanted(&processing, &target).is_none_or(|wanted| wanted >= 1));
+            prop_assert!(estimated(&processing, &target).is_none_or(|workers| workers >= 1));
         }
 
         /// With equal workers and equal readers, twice the readers want twice the workers.
         #[test]
         fn readers_add_up(processing in 1e3..1e6f64, target in 1e2..1e5f64, readers in 1usize..10) {
-            let found = wanted(&[processing], &vec![target; readers]).unwrap_or_default() as f64;
+            let found = estimated(&[processing], &vec![target; readers]).unwrap_or_default() as f64;
             let expected = processing / target * readers as f64;
             // The tolerance covers the rounding of times to whole nanoseconds.
             prop_assert!((found - expected).abs() <= 1.0 + expected * 1e-4, "{found}, not {expected}");

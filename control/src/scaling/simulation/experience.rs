@@ -1,0 +1,149 @@
+//! Tests of what failed steps teach the policy, and of the end of what they taught.
+
+use super::service::{Model, World};
+use crate::scaling::wanted::Reason;
+
+#[test]
+fn slow_storage_stops_the_growth() {
+    let model = Model {
+        demand: 1000.0,
+        store: 100.0,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 2);
+    world.pass(60);
+    assert_eq!(world.wanted(), 2, "{:?}", world.history);
+    assert!(
+        matches!(world.reason(), Reason::NoHelp(_)),
+        "{:?}",
+        world.reason()
+    );
+    world.pass(3 * 3600);
+    let attempts = world.reversals(0) / 2;
+    assert!(attempts <= 6, "{attempts} attempts in three hours");
+    assert!(world.history.iter().all(|wanted| *wanted <= 8));
+}
+
+#[test]
+fn a_useless_step_is_tried_again_later() {
+    let model = Model {
+        demand: 1000.0,
+        store: 100.0,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 2);
+    world.pass(60);
+    assert_eq!(world.wanted(), 2);
+    world.model.store = f64::INFINITY;
+    world.pass(400);
+    assert_eq!(world.wanted(), world.model.needed(), "{:?}", world.history);
+}
+
+#[test]
+fn new_demand_outgrows_a_ceiling() {
+    let model = Model {
+        readers: 2,
+        demand: 500.0,
+        store: 100.0,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 2);
+    world.pass(60);
+    assert_eq!(world.wanted(), 2);
+    (world.model.readers, world.model.store) = (3, f64::INFINITY);
+    world.pass(90);
+    let needed = world.model.needed();
+    assert!(
+        (needed..=needed * 5 / 4).contains(&world.wanted()),
+        "{:?}",
+        world.history
+    );
+}
+
+#[test]
+fn understated_load_causes_one_reversal() {
+    // Ten workers are needed, and they report a tenth of their load.
+    let model = Model {
+        demand: 500.0,
+        reported_load: 0.1,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 10);
+    world.pass(300);
+    assert_eq!(world.wanted(), 10, "{:?}", world.history);
+    assert_eq!(world.reversals(0), 1, "{:?}", world.history);
+}
+
+#[test]
+fn a_full_cluster_stops_the_growth() {
+    let model = Model {
+        demand: 10_000.0,
+        supply: 4,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 2);
+    world.pass(3600);
+    assert!(world.wanted() <= 4 * 4, "{:?}", world.history);
+    assert_eq!(world.workers.len(), 4);
+}
+
+#[test]
+fn workers_without_tasks_do_not_help() {
+    // The dataset has too few splits for more than two workers.
+    let model = Model {
+        demand: 500.0,
+        tasks_max: 2,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 2);
+    world.pass(250);
+    assert_eq!(world.wanted(), 2, "{:?}", world.history);
+    assert!(
+        matches!(world.reason(), Reason::NoHelp(_)),
+        "{:?}",
+        world.reason()
+    );
+}
+
+#[test]
+fn another_dataset_outlives_no_experience() {
+    let slow = Model {
+        demand: 1000.0,
+        store: 100.0,
+        ..Model::default()
+    };
+    let mut world = World::new(slow, 2);
+    world.pass(60);
+    assert!(
+        matches!(world.reason(), Reason::NoHelp(_)),
+        "{:?}",
+        world.reason()
+    );
+    (world.model.dataset, world.model.store) = (1, f64::INFINITY);
+    world.pass(90);
+    assert!(world.wanted() >= world.model.needed(), "{:?}", world.history);
+}
+
+#[test]
+fn experience_blocks_only_steps_below_it() {
+    // Ten workers are needed, and they report a tenth of their load.
+    let model = Model {
+        demand: 500.0,
+        reported_load: 0.1,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 10);
+    world.pass(150);
+    assert_eq!(
+        (world.wanted(), world.reversals(0)),
+        (10, 1),
+        "{:?}",
+        world.history
+    );
+    world.model.demand = 700.0;
+    world.pass(60);
+    assert!(world.wanted() >= 14, "{:?}", world.history);
+    world.model.demand = 100.0;
+    world.pass(200);
+    assert_eq!(world.wanted(), 10, "{:?}", world.history);
+}

@@ -1,0 +1,87 @@
+//! Tests with more and less work for the same readers.
+
+use super::service::{Model, World};
+
+#[test]
+fn a_fivefold_load_is_followed_within_30_s() {
+    let mut world = World::new(Model::default(), 2);
+    world.pass(30);
+    assert_eq!(world.wanted(), 2, "{:?}", world.reason());
+    world.model.demand *= 5.0;
+    world.pass(30);
+    assert!(world.wanted() >= world.model.needed(), "{:?}", world.history);
+    world.pass(600);
+    assert!(
+        world.wanted() <= world.model.needed() * 5 / 4 + 1,
+        "{:?}",
+        world.history
+    );
+    assert!(world.reversals(0) <= 1, "{:?}", world.history);
+}
+
+#[test]
+fn four_more_readers_are_followed_within_30_s() {
+    let mut world = World::new(Model::default(), 2);
+    world.pass(30);
+    world.model.readers = 5;
+    world.pass(30);
+    assert!(world.wanted() >= world.model.needed(), "{:?}", world.history);
+}
+
+#[test]
+fn a_short_burst_starts_no_worker() {
+    let mut world = World::new(Model::default(), 2);
+    for _ in 0..20 {
+        world.model.demand = 500.0;
+        world.pass(1);
+        world.model.demand = 100.0;
+        world.pass(20);
+    }
+    assert!(
+        world.history.iter().all(|wanted| *wanted == 2),
+        "{:?}",
+        world.history
+    );
+}
+
+#[test]
+fn idle_workers_end_after_the_calm_time() {
+    let mut world = World::new(Model::default(), 16);
+    world.pass(50);
+    assert_eq!(world.wanted(), 16);
+    world.pass(400);
+    assert!((2..=3).contains(&world.wanted()), "{:?}", world.history);
+    assert_eq!(world.reversals(0), 0);
+}
+
+#[test]
+fn lost_spot_workers_change_no_decision() {
+    let model = Model {
+        demand: 760.0,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 16);
+    world.pass(30);
+    let wanted = world.wanted();
+    for _ in 0..20 {
+        let left = world.workers.len() - world.chance.index(world.workers.len() / 2);
+        world.workers.truncate(left);
+        world.pass(30);
+        assert_eq!(world.wanted(), wanted, "{:?}", world.history);
+    }
+}
+
+#[test]
+fn missing_supply_delays_no_step_down() {
+    let model = Model {
+        demand: 250.0,
+        supply: 4,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 4);
+    world.pass(10);
+    assert!(world.wanted() > 4, "{:?}", world.history);
+    world.model.demand = 50.0;
+    world.pass(32 + 60 + 60 + 70);
+    assert_eq!(world.wanted(), 2, "{:?}", world.history);
+}
