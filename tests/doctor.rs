@@ -60,6 +60,7 @@ fn a_healthy_service_has_no_problem() {
             "udp",
             "mtu",
             "dispatcher",
+            "clocks",
             "workers",
             "versions",
             "open-files",
@@ -68,6 +69,10 @@ fn a_healthy_service_has_no_problem() {
         }
         assert!(text(of(&all, "workers")).starts_with("2 alive"), "{all:#?}");
         assert!(text(of(&all, "dispatcher")).contains("connected in"), "{all:#?}");
+        assert!(
+            text(of(&all, "versions")).contains("the dispatcher and all living workers"),
+            "{all:#?}"
+        );
         for check in [
             "udp-buffers",
             "shared-memory",

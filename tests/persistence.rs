@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use crate::support::cluster::{drain, fresh_key, numbers as numbers_of};
 use crate::support::consumers::Party;
+use crate::support::http::{free_port, get};
 use crate::support::mortal::{Killer, Mortal, lasting_address};
 use crate::support::process::{Process, Running, millstream};
 use crate::support::{eventually, watched, watched_for};
@@ -246,13 +247,16 @@ fn a_dispatcher_survives_a_full_disk() {
     watched("a full disk", || {
         let (key, text) = fresh_key();
         let folder = tempfile::tempdir().unwrap();
-        let address = lasting_address();
+        let (address, admin) = (lasting_address(), free_port());
+        let bind = admin.to_string();
         let arguments = [
             "dispatcher",
             "--bind",
             &address,
             "--work-dir",
             path(folder.path()),
+            "--admin",
+            &bind,
         ];
         let dispatcher = Running::start(limited(&text, &arguments));
         let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
@@ -272,9 +276,16 @@ fn a_dispatcher_survives_a_full_disk() {
         assert!(answered > 0);
         // The dispatcher still answers status requests, but accepts no changes.
         assert_eq!(service.status().unwrap().counts.workers, 0);
+        let overview = || get(admin, "/api/v1/status", "");
+        let shown = overview();
+        assert!(
+            shown.contains("The dispatcher cannot store its records: "),
+            "{shown}"
+        );
         make_room(&dispatcher);
         let again = || service.register(large(answered), None).is_ok();
         eventually("the store has room", &true, again);
+        assert!(!overview().contains("cannot store its records"));
         dispatcher.signal("TERM");
         let finished = dispatcher.finish();
         assert!(finished.status.success(), "{finished:?}");

@@ -320,6 +320,41 @@ fn a_lost_quorum_only_delays() {
 }
 
 #[test]
+fn the_doctor_names_the_leader() {
+    watched_for(4 * INTERRUPTION_MAX, "the doctor", || {
+        let Some(mut deployment) = Deployment::start() else {
+            return;
+        };
+        let members = |deployment: &Deployment| {
+            let all = deployment.addresses.join(",");
+            let finished = finish(millstream(
+                &deployment.key,
+                &["doctor", "--json", "--dispatcher", &all],
+            ));
+            let findings: Vec<serde_json::Value> = serde_json::from_str(&finished.stdout).unwrap();
+            let members = findings.into_iter().find(|finding| finding["check"] == "members");
+            members.expect("a finding about the members")
+        };
+        let leader = deployment.leader();
+        let finding = members(&deployment);
+        let expected = format!(
+            "{} leads, 2 of 3 dispatchers stand by",
+            deployment.addresses[leader]
+        );
+        assert_eq!(
+            (&finding["level"], &finding["found"]),
+            (&"ok".into(), &expected.into())
+        );
+        let other = (leader + 1) % DISPATCHERS;
+        deployment.kill(other);
+        let finding = members(&deployment);
+        assert_eq!(finding["level"], "warning", "{finding:#}");
+        let found = finding["found"].as_str().unwrap();
+        assert!(found.contains(&deployment.addresses[other]), "{finding:#}");
+    });
+}
+
+#[test]
 fn unusable_stores_are_refused_by_name() {
     watched("unusable stores", || {
         let (_, key) = fresh_key();

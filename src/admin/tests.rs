@@ -1,8 +1,8 @@
 //! Tests of the verdict: for each cause, whether the sentence names it.
 
 use millstream_control::{
-    BootId, ClientId, ClientStatus, Counts, IterationId, IterationStatus, JobId, Phase, Refusals, SplitRange,
-    Status, TaskId, TaskStatus, WorkerId, WorkerStatus,
+    BootId, ClientId, ClientStatus, Counts, IterationId, IterationStatus, JobId, Phase, ProgramStatus,
+    Refusals, SplitRange, Status, TaskId, TaskStatus, WorkerId, WorkerStatus,
 };
 
 use super::{Level, Verdict};
@@ -85,6 +85,7 @@ pub(super) fn status(rows: Vec<IterationStatus>) -> Status {
             ..Counts::default()
         },
         refusals: Refusals::default(),
+        program: ProgramStatus::default(),
     }
 }
 

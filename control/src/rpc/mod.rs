@@ -18,7 +18,7 @@ pub(crate) mod wire;
 
 pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter, Told};
 pub use server::{AuditLog, Observed, Server, ServerConfig, ServerObserver, ServerStopper, StartError};
-pub use session::{Contact, Numbers, SessionConfig};
+pub use session::{Contact, NOT_LEADING, Numbers, SessionConfig};
 pub use wire::ALPN;
 
 /// The number of idle timeouts of the endpoint after which a connection of the control plane is lost.

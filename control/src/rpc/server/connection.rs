@@ -9,6 +9,7 @@ use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::about;
 use super::audit::{Asker, AuditLog, audited};
 use super::event_loop::{Input, Peer};
 use super::owners::Owners;
@@ -287,6 +288,7 @@ async fn answer(
         Err(error) => Err(error),
     };
     shared.refusals.look_at(&mut result);
+    about::add_to(&mut result);
     let response = WireResponse {
         result: result.map(Into::into),
     };

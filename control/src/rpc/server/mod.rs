@@ -17,6 +17,7 @@
 //! | `running` | starting and stopping the server |
 //! | `standby` | a dispatcher that does not lead |
 
+mod about;
 mod audit;
 mod backlog;
 mod clock;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
 
+use super::about;
 use super::connection::Shared;
 use super::event_loop::{Input, Observed};
 
@@ -27,6 +28,7 @@ impl ServerObserver {
         shared.inputs.send(Input::Observed(reply)).await.ok()?;
         let mut observed = observed.await.ok()?;
         observed.status.refusals = shared.refusals.all();
+        observed.status.program = about::program();
         Some(observed)
     }
 }

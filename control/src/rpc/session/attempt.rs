@@ -16,6 +16,9 @@ use crate::rpc::{ALPN, IDLE_TIMEOUTS};
 /// Maximum number of concurrent attempts to connect.
 const ATTEMPTS_MAX: u32 = 2;
 
+/// The beginning of the error of a process that reaches only a dispatcher that does not lead.
+pub const NOT_LEADING: &str = "this dispatcher does not lead";
+
 /// The duration of one attempt, as a multiple of the attempt deadline.
 const ATTEMPT_DEADLINES: u32 = 5;
 
@@ -69,9 +72,7 @@ fn not_leading(leader: &str) -> String {
     } else {
         format!("the leader is {leader}")
     };
-    format!(
-        "this dispatcher does not lead, and {leader}: give the addresses of all dispatchers, as in a:5050,b:5050"
-    )
+    format!("{NOT_LEADING}, and {leader}: give the addresses of all dispatchers, as in a:5050,b:5050")
 }
 
 /// Returns the message for attempts that did not succeed within the attempt deadline.

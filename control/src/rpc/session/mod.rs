@@ -26,6 +26,7 @@ mod state;
 mod tests;
 mod tries;
 
+pub use attempt::NOT_LEADING;
 pub(crate) use calls::Session;
 pub use config::SessionConfig;
 pub use contact::Contact;

@@ -82,9 +82,14 @@ fn findings(args: &DoctorArgs) -> Vec<Finding> {
         None => (Finding::unanswered("key", SYSTEM_MAX), None),
     };
     let dispatcher = args.dispatcher.clone();
+    let (same_key, same) = (loaded.clone(), dispatcher.clone());
     checks.push(Check::start("dispatcher", ANSWER_MAX, move || {
         let facts = facts::service::service(loaded.as_ref(), dispatcher.as_deref());
         verdicts::service::service(&facts, VERSION)
+    }));
+    checks.push(Check::start("members", ANSWER_MAX, move || {
+        let facts = facts::members::members(same_key.as_ref(), same.as_deref());
+        verdicts::members::members(&facts).into_iter().collect()
     }));
     let others = checks.into_iter().flat_map(Check::findings);
     std::iter::once(key).chain(others).collect()

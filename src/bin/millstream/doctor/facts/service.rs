@@ -1,7 +1,8 @@
-//! The facts of a service: a connection to its dispatcher, the time of an answer, and its workers.
+//! The facts of a service: a connection to its dispatcher, the time of an answer, the dispatcher's version
+//! and clock, and its workers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millstream::control::rpc::SessionConfig;
 use millstream::control::{Code, Status, WorkerStatus};
@@ -62,10 +63,23 @@ pub(in super::super) struct ServiceAnswer {
     pub(in super::super) connect: Duration,
     /// The shortest time between a request and its answer.
     pub(in super::super) round_trip: Duration,
+    /// The version of the dispatcher's program, and the difference between its clock and the clock of this
+    /// machine. `None` if the program is too old to tell.
+    pub(in super::super) program: Option<ProgramFacts>,
     /// The number of readers.
     pub(in super::super) clients: u64,
     /// The workers, including workers that died within the last minutes.
     pub(in super::super) workers: Vec<WorkerFacts>,
+}
+
+/// The program of a dispatcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct ProgramFacts {
+    /// The version of the program.
+    pub(in super::super) version: String,
+    /// The time by which the dispatcher's clock is ahead of the clock of this machine, in milliseconds. Exact
+    /// within half of the round trip.
+    pub(in super::super) clock_ahead_ms: i64,
 }
 
 /// One worker of the service.
@@ -97,15 +111,19 @@ pub(in super::super) fn service(key: Option<&LoadedKey>, dispatcher: Option<&str
 }
 
 fn ask(key: &LoadedKey, address: &str, is_named: bool) -> ServiceOutcome {
+    let connect_deadline = (!is_named).then_some(DEFAULT_CONNECT_MAX);
     let begun = Instant::now();
-    let service = match Service::connect(key, address, config(is_named)) {
+    let service = match Service::connect(key, address, config(connect_deadline)) {
         Ok(service) => service,
         Err(error) => return failed(&error),
     };
     let connect = begun.elapsed();
     let timed = || {
         let begun = Instant::now();
-        service.status().map(|status| (begun.elapsed(), status))
+        let status = service.status()?;
+        let time = begun.elapsed();
+        let program = program(&status, time);
+        Ok::<_, ServiceError>((time, program, status))
     };
     let mut fastest = match timed() {
         Ok(first) => first,
@@ -121,8 +139,21 @@ fn ask(key: &LoadedKey, address: &str, is_named: bool) -> ServiceOutcome {
         }
     }
     service.close();
-    let (round_trip, status) = fastest;
-    ServiceOutcome::Answered(answer(connect, round_trip, &status))
+    let (round_trip, program, status) = fastest;
+    ServiceOutcome::Answered(answer(connect, round_trip, program, &status))
+}
+
+/// Returns the dispatcher's version, and the difference of the clocks. The dispatcher read its clock about
+/// half of the round trip ago.
+fn program(status: &Status, round_trip: Duration) -> Option<ProgramFacts> {
+    let program = &status.program;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let read = since.saturating_sub(round_trip / 2).as_millis();
+    let milliseconds = |time: u128| i64::try_from(time).unwrap_or(i64::MAX);
+    (!program.version.is_empty()).then(|| ProgramFacts {
+        version: program.version.clone(),
+        clock_ahead_ms: milliseconds(program.unix_ms.into()).saturating_sub(milliseconds(read)),
+    })
 }
 
 fn is_dispatcher_key(key: &LoadedKey) -> bool {
@@ -137,13 +168,10 @@ fn failed(error: &ServiceError) -> ServiceOutcome {
     }
 }
 
-fn config(is_named: bool) -> ServiceConfig {
+/// Returns the settings of a connection. `connect_deadline` replaces the deadline of other commands.
+pub(super) fn config(connect_deadline: Option<Duration>) -> ServiceConfig {
     let given = asking::config();
-    let connect_deadline = if is_named {
-        given.session.connect_deadline
-    } else {
-        DEFAULT_CONNECT_MAX
-    };
+    let connect_deadline = connect_deadline.unwrap_or(given.session.connect_deadline);
     let session = SessionConfig {
         connect_deadline,
         request_deadline: ANSWER_MAX,
@@ -154,7 +182,12 @@ fn config(is_named: bool) -> ServiceConfig {
     ServiceConfig { session, ..given }
 }
 
-fn answer(connect: Duration, round_trip: Duration, status: &Status) -> ServiceAnswer {
+fn answer(
+    connect: Duration,
+    round_trip: Duration,
+    program: Option<ProgramFacts>,
+    status: &Status,
+) -> ServiceAnswer {
     let worker = |worker: &WorkerStatus| WorkerFacts {
         address: worker.address.clone(),
         version: worker.version.clone(),
@@ -164,6 +197,7 @@ fn answer(connect: Duration, round_trip: Duration, status: &Status) -> ServiceAn
     ServiceAnswer {
         connect,
         round_trip,
+        program,
         clients: status.counts.clients,
         workers: status.workers.iter().map(worker).collect(),
     }

@@ -2,6 +2,7 @@
 //!
 //! - `host`: shared memory, memory, and the limit on open files
 //! - `identity`: the key
+//! - `members`: the dispatchers of a service that has several
 //! - `network`: UDP, its buffers, and the MTU
 //! - `python`: the interpreter of users' code
 //! - `service`: the dispatcher and the workers
@@ -11,6 +12,7 @@
 #[cfg(target_os = "linux")]
 pub(super) mod host;
 pub(super) mod identity;
+pub(super) mod members;
 pub(super) mod network;
 #[cfg(target_os = "linux")]
 pub(super) mod python;

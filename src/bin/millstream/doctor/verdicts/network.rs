@@ -107,8 +107,10 @@ pub(in super::super) fn time_text(time: Duration) -> String {
     let milliseconds = time.as_secs_f64() * 1000.0;
     if milliseconds < 1.0 {
         format!("{} µs", time.as_micros())
-    } else {
+    } else if milliseconds < 1000.0 {
         format!("{milliseconds:.1} ms")
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
     }
 }
 

@@ -1,16 +1,25 @@
-//! The verdicts on the dispatcher and its workers. Pure.
+//! The verdicts on the dispatcher, its clock and its workers. Pure.
 
-use super::super::facts::service::{ServiceAnswer, ServiceFacts, ServiceOutcome, WorkerFacts};
+use std::time::Duration;
+
+use super::super::facts::service::{ProgramFacts, ServiceAnswer, ServiceFacts, ServiceOutcome, WorkerFacts};
 use super::super::finding::{Finding, Level};
 use super::network::time_text;
 
 /// The maximum number of workers that a finding names.
 const NAMED_MAX: usize = 5;
 
-/// Judges a service: the dispatcher, and if it answers, the workers and their versions.
+/// The difference of two clocks from which on the times in logs are hard to compare.
+const CLOCKS_WARNING: Duration = Duration::from_secs(2);
+/// The difference of two clocks from which on signed requests may fail: S3 refuses them from a quarter of an
+/// hour.
+const CLOCKS_PROBLEM: Duration = Duration::from_secs(300);
+
+/// Judges a service: the dispatcher, and if it answers, its clock, the workers and all versions.
 pub(in super::super) fn service(facts: &ServiceFacts, own_version: &str) -> Vec<Finding> {
     let mut findings = vec![dispatcher(facts)];
     if let ServiceOutcome::Answered(answer) = &facts.outcome {
+        findings.extend(answer.program.as_ref().map(clocks));
         findings.push(workers(answer));
         findings.push(versions(answer, own_version));
     }
@@ -77,6 +86,29 @@ fn dispatcher(facts: &ServiceFacts) -> Finding {
     }
 }
 
+fn clocks(program: &ProgramFacts) -> Finding {
+    const CHECK: &str = "clocks";
+    const CURE: &str = "Run a time service such as chrony or systemd-timesyncd on both machines. \
+                        Object stores refuse signed requests from machines with a wrong clock.";
+    let difference = Duration::from_millis(program.clock_ahead_ms.unsigned_abs());
+    let direction = if program.clock_ahead_ms < 0 {
+        "behind"
+    } else {
+        "ahead of"
+    };
+    let found = format!(
+        "the dispatcher's clock is {} {direction} the clock of this machine",
+        time_text(difference)
+    );
+    if difference >= CLOCKS_PROBLEM {
+        Finding::problem(CHECK, found, CURE)
+    } else if difference >= CLOCKS_WARNING {
+        Finding::warning(CHECK, found, CURE)
+    } else {
+        Finding::ok(CHECK, found)
+    }
+}
+
 fn workers(answer: &ServiceAnswer) -> Finding {
     const CHECK: &str = "workers";
     let (dead, alive): (Vec<_>, Vec<_>) = answer.workers.iter().partition(|worker| worker.death.is_some());
@@ -122,24 +154,34 @@ fn deaths(dead: &[&WorkerFacts]) -> String {
 
 fn versions(answer: &ServiceAnswer, own_version: &str) -> Finding {
     const CHECK: &str = "versions";
+    let dispatcher = answer
+        .program
+        .as_ref()
+        .map_or("unknown", |program| &program.version);
     let alive = answer.workers.iter().filter(|worker| worker.death.is_none());
-    let other: Vec<_> = alive.filter(|worker| worker.version != own_version).collect();
+    let workers = alive.map(|worker| (worker.address.as_str(), worker.version.as_str()));
+    let all = std::iter::once(("dispatcher", dispatcher)).chain(workers);
+    let other: Vec<_> = all.filter(|(_, version)| *version != own_version).collect();
     if other.is_empty() {
         return Finding::ok(
             CHECK,
-            format!("this program and all living workers have the version {own_version}"),
+            format!("this program, the dispatcher and all living workers have the version {own_version}"),
         );
     }
     let named: Vec<String> = other
         .iter()
         .take(NAMED_MAX)
-        .map(|worker| format!("{}: {}", worker.address, worker.version))
+        .map(|(name, version)| format!("{name}: {version}"))
         .collect();
+    let processes = if other.len() == 1 {
+        "one process has"
+    } else {
+        "other processes have"
+    };
     Finding::warning(
         CHECK,
         format!(
-            "this program has the version {own_version}, and {} workers have another one{}",
-            other.len(),
+            "this program has the version {own_version}, and {processes} another one{}",
             listed(&named, other.len())
         ),
         "Install one version on all machines, and restart the workers: SIGTERM drains them.",
@@ -186,12 +228,26 @@ mod tests {
     }
 
     fn answered(clients: u64, workers: Vec<WorkerFacts>) -> Vec<Finding> {
+        answered_by("0.1.0", 0, clients, workers)
+    }
+
+    fn answered_by(
+        version: &str,
+        clock_ahead_ms: i64,
+        clients: u64,
+        workers: Vec<WorkerFacts>,
+    ) -> Vec<Finding> {
+        let program = ProgramFacts {
+            version: version.to_owned(),
+            clock_ahead_ms,
+        };
         let time = Duration::from_micros(500);
         judged(
             true,
             ServiceOutcome::Answered(ServiceAnswer {
                 connect: time,
                 round_trip: time,
+                program: Some(program),
                 clients,
                 workers,
             }),
@@ -199,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn healthy_services_have_three_good_findings() {
+    fn healthy_services_have_only_good_findings() {
         let findings = answered(1, vec![worker("0.1.0", None, false)]);
         assert!(
             findings.iter().all(|finding| finding.level == Level::Ok),
             "{findings:?}"
         );
-        assert_eq!(findings.len(), 3);
+        assert_eq!(findings.len(), 4);
         assert!(findings[0].found.contains("500 µs"), "{findings:?}");
     }
 
@@ -239,18 +295,18 @@ mod tests {
     fn dead_workers_are_named_with_the_reason() {
         let dead = || worker("0.1.0", Some("its port is closed"), false);
         let findings = answered(1, vec![worker("0.1.0", None, false), dead()]);
-        assert_eq!(findings[1].level, Level::Warning);
+        assert_eq!(findings[2].level, Level::Warning);
         assert!(
-            findings[1].found.contains("10.0.0.2:7000: its port is closed"),
+            findings[2].found.contains("10.0.0.2:7000: its port is closed"),
             "{findings:?}"
         );
-        assert_eq!(answered(1, vec![dead()])[1].level, Level::Problem);
+        assert_eq!(answered(1, vec![dead()])[2].level, Level::Problem);
         assert_eq!(
-            answered(0, vec![worker("0.1.0", None, true)])[1].level,
+            answered(0, vec![worker("0.1.0", None, true)])[2].level,
             Level::Warning
         );
         let many = answered(1, std::iter::repeat_with(dead).take(9).collect());
-        assert!(many[1].found.ends_with("; and 4 more)"), "{many:?}");
+        assert!(many[2].found.ends_with("; and 4 more)"), "{many:?}");
     }
 
     #[test]
@@ -259,7 +315,24 @@ mod tests {
             1,
             vec![worker("0.1.0", None, false), worker("0.0.9", None, false)],
         );
-        assert_eq!(findings[2].level, Level::Warning);
-        assert!(findings[2].found.contains("10.0.0.2:7000: 0.0.9"), "{findings:?}");
+        assert_eq!(findings[3].level, Level::Warning);
+        assert!(findings[3].found.contains("10.0.0.2:7000: 0.0.9"), "{findings:?}");
+        let findings = answered_by("0.0.8", 0, 1, vec![worker("0.1.0", None, false)]);
+        assert_eq!(findings[3].level, Level::Warning);
+        assert!(findings[3].found.contains("dispatcher: 0.0.8"), "{findings:?}");
+    }
+
+    #[test]
+    fn wrong_clocks_are_named() {
+        for (ahead_ms, level, said) in [
+            (1999, Level::Ok, "ahead of"),
+            (2000, Level::Warning, "2.0 s ahead of the clock"),
+            (-299_999, Level::Warning, "300.0 s behind"),
+            (-300_000, Level::Problem, "300.0 s behind"),
+        ] {
+            let findings = answered_by("0.1.0", ahead_ms, 1, Vec::new());
+            assert_eq!(findings[1].level, level, "{findings:?}");
+            assert!(findings[1].found.contains(said), "{findings:?}");
+        }
     }
 }
