@@ -5,7 +5,7 @@ use std::path::Path;
 
 use millstream::link::{ClusterKey, Role};
 
-use crate::support::http::{free_port, get};
+use crate::support::http::{first_event, free_port, get};
 use crate::support::process::{Process, finish, millstream};
 use crate::support::watched;
 
@@ -49,28 +49,33 @@ fn shown(process: &Process) -> String {
     String::from_utf8_lossy(&[read("cmdline"), read("status"), read("limits")].concat()).into_owned()
 }
 
-/// Returns everything that an admin port shows.
-fn shown_by_port(admin: SocketAddr) -> Vec<(String, String)> {
+/// Returns everything that the admin ports of a dispatcher and a worker show.
+fn shown_by_ports(dispatcher: SocketAddr, worker: SocketAddr) -> Vec<(String, String)> {
     let bearer = format!("authorization: Bearer {TOKEN}\r\n");
-    let paths = [
-        "/",
-        "/metrics",
-        "/api/v1/status",
-        "/api/v1/history",
-        "/api/v1/events",
-        "/api/v1/settings",
-    ];
-    let shown = paths.map(|path| {
-        let answer = get(admin, path, &bearer);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-        (path.to_owned(), answer)
-    });
-    let events = &shown[4].1;
-    assert!(
-        events.contains("cannot open http://127.0.0.1:9/a.tar?...:"),
-        "the failure is an event: {events}"
+    let own = ["/", "/api/v1/history", "/api/v1/events", "/api/v1/settings"];
+    let common = ["/livez", "/readyz", "/metrics", "/api/v1/status"];
+    let asked = own.map(|path| (dispatcher, path)).into_iter();
+    let asked = asked.chain(
+        [dispatcher, worker]
+            .map(|admin| common.map(|path| (admin, path)))
+            .concat(),
     );
-    shown.into()
+    let mut shown: Vec<(String, String)> = asked
+        .map(|(admin, path)| {
+            let answer = get(admin, path, &bearer);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+            (path.to_owned(), answer)
+        })
+        .collect();
+    let live = [dispatcher, worker].map(|admin| ("/api/v1/live".to_owned(), first_event(admin, &bearer)));
+    shown.extend(live);
+    let failure = "cannot open http://127.0.0.1:9/a.tar?...:";
+    for path in ["/api/v1/events", "/api/v1/status", "/api/v1/live"] {
+        let mut answers = shown.iter().filter(|(asked, _)| asked == path);
+        let is_shown = answers.any(|(_, answer)| answer.contains(failure));
+        assert!(is_shown, "{path} has the failure: {shown:?}");
+    }
+    shown
 }
 
 /// Runs commands with a key of the service and with another key, and returns their output.
@@ -111,26 +116,21 @@ fn secrets_appear_nowhere() {
         );
         let (text, audit) = (key.to_text(), at("audit").display().to_string());
         std::fs::write(at("token"), format!("{TOKEN}\n")).expect("a file");
-        let (token, admin) = (at("token").display().to_string(), free_port());
-        let bind = admin.to_string();
-        let dispatcher = [
-            "dispatcher",
-            "--bind",
-            "127.0.0.1:0",
-            "--audit-log",
-            &audit,
-            "--admin",
-            &bind,
-            "--admin-token-file",
-            &token,
-        ];
+        let token = at("token").display().to_string();
+        let (admin, worker_admin) = (free_port(), free_port());
+        let (bind, worker_bind) = (admin.to_string(), worker_admin.to_string());
+        let admin_flags = ["--admin-token-file", &token, "--admin"];
+        let dispatcher = ["dispatcher", "--bind", "127.0.0.1:0", "--audit-log", &audit];
+        let dispatcher = [&dispatcher[..], &admin_flags, &[&bind]].concat();
         let dispatcher = server(&text, &at("dispatcher.log"), &dispatcher);
         let address = dispatcher.address.clone();
-        let worker = server(&text, &at("worker.log"), &["worker", "--dispatcher", &address]);
+        let worker = ["worker", "--dispatcher", &address];
+        let worker = [&worker[..], &admin_flags, &[&worker_bind]].concat();
+        let worker = server(&text, &at("worker.log"), &worker);
         let mut said = said_by_commands([&text, &other.to_text()], &address);
         let refused = finish(millstream(&text, &["status", "--key", &text]));
         said.push(("a key as an argument".to_owned(), refused.stderr));
-        said.extend(shown_by_port(admin));
+        said.extend(shown_by_ports(admin, worker_admin));
         for (process, name) in [(&dispatcher, "dispatcher"), (&worker, "worker")] {
             let shown = shown(process);
             let core = shown.lines().find(|line| line.starts_with("Max core file size"));
