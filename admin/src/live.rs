@@ -37,8 +37,9 @@ impl<S: Subject> Live<S> {
         }
     }
 
-    /// Returns the status at once, and then at every whole second of the port, as server-sent events. A status
-    /// that is unknown is an event `unknown` with the reason. Returns `None` without room for a viewer.
+    /// Returns the status at once, and then at every whole second of the port, as server-sent events. A
+    /// status that is unknown is an event `unknown` with the reason. Returns `None` without room for another
+    /// viewer.
     pub(crate) fn view(&self) -> Option<Body> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let (observer, begun) = (Arc::clone(&self.observer), self.begun);
