@@ -11,8 +11,8 @@ const SCHEME_END: &str = "://";
 /// Returns a text in which URLs show neither their users nor, if they are URLs of servers, their queries. The
 /// query of a signed URL permits its reader to open the file.
 ///
-/// A text can be read in several ways if a password contains characters that end a host, or if a URL follows
-/// another without a separator. Of all ways the one counts that hides most.
+/// A password may contain characters that end a host, and a URL may follow another without a separator. A
+/// text then has several meanings, and the one counts that hides most.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
     if !text.contains(SCHEME_END) {
         return Cow::Borrowed(text);
