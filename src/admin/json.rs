@@ -1,7 +1,7 @@
 //! The status of a service as one JSON object. Field names contain the unit of their value.
 //!
-//! Rows borrow from the status, and the object is written in one go: a status of thousands of tasks is neither
-//! copied nor built as a tree.
+//! Rows borrow from the status, and the object is written in one go: a status of thousands of tasks is
+//! neither copied nor built as a tree.
 
 use millstream_control::{BootId, DatasetStatus, IterationStatus, JobStatus, Stages, Status, WorkerStatus};
 use serde::Serialize;
@@ -10,8 +10,8 @@ use super::hidden::hidden;
 use super::iterations::{IterationRow, iteration};
 use super::rows::{Rows, Shown, json_text};
 
-/// Returns the whole status as a JSON object in one line, without secrets. Each list has at most 1000 entries;
-/// `counts` are complete.
+/// Returns the whole status as a JSON object in one line, without secrets. Each list has at most 1000
+/// entries; `counts` are complete.
 pub fn status_json(status: &Status) -> String {
     hidden(json_text(&ServiceDocument::new(status, None)))
 }
