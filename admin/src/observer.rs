@@ -1,6 +1,7 @@
 //! The latest observation of a process, which all requests of a quarter of a second share, and its texts.
 //!
-//! Every text of the process passes through [`Subject::without_secrets`] here, so that no answer can forget it.
+//! Every text of the process passes through [`Subject::without_secrets`] here, so that no answer can forget
+//! the function.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -87,8 +87,8 @@ impl std::fmt::Debug for TrainerSubject {
 }
 
 impl TrainerFacts {
-    /// Bounds the number of loaders and their names, and makes equal names different. Names lose their secrets
-    /// before, because a part of a URL may not be recognised, and hidden names may be equal.
+    /// Bounds the number of loaders and their names, and makes equal names different. Names lose their
+    /// secrets before, because a part of a URL may not be recognised, and hidden names may be equal.
     pub(super) fn new(mut loaders: Vec<LoaderFacts>) -> TrainerFacts {
         let left_out = loaders.len().saturating_sub(LOADERS_MAX);
         loaders.truncate(LOADERS_MAX);
