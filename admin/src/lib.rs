@@ -10,19 +10,23 @@
 //! - [`Query`]: the part of a document that a request selects
 //! - [`Exposition`]: metrics in the text format of Prometheus
 
+mod body;
 mod exposition;
 mod guard;
+mod live;
 mod observer;
 mod page;
 mod port;
 mod query;
 mod respond;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod token;
 
 pub use exposition::{Exposition, Labels};
 pub use page::Page;
 pub use port::{AdminConfig, AdminError, AdminPort};
-pub use query::Query;
-pub use subject::Subject;
+pub use query::{Query, QueryError};
+pub use subject::{HISTORY_EVERY, Subject};
 pub use token::{AdminToken, TokenError};

@@ -1,20 +1,27 @@
-//! The latest observation of a process, which all requests of a quarter of a second share.
+//! The latest observation of a process, which all requests of a quarter of a second share, and its texts.
+//!
+//! Every text of the process passes through [`Subject::without_secrets`] here, so that no answer can forget
+//! the function.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use crate::subject::Subject;
+use crate::page::Page;
+use crate::query::Query;
+use crate::subject::{HISTORY_EVERY, Subject};
 
 /// The age from which on an observation is repeated.
 const FRESH: Duration = Duration::from_millis(250);
 /// The time after which an observation is given up.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The time between two observations that the process remembers.
-const REMEMBER_EVERY: Duration = Duration::from_secs(5);
+/// The bytes before and after a status in its server-sent event.
+const EVENT_START: &[u8] = b"event: status\ndata: ";
+const EVENT_END: &[u8] = b"\n\n";
 
 /// A process and its latest observation.
 pub(crate) struct Observer<S: Subject> {
@@ -26,8 +33,8 @@ pub(crate) struct Observer<S: Subject> {
 pub(crate) struct Observation<F> {
     at: Instant,
     pub(crate) facts: F,
-    /// The status as JSON, once a viewer has asked for it.
-    status: OnceLock<Bytes>,
+    /// The status as a server-sent event, once a viewer has asked for the status.
+    event: OnceLock<Bytes>,
 }
 
 impl<S: Subject> Observer<S> {
@@ -38,8 +45,9 @@ impl<S: Subject> Observer<S> {
         }
     }
 
-    pub(crate) fn subject(&self) -> &S {
-        &self.subject
+    /// Returns a page, which contains no text of the process.
+    pub(crate) fn page(&self, path: &str) -> Option<Page> {
+        self.subject.page(path)
     }
 
     /// Returns an observation that is at most a quarter of a second old. Requests that arrive at the same
@@ -48,7 +56,16 @@ impl<S: Subject> Observer<S> {
     /// # Errors
     /// The reason why the process cannot be observed.
     pub(crate) async fn observe(&self) -> Result<Arc<Observation<S::Facts>>, String> {
-        let observed = tokio::time::timeout(DEADLINE, self.observe_in_turn()).await;
+        self.observe_for(Instant::now()).await
+    }
+
+    /// Returns an observation that was made after `moment`, or at most a quarter of a second before. Callers
+    /// with the same moment thus share an observation, however late each of them runs. Cancel-safe.
+    ///
+    /// # Errors
+    /// The reason why the process cannot be observed.
+    pub(crate) async fn observe_for(&self, moment: Instant) -> Result<Arc<Observation<S::Facts>>, String> {
+        let observed = tokio::time::timeout(DEADLINE, self.observe_in_turn(moment)).await;
         observed.map_err(|_| {
             format!(
                 "the process did not answer its own admin port within {} s",
@@ -57,27 +74,31 @@ impl<S: Subject> Observer<S> {
         })?
     }
 
-    async fn observe_in_turn(&self) -> Result<Arc<Observation<S::Facts>>, String> {
+    async fn observe_in_turn(&self, moment: Instant) -> Result<Arc<Observation<S::Facts>>, String> {
         let mut latest = self.latest.lock().await;
         if let Some(observation) = &*latest
-            && observation.at.elapsed() < FRESH
+            && moment.saturating_duration_since(observation.at) < FRESH
         {
             return Ok(Arc::clone(observation));
         }
-        let facts = self.subject.observe().await?;
+        let facts = self.subject.observe().await;
+        let facts = facts.map_err(|reason| self.subject.without_secrets(reason))?;
         let observation = Arc::new(Observation {
             at: Instant::now(),
             facts,
-            status: OnceLock::new(),
+            event: OnceLock::new(),
         });
         *latest = Some(Arc::clone(&observation));
         Ok(observation)
     }
 
-    /// Lets the process remember its state every five seconds, for ever. An observation that fails is left
-    /// out.
+    /// Lets a process with a history remember its states, for ever. An observation that fails is left out.
+    /// Returns at once for a process without a history.
     pub(crate) async fn remember_for_ever(&self) {
-        let mut interval = tokio::time::interval(REMEMBER_EVERY);
+        if !S::HAS_HISTORY {
+            return;
+        }
+        let mut interval = tokio::time::interval(HISTORY_EVERY);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
@@ -88,9 +109,53 @@ impl<S: Subject> Observer<S> {
         }
     }
 
-    /// Returns the status as JSON, which is written once for all viewers.
+    /// Returns whether the process can serve others now.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    pub(crate) fn ready(&self, observation: &Observation<S::Facts>) -> Result<(), String> {
+        let ready = self.subject.ready(&observation.facts);
+        ready.map_err(|reason| self.subject.without_secrets(reason))
+    }
+
+    /// Returns the metrics in the text format of Prometheus.
+    pub(crate) fn metrics(&self, observation: &Observation<S::Facts>) -> String {
+        let metrics = self.subject.metrics(&observation.facts);
+        self.subject.without_secrets(metrics.to_text())
+    }
+
+    /// Returns a further document, or `None` if there is none at the path.
+    ///
+    /// # Errors
+    /// The reason why the query is invalid.
+    pub(crate) fn document(
+        &self,
+        observation: &Observation<S::Facts>,
+        path: &str,
+        query: Query<'_>,
+    ) -> Result<Option<String>, String> {
+        let hide = |text| self.subject.without_secrets(text);
+        match self.subject.document(&observation.facts, path, query) {
+            Ok(document) => Ok(document.map(hide)),
+            Err(error) => Err(hide(error.to_string())),
+        }
+    }
+
+    /// Returns the status as a server-sent event, which is written once for all viewers. All viewers share
+    /// the bytes.
+    pub(crate) fn status_event(&self, observation: &Observation<S::Facts>) -> Bytes {
+        let write = || {
+            let status = self
+                .subject
+                .without_secrets(self.subject.status(&observation.facts));
+            Bytes::from([EVENT_START, status.as_bytes(), EVENT_END].concat())
+        };
+        observation.event.get_or_init(write).clone()
+    }
+
+    /// Returns the status as JSON: the part of the event that all viewers share.
     pub(crate) fn status(&self, observation: &Observation<S::Facts>) -> Bytes {
-        let write = || Bytes::from(self.subject.status(&observation.facts).to_string());
-        observation.status.get_or_init(write).clone()
+        let event = self.status_event(observation);
+        event.slice(EVENT_START.len()..event.len() - EVENT_END.len())
     }
 }

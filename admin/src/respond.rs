@@ -1,27 +1,17 @@
 //! The answers to requests. Refuses to know sockets.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Frame;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::body::{Body, whole};
 use crate::guard::{Guard, Refusal};
+use crate::live::{Live, VIEWERS_MAX};
 use crate::observer::{Observation, Observer};
 use crate::query::Query;
 use crate::subject::Subject;
-
-/// The maximum number of viewers that receive the status live. Every further viewer is told to come back.
-pub(crate) const VIEWERS_MAX: usize = 32;
-/// The time between two statuses of a live viewer.
-const LIVE_EVERY: Duration = Duration::from_secs(1);
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -41,21 +31,20 @@ const HEADERS: [(&str, &str); 5] = [
     ),
 ];
 
-pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
-
 /// The parts that answer the requests of one port.
 pub(crate) struct Responder<S: Subject> {
     guard: Guard,
     observer: Arc<Observer<S>>,
-    viewers: Arc<Semaphore>,
+    live: Live<S>,
 }
 
 impl<S: Subject> Responder<S> {
     pub(crate) fn new(guard: Guard, subject: S) -> Responder<S> {
+        let observer = Arc::new(Observer::new(subject));
         Responder {
             guard,
-            observer: Arc::new(Observer::new(subject)),
-            viewers: Arc::new(Semaphore::new(VIEWERS_MAX)),
+            live: Live::new(Arc::clone(&observer)),
+            observer,
         }
     }
 
@@ -67,7 +56,7 @@ impl<S: Subject> Responder<S> {
     /// Answers one request. The body of the request is not read.
     pub(crate) async fn respond<B>(&self, request: &Request<B>) -> Response<Body> {
         let (method, path) = (request.method(), request.uri().path());
-        let page = self.observer.subject().page(path);
+        let page = self.observer.page(path);
         // Probes of orchestrators cannot present a token, and the page asks for it.
         let is_open = matches!(path, "/livez" | "/readyz") || page.is_some();
         if let Err(refusal) = self.guard.check(method, request.headers(), is_open) {
@@ -80,15 +69,13 @@ impl<S: Subject> Responder<S> {
             },
             "/readyz" => self.ready().await,
             "/metrics" => {
-                let write = |seen: &Observation<S::Facts>| {
-                    self.observer.subject().metrics(&seen.facts).to_text().into()
-                };
-                self.shown(METRICS, write).await
+                self.shown(METRICS, |seen| self.observer.metrics(seen).into())
+                    .await
             }
             "/api/v1/status" => self.shown(JSON, |seen| self.observer.status(seen)).await,
-            "/api/v1/live" => match Arc::clone(&self.viewers).try_acquire_owned() {
-                Ok(permit) => response(StatusCode::OK, EVENTS, self.live(permit)),
-                Err(_) => unavailable(&format!(
+            "/api/v1/live" => match self.live.view() {
+                Some(events) => response(StatusCode::OK, EVENTS, events),
+                None => unavailable(&format!(
                     "{VIEWERS_MAX} viewers receive the status already: close one of them"
                 )),
             },
@@ -105,7 +92,7 @@ impl<S: Subject> Responder<S> {
 
     async fn ready(&self) -> Response<Body> {
         let ready = match self.observer.observe().await {
-            Ok(seen) => self.observer.subject().ready(&seen.facts),
+            Ok(seen) => self.observer.ready(&seen),
             Err(reason) => Err(reason),
         };
         match ready {
@@ -121,9 +108,10 @@ impl<S: Subject> Responder<S> {
             Err(reason) => return unavailable(&reason),
         };
         let query = Query::new(query.unwrap_or_default());
-        match self.observer.subject().document(&seen.facts, path, query) {
-            Some(document) => response(StatusCode::OK, JSON, whole(document.to_string())),
-            None => text(
+        match self.observer.document(&seen, path, query) {
+            Ok(Some(document)) => response(StatusCode::OK, JSON, whole(document)),
+            Err(reason) => text(StatusCode::BAD_REQUEST, format!("{reason}\n")),
+            Ok(None) => text(
                 StatusCode::NOT_FOUND,
                 "there is no such page: see /metrics, /livez, /readyz and /api/v1/status\n",
             ),
@@ -139,27 +127,6 @@ impl<S: Subject> Responder<S> {
             Ok(seen) => response(StatusCode::OK, media_type, whole(write(&seen))),
             Err(reason) => unavailable(&reason),
         }
-    }
-
-    /// Returns the status again and again, as server-sent events. A status that is unknown is an event
-    /// `unknown` with the reason.
-    fn live(&self, permit: OwnedSemaphorePermit) -> Body {
-        let observer = Arc::clone(&self.observer);
-        let mut interval = tokio::time::interval(LIVE_EVERY);
-        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let state = (observer, interval, permit);
-        let events = stream::unfold(state, |(observer, mut interval, permit)| async move {
-            interval.tick().await;
-            let event = match observer.observe().await {
-                Ok(seen) => [b"event: status\ndata: ", &*observer.status(&seen), b"\n\n"].concat(),
-                Err(reason) => {
-                    format!("event: unknown\ndata: {}\n\n", reason.replace('\n', " ")).into_bytes()
-                }
-            };
-            let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(event)));
-            Some((frame, (observer, interval, permit)))
-        });
-        StreamBody::new(events).boxed_unsync()
     }
 }
 
@@ -184,10 +151,6 @@ fn unavailable(reason: &str) -> Response<Body> {
 
 fn text(status: StatusCode, content: impl Into<Bytes>) -> Response<Body> {
     response(status, PLAIN, whole(content))
-}
-
-fn whole(content: impl Into<Bytes>) -> Body {
-    Full::new(content.into()).boxed_unsync()
 }
 
 fn response(status: StatusCode, media_type: &str, body: Body) -> Response<Body> {

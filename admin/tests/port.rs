@@ -3,11 +3,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millstream_admin::{AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Page, Query, Subject};
+use millstream_admin::{
+    AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Page, Query, QueryError, Subject,
+};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -19,11 +21,13 @@ struct Process {
     written: Arc<AtomicU64>,
     is_hanging: Arc<AtomicBool>,
     is_full: Arc<AtomicBool>,
-    remembered: Arc<AtomicU64>,
+    remembered: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Subject for Process {
     type Facts = u64;
+
+    const HAS_HISTORY: bool = true;
 
     async fn observe(&self) -> Result<u64, String> {
         if self.is_hanging.load(Ordering::Relaxed) {
@@ -45,17 +49,25 @@ impl Subject for Process {
         found
     }
 
-    fn status(&self, observed: &u64) -> Value {
+    fn status(&self, observed: &u64) -> String {
         self.written.fetch_add(1, Ordering::Relaxed);
-        json!({ "observed": observed })
+        json!({ "observed": observed }).to_string()
     }
 
-    fn document(&self, _: &u64, path: &str, query: Query<'_>) -> Option<Value> {
-        (path == "/api/v1/history").then(|| json!({ "job": query.number("job") }))
+    fn document(&self, _: &u64, path: &str, query: Query<'_>) -> Result<Option<String>, QueryError> {
+        if path != "/api/v1/history" {
+            return Ok(None);
+        }
+        let (job, remembered) = (query.number("job")?, self.remembered.lock().unwrap());
+        Ok(Some(json!({ "job": job, "observed": *remembered }).to_string()))
     }
 
-    fn remember(&self, _: &u64) {
-        self.remembered.fetch_add(1, Ordering::Relaxed);
+    fn without_secrets(&self, text: String) -> String {
+        text
+    }
+
+    fn remember(&self, observed: &u64) {
+        self.remembered.lock().unwrap().push(*observed);
     }
 
     fn page(&self, path: &str) -> Option<Page> {
@@ -140,17 +152,24 @@ fn further_documents_are_selected_by_path() {
     assert_eq!(document("/api/v1/history")["job"], Value::Null);
     assert_eq!(document("/api/v1/history?job=1001")["job"], 1001);
     assert_eq!(status(&get(port.local_addr(), "/api/v1/nothing")), 404);
+    let invalid = get(port.local_addr(), "/api/v1/history?job=abc");
+    let expected = "invalid job \"abc\": expected a number, such as job=1001\n";
+    assert_eq!((status(&invalid), body(&invalid)), (400, expected));
 }
 
 #[test]
 fn states_are_remembered_without_viewers() {
     let process = Process::default();
-    let _port = open(&process);
+    let port = open(&process);
     let deadline = Instant::now() + Duration::from_secs(60);
-    while process.remembered.load(Ordering::Relaxed) == 0 {
-        assert!(Instant::now() < deadline, "nothing was remembered");
+    while process.remembered.lock().unwrap().len() < 2 {
+        assert!(Instant::now() < deadline, "the port does not remember for ever");
         std::thread::sleep(Duration::from_millis(10));
     }
+    // No request made these observations: each was made for the history, and is remembered once.
+    let history = get(port.local_addr(), "/api/v1/history");
+    let history: Value = serde_json::from_str(body(&history)).unwrap();
+    assert_eq!(history["observed"], json!([0, 1]));
 }
 
 #[test]

@@ -5,12 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_admin::{Exposition, Page, Subject};
-use serde_json::{Value, json};
+use serde::Serialize;
+use tokio::sync::Mutex;
 
+use super::hidden::hidden;
 use super::metrics::process_metrics;
+use super::rows::{Rows, json_text};
 
 /// Maximum number of loaders with metrics of their own.
 const LOADERS_MAX: usize = 64;
@@ -56,8 +58,8 @@ pub struct LoaderFacts {
 /// A trainer of this process that an admin port shows.
 pub struct TrainerSubject {
     observe: Arc<ObserveLoaders>,
-    /// True while an observation runs.
-    is_observing: Arc<AtomicBool>,
+    /// The turn, which an observation holds until its thread ends, also after a panic.
+    turn: Arc<Mutex<()>>,
 }
 
 /// The state of a trainer at one moment.
@@ -73,7 +75,7 @@ impl TrainerSubject {
     pub fn new(observe: ObserveLoaders) -> TrainerSubject {
         TrainerSubject {
             observe: Arc::new(observe),
-            is_observing: Arc::default(),
+            turn: Arc::default(),
         }
     }
 }
@@ -85,13 +87,15 @@ impl std::fmt::Debug for TrainerSubject {
 }
 
 impl TrainerFacts {
-    /// Bounds the number of loaders and their names, and makes equal names different.
-    fn new(mut loaders: Vec<LoaderFacts>) -> TrainerFacts {
+    /// Bounds the number of loaders and their names, and makes equal names different. Names lose their
+    /// secrets before, because a part of a URL may not be recognised, and hidden names may be equal.
+    pub(super) fn new(mut loaders: Vec<LoaderFacts>) -> TrainerFacts {
         let left_out = loaders.len().saturating_sub(LOADERS_MAX);
         loaders.truncate(LOADERS_MAX);
         let mut names = BTreeSet::new();
         for (place, loader) in loaders.iter_mut().enumerate() {
-            let mut name: String = loader.name.chars().take(NAME_CHARS_MAX).collect();
+            let name = hidden(std::mem::take(&mut loader.name));
+            let mut name: String = name.chars().take(NAME_CHARS_MAX).collect();
             while names.contains(&name) {
                 name = format!("{name} ({place})");
             }
@@ -106,23 +110,18 @@ impl Subject for TrainerSubject {
     type Facts = TrainerFacts;
 
     async fn observe(&self) -> Result<TrainerFacts, String> {
-        if self.is_observing.swap(true, Ordering::AcqRel) {
+        let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
             return Err(
                 "the trainer has not answered the previous observation yet: its interpreter is busy"
                     .to_owned(),
             );
-        }
-        let (observe, is_observing) = (Arc::clone(&self.observe), Arc::clone(&self.is_observing));
+        };
+        let observe = Arc::clone(&self.observe);
         let observed = tokio::task::spawn_blocking(move || {
-            let observed = observe();
-            is_observing.store(false, Ordering::Release);
-            observed
+            let _turn = turn;
+            observe()
         });
-        let observed = observed.await.map_err(|error| {
-            self.is_observing.store(false, Ordering::Release);
-            error.to_string()
-        });
-        let loaders = observed??;
+        let loaders = observed.await.map_err(|error| error.to_string())??;
         Ok(TrainerFacts::new(loaders))
     }
 
@@ -135,11 +134,11 @@ impl Subject for TrainerSubject {
         let loaders = facts.loaders.len() + facts.left_out;
         let help = "Loaders and readers of the process, including those without metrics.";
         found.gauge("loaders", help, &[], loaders as f64);
-        for (name, help, is_counter, read) in FAMILIES {
+        for (name, help, read) in FAMILIES {
             for loader in &facts.loaders {
                 let Some(value) = read(loader) else { continue };
                 let labels = [("loader", loader.name.as_str())];
-                match is_counter {
+                match name.ends_with("_total") {
                     true => found.counter(name, help, &labels, value),
                     false => found.gauge(name, help, &labels, value),
                 }
@@ -148,11 +147,12 @@ impl Subject for TrainerSubject {
         found
     }
 
-    fn status(&self, facts: &TrainerFacts) -> Value {
-        json!({
-            "loaders": facts.loaders.iter().map(loader_json).collect::<Vec<_>>(),
-            "loaders_left_out": facts.left_out,
-        })
+    fn status(&self, facts: &TrainerFacts) -> String {
+        json_text(&StatusDocument::new(facts))
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        hidden(text)
     }
 
     fn page(&self, _: &str) -> Option<Page> {
@@ -160,94 +160,123 @@ impl Subject for TrainerSubject {
     }
 }
 
-/// A metric: its name, its help text, whether it only rises, and its value for a loader.
-type Family = (&'static str, &'static str, bool, fn(&LoaderFacts) -> Option<f64>);
+/// A metric: its name, its help text, and its value for a loader. The names of counters end with `_total`.
+type Family = (&'static str, &'static str, fn(&LoaderFacts) -> Option<f64>);
 
 const FAMILIES: [Family; 11] = [
     (
         "loader_elements_total",
         "Elements that the training loop received.",
-        true,
         |loader| Some(loader.elements as f64),
     ),
     (
         "loader_bytes_total",
         "Bytes of the elements that the training loop received.",
-        true,
         |loader| loader.bytes.map(|bytes| bytes as f64),
     ),
     (
         "loader_waiting_seconds_total",
         "Time for which the training loop waited for elements.",
-        true,
         |loader| Some(loader.waited_s),
     ),
     (
         "loader_waiting_ratio",
         "Share of the recent time for which the training loop waited, from 0 to 1.",
-        false,
         |loader| loader.waiting,
     ),
-    (
-        "loader_epoch",
-        "Number of the present epoch, from 0.",
-        false,
-        |loader| loader.epoch.map(|epoch| epoch as f64),
-    ),
+    ("loader_epoch", "Number of the present epoch, from 0.", |loader| {
+        loader.epoch.map(|epoch| epoch as f64)
+    }),
     (
         "loader_step",
         "Elements of the present epoch that were delivered.",
-        false,
         |loader| loader.step.map(|step| step as f64),
     ),
     (
         "loader_epoch_steps",
         "Elements in an epoch, if their number is known.",
-        false,
         |loader| loader.steps.map(|steps| steps as f64),
     ),
     (
         "loader_prefetched_elements",
         "Elements that arrived and wait for the training loop.",
-        false,
         |loader| loader.ready.map(|ready| ready as f64),
     ),
     (
         "loader_reconnects_total",
         "Links to workers that replaced an earlier link, in the present epoch and before.",
-        true,
         |loader| Some(loader.reconnects as f64),
     ),
     (
         "loader_lost_splits_total",
         "Splits that were lost with a worker.",
-        true,
         |loader| Some(loader.lost_splits as f64),
     ),
     (
         "loader_skipped_splits_total",
         "Splits that were skipped, because several workers died while they read them.",
-        true,
         |loader| Some(loader.skipped_splits as f64),
     ),
 ];
 
-fn loader_json(loader: &LoaderFacts) -> Value {
-    json!({
-        "name": loader.name,
-        "elements": loader.elements,
-        "bytes": loader.bytes,
-        "waited_s": loader.waited_s,
-        "waiting": loader.waiting,
-        "epoch": loader.epoch,
-        "step": loader.step,
-        "steps": loader.steps,
-        "prefetched": loader.ready,
-        "reconnects": loader.reconnects,
-        "lost_splits": loader.lost_splits,
-        "skipped_splits": loader.skipped_splits,
-        "verdict": { "sentence": loader.sentence, "advice": loader.advice },
-    })
+/// The status of a trainer.
+#[derive(Serialize)]
+pub(super) struct StatusDocument<'s> {
+    loaders: Rows<'s, LoaderFacts, LoaderRow<'s>>,
+    loaders_left_out: usize,
+}
+
+impl<'s> StatusDocument<'s> {
+    pub(super) fn new(facts: &'s TrainerFacts) -> StatusDocument<'s> {
+        StatusDocument {
+            loaders: Rows(&facts.loaders, loader_row),
+            loaders_left_out: facts.left_out,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct LoaderRow<'s> {
+    name: &'s str,
+    elements: u64,
+    bytes: Option<u64>,
+    waited_s: f64,
+    waiting: Option<f64>,
+    epoch: Option<u64>,
+    step: Option<u64>,
+    steps: Option<u64>,
+    prefetched: Option<u64>,
+    reconnects: u64,
+    lost_splits: u64,
+    skipped_splits: u64,
+    verdict: LoaderVerdict<'s>,
+}
+
+#[derive(Serialize)]
+struct LoaderVerdict<'s> {
+    sentence: &'s str,
+    advice: &'s str,
+}
+
+fn loader_row(loader: &LoaderFacts) -> LoaderRow<'_> {
+    LoaderRow {
+        name: &loader.name,
+        elements: loader.elements,
+        bytes: loader.bytes,
+        waited_s: loader.waited_s,
+        waiting: loader.waiting,
+        epoch: loader.epoch,
+        step: loader.step,
+        steps: loader.steps,
+        prefetched: loader.ready,
+        reconnects: loader.reconnects,
+        lost_splits: loader.lost_splits,
+        skipped_splits: loader.skipped_splits,
+        verdict: LoaderVerdict {
+            sentence: &loader.sentence,
+            advice: &loader.advice,
+        },
+    }
 }
 
 #[cfg(test)]
@@ -268,6 +297,34 @@ mod tests {
         subject.metrics(&TrainerFacts::new(loaders)).to_text()
     }
 
+    #[tokio::test]
+    async fn a_failed_observation_frees_the_turn() {
+        let (began, begun) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = std::sync::Mutex::new(released);
+        let subject = Arc::new(TrainerSubject::new(Box::new(move || {
+            began.send(()).unwrap();
+            released.lock().unwrap().recv().unwrap();
+            panic!("the observation fails");
+        })));
+        let observed = Arc::clone(&subject);
+        let observing = tokio::spawn(async move { observed.observe().await.map(|_| ()) });
+        let begun = tokio::task::spawn_blocking(move || begun.recv().map(|()| begun).unwrap());
+        let begun = begun.await.unwrap();
+        let busy = subject.observe().await.unwrap_err();
+        assert!(busy.contains("its interpreter is busy"), "{busy}");
+        // The port gives an observation up after its deadline, and the thread fails later.
+        observing.abort();
+        observing.await.unwrap_err();
+        release.send(()).unwrap();
+        let turn = Arc::clone(&subject.turn).lock_owned().await;
+        drop(turn);
+        release.send(()).unwrap();
+        let failed = subject.observe().await.unwrap_err();
+        assert!(failed.contains("panic"), "{failed}");
+        assert_eq!(begun.try_iter().count(), 1);
+    }
+
     #[test]
     fn equal_names_become_different_labels() {
         let text = text(vec![named("train"), named("train"), named("train (1)")]);
@@ -276,6 +333,16 @@ mod tests {
             .filter(|line| line.starts_with("millstream_loader_elements_total{"))
             .collect();
         assert_eq!(samples.len(), 3, "{text}");
+    }
+
+    #[test]
+    fn names_that_differ_in_secrets_stay_different() {
+        let long = format!("https://user:{}@host/a", "secret".repeat(20));
+        let names = ["https://h/a?sig=secret1", "https://h/a?sig=secret2", &long];
+        let facts = TrainerFacts::new(names.map(named).into());
+        let names: BTreeSet<&str> = facts.loaders.iter().map(|loader| &*loader.name).collect();
+        let expected = ["https://...@host/a", "https://h/a?...", "https://h/a?... (1)"];
+        assert_eq!(names, BTreeSet::from(expected));
     }
 
     #[test]
