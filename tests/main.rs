@@ -35,6 +35,7 @@
 //! - `compression`: a worker that compresses
 //! - `quotas`: peers that request more than their quota
 //! - `key_rotation`, `revocation`: keys that are replaced or revoked while a service runs
+//! - `causes`: causes outside of the service that the overview sentence names
 //! - `admin`: what the admin port shows of a service
 //! - `allowed_paths`: the files that a service may read
 //! - `secrets`: searches for leaked keys and credentials
@@ -47,6 +48,7 @@ mod allowed_paths;
 #[cfg(target_os = "linux")]
 mod autoscale;
 mod bad_input;
+mod causes;
 mod command_line;
 mod commands;
 mod compression;

@@ -76,14 +76,18 @@ pub(crate) struct PaceGauge {
 }
 
 impl PaceGauge {
-    /// Returns the pace since the last reading that found new elements; `None` before the first element.
+    /// Returns the pace since the last reading that found new elements. Returns `None` before the user has
+    /// read an element or waited.
     pub(crate) fn pace(&mut self, meter: &PaceMeter, now: Instant) -> Option<Pace> {
         let reading = meter.read(now);
         let elements = reading.elements;
         if elements == 0 {
             // The time before the user reads its first element does not count as time for an element.
             self.before = Some(reading);
-            return None;
+            return (reading.waited_ns > 0).then(|| Pace {
+                waited_ms: reading.waited_ns / 1_000_000,
+                ..Pace::default()
+            });
         }
         let before = self.before.unwrap_or_default();
         let fresh = elements.saturating_sub(before.elements);
@@ -100,6 +104,7 @@ impl PaceGauge {
             elements,
             element_ns: self.element_ns,
             waited_ms: reading.waited_ns / 1_000_000,
+            busy_ms: 0,
         })
     }
 }
@@ -128,6 +133,7 @@ mod tests {
                 elements,
                 element_ns: Some(element_ns),
                 waited_ms,
+                busy_ms: 0,
             })
         };
         assert_eq!(gauge.pace(&meter, now), expected(100, 2_500_000, 750));
@@ -157,7 +163,20 @@ mod tests {
                 elements: 5,
                 element_ns: Some(1),
                 waited_ms: 0,
+                busy_ms: 0,
             })
         );
+    }
+
+    #[test]
+    fn the_wait_for_the_first_element_is_reported() {
+        let (meter, mut gauge) = (PaceMeter::default(), PaceGauge::default());
+        assert_eq!(gauge.pace(&meter, meter.born + SECOND), None, "nobody reads");
+        meter.note_wait(meter.born + SECOND);
+        let waiting = Pace {
+            waited_ms: 2000,
+            ..Pace::default()
+        };
+        assert_eq!(gauge.pace(&meter, meter.born + 3 * SECOND), Some(waiting));
     }
 }

@@ -31,6 +31,10 @@ pub struct Pace {
     /// tasks.
     #[cbor(n(2), default)]
     pub waited_ms: u64,
+    /// The time for which a task has computed since its start, in milliseconds. An element in progress counts.
+    /// 0 for clients, and for tasks of workers that do not measure it.
+    #[cbor(n(3), default)]
+    pub busy_ms: u64,
 }
 
 impl Pace {

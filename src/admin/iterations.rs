@@ -98,6 +98,7 @@ struct TaskRow<'s> {
     elements_per_s: f64,
     element_ns: Option<u64>,
     bottleneck: Option<&'s str>,
+    busy: Option<f64>,
 }
 
 fn task(task: &TaskStatus) -> TaskRow<'_> {
@@ -111,6 +112,7 @@ fn task(task: &TaskStatus) -> TaskRow<'_> {
         elements_per_s: task.elements_per_s,
         element_ns: task.element_ns,
         bottleneck: task.bottleneck.as_deref(),
+        busy: task.busy,
     }
 }
 
@@ -123,6 +125,7 @@ struct ClientRow {
     elements_per_s: f64,
     element_ns: Option<u64>,
     waiting: Option<f64>,
+    waited_ms: u64,
 }
 
 fn client(client: &ClientStatus) -> ClientRow {
@@ -134,6 +137,7 @@ fn client(client: &ClientStatus) -> ClientRow {
         elements_per_s: client.elements_per_s,
         element_ns: client.element_ns,
         waiting: client.waiting,
+        waited_ms: client.waited_ms,
     }
 }
 

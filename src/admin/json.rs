@@ -48,6 +48,7 @@ impl<'s> ServiceDocument<'s> {
                 iterations: counts.iterations,
                 tasks: counts.tasks,
                 clients: counts.clients,
+                draining: counts.draining,
             },
             workers_wanted: status.workers_wanted,
             workers_wanted_reason: &status.workers_wanted_reason,
@@ -78,6 +79,7 @@ struct CountsRow {
     iterations: u64,
     tasks: u64,
     clients: u64,
+    draining: u64,
 }
 
 #[derive(Serialize)]

@@ -16,6 +16,7 @@ pub(super) fn client(waiting: Option<f64>) -> ClientStatus {
         elements_per_s: 50.0,
         element_ns: Some(1_000_000),
         waiting,
+        waited_ms: 0,
     }
 }
 
@@ -31,6 +32,7 @@ pub(super) fn task(busy: f64, bottleneck: &str) -> TaskStatus {
         elements_per_s: 50.0,
         element_ns: Some((busy / 50.0 * 1e9) as u64),
         bottleneck: Some(bottleneck.to_owned()),
+        busy: Some(busy),
     }
 }
 
@@ -127,6 +129,7 @@ fn tasks_that_have_ended_are_not_busy() {
     let ended = TaskStatus {
         phase: "finished".to_owned(),
         element_ns: None,
+        busy: None,
         ..task(0.0, "map(old)")
     };
     let slow = status(vec![row(
@@ -145,10 +148,52 @@ fn an_unknown_stage_is_left_out() {
     let begun = TaskStatus {
         element_ns: None,
         bottleneck: None,
+        busy: None,
         ..task(0.0, "")
     };
     let slow = status(vec![row(vec![client(Some(0.5))], vec![begun])]);
     check(&slow, Level::Warning, &["because 1 of 1 workers are busy"]);
+}
+
+#[test]
+fn a_late_first_element_is_named() {
+    let waiting = |waited_ms| ClientStatus {
+        elements: 0,
+        element_ns: None,
+        waited_ms,
+        ..client(Some(1.0))
+    };
+    let working = || TaskStatus {
+        elements: 0,
+        elements_per_s: 0.0,
+        element_ns: None,
+        bottleneck: None,
+        ..task(1.0, "")
+    };
+    let begun = |waited_ms| status(vec![row(vec![waiting(waited_ms)], vec![working()])]);
+    check(&begun(2_999), Level::Good, &["have begun to read"]);
+    check(
+        &begun(3_000),
+        Level::Warning,
+        &[
+            "has waited 3 s for its first element, because 1 of 1 workers are busy",
+            "storage",
+        ],
+    );
+}
+
+#[test]
+fn a_worker_within_an_element_is_busy() {
+    let stuck = TaskStatus {
+        elements_per_s: 0.0,
+        ..task(1.0, "map(stuck)")
+    };
+    let slow = status(vec![row(vec![client(Some(1.0))], vec![stuck])]);
+    check(
+        &slow,
+        Level::Warning,
+        &["stage map(stuck) keeps 1 of 1 workers busy"],
+    );
 }
 
 #[test]

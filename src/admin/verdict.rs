@@ -7,6 +7,8 @@ use millstream_control::{ClientStatus, IterationStatus, Phase, Status, TaskStatu
 
 /// The share of a trainer's time from which on its waiting is named.
 const WAITS: f64 = 0.05;
+/// The wait for a first element from which on the wait is named. Every pipeline needs some time to begin.
+const FIRST_WAIT_MS: u64 = 3_000;
 /// The share of its time from which on a worker counts as busy.
 const BUSY: f64 = 0.7;
 /// The time for which a dead worker is named.
@@ -145,12 +147,20 @@ fn dead(worker: &WorkerStatus) -> Option<Verdict> {
 fn slowest<'s>(running: impl Iterator<Item = &'s IterationStatus>, status: &Status) -> Option<Verdict> {
     let waits = running.flat_map(|row| row.clients.iter().map(move |client| (row, client)));
     let longest = waits
+        .filter(|(_, client)| client.elements > 0 || client.waited_ms >= FIRST_WAIT_MS)
         .filter_map(|(row, client)| Some((row, client, client.waiting?)))
         .max_by(|one, other| one.2.total_cmp(&other.2))
         .filter(|(_, _, waiting)| *waiting >= WAITS);
     let (row, client, waiting) = longest?;
     let who = trainer(row, client);
-    let start = format!("{who} waits for data {:.0} % of the time", waiting * 100.0);
+    let start = if client.elements == 0 {
+        format!(
+            "{who} has waited {} s for its first element",
+            client.waited_ms / 1000
+        )
+    } else {
+        format!("{who} waits for data {:.0} % of the time", waiting * 100.0)
+    };
     let busy = busy_tasks(row);
     if busy.is_empty() {
         return Some(warning(
@@ -165,6 +175,13 @@ fn slowest<'s>(running: impl Iterator<Item = &'s IterationStatus>, status: &Stat
         Some(stage) => format!("stage {stage} keeps {count} of {all} workers busy"),
         None => format!("{count} of {all} workers are busy"),
     };
+    if client.elements == 0 {
+        return Some(warning(
+            format!("{start}, because {cause}."),
+            "Look at the storage of the data, and at operations that need many elements for their first one, such as shuffles and \
+             large batches.",
+        ));
+    }
     let advice = match status.workers_wanted.or(row.workers_wanted) {
         Some(wanted) if wanted > status.counts.workers => format!(
             "Make the dataset faster there, or run {wanted} workers: there are {}.",
@@ -196,7 +213,8 @@ fn good<'s>(running: impl Iterator<Item = &'s IterationStatus>, status: &Status)
         return verdict(Level::Good, format!("No trainer reads. {ready}"), "");
     }
     let clients = rows.iter().flat_map(|row| &row.clients);
-    let waits: Vec<f64> = clients.filter_map(|client| client.waiting).collect();
+    let reading = clients.filter(|client| client.elements > 0);
+    let waits: Vec<f64> = reading.filter_map(|client| client.waiting).collect();
     let Some(longest) = waits.into_iter().max_by(f64::total_cmp) else {
         return verdict(Level::Good, "The trainers have begun to read.".to_owned(), "");
     };
@@ -219,9 +237,10 @@ fn trainer(row: &IterationStatus, client: &ClientStatus) -> String {
 
 /// Returns the tasks that compute most of the time, or that have not reported a pace yet.
 fn busy_tasks(row: &IterationStatus) -> Vec<&TaskStatus> {
-    let is_busy = |task: &&TaskStatus| match task.element_ns {
-        Some(ns) => task.elements_per_s * ns as f64 / 1e9 >= BUSY,
-        None => true,
+    let is_busy = |task: &&TaskStatus| match (task.busy, task.element_ns) {
+        (Some(busy), _) => busy >= BUSY,
+        (None, Some(ns)) => task.elements_per_s * ns as f64 / 1e9 >= BUSY,
+        (None, None) => true,
     };
     let running = row.tasks.iter().filter(|task| task.is_running());
     running.filter(is_busy).collect()

@@ -15,10 +15,14 @@ use super::stages::StageGauge;
 const BOTTLENECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The counters of a task's thread. Only the task's thread writes the counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TaskMeter {
+    born: Instant,
     elements: AtomicU64,
     busy_ns: AtomicU64,
+    /// The start of the work in progress, in nanoseconds since `born`, plus 1. The value 0 means that the
+    /// task does not compute.
+    busy_since_ns: AtomicU64,
     /// The latest recorded bottleneck.
     bottleneck: Mutex<Option<String>>,
     stages: Mutex<StageGauge>,
@@ -43,6 +47,19 @@ impl BottleneckClock {
     }
 }
 
+impl Default for TaskMeter {
+    fn default() -> TaskMeter {
+        TaskMeter {
+            born: Instant::now(),
+            elements: AtomicU64::new(0),
+            busy_ns: AtomicU64::new(0),
+            busy_since_ns: AtomicU64::new(0),
+            bottleneck: Mutex::default(),
+            stages: Mutex::default(),
+        }
+    }
+}
+
 impl TaskMeter {
     /// Records the bottleneck and the recent work of the stages.
     pub(super) fn note_stats(&self, stats: Option<&Stats>) {
@@ -62,8 +79,23 @@ impl TaskMeter {
         self.stages.lock().take()
     }
 
+    /// Records that the task has been computing since `since`.
+    pub(super) fn begin(&self, since: Instant) {
+        let since = nanoseconds(since.saturating_duration_since(self.born));
+        self.busy_since_ns
+            .store(since.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns the computing time up to `now`, with the work in progress.
+    fn busy(&self, now: Instant) -> Duration {
+        let since = self.busy_since_ns.load(Ordering::Relaxed).checked_sub(1);
+        let begun = since.map(|since| self.born + Duration::from_nanos(since));
+        let open = begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun));
+        Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed)) + open
+    }
+
     /// Adds computed elements and their computing time, without the time that the task waited for its
-    /// readers.
+    /// readers. The work in progress has ended.
     pub(super) fn note(&self, elements: usize, busy: Duration) {
         let add = |sum: &AtomicU64, more: u64| {
             sum.store(
@@ -71,9 +103,14 @@ impl TaskMeter {
                 Ordering::Relaxed,
             );
         };
-        add(&self.busy_ns, u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX));
+        self.busy_since_ns.store(0, Ordering::Relaxed);
+        add(&self.busy_ns, nanoseconds(busy));
         add(&self.elements, elements as u64);
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The converter of a meter's counters to a pace, read at intervals.
@@ -82,11 +119,13 @@ pub(super) struct TaskGauge {
     elements: u64,
     busy_ns: u64,
     element_ns: Option<u64>,
+    /// The largest computing time so far. A reading between the end of some work and its count is too small.
+    busy: Duration,
 }
 
 impl TaskGauge {
-    /// Returns the pace since the last reading with new elements, or `None` before the first element.
-    pub(super) fn pace(&mut self, meter: &TaskMeter) -> Option<Pace> {
+    /// Returns the pace since the last reading with new elements. Returns `None` before the task computes.
+    pub(super) fn pace(&mut self, meter: &TaskMeter, now: Instant) -> Option<Pace> {
         let elements = meter.elements.load(Ordering::Relaxed);
         let busy_ns = meter.busy_ns.load(Ordering::Relaxed);
         let fresh = elements.saturating_sub(self.elements);
@@ -94,11 +133,13 @@ impl TaskGauge {
             (self.elements, self.busy_ns) = (elements, busy_ns);
             self.element_ns = Some(element_ns.max(1));
         }
-        let element_ns = self.element_ns;
-        (elements > 0).then_some(Pace {
+        self.busy = self.busy.max(meter.busy(now));
+        let (element_ns, busy) = (self.element_ns, self.busy);
+        (elements > 0 || !busy.is_zero()).then(|| Pace {
             elements,
             element_ns,
             waited_ms: 0,
+            busy_ms: u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),
         })
     }
 }
@@ -125,21 +166,37 @@ mod tests {
     #[test]
     fn an_elements_time_is_the_latest() {
         let (meter, mut gauge) = (TaskMeter::default(), TaskGauge::default());
+        let now = meter.born;
         let pace = |elements, element_ns| {
             Some(Pace {
                 elements,
                 element_ns: Some(element_ns),
-                waited_ms: 0,
+                ..Pace::default()
             })
         };
-        assert_eq!(gauge.pace(&meter), None);
+        assert_eq!(gauge.pace(&meter, now), None);
         meter.note(10, Duration::from_micros(10));
-        assert_eq!(gauge.pace(&meter), pace(10, 1_000));
+        assert_eq!(gauge.pace(&meter, now), pace(10, 1_000));
         // Work on an unfinished element counts with that element.
         meter.note(0, Duration::from_micros(7));
-        assert_eq!(gauge.pace(&meter), pace(10, 1_000));
+        assert_eq!(gauge.pace(&meter, now), pace(10, 1_000));
         meter.note(1, Duration::from_micros(2));
-        assert_eq!(gauge.pace(&meter), pace(11, 9_000));
+        assert_eq!(gauge.pace(&meter, now), pace(11, 9_000));
+    }
+
+    /// C11.1
+    #[test]
+    fn work_in_progress_counts_as_busy() {
+        let (meter, mut gauge) = (TaskMeter::default(), TaskGauge::default());
+        let after = |ms| meter.born + Duration::from_millis(ms);
+        let mut busy_ms = |ms| gauge.pace(&meter, after(ms)).map(|pace| pace.busy_ms);
+        assert_eq!(busy_ms(50), None);
+        meter.begin(after(100));
+        assert_eq!(busy_ms(350), Some(250));
+        meter.note(1, Duration::from_millis(300));
+        assert_eq!(busy_ms(900), Some(300));
+        meter.begin(after(1000));
+        assert_eq!(busy_ms(1500), Some(800));
     }
 
     /// C11.4

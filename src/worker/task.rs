@@ -167,7 +167,10 @@ fn produce(mut task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<
         meter,
         ..
     } = task;
+    let begun = Instant::now();
+    meter.begin(begun);
     let opened = Executor::open(graph, context);
+    meter.note(0, begun.elapsed());
     let mut executor = opened.map_err(|error| ProduceError::Compute(opening(error)))?;
     let (mut finished, mut clock) = (Vec::new(), BottleneckClock::default());
     let (mut run_elements, run_elements_max) = (1, producer.run_elements_max().min(RUN_ELEMENTS_MAX));
@@ -176,6 +179,7 @@ fn produce(mut task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<
         let (mut busy, mut has_ended) = (Duration::ZERO, false);
         producer.write(|pack, layout| {
             let begun = Instant::now();
+            meter.begin(begun);
             let filled = executor
                 .write(layout, pack, run_elements)
                 .map_err(ProduceError::Compute)?;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use millstream_control::agent::Agent;
 use millstream_control::{TaskDef, TaskId};
@@ -75,8 +76,9 @@ impl Tasks {
 
     /// Reports the pace, the bottleneck and the stages of each task that has recorded them.
     pub(super) fn report_to(&mut self, agent: &Agent) {
+        let now = Instant::now();
         for (task, Running { meter, gauge, .. }) in &mut self.running {
-            if let Some(pace) = gauge.pace(meter) {
+            if let Some(pace) = gauge.pace(meter, now) {
                 agent.note_pace(*task, pace);
             }
             if let Some(name) = meter.bottleneck() {

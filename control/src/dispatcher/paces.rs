@@ -42,6 +42,9 @@ struct Reported {
     /// The share of the time between the last two reports in which a client's user waited. `None` after the
     /// first report.
     waiting: Option<f64>,
+    /// The share of the time between the last two reports in which a task computed. `None` after the first
+    /// report, and for workers that do not measure it.
+    busy: Option<f64>,
 }
 
 /// The figures of a client whose user takes elements.
@@ -75,14 +78,18 @@ impl Reported {
             at: now,
             rate: before.map_or(0.0, |before| before.rate),
             waiting: before.and_then(|before| before.waiting),
+            busy: before.and_then(|before| before.busy),
         };
         if let Some(before) = before {
             let seconds = now.saturating_sub(before.at).as_secs_f64();
             if seconds > 0.0 {
                 let elements = pace.elements.saturating_sub(before.pace.elements);
-                let waited_ms = pace.waited_ms.saturating_sub(before.pace.waited_ms);
+                let share = |now_ms: u64, before_ms: u64| {
+                    (now_ms.saturating_sub(before_ms) as f64 / 1000.0 / seconds).min(1.0)
+                };
                 reported.rate = elements as f64 / seconds;
-                reported.waiting = Some((waited_ms as f64 / 1000.0 / seconds).min(1.0));
+                reported.waiting = Some(share(pace.waited_ms, before.pace.waited_ms));
+                reported.busy = (pace.busy_ms > 0).then(|| share(pace.busy_ms, before.pace.busy_ms));
             }
         }
         reported
@@ -145,10 +152,11 @@ impl Paces {
         self.loads.retain(|worker, _| has_worker(worker));
     }
 
-    /// Returns the latest pace of a task, and the elements that the task produces in a second.
-    pub(super) fn of_task(&self, task: TaskId) -> Option<(Pace, f64)> {
+    /// Returns the latest pace of a task and the elements that the task produces in a second. Also returns
+    /// the share of the time in which the task computes.
+    pub(super) fn of_task(&self, task: TaskId) -> Option<(Pace, f64, Option<f64>)> {
         let reported = self.tasks.get(&task)?;
-        Some((reported.pace, reported.rate))
+        Some((reported.pace, reported.rate, reported.busy))
     }
 
     /// Returns the latest pace of a client and the elements that its user takes in a second. Also returns the
@@ -163,7 +171,7 @@ impl Paces {
         let reported = self.tasks.get(&task).filter(|reported| reported.is_fresh(now))?;
         let element_s = reported.pace.element_time()?.as_secs_f64();
         Some(Working {
-            busy: (reported.rate * element_s).min(1.0),
+            busy: reported.busy.unwrap_or(reported.rate * element_s).min(1.0),
             element_s,
         })
     }

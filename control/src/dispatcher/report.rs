@@ -161,18 +161,16 @@ fn client_status(state: &ServiceState, id: ClientId) -> Option<ClientStatus> {
         elements_per_s,
         element_ns: pace.element_ns,
         waiting,
+        waited_ms: pace.waited_ms,
     })
 }
 
 fn task_status(state: &ServiceState, id: TaskId) -> Option<TaskStatus> {
     let task = state.tables.tasks.get(&id)?;
-    let (pace, rate) = state.paces.of_task(id).unwrap_or_default();
-    // A task that has ended reports no more, so its latest rate would stay for ever.
-    let elements_per_s = if task.phase == TaskPhase::Running {
-        rate
-    } else {
-        0.0
-    };
+    let (pace, rate, busy) = state.paces.of_task(id).unwrap_or_default();
+    // A task that has ended reports no more, so its latest figures would stay for ever.
+    let is_running = task.phase == TaskPhase::Running;
+    let (elements_per_s, busy) = if is_running { (rate, busy) } else { (0.0, None) };
     Some(TaskStatus {
         id,
         worker: task.worker,
@@ -189,5 +187,6 @@ fn task_status(state: &ServiceState, id: TaskId) -> Option<TaskStatus> {
         elements_per_s,
         element_ns: pace.element_ns,
         bottleneck: state.paces.bottleneck_of(id),
+        busy,
     })
 }

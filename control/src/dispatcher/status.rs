@@ -260,6 +260,9 @@ pub struct ClientStatus {
     /// The share of the recent time in which the client's user waited for elements, from 0 to 1, if known.
     #[n(6)]
     pub waiting: Option<f64>,
+    /// The time for which the client's user has waited for elements since the start, in milliseconds.
+    #[cbor(n(7), default)]
+    pub waited_ms: u64,
 }
 
 /// The phase of a task that produces elements.
@@ -299,6 +302,10 @@ pub struct TaskStatus {
     /// hold it up.
     #[n(8)]
     pub bottleneck: Option<String>,
+    /// The share of the recent time in which the task computed, from 0 to 1, if known. An element in progress
+    /// counts.
+    #[n(9)]
+    pub busy: Option<f64>,
 }
 
 impl Phase {

@@ -21,6 +21,7 @@ fn pace(elements: u64, element_ns: u64) -> Pace {
         elements,
         element_ns: Some(element_ns),
         waited_ms: 5 * elements / 4,
+        busy_ms: 0,
     }
 }
 
@@ -241,6 +242,7 @@ fn waiting_readers_raise_the_wanted_workers() {
             elements: 100 * second,
             element_ns: Some(3_333_333),
             waited_ms: 667 * second,
+            busy_ms: 0,
         };
         rig.paced(worker, &[(task, pace(100 * second, 10_000_000))], &[]);
         rig.paced(READER, &[], &[(client, reading)]);
@@ -259,6 +261,37 @@ fn waiting_readers_raise_the_wanted_workers() {
     );
     rig.restart();
     assert_eq!(wanted(&rig).0, None, "the decisions are not stored");
+}
+
+/// C11.1
+#[test]
+fn an_element_in_progress_makes_a_task_busy() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    for second in 1..=4_u64 {
+        rig.pass(1, &[worker], &[client]);
+        let working = Pace {
+            busy_ms: 250 * second,
+            ..Pace::default()
+        };
+        let waiting = Pace {
+            waited_ms: 1000 * second,
+            ..Pace::default()
+        };
+        rig.paced(worker, &[(task, working)], &[]);
+        rig.paced(READER, &[], &[(client, waiting)]);
+    }
+    let row = rig.iteration();
+    assert_eq!((row.tasks[0].elements, row.tasks[0].busy), (0, Some(0.25)));
+    let client = &row.clients[0];
+    assert_eq!(
+        (client.elements, client.waiting, client.waited_ms),
+        (0, Some(1.0), 4000)
+    );
+    assert_eq!(row.workers_wanted, None, "no element has shown a pace");
 }
 
 /// C11.5

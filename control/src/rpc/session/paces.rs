@@ -122,8 +122,7 @@ mod tests {
     fn pace(elements: u64) -> Pace {
         Pace {
             elements,
-            element_ns: None,
-            waited_ms: 0,
+            ..Pace::default()
         }
     }
 
