@@ -89,4 +89,5 @@ pub(crate) const HONEST: Counts = Counts {
     iterations: 1,
     clients: 0,
     tasks: 1,
+    draining: 0,
 };
