@@ -33,7 +33,7 @@ from ._output import taker
 from ._positions import Delivered
 from ._ranks import Rank, rank
 from ._steps import Steps, checked_skip
-from ._trace import Trace
+from ._trace import MEMORY_BYTES, Trace
 from ._verdict import LoaderStats
 from ._waits import WaitClock
 from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
@@ -612,19 +612,21 @@ class DataLoader:
         return stats_of(self)
 
     @contextlib.contextmanager
-    def profile(self, path: str | Path) -> Iterator[None]:
+    def profile(self, path: str | Path, *, memory_bytes: int = MEMORY_BYTES) -> Iterator[None]:
         """Records the training loop's work and wait for each batch as a trace, which Perfetto (``ui.perfetto.dev``) and Chrome show.
 
         A track has the work and the waits, with the epoch and the step. For pipelines in this process a counter has the number of threads that
-        each stage keeps busy, ten times a second. At most a million events are recorded.
+        each stage keeps busy, ten times a second.
 
         Args:
             path: The file that is written when the block ends.
+            memory_bytes: The limit of the memory for events, 64 MiB by default, which suffices for about 80,000 batches. The trace ends when the
+                limit is reached. A warning and the file then say how many events are missing, and from which time on.
 
         Returns:
             A context manager for the recorded block.
         """
-        trace = Trace(name_of(self))
+        trace = Trace(name_of(self), memory_bytes)
         self._trace = trace
         try:
             yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import millstream as ms
+from millstream._trace import Trace
 from millstream._verdict import verdict_of
 from millstream._waits import WaitClock
 
@@ -181,13 +183,33 @@ def test_a_trace_is_valid(tmp_path: Path) -> None:
     assert waited > sum(event["dur"] for event in events if event["name"] == "work")
 
 
-def test_a_trace_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream._trace._EVENTS_MAX", 10)
-    loader = ms.DataLoader(list(range(20)), output="numpy")
-    with loader.profile(tmp_path / "trace.json"):
-        assert len(list(loader)) == 20
+def test_a_trace_is_bounded(tmp_path: Path) -> None:
+    loader, limit = ms.DataLoader(list(range(50)), output="numpy"), 10_000
+    with pytest.warns(UserWarning, match=r"left out \d+ events from second 0\.\d on.*limit of 10000 bytes"), loader.profile(
+        tmp_path / "trace.json", memory_bytes=limit
+    ):
+        assert len(list(loader)) == 50
     document, events = spans(tmp_path / "trace.json")
-    assert len(events) == 10 and document["otherData"]["dropped_events"] == 30
+    dropped = document["otherData"]["dropped_events"]
+    assert 0 < len(events) < 100 and len(events) + dropped == 2 * 50
+    assert (tmp_path / "trace.json").stat().st_size < limit
+    (full,) = [event for event in document["traceEvents"] if event["ph"] == "i"]
+    assert f"{dropped} events" in full["name"] and full["ts"] >= events[-1]["ts"]
+    with pytest.raises(ms.errors.InvalidArgumentError, match="memory_bytes=0"), loader.profile(tmp_path / "none.json", memory_bytes=0):
+        pass
+
+
+def test_the_memory_of_a_trace_is_counted() -> None:
+    trace = Trace("train", 1 << 20)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for step in range(5000):
+            trace.batch(time.perf_counter(), time.perf_counter(), time.perf_counter(), 0, step)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert trace._dropped > 0 and after - before < 1.2 * (1 << 20)
 
 
 def test_an_error_does_not_end_the_clock() -> None:
