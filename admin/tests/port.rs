@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_admin::{AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Page, Query, Subject};
+use millstream_admin::{
+    AdminConfig, AdminError, AdminListener, AdminPort, AdminToken, Exposition, Page, Query, Subject,
+};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -235,6 +237,22 @@ fn an_occupied_address_is_named() {
         error.contains(&port.local_addr().to_string()) && error.contains("--admin"),
         "{error}"
     );
+}
+
+#[test]
+fn a_bound_port_answers_once_served() {
+    let config = |bind| AdminConfig {
+        bind,
+        token: None,
+        hosts: Vec::new(),
+    };
+    let listener = AdminListener::bind(config("127.0.0.1:0".parse().unwrap())).unwrap();
+    let address = listener.local_addr();
+    let refused = AdminListener::bind(config(address)).unwrap_err();
+    assert!(matches!(refused, AdminError::Bind { .. }));
+    let asked = std::thread::spawn(move || get(address, "/livez"));
+    let _port = listener.serve(Process::default()).unwrap();
+    assert_eq!(status(&asked.join().unwrap()), 200);
 }
 
 /// Opens the live status, and returns its lines.

@@ -95,7 +95,8 @@ impl MetricsPort {
             ))
         })?;
         let subject = TrainerSubject::new(observing(observe));
-        let opened = admin::open(py, SocketAddr::new(ip, port), token, hosts, subject)?;
+        let bound = admin::bound(py, SocketAddr::new(ip, port), token, hosts)?;
+        let opened = admin::serve(py, bound, subject)?;
         Ok(MetricsPort {
             address: opened.local_addr(),
             running: Here::new(Mutex::new(Some(opened))),

@@ -34,4 +34,6 @@ pub use trainer::{LoaderFacts, ObserveLoaders, TrainerFacts, TrainerSubject};
 pub use verdict::{Level, Verdict};
 pub use worker::{WorkerFacts, WorkerSubject};
 
-pub use millstream_admin::{AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Subject, TokenError};
+pub use millstream_admin::{
+    AdminConfig, AdminError, AdminListener, AdminPort, AdminToken, Exposition, Subject, TokenError,
+};
