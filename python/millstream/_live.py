@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ._millstream import Elements, Measurements
 from ._verdict import verdict_of
@@ -95,28 +95,32 @@ class _OfLoader:
         owner._forked()
 
 
+#: An iterator with its measurements.
+_Measured: TypeAlias = tuple["weakref.ref[Elements]", Measurements]
+
+
 class _OfReaders:
     """The measurements of the iterators over a dataset that reads a service. Their counts are added up."""
 
     def __init__(self) -> None:
-        #: The iterators with their measurements, the latest one last, and the counts of earlier iterators.
-        self._measured: list[tuple[weakref.ref[Elements], Measurements]] = []
-        self._earlier: dict[str, float] = dict.fromkeys(COUNTED, 0)
+        #: The counts of earlier iterators, and the present iterators with their measurements, the latest one last. One tuple holds both, so that
+        #: another thread never finds an iterator in both of them.
+        self._known: tuple[dict[str, float], list[_Measured]] = dict.fromkeys(COUNTED, 0), []
 
     def add(self, elements: Elements) -> None:
         """Adds an iterator, and removes the iterators that are gone."""
-        known = [*self._measured, (weakref.ref(elements), elements.measurements())]
+        earlier, known = self._known
+        known = [*known, (weakref.ref(elements), elements.measurements())]
         surplus = max(0, len(known) - _ITERATORS_MAX)
         left = [one for number, one in enumerate(known) if number < surplus or one[0]() is None]
-        self._earlier = _sum(self._earlier, left)
-        self._measured = [one for one in known if one not in left]
+        self._known = _sum(earlier, left), [one for one in known if one not in left]
 
     def counts(self) -> dict[str, float]:
-        return _sum(self._earlier, self._measured)
+        return _sum(*self._known)
 
     def facts(self, owner: object) -> dict[str, Any]:
         # The latest iterator shows what the program does now.
-        measured = self._measured[-1][1].glance()
+        measured = self._known[1][-1][1].glance()
         found = verdict_of({**measured, "batches": measured["delivered"], "where": "service", "is_python": False})
         return {
             "waiting": measured["wait_share"] if measured["elapsed_s"] else None,
@@ -129,7 +133,7 @@ class _OfReaders:
         """Does nothing, because iterators of the parent raise errors in a child."""
 
 
-def _sum(counts: dict[str, float], measured: list[tuple[weakref.ref[Elements], Measurements]]) -> dict[str, float]:
+def _sum(counts: dict[str, float], measured: list[_Measured]) -> dict[str, float]:
     found = [one.glance() for _, one in measured]
     return {name: counts[name] + sum(one.get(name) or 0 for one in found) for name in COUNTED}
 

@@ -198,6 +198,27 @@ def test_epochs_of_a_dataset_have_one_name(cluster: Start) -> None:
         assert {name: one["elements"] for name, one in shown().items()} == {"reader 0": 8 * epoch}
 
 
+def test_readers_are_counted_once(cluster: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = ms.Dataset.range(8).apply(distribute("parallel_epochs", cluster(1)))
+    held = [iter(numbers) for _ in range(5)]
+    assert [len(list(elements)) for elements in held] == [8] * 5 and shown()["reader 0"]["elements"] == 40
+    entry, seen = _live._entries[id(numbers)], list[float]()
+    summed = _live._sum
+
+    def looked(*arguments: Any) -> dict[str, float]:
+        """Adds up the counts. Another viewer looks after each addition."""
+        found = summed(*arguments)
+        seen.append(summed(*entry.source._known)["elements"])  # type: ignore[attr-defined]
+        return found
+
+    monkeypatch.setattr(_live, "_sum", looked)
+    # Only two iterators are measured from now on, and the counts of the others stay.
+    monkeypatch.setattr(_live, "_ITERATORS_MAX", 2)
+    held.append(iter(numbers))
+    assert len(list(held[-1])) == 8 and shown()["reader 0"]["elements"] == 48
+    assert seen == [40, 48] and len(entry.source._known[1]) == 2  # type: ignore[attr-defined]
+
+
 def test_asynchronous_readers_are_shown(cluster: Start) -> None:
     numbers = ms.Dataset.range(8).apply(distribute("parallel_epochs", cluster(1)))
 
