@@ -16,7 +16,8 @@ use millstream_element::{
     AllocError, Element, HeapAlloc, Layout, Origin, Pack, PackWriter, Pool as Memory, SlotAlloc, SlotMut,
 };
 use millstream_pipeline::exec::{
-    Caches, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, Stats, Stop,
+    Caches, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool, StageWatch,
+    Stats, Stop,
 };
 use millstream_pipeline::graph::Graph;
 use parking_lot::Mutex;
@@ -39,9 +40,6 @@ const PACK_TIME_MAX: Duration = Duration::from_millis(2);
 /// The bytes of reused memory. Packs beyond this limit are allocated on the heap.
 const POOL_BYTES: usize = 256 << 20;
 
-/// The time between two records of the stages' costs.
-const COSTS_EVERY: Duration = Duration::from_millis(100);
-
 /// The time for which dropping waits for the thread, which may be blocked in a call to the file system.
 const END_GRACE: Duration = Duration::from_secs(2);
 
@@ -61,17 +59,54 @@ pub struct LocalElements {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The latest recorded costs of an execution's stages, for viewers on other threads.
+/// The costs of an execution's stages, for viewers on other threads. The costs are computed when a viewer
+/// asks.
 #[derive(Debug, Clone, Default)]
 pub struct StageCosts {
-    latest: Arc<Mutex<Option<Stats>>>,
+    state: Arc<Mutex<Costs>>,
+}
+
+#[derive(Debug, Default)]
+enum Costs {
+    /// The dataset is not open.
+    #[default]
+    Unopened,
+    Running(StageWatch),
+    /// The costs at the end of the execution.
+    Ended(Stats),
 }
 
 impl StageCosts {
-    /// Returns the costs, which are at most a tenth of a second older than the latest pack. Returns `None`
-    /// before the first pack.
+    /// Returns the present costs, or the costs at the end of the execution. Returns `None` before the dataset
+    /// is open.
     pub fn latest(&self) -> Option<Stats> {
-        self.latest.lock().clone()
+        match &*self.state.lock() {
+            Costs::Unopened => None,
+            Costs::Running(watch) => Some(watch.stats()),
+            Costs::Ended(stats) => Some(stats.clone()),
+        }
+    }
+
+    /// Shows the stages of an executor until the returned guard is dropped, and their last costs afterwards.
+    fn follow(&self, executor: &Executor) -> Following<'_> {
+        if let Some(watch) = executor.watch() {
+            *self.state.lock() = Costs::Running(watch);
+        }
+        Following { costs: self }
+    }
+}
+
+/// The time in which an executor runs.
+struct Following<'c> {
+    costs: &'c StageCosts,
+}
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        let mut state = self.costs.state.lock();
+        if let Costs::Running(watch) = &*state {
+            *state = Costs::Ended(watch.stats());
+        }
     }
 }
 
@@ -266,22 +301,17 @@ fn produce(
         ..ExecContext::new(run.task_id, run.functions, pool)
     };
     let mut executor = Executor::open(&run.graph, context).map_err(opening)?;
+    let _following = costs.follow(&executor);
     let layout = Layout::new(executor.spec().clone())
         .map_err(|error| ExecError::new(ErrorKind::Caller, "local", error.to_string()))?;
     let memory = Spill(Memory::new(POOL_BYTES));
     let (mut elements, mut bytes) = (1, first_bytes(&layout));
-    let mut recorded: Option<Instant> = None;
     loop {
         let (mut writer, open) = PackWriter::open(&memory, bytes, elements)
             .map_err(|error: AllocError| ExecError::new(ErrorKind::Resource, "local", error.to_string()))?;
         let begun = Instant::now();
         let written = executor.write(&layout, &mut writer, elements);
         let took = begun.elapsed();
-        let has_ended = matches!(&written, Ok(filled) if filled.stop == Stop::End);
-        if has_ended || recorded.is_none_or(|recorded| recorded.elapsed() >= COSTS_EVERY) {
-            *costs.latest.lock() = executor.stats();
-            recorded = Some(Instant::now());
-        }
         // The elements before a failure are sent before the failure.
         if let Some(pack) = open.take(PACK_ELEMENTS_MAX, u64::MAX) {
             let layout = layout.clone();
@@ -398,6 +428,54 @@ mod tests {
             .map(|stage| (&stage.label[..5], stage.elements))
             .collect();
         assert_eq!(found, [("batch", 334), ("range", 1000)]);
+    }
+
+    #[test]
+    fn costs_are_current_while_a_stage_works() {
+        let (entered, started) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let gate = Arc::new((Mutex::new(entered), Mutex::new(released)));
+        let gated = move |value: Value| -> Result<Value, BoxError> {
+            // The receiver of a finished test is gone.
+            let _ = gate.0.lock().send(());
+            let _ = gate.1.lock().recv();
+            Ok(value)
+        };
+        let functions = Functions::new().with_map("gated", move |_, input| {
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(gated.clone()),
+            })
+        });
+        let mut elements = LocalElements::start(LocalRun {
+            graph: Dataset::range(0, 3, 1)
+                .map("gated", Params::default())
+                .graph()
+                .unwrap(),
+            functions: Arc::new(functions),
+            threads: 1,
+            epoch: 0,
+            task_id: 1,
+            on_demand: false,
+            caches: None,
+        })
+        .unwrap();
+        started.recv().unwrap();
+        let costs = elements.stage_costs();
+        let earlier = costs.latest().unwrap().elapsed;
+        assert!(costs.latest().unwrap().elapsed > earlier);
+        drop(release);
+        while next(&mut elements).unwrap().is_some() {}
+        drop(elements);
+        let ended = costs.latest().unwrap();
+        assert_eq!(ended.stages[0].elements, 3);
+        let functions: Vec<Option<&str>> = ended
+            .stages
+            .iter()
+            .map(|stage| stage.function.as_deref())
+            .collect();
+        assert_eq!(functions, [Some("gated"), None]);
+        assert_eq!(costs.latest().unwrap().elapsed, ended.elapsed);
     }
 
     #[test]

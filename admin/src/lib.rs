@@ -4,7 +4,7 @@
 //! The crate refuses to know dispatchers, workers and readers: a [`Subject`] observes its process. Nothing of
 //! the process can be changed here.
 //!
-//! - [`AdminPort`]: binds the address and serves, on a thread of its own
+//! - [`AdminListener`]: the bound address; [`AdminPort`]: serves it, on a thread of its own
 //! - [`AdminConfig`], [`AdminToken`]: where to listen, and who may read
 //! - [`Subject`]: the process that is shown
 //! - [`Query`]: the part of a document that a request selects
@@ -26,7 +26,7 @@ mod token;
 
 pub use exposition::{Exposition, Labels};
 pub use page::Page;
-pub use port::{AdminConfig, AdminError, AdminPort};
+pub use port::{AdminConfig, AdminError, AdminListener, AdminPort};
 pub use query::{Query, QueryError};
 pub use subject::{HISTORY_EVERY, Subject};
 pub use token::{AdminToken, TokenError};

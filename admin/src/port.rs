@@ -68,12 +68,21 @@ pub struct AdminPort {
     _lane: Lane,
 }
 
-impl AdminPort {
-    /// Opens the port, and shows the process from a thread of its own.
+/// An address that is bound and not served yet. Connections wait until [`AdminListener::serve`]. Programs
+/// bind before they start what the port shows. A port in use is then an error before anything has begun.
+#[derive(Debug)]
+pub struct AdminListener {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    config: AdminConfig,
+}
+
+impl AdminListener {
+    /// Binds the address.
     ///
     /// # Errors
     /// [`AdminError`] names the address and the remedy.
-    pub fn open<S: Subject>(config: AdminConfig, subject: S) -> Result<AdminPort, AdminError> {
+    pub fn bind(config: AdminConfig) -> Result<AdminListener, AdminError> {
         let address = config.bind;
         if !address.ip().is_loopback() && config.token.is_none() {
             return Err(AdminError::TokenMissing(address));
@@ -82,6 +91,30 @@ impl AdminPort {
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let local_addr = listener.local_addr().map_err(failed)?;
+        Ok(AdminListener {
+            listener,
+            local_addr,
+            config,
+        })
+    }
+
+    /// Returns the address in use.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Shows `subject` from a thread of its own.
+    ///
+    /// # Errors
+    /// [`AdminError`] if the system refuses to start the thread.
+    pub fn serve<S: Subject>(self, subject: S) -> Result<AdminPort, AdminError> {
+        let AdminListener {
+            listener,
+            local_addr,
+            config,
+        } = self;
+        let address = config.bind;
+        let failed = |source| AdminError::Bind { address, source };
         let responder = Arc::new(Responder::new(Guard::new(config.token, config.hosts), subject));
         let lane = Lane::start("admin")?;
         let listening = lane.spawn(async move { tokio::net::TcpListener::from_std(listener) });
@@ -94,6 +127,16 @@ impl AdminPort {
             local_addr,
             _lane: lane,
         })
+    }
+}
+
+impl AdminPort {
+    /// Opens the port, and shows the process from a thread of its own.
+    ///
+    /// # Errors
+    /// [`AdminError`] names the address and the remedy.
+    pub fn open<S: Subject>(config: AdminConfig, subject: S) -> Result<AdminPort, AdminError> {
+        AdminListener::bind(config)?.serve(subject)
     }
 
     /// Returns the address in use.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millstream_admin::{
-    AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Page, Query, QueryError, Subject,
+    AdminConfig, AdminError, AdminListener, AdminPort, AdminToken, Exposition, Page, Query, QueryError,
+    Subject,
 };
 use serde_json::{Value, json};
 
@@ -254,6 +255,22 @@ fn an_occupied_address_is_named() {
         error.contains(&port.local_addr().to_string()) && error.contains("--admin"),
         "{error}"
     );
+}
+
+#[test]
+fn a_bound_port_answers_once_served() {
+    let config = |bind| AdminConfig {
+        bind,
+        token: None,
+        hosts: Vec::new(),
+    };
+    let listener = AdminListener::bind(config("127.0.0.1:0".parse().unwrap())).unwrap();
+    let address = listener.local_addr();
+    let refused = AdminListener::bind(config(address)).unwrap_err();
+    assert!(matches!(refused, AdminError::Bind { .. }));
+    let asked = std::thread::spawn(move || get(address, "/livez"));
+    let _port = listener.serve(Process::default()).unwrap();
+    assert_eq!(status(&asked.join().unwrap()), 200);
 }
 
 /// Opens the live status, and returns its lines.

@@ -304,11 +304,6 @@ impl Reader {
         self.intake.links()
     }
 
-    /// Returns a handle that shows this reader to other threads.
-    pub fn watch(&self) -> ReaderWatch {
-        self.watch.clone()
-    }
-
     /// Returns a handle that ends this reader from another thread.
     pub fn canceller(&self) -> Canceller {
         Canceller {

@@ -7,7 +7,6 @@ use millstream_dataplane::transport::LinkReport;
 use parking_lot::Mutex;
 
 use crate::intake::Intake;
-use crate::reader_core::ReaderCore;
 use crate::stats::Bottleneck;
 
 /// A callback that receives the watch of each reader that starts. The callback must not block.
@@ -26,8 +25,6 @@ pub struct ReaderWatch {
 pub struct ReaderView {
     /// The part of the service that the consumer waited for most; `None` if no sample found it waiting.
     pub waited_for: Option<Bottleneck>,
-    /// True if all links are within this host.
-    pub is_local: bool,
     /// The number of elements that arrived and wait for the consumer. Coordinated reads count none.
     pub ready: u64,
     /// The number of links to workers that had an earlier link.
@@ -48,28 +45,32 @@ impl ReaderWatch {
 
     /// Notes the end of the reader, whose last state remains visible.
     pub(crate) fn end(&self) {
-        let last = self.present().map(|view| ReaderView { ready: 0, ..view });
-        *self.last.lock() = last;
+        // Viewers wait for the lock, so that none of them sees a count that the last state lacks.
+        let mut last = self.last.lock();
+        *last = self.present().map(|view| ReaderView { ready: 0, ..view });
     }
 
     /// Returns the state of the reader, or its last state after its end.
     pub fn view(&self) -> Option<ReaderView> {
-        let last = self.last.lock().clone();
-        last.or_else(|| self.present())
+        let last = self.last.lock();
+        last.clone().or_else(|| self.present())
+    }
+
+    /// Returns whether the reader has ended, so that its state no longer changes.
+    pub fn has_ended(&self) -> bool {
+        self.last.lock().is_some() || self.intake.strong_count() == 0
     }
 
     fn present(&self) -> Option<ReaderView> {
         let intake = self.intake.upgrade()?;
-        let (waited_for, is_local) = intake.look(ReaderCore::looks);
-        let (ready, reconnects) = intake.look(|core| (core.ready_elements(), core.reconnects()));
-        let lost = intake.look(ReaderCore::lost_splits);
-        Some(ReaderView {
-            waited_for,
-            is_local,
-            ready,
-            reconnects,
-            lost_splits: lost.iter().map(|lost| lost.count).sum(),
-            links: intake.links(),
-        })
+        let mut view = intake.look(|core| ReaderView {
+            waited_for: core.looks().0,
+            ready: core.ready_elements(),
+            reconnects: core.reconnects(),
+            lost_splits: core.lost_splits().iter().map(|lost| lost.count).sum(),
+            links: BTreeMap::new(),
+        });
+        view.links = intake.links();
+        Some(view)
     }
 }

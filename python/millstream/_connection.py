@@ -61,7 +61,7 @@ class Connection:
         return self._service.workers()
 
     def workers_and_wanted(self) -> tuple[list[dict[str, Any]], int | None]:
-        """Returns the living workers, and the number of workers that would keep the readers busy, or ``None`` if it is unknown."""
+        """Returns the living workers, and the number of workers that the dispatcher wants, or ``None`` if it has not decided yet."""
         return self._service.workers_and_wanted()
 
     def shutdown(self) -> None:

@@ -24,7 +24,7 @@ from ._dtypes import as_dtype, int64
 from ._groups import GroupMethods
 from ._hub import is_of_hub
 from ._images import ImageMethods
-from ._live import register
+from ._live import register_reader
 from ._millstream import Elements, Graph
 from ._numpy_iterator import NumpyIterator
 from ._options import Options, optioned
@@ -481,12 +481,14 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         opened = self._open() if self._options.experimental_warm_start else None
         lazy = Elements.lazy(self._open if opened is None else lambda: opened, self)
         if self._graph.is_served:
-            register(lazy)
+            register_reader(self, lazy)
         elements: Elements = recorded(lazy, self._options)
         return elements
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         elements = Elements.lazy(self._open, self)
+        if self._graph.is_served:
+            register_reader(self, elements)
         loop = asyncio.get_running_loop()
         try:
             while True:

@@ -24,7 +24,7 @@ from ._exact import ExactLoading, LoadingTerms, chosen_loading
 from ._feed import Lane, lane_of
 from ._iteration import END, LoaderIterator
 from ._lineage import Lineage
-from ._live import register, unregister
+from ._live import hidden, register
 from ._loader_stub import Sampler, Stub
 from ._loader_view import html_of, name_of, observed, place_of, stats_of
 from ._loading import IndexedLoading, Loading, StreamLoading, loading_of
@@ -33,7 +33,7 @@ from ._output import taker
 from ._positions import Delivered
 from ._ranks import Rank, rank
 from ._steps import Steps, checked_skip
-from ._trace import Trace
+from ._trace import MEMORY_BYTES, Trace
 from ._verdict import LoaderStats
 from ._waits import WaitClock
 from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
@@ -220,7 +220,6 @@ class DataLoader:
         self._service = service
         self._own_service: Any = None
         self._reading: Any = None
-        self._measured: dict[str, Any] = {}
         self._wanted: int | None = None
         self._prefetched: LoaderIterator | None = None
         #: The iterator that reads the present epoch, as long as the program holds it.
@@ -229,8 +228,8 @@ class DataLoader:
         self._has_begun = False
         self._trace: Trace | None = None
         self.name = name
-        #: The waits of the training loop, and the number of the loader in the metrics of the process.
-        self._clock, self._number = WaitClock(), -1
+        #: The waits of the training loop, and whether the loader is opening an epoch.
+        self._clock, self._is_opening = WaitClock(), False
         #: The step after the last skipped batch of the epoch; 0 if no batch was skipped.
         self._skipped_to = 0
         self._restored(0, 0, [])
@@ -306,8 +305,13 @@ class DataLoader:
     def _repr_html_(self) -> str:
         return html_of(self)
 
-    def _observed(self, number: int) -> dict[str, Any]:
-        return observed(self, number)
+    def _observed(self) -> dict[str, Any]:
+        return observed(self)
+
+    def _forked(self) -> None:
+        """Forgets the measurements of the parent in a forked child, which must not touch the parent's iterators."""
+        self._reading = self._trace = None
+        self._clock, self._is_opening = WaitClock(), False
 
     # Batches.
 
@@ -422,19 +426,18 @@ class DataLoader:
         self._position()
         self._has_begun = True
         self._draw_seed()
-        batches = self._loading.batches(self._epoch, self._delivered, self._at(), self._output)
-        self._measure(batches.elements)
+        self._clock.follow(None)
+        # Opening may wait for a service, so the loader is shown before.
+        register(self)
+        self._is_opening = True
+        try:
+            with hidden():
+                batches = self._loading.batches(self._epoch, self._delivered, self._at(), self._output)
+        finally:
+            self._is_opening = False
+        self._reading = batches.elements
+        self._clock.follow(batches.elements.measurements())
         return self._epoch, self._delivered, batches
-
-    def _measure(self, elements: Any) -> None:
-        """Measures the iterator of an epoch from now on, and adds up the measurements of the iterator before it."""
-        if self._reading is not None:
-            self._clock.add(self._reading.glance())
-        # The metrics show the loader, and not its iterators.
-        unregister(elements)
-        self._reading = elements
-        if self._number < 0:
-            self._number = register(self)
 
     def _draw_seed(self) -> None:
         """Draws the seed that the program has not passed. Several trainers keep the default, because their seeds must be equal."""
@@ -612,19 +615,21 @@ class DataLoader:
         return stats_of(self)
 
     @contextlib.contextmanager
-    def profile(self, path: str | Path) -> Iterator[None]:
+    def profile(self, path: str | Path, *, memory_bytes: int = MEMORY_BYTES) -> Iterator[None]:
         """Records the training loop's work and wait for each batch as a trace, which Perfetto (``ui.perfetto.dev``) and Chrome show.
 
         A track has the work and the waits, with the epoch and the step. For pipelines in this process a counter has the number of threads that
-        each stage keeps busy, ten times a second. At most a million events are recorded.
+        each stage keeps busy, ten times a second.
 
         Args:
             path: The file that is written when the block ends.
+            memory_bytes: The limit of the memory for events, 64 MiB by default, which suffices for about 80,000 batches. The trace ends when the
+                limit is reached. A warning and the file then say how many events are missing, and from which time on.
 
         Returns:
             A context manager for the recorded block.
         """
-        trace = Trace(name_of(self))
+        trace = Trace(name_of(self), memory_bytes)
         self._trace = trace
         try:
             yield
@@ -638,10 +643,8 @@ class DataLoader:
             self._prefetched.close()
             self._prefetched = None
         # The last iterator is released, because an iterator tries to reach a closed service as long as the iterator exists.
-        if self._reading is not None:
-            self._measured = self._reading.glance()
-            self._clock.add(self._measured)
-            self._reading = None
+        self._clock.leave()
+        self._reading = None
         if self._own_service is not None:
             self._own_service.close()
             self._own_service = None
@@ -655,7 +658,7 @@ class DataLoader:
     def __getstate__(self) -> dict[str, Any]:
         # The copy has the same position, but its own connections and workers.
         state = self.__dict__ | {"_own_service": None, "_prefetched": None, "_reading": None, "_trace": None, "_lane": None, "_running": None}
-        own = {"_clock": WaitClock(), "_number": -1, "_measured": {}}
+        own = {"_clock": WaitClock(), "_is_opening": False}
         return state | own | {"_service": getattr(self._service, "target", self._service), "_has_begun": False}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

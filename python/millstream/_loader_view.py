@@ -19,29 +19,26 @@ __all__ = ["html_of", "known_len", "name_of", "observed", "place_of", "stats_of"
 
 def stats_of(loader: DataLoader) -> LoaderStats:
     """Returns the measurements of the latest epoch with the verdict."""
-    measured = {**_glanced(loader), **loader._clock.measured()}
+    glanced = loader._clock.glance()
+    is_opening = loader._is_opening or bool(glanced.get("is_opening"))
+    measured = {**glanced, **loader._clock.measured(), "is_opening": is_opening}
     found = verdict_of({**measured, **_kind(loader)})
     position = {"epoch": loader.epoch, "step": loader.step}
     judged = {"bottleneck": found.bottleneck, "level": found.level, "verdict": found.sentence, "advice": found.advice}
     return LoaderStats({**measured, **position, **judged})
 
 
-def observed(loader: DataLoader, number: int) -> dict[str, Any]:
-    """Returns the entry of a loader in the metrics of the process."""
-    stats, clock = stats_of(loader), loader._clock
+def observed(loader: DataLoader) -> dict[str, Any]:
+    """Returns the measurements of a loader for the metrics of the process, without its counts."""
+    stats = stats_of(loader)
     return {
-        "name": str(loader.name or f"loader {number}"),
-        "elements": clock.total_batches,
-        "waited_s": clock.all_waited_s(),
-        "waiting": clock.recent_share(),
+        "waiting": loader._clock.recent_share(),
         "epoch": loader.epoch,
         "step": loader.step,
         "steps": known_len(loader),
         "prefetched": stats.get("prefetched"),
         "verdict": stats.verdict,
         "advice": stats.advice,
-        # The clock already contains the measurements of an iterator that the loader has closed.
-        **clock.totals({} if loader._reading is None else _glanced(loader)),
     }
 
 
@@ -83,11 +80,6 @@ def known_len(loader: DataLoader) -> int | None:
     except Exception:
         # The length of a program's sampler may raise any exception.
         return None
-
-
-def _glanced(loader: DataLoader) -> dict[str, Any]:
-    reading = loader._reading
-    return dict(loader._measured) if reading is None else dict(reading.glance())
 
 
 def _kind(loader: DataLoader) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The search for the service of this process: in variables, on Ray, in a job of Slurm and on Kubernetes.
 
-Reads the environment and asks the name service. Connects to no dispatcher.
+Reads the environment and the file of a job of Slurm, and asks the name service. Connects to no dispatcher.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from ._resolvers.slurm import expand_hostlist
 from .errors import NotFoundError
 
 __all__ = ["ResolvedService", "resolve"]
@@ -21,8 +21,10 @@ __all__ = ["ResolvedService", "resolve"]
 _VARIABLES = ("MILLSTREAM_SERVICE", "MILLSTREAM_DISPATCHER")
 #: The port of a dispatcher, as in the manifests and as the default of the command.
 _PORT = 5050
-#: The lowest port of a dispatcher in a job of Slurm, and the number of ports, as in ``deploy/slurm/millstream.sbatch``.
-_SLURM_PORTS = (20_000, 10_000)
+#: The file with the address of the service of a job of Slurm, in a directory of the job that ``deploy/slurm/millstream.sbatch`` makes.
+_SLURM_FILE = ".millstream-{job}-*/service"
+#: The maximum number of characters of that file.
+_ADDRESS_CHARS_MAX = 1000
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -48,7 +50,7 @@ def resolve(name: str = "millstream", *, dispatcher: str = "millstream-dispatche
 
     1. The variable ``MILLSTREAM_SERVICE`` or ``MILLSTREAM_DISPATCHER``, with ``host:port`` or ``millstream://host:port``.
     2. The service with this ``name`` on the Ray cluster of this process, if the process has called ``ray.init``.
-    3. The job of Slurm, if ``deploy/slurm/millstream.sbatch`` runs it: the first node of the workers.
+    3. The job of Slurm, if ``deploy/slurm/millstream.sbatch`` runs it: the file with the address of its service.
     4. The headless Service of the dispatcher on Kubernetes, if its name has an address.
 
     Args:
@@ -106,15 +108,31 @@ def _from_ray(name: str) -> ResolvedService | str:
 
 
 def _from_slurm() -> ResolvedService | str:
-    job = os.environ.get("SLURM_JOB_ID", "")
-    nodes = os.environ.get("SLURM_JOB_NODELIST_HET_GROUP_1") or os.environ.get("SLURM_JOB_NODELIST")
-    if not job or not nodes:
-        return "SLURM_JOB_ID and SLURM_JOB_NODELIST are not set"
-    if not re.fullmatch(r"\d+", job):
+    """Returns the service that the script of the job has started. Most jobs of Slurm have none, so the variables of a job alone name no service."""
+    # The second component of a heterogeneous job has a number of its own; the script has the number of the first.
+    job = os.environ.get("SLURM_HET_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")
+    if not job:
+        return "SLURM_JOB_ID is not set"
+    if not re.fullmatch(r"[0-9]+", job):
         return f"SLURM_JOB_ID is {job!r}, expected a number"
-    first, count = _SLURM_PORTS
-    port = os.environ.get("MILLSTREAM_PORT") or str(first + int(job) % count)
-    return ResolvedService(f"millstream://{expand_hostlist(nodes)[0]}:{port}", f"the variables of Slurm job {job}")
+    directory = os.environ.get("MILLSTREAM_STATE") or os.environ.get("SLURM_SUBMIT_DIR", "")
+    if not directory:
+        return "MILLSTREAM_STATE and SLURM_SUBMIT_DIR are not set"
+    for path in sorted(Path(directory).glob(_SLURM_FILE.format(job=job))):
+        try:
+            # Other users may write to the directory, but not as this user.
+            if path.stat().st_uid == os.getuid() and (target := _address_in(path)):
+                return ResolvedService(target, f"the files of Slurm job {job}")
+        except OSError:
+            # The job ends, and removes its files.
+            continue
+    return f"millstream.sbatch has started no service in Slurm job {job}: {directory} has no {_SLURM_FILE.format(job=job)} of this user with an address"
+
+
+def _address_in(path: Path) -> str | None:
+    with path.open() as file:
+        address = file.read(_ADDRESS_CHARS_MAX).strip()
+    return address if re.fullmatch(r"millstream://[^\s/]+:[0-9]+", address) else None
 
 
 def _from_kubernetes(dispatcher: str) -> ResolvedService | str:

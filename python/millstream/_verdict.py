@@ -38,6 +38,19 @@ _OF_SERVICE = {
     "none: waiting for workers": ("no worker is ready", "Start workers: millstream worker --dispatcher HOST:PORT."),
 }
 
+#: The waits while an epoch is opened, by the place of the computation, each with the cause and the remedy.
+_OPENING = {
+    "here": (
+        "this process is still opening the dataset",
+        "Resume at a step whose position is known, or make the start of the dataset faster: a resumed epoch computes its first batches again.",
+    ),
+    "own workers": ("the workers of the loader are starting", "Look at the messages of the program: they name a worker that does not start."),
+    "service": (
+        "the service has not opened the epoch yet",
+        "Check the address of the service and the key, for example with millstream doctor, and look at the log of the dispatcher.",
+    ),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
@@ -47,7 +60,8 @@ class Verdict:
         level: The urgency: ``"good"``, ``"warning"`` or ``"fault"``.
         sentence: The sentence.
         advice: The remedy; empty if nothing has to be done.
-        bottleneck: The part that sets the speed: ``"trainer"``, a part of the service, ``"python"``, ``"storage"``, a stage, or ``"none"``.
+        bottleneck: The part that sets the speed: ``"trainer"``, a part of the service, ``"python"``, ``"storage"``, a stage,
+            ``"start"`` while an epoch is opened, or ``"none"``.
     """
 
     level: str
@@ -78,7 +92,8 @@ def verdict_of(found: Mapping[str, Any]) -> Verdict:
 
     Args:
         found: The measurements. ``where`` names the place of the computation: ``"here"``, ``"own workers"`` or ``"service"``. ``is_python`` says
-            whether Python code computes the batches. The other entries are those of ``DataLoader.stats``.
+            whether Python code computes the batches. The other entries are those of ``DataLoader.stats``; ``has_ended`` says whether the epoch
+            has ended, and ``is_opening`` whether it is still being opened.
 
     Returns:
         The most serious finding.
@@ -93,10 +108,13 @@ def verdict_of(found: Mapping[str, Any]) -> Verdict:
     if not batches:
         if not found.get("elapsed_s"):
             return Verdict("good", "The training loop has not requested a batch yet.")
-        if not (waiting_s := float(found.get("waiting_s") or 0.0)):
+        waited_s = float(found.get("waited_s") or 0.0)
+        if found.get("waiting_s"):
+            bottleneck, cause, advice = _cause(found)
+            return Verdict("warning", f"The training loop has waited {_time(waited_s)} for its first batch, because {cause}.", advice, bottleneck)
+        if found.get("has_ended"):
             return Verdict("good", "The epoch ended without a batch.")
-        bottleneck, cause, advice = _cause(found)
-        return Verdict("warning", f"The training loop has waited {_time(waiting_s)} for its first batch, because {cause}.", advice, bottleneck)
+        return Verdict("good", f"The training loop has waited {_time(waited_s)} for its first batch, and does not wait at present.")
     share, each_s = _steady(found, batches)
     if batches < _BATCHES_MIN and not found.get("waiting_s"):
         return Verdict("good", f"The training loop has received {_count(batches, 'batch', 'batches')}, which are too few for a verdict.")
@@ -122,23 +140,40 @@ def _steady(found: Mapping[str, Any], batches: int) -> tuple[float, float]:
 
 def _cause(found: Mapping[str, Any]) -> tuple[str, str, str]:
     """Returns the part that sets the speed, the reason of the waits, and the remedy."""
+    where = str(found.get("where"))
+    if found.get("is_opening") and where in _OPENING:
+        return "start", *_OPENING[where]
     stage = str(found.get("stage") or "")
-    operation = _operation(stage)
     waited_for = found.get("waited_for")
     transports = dict(found.get("transports") or {}).values()
     if waited_for == "network" and transports and "quic" not in transports:
         # Elements within a host do not cross a network, so the workers have none.
         waited_for = "workers"
-    where = str(found.get("where"))
     reads_service = waited_for is not None or where != "here"
-    if reads_service and operation in ("", "service", "consumer", "unknown"):
+    if reads_service and _operation(stage) in ("", "service", "consumer", "unknown"):
         return _of_service(waited_for, found)
-    if stage == "consumer" and found.get("stages"):
+    if bool(found.get("is_python")):
+        return (
+            "python",
+            "this process computes every batch with Python code while the loop waits",
+            "Pass num_workers, whose processes compute batches while the model trains, or a service.",
+        )
+    known = _stage(found)
+    return _of_part(stage) if known is None else _of_stage(known)
+
+
+def _stage(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns the measurements of the stage that sets the speed; ``None`` if no stage does. Several stages may have the same name."""
+    stages = list(found.get("stages") or ())
+    index = found.get("stage_index")
+    if index is not None:
+        return dict(stages[int(index)])
+    if found.get("stage") == "consumer" and stages:
         # The loop waits although the pipeline does: a stage is slow in bursts, or the loop's waits are hand-overs.
-        busiest = max(found["stages"], key=lambda known: float(known["load"]))
+        busiest = max(stages, key=lambda known: float(known["load"]))
         if float(busiest["load"]) >= _BUSY:
-            return _of_stage(str(busiest["name"]), _operation(str(busiest["name"])), found)
-    return _of_stage(stage, operation, found)
+            return dict(busiest)
+    return None
 
 
 def _operation(stage: str) -> str:
@@ -162,40 +197,30 @@ def _of_service(waited_for: Any, found: Mapping[str, Any]) -> tuple[str, str, st
     return "workers", "the workers have no batch ready", "Run more workers, or make the slowest stage faster: millstream status names it."
 
 
-def _of_stage(stage: str, operation: str, found: Mapping[str, Any]) -> tuple[str, str, str]:
-    if bool(found.get("is_python")):
-        return (
-            "python",
-            "this process computes every batch with Python code while the loop waits",
-            "Pass num_workers, whose processes compute batches while the model trains, or a service.",
-        )
-    load, threads = _load(stage, found)
-    if "python" in stage:
-        advice = "Pass a service, whose workers run Python code in several processes, or write the function with operations of ms.Dataset."
-        return "python", f"Python code in stage {stage} keeps {load} busy", advice
-    if operation in _READERS:
-        advice = "Read several files at once with interleave(num_parallel_calls=ms.AUTOTUNE), keep the data with cache(), or move it nearer."
-        return "storage", f"reading from storage in stage {stage} keeps {load} busy", advice
-    if stage == "writing":
+def _of_part(part: str) -> tuple[str, str, str]:
+    """Returns the finding on a part of the pipeline that is no stage."""
+    if part == "writing":
         advice = "Make elements smaller: decode, crop or cast them before batch()."
         return "writing", "copying elements into batches takes most of the time", advice
-    if stage == "consumer":
+    if part == "consumer":
         advice = "Make batches larger, because each has a fixed cost, or give this process more processors."
         return "hand-over", "handing batches over to Python takes most of the time", advice
-    if stage in ("", "unknown"):
-        return "none", "no measurement names the slow part", "Measure longer, or call Dataset.explain() to see the stages."
+    return "none", "no measurement names the slow part", "Measure longer, or call Dataset.explain() to see the stages."
+
+
+def _of_stage(known: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Returns the finding on a stage."""
+    stage, threads = str(known["name"]), int(known["threads"])
+    of = "its thread" if threads == 1 else f"its {threads} threads"
+    load = f"{of} {float(known['load']):.0%}"
+    if known["is_python"]:
+        advice = "Pass a service, whose workers run Python code in several processes, or write the function with operations of ms.Dataset."
+        return "python", f"Python code in stage {stage} keeps {load} busy", advice
+    if _operation(stage) in _READERS:
+        advice = "Read several files at once with interleave(num_parallel_calls=ms.AUTOTUNE), keep the data with cache(), or move it nearer."
+        return "storage", f"reading from storage in stage {stage} keeps {load} busy", advice
     parallel = "Pass num_parallel_calls=ms.AUTOTUNE to this stage, or let" if threads == 1 else "Let"
     return stage, f"stage {stage} keeps {load} busy", f"{parallel} the workers of a service compute the dataset."
-
-
-def _load(stage: str, found: Mapping[str, Any]) -> tuple[str, int]:
-    """Returns the share of its threads' time that a stage works, as words, and the number of its threads."""
-    for known in found.get("stages") or ():
-        if known["name"] == stage:
-            threads = int(known["threads"])
-            of = "its thread" if threads == 1 else f"its {threads} threads"
-            return f"{of} {float(known['load']):.0%}", threads
-    return "its threads", 0
 
 
 def _count(number: int, one: str, several: str | None = None) -> str:

@@ -6,17 +6,26 @@ The module does not know batches, and does not decide why the loop waited.
 from __future__ import annotations
 
 import dataclasses
+import os
+import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["WaitClock"]
+from ._millstream import Measurements
+
+__all__ = ["COUNTED", "WaitClock"]
 
 #: The seconds of one of the two intervals over which the recent share is computed.
 _INTERVAL_S = 10.0
 
 #: The measurements of an iterator that are added up over epochs.
 _SUMMED = ("bytes", "reconnects", "lost_splits", "skipped_splits")
+
+#: The measurements of a loader that only rise.
+COUNTED = ("elements", "waited_s", *_SUMMED)
+
+#: The lock of all clocks, which is held for moments only: when a wait ends, when a clock moves to the next iterator, and when a thread reads sums.
+_lock = threading.Lock()
 
 
 @dataclasses.dataclass
@@ -31,15 +40,19 @@ class WaitClock:
     """The waits of one loader. The thread of the training loop writes, and other threads may read at any time."""
 
     def __init__(self) -> None:
-        #: The number of batches that the loop received from all epochs, and the time that it waited for them.
-        self.total_batches, self.total_waited_s = 0, 0.0
+        #: The number of batches that the loop received from all epochs.
+        self.total_batches = 0
+        #: The time that the loop waited in all epochs, and the start of the present wait, which is `None` while the loop does not wait.
+        self._total_s = 0.0
+        self._asked: float | None = None
         #: The batches and the waits of the latest epoch. The first wait includes the start of the epoch.
         self.batches, self.waited_s, self.first_wait_s = 0, 0.0, 0.0
         self._began: float | None = None
         self._ended: float | None = None
-        #: The start of the present wait; `None` while the loop does not wait.
-        self._asked: float | None = None
         self._recent: tuple[_Interval | None, _Interval | None] = (None, None)
+        #: The measurements of the present iterator, the last measurements of an iterator that the loop has left, and the sums before.
+        self._reading: Measurements | None = None
+        self._left: dict[str, Any] = {}
         self._earlier = dict.fromkeys(_SUMMED, 0)
 
     def begin(self) -> None:
@@ -49,16 +62,16 @@ class WaitClock:
 
     def ask(self) -> float:
         """Notes that the loop waits from now on. Returns the time."""
-        self._asked = time.perf_counter()
-        return self._asked
+        self._asked = asked = time.perf_counter()
+        return asked
 
     def got(self, is_batch: bool) -> None:
         """Notes the end of a wait, which ended with a batch, or with the end of the epoch or an error."""
-        now = time.perf_counter()
-        waited_s = 0.0 if self._asked is None else now - self._asked
-        self._asked = None
+        with _lock:
+            now, asked = time.perf_counter(), self._asked
+            waited_s = 0.0 if asked is None else now - asked
+            self._total_s, self._asked = self._total_s + waited_s, None
         self.waited_s += waited_s
-        self.total_waited_s += waited_s
         if not self.batches:
             self.first_wait_s += waited_s
         if is_batch:
@@ -74,14 +87,35 @@ class WaitClock:
             self._recent = before, present
         present.waited_s += waited_s
 
-    def add(self, measured: Mapping[str, Any]) -> None:
-        """Adds the measurements of an iterator that the loop has left."""
-        for name in _SUMMED:
-            self._earlier[name] += int(measured.get(name) or 0)
+    def follow(self, reading: Measurements | None) -> None:
+        """Shows the measurements of the iterator that the loop reads from now on, and adds those of the iterator before to the sums."""
+        with _lock:
+            self._add_up()
+            self._reading, self._left = reading, {}
 
-    def totals(self, measured: Mapping[str, Any]) -> dict[str, int]:
-        """Returns the sums over all epochs, where ``measured`` belongs to the present iterator."""
-        return {name: self._earlier[name] + int(measured.get(name) or 0) for name in _SUMMED}
+    def leave(self) -> None:
+        """Adds the measurements of the present iterator to the sums. They remain visible."""
+        with _lock:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            self._left = reading.glance()
+            for name in _SUMMED:
+                self._earlier[name] += int(self._left.get(name) or 0)
+
+    def glance(self) -> dict[str, Any]:
+        """Returns the measurements of the present iterator, or the last ones of an iterator that the loop has left."""
+        reading, left = self._reading, self._left
+        return dict(left) if reading is None else reading.glance()
+
+    def counts(self) -> dict[str, float]:
+        """Returns the counts of all epochs, none of which ever falls."""
+        with _lock:
+            found = {} if self._reading is None else self._reading.glance()
+            summed = {name: self._earlier[name] + int(found.get(name) or 0) for name in _SUMMED}
+        return {"elements": self.total_batches, "waited_s": self.all_waited_s(), **summed}
 
     def waiting_s(self) -> float:
         """Returns the time for which the loop has been waiting; 0 if it does not wait."""
@@ -90,7 +124,8 @@ class WaitClock:
 
     def all_waited_s(self) -> float:
         """Returns the time for which the loop has waited in all epochs."""
-        return self.total_waited_s + self.waiting_s()
+        with _lock:
+            return self._total_s + self.waiting_s()
 
     def recent_share(self) -> float | None:
         """Returns the share of the last 10 to 20 seconds for which the loop waited; ``None`` before the first batch."""
@@ -106,7 +141,8 @@ class WaitClock:
     def measured(self) -> dict[str, Any]:
         """Returns the measurements of the latest epoch."""
         if self._began is None:
-            return {"batches": 0, "elapsed_s": 0.0, "waited_s": 0.0, "first_wait_s": 0.0, "waiting_s": 0.0, "wait_share": 0.0}
+            seconds = dict.fromkeys(("elapsed_s", "waited_s", "first_wait_s", "waiting_s", "wait_share"), 0.0)
+            return {"batches": 0, **seconds, "has_ended": False}
         elapsed_s = (time.perf_counter() if self._ended is None else self._ended) - self._began
         waiting_s = self.waiting_s()
         waited_s = min(elapsed_s, self.waited_s + waiting_s)
@@ -117,4 +153,14 @@ class WaitClock:
             "first_wait_s": self.first_wait_s if self.batches else waited_s,
             "waiting_s": waiting_s,
             "wait_share": waited_s / elapsed_s if elapsed_s > 0 else 0.0,
+            "has_ended": self._ended is not None,
         }
+
+
+def _after_fork() -> None:
+    global _lock
+    # A thread of the parent may hold the old lock forever.
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

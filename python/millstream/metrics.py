@@ -54,7 +54,7 @@ def serve(port: int = 0, host: str = "127.0.0.1", token: str | None = None, *, h
     """Opens a port that shows every loader and reader of this process over HTTP.
 
     The port serves ``/metrics`` (metrics for Prometheus), ``/livez``, ``/readyz`` and ``/api/v1/status`` (JSON). It answers ``GET`` and ``HEAD``
-    only. At most 64 loaders are shown. A thread of its own answers, which needs the lock of the interpreter for a moment. The port stays open until
+    only. The newest 64 loaders and readers are shown. A thread of its own answers, which needs the lock of the interpreter for a moment. The port stays open until
     ``close`` or the end of the program, although the program drops the result.
 
     Args:

@@ -24,7 +24,7 @@ use crate::assembly::{Assembly, Output};
 use crate::failure;
 use crate::fork::Here;
 use crate::notices;
-use crate::probe::Probe;
+use crate::probe::{Measurements, Probe, SharedProbe, Wait};
 use crate::wait::LOOK_EVERY;
 
 /// The number of skipped elements between two checks for signals.
@@ -67,7 +67,7 @@ pub(crate) struct Elements {
     /// iterator while another thread waits for an element.
     stopper: Here<Mutex<Stopper>>,
     /// The measurements for other threads. The iterator takes over those of the source that it opens.
-    probe: Here<Mutex<Arc<Probe>>>,
+    probe: SharedProbe,
 }
 
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Elements {
             probe.note_stages(elements.stage_costs());
         }
         Elements {
-            probe: Here::new(Mutex::new(Arc::clone(&probe))),
+            probe: Arc::new(Here::new(Mutex::new(Arc::clone(&probe)))),
             stopper: Here::new(Mutex::new(supply.stopper())),
             state: Here::new(Mutex::new(State {
                 supply,
@@ -212,9 +212,8 @@ impl Elements {
         if state.is_done {
             return Ok(Poll::Ready(None));
         }
-        self.open(py, state)?;
-        let probe = Arc::clone(&state.probe);
-        let _wait = probe.wait();
+        let mut wait = state.probe.wait();
+        self.open(py, state, &mut wait)?;
         loop {
             let supply = &mut state.supply;
             let came = py.detach(|| supply.wait_element());
@@ -230,11 +229,12 @@ impl Elements {
         }
     }
 
-    /// Opens the source if it is not open yet.
-    fn open(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
+    /// Opens the source if it is not open yet. The caller's wait continues in the measurements of the source.
+    fn open(&self, py: Python<'_>, state: &mut State, wait: &mut Wait) -> PyResult<()> {
         let Supply::Later(opener) = &state.supply else {
             return Ok(());
         };
+        wait.opens();
         let opened = opener.bind(py).call0()?.cast_into::<Elements>()?;
         let taken = {
             let mut of_opened = lock(py, opened.get().state.get("iterator")?)?;
@@ -246,6 +246,7 @@ impl Elements {
         };
         let later = std::mem::replace(&mut state.supply, taken.0);
         (state.output, state.exclusive) = (taken.1, taken.2);
+        wait.opened(&taken.3);
         state.probe = Arc::clone(&taken.3);
         *self.probe.get("iterator")?.lock() = taken.3;
         if let Supply::Later(opener) = later {
@@ -356,9 +357,8 @@ impl Elements {
         if state.is_done {
             return Err(PyStopIteration::new_err(()));
         }
-        self.open(py, &mut state)?;
-        let probe = Arc::clone(&state.probe);
-        let _wait = probe.wait();
+        let mut wait = state.probe.wait();
+        self.open(py, &mut state, &mut wait)?;
         loop {
             let supply = &mut state.supply;
             let came = py.detach(|| supply.wait_element());
@@ -436,10 +436,12 @@ impl Elements {
     /// Returns the measurements that need no lock of the iterator, also while another thread waits for an
     /// element.
     fn glance<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let probe = Arc::clone(&self.probe.get("iterator")?.lock());
-        let stats = PyDict::new(py);
-        probe.describe(&stats)?;
-        Ok(stats)
+        self.measurements().glance(py)
+    }
+
+    /// Returns the object that shows the measurements, also after the end of the iterator.
+    fn measurements(&self) -> Measurements {
+        Measurements::new(&self.probe)
     }
 
     /// Returns the measurements so far.
@@ -469,11 +471,6 @@ fn lock<'a>(py: Python<'_>, state: &'a Mutex<State>) -> PyResult<MutexGuard<'a, 
 }
 
 fn describe(stats: &ReaderStats, into: &Bound<'_, PyDict>) -> PyResult<()> {
-    into.set_item("elements", stats.elements)?;
-    into.set_item("bytes", stats.bytes)?;
-    into.set_item("elapsed_s", stats.elapsed.as_secs_f64())?;
-    into.set_item("waited_s", stats.waited.as_secs_f64())?;
-    into.set_item("wait_share", stats.wait_share())?;
     into.set_item("bottleneck", stats.bottleneck.name())?;
     let transports: BTreeMap<&str, &str> = stats
         .links

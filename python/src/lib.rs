@@ -51,6 +51,8 @@ mod _millstream {
     #[pymodule_export]
     use super::metrics::MetricsPort;
     #[pymodule_export]
+    use super::probe::Measurements;
+    #[pymodule_export]
     use super::servers::{Dispatcher, Worker};
     #[pymodule_export]
     use super::service::Service;

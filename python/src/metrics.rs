@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use millstream::admin::{AdminPort, LoaderFacts, ObserveLoaders, TrainerSubject};
+use millstream::admin::{AdminPort, LoaderFacts, ObserveLoaders, ObservedLoaders, TrainerSubject};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -66,8 +66,9 @@ impl From<Described> for LoaderFacts {
 fn observing(observe: Py<PyAny>) -> ObserveLoaders {
     Box::new(move || {
         let observed = Python::try_attach(|py| {
-            let loaders: Vec<Described> = observe.bind(py).call0()?.extract()?;
-            PyResult::Ok(loaders.into_iter().map(LoaderFacts::from).collect())
+            let (loaders, left_out): (Vec<Described>, usize) = observe.bind(py).call0()?.extract()?;
+            let loaders = loaders.into_iter().map(LoaderFacts::from).collect();
+            PyResult::Ok(ObservedLoaders { loaders, left_out })
         });
         match observed {
             Some(loaders) => loaders.map_err(|error| format!("the loaders cannot be observed: {error}")),
@@ -95,7 +96,8 @@ impl MetricsPort {
             ))
         })?;
         let subject = TrainerSubject::new(observing(observe));
-        let opened = admin::open(py, SocketAddr::new(ip, port), token, hosts, subject)?;
+        let bound = admin::bound(py, SocketAddr::new(ip, port), token, hosts)?;
+        let opened = admin::serve(py, bound, subject)?;
         Ok(MetricsPort {
             address: opened.local_addr(),
             running: Here::new(Mutex::new(Some(opened))),

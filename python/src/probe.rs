@@ -1,91 +1,100 @@
 //! The measurements of an iterator that other threads may read while the iterator waits for an element.
 //!
-//! The iterator's thread writes counters with plain stores. The module does not know elements.
+//! A hand-over without a wait takes no lock. No count falls, whichever readers come and go. The module does
+//! not know elements.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::StageCosts;
-use millstream::client::{Bottleneck, Notice, ReaderWatch};
+use millstream::client::{Bottleneck, Notice, ReaderView, ReaderWatch};
 use millstream::pipeline::exec::Stats;
+use millstream::python::NAME;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::fork::Here;
+
+/// The maximum number of readers of one iterator that are watched at once. The count of an older reader stays
+/// at its last value.
+const WATCHED_MAX: usize = 16;
+
 /// The counters of one iterator, and the views of the parts that feed it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Probe {
-    born: Instant,
     delivered: AtomicU64,
     bytes: AtomicU64,
-    waited_ns: AtomicU64,
-    /// The time of the first request, in nanoseconds since `born`, plus 1. The value 0 means no request.
-    began_ns: AtomicU64,
-    /// The start of the current wait, as `began_ns`. The value 0 means that nobody waits.
-    waiting_since_ns: AtomicU64,
-    /// The end of the pass, as `began_ns`. The value 0 means that the pass has not ended.
-    ended_ns: AtomicU64,
-    /// The number of splits that the reader reported as skipped.
+    waits: Mutex<Waits>,
+    /// The number of splits that the readers reported as skipped.
     skipped_splits: AtomicU64,
-    /// The reader of a service that feeds the iterator, which is the latest one.
-    reader: Mutex<Option<ReaderWatch>>,
+    readers: Mutex<Readers>,
     stages: Mutex<Option<StageCosts>>,
 }
 
-impl Default for Probe {
-    fn default() -> Probe {
-        Probe {
-            born: Instant::now(),
-            delivered: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            waited_ns: AtomicU64::new(0),
-            began_ns: AtomicU64::new(0),
-            waiting_since_ns: AtomicU64::new(0),
-            ended_ns: AtomicU64::new(0),
-            skipped_splits: AtomicU64::new(0),
-            reader: Mutex::new(None),
-            stages: Mutex::new(None),
-        }
-    }
+/// The waits of the iterator's caller.
+#[derive(Debug, Default, Clone, Copy)]
+struct Waits {
+    /// The time of the first request that waited.
+    began: Option<Instant>,
+    /// The start of the present wait.
+    since: Option<Instant>,
+    /// True while the iterator opens its source.
+    is_opening: bool,
+    /// The sum of the waits that have ended.
+    waited: Duration,
+    /// The part of `waited` before the first element.
+    first: Duration,
+    /// The time of the end of the pass.
+    ended: Option<Instant>,
+}
+
+/// The readers of services that feed the iterator, with the latest one at the end.
+#[derive(Debug, Default)]
+struct Readers {
+    watched: Vec<ReaderWatch>,
+    /// The counts of the readers that are no longer watched.
+    reconnects: u64,
+    lost_splits: u64,
 }
 
 impl Probe {
     /// Notes an element of this size.
     #[inline]
     pub(crate) fn note_element(&self, bytes: usize) {
-        // Only one thread at a time requests elements, so no addition is lost.
-        add(&self.delivered, 1);
-        add(&self.bytes, bytes as u64);
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Notes the end of the pass.
     pub(crate) fn note_end(&self) {
-        self.ended_ns.store(self.now_ns(), Ordering::Relaxed);
+        let mut waits = self.waits.lock();
+        waits.ended = Some(Instant::now());
     }
 
     /// Notes that the caller begins to wait. The guard notes the end of the wait.
-    pub(crate) fn wait(&self) -> Wait<'_> {
-        let since_ns = self.now_ns();
-        if self.began_ns.load(Ordering::Relaxed) == 0 {
-            self.began_ns.store(since_ns, Ordering::Relaxed);
-        }
-        self.waiting_since_ns.store(since_ns, Ordering::Relaxed);
+    pub(crate) fn wait(self: &Arc<Probe>) -> Wait {
+        let now = Instant::now();
+        let mut waits = self.waits.lock();
+        waits.began.get_or_insert(now);
+        waits.since = Some(now);
         Wait {
-            probe: self,
-            since_ns,
+            probe: Arc::clone(self),
+            is_first: self.delivered() == 0,
         }
     }
 
-    /// Notes the reader that feeds the iterator from now on.
+    /// Notes a reader that feeds the iterator from now on.
     pub(crate) fn note_reader(&self, watch: ReaderWatch) {
-        *self.reader.lock() = Some(watch);
+        self.readers.lock().add(watch);
     }
 
     /// Notes a notice of the reader.
     pub(crate) fn note(&self, notice: &Notice) {
         if let Notice::SplitSkipped { .. } = notice {
-            add(&self.skipped_splits, 1);
+            self.skipped_splits.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -101,95 +110,150 @@ impl Probe {
 
     /// Adds the measurements to a dict. Never waits for the iterator.
     pub(crate) fn describe(&self, into: &Bound<'_, PyDict>) -> PyResult<()> {
-        let began_ns = self.began_ns.load(Ordering::Relaxed);
-        let elapsed_ns = match began_ns {
-            0 => 0,
-            began_ns => self.until_ns().saturating_sub(began_ns),
+        let delivered = self.delivered();
+        // The time is read under the lock, so that no viewer counts a wait beyond its end.
+        let (waits, now) = {
+            let waits = self.waits.lock();
+            (*waits, Instant::now())
         };
-        let waiting_ns = match self.waiting_since_ns.load(Ordering::Relaxed) {
-            0 => 0,
-            since_ns => self.now_ns().saturating_sub(since_ns),
-        };
-        let waited_ns = self.waited_ns.load(Ordering::Relaxed).saturating_add(waiting_ns);
-        into.set_item("delivered", self.delivered())?;
-        into.set_item("elements", self.delivered())?;
+        into.set_item("delivered", delivered)?;
+        into.set_item("elements", delivered)?;
         into.set_item("bytes", self.bytes.load(Ordering::Relaxed))?;
-        into.set_item("elapsed_s", seconds(elapsed_ns))?;
-        into.set_item("waited_s", seconds(waited_ns.min(elapsed_ns)))?;
-        into.set_item("wait_share", share(waited_ns, elapsed_ns))?;
+        waits.describe(now, delivered, into)?;
         into.set_item("skipped_splits", self.skipped_splits.load(Ordering::Relaxed))?;
-        self.describe_reader(into)?;
-        let stages = self.stages.lock().as_ref().and_then(StageCosts::latest);
-        if let Some(stats) = stages {
+        self.readers.lock().describe(into)?;
+        let stages = self.stages.lock().clone();
+        if let Some(stats) = stages.and_then(|costs| costs.latest()) {
             describe_stages(&stats, into)?;
         }
         Ok(())
     }
+}
 
-    fn describe_reader(&self, into: &Bound<'_, PyDict>) -> PyResult<()> {
-        let watch = self.reader.lock().clone();
-        let Some(view) = watch.and_then(|watch| watch.view()) else {
-            return Ok(());
+impl Waits {
+    fn describe(&self, now: Instant, delivered: u64, into: &Bound<'_, PyDict>) -> PyResult<()> {
+        let time = |from: Option<Instant>, to: Instant| {
+            from.map_or(Duration::ZERO, |from| to.saturating_duration_since(from))
         };
-        let links = view.links.iter();
-        let transports: BTreeMap<&str, &str> = links
-            .map(|(worker, link)| (worker.as_str(), link.transport))
-            .collect();
-        into.set_item("transports", transports)?;
-        into.set_item("waited_for", view.waited_for.map(Bottleneck::name))?;
-        into.set_item("prefetched", view.ready)?;
-        into.set_item("reconnects", view.reconnects)?;
-        into.set_item("lost_splits", view.lost_splits)
+        let elapsed = time(self.began, self.ended.unwrap_or(now));
+        let waiting = time(self.since, now);
+        let waited = (self.waited + waiting).min(elapsed);
+        let first = if delivered == 0 { waited } else { self.first };
+        let share = if elapsed.is_zero() {
+            0.0
+        } else {
+            waited.as_secs_f64() / elapsed.as_secs_f64()
+        };
+        into.set_item("elapsed_s", elapsed.as_secs_f64())?;
+        into.set_item("waited_s", waited.as_secs_f64())?;
+        into.set_item("first_wait_s", first.as_secs_f64())?;
+        into.set_item("waiting_s", waiting.as_secs_f64())?;
+        into.set_item("wait_share", share)?;
+        into.set_item("is_opening", self.is_opening)?;
+        into.set_item("has_ended", self.ended.is_some())
     }
+}
 
-    /// Returns the time of the end of the pass, or the present time.
-    fn until_ns(&self) -> u64 {
-        match self.ended_ns.load(Ordering::Relaxed) {
-            0 => self.now_ns(),
-            ended_ns => ended_ns,
+impl Readers {
+    fn add(&mut self, watch: ReaderWatch) {
+        self.watched.push(watch);
+        // The latest reader stays, although it may have ended, because it shows the transports.
+        let latest = self.watched.len() - 1;
+        let surplus = self.watched.len().saturating_sub(WATCHED_MAX);
+        for (index, watch) in std::mem::take(&mut self.watched).into_iter().enumerate() {
+            if index < latest && (index < surplus || watch.has_ended()) {
+                self.count(watch.view().as_ref());
+            } else {
+                self.watched.push(watch);
+            }
         }
     }
 
-    /// Returns the time since the start, plus 1, so that 0 means no time.
-    fn now_ns(&self) -> u64 {
-        nanoseconds(self.born.elapsed()).saturating_add(1)
+    /// Adds the counts of a reader to those of the readers that are no longer watched.
+    fn count(&mut self, view: Option<&ReaderView>) {
+        self.reconnects += view.map_or(0, |view| view.reconnects);
+        self.lost_splits += view.map_or(0, |view| view.lost_splits);
+    }
+
+    fn describe(&self, into: &Bound<'_, PyDict>) -> PyResult<()> {
+        let views: Vec<ReaderView> = self.watched.iter().filter_map(ReaderWatch::view).collect();
+        let Some(latest) = views.last() else { return Ok(()) };
+        let links = latest.links.iter();
+        let transports: BTreeMap<&str, &str> = links
+            .map(|(worker, link)| (worker.as_str(), link.transport))
+            .collect();
+        let sum = |of: fn(&ReaderView) -> u64| views.iter().map(of).sum::<u64>();
+        into.set_item("transports", transports)?;
+        into.set_item("waited_for", latest.waited_for.map(Bottleneck::name))?;
+        into.set_item("prefetched", sum(|view| view.ready))?;
+        into.set_item("reconnects", self.reconnects + sum(|view| view.reconnects))?;
+        into.set_item("lost_splits", self.lost_splits + sum(|view| view.lost_splits))
     }
 }
 
 /// A wait for an element, which ends when the value is dropped.
 #[derive(Debug)]
-pub(crate) struct Wait<'p> {
-    probe: &'p Probe,
-    since_ns: u64,
+pub(crate) struct Wait {
+    probe: Arc<Probe>,
+    /// True if no element has been delivered yet.
+    is_first: bool,
 }
 
-impl Drop for Wait<'_> {
-    fn drop(&mut self) {
-        let waited_ns = self.probe.now_ns().saturating_sub(self.since_ns);
-        self.probe.waiting_since_ns.store(0, Ordering::Relaxed);
-        add(&self.probe.waited_ns, waited_ns);
+impl Wait {
+    /// Notes that the wait is one for the opening of the source, until [`Wait::opened`].
+    pub(crate) fn opens(&self) {
+        self.probe.waits.lock().is_opening = true;
+    }
+
+    /// Continues the wait in the probe of the source, which is open now.
+    pub(crate) fn opened(&mut self, probe: &Arc<Probe>) {
+        let mut waits = *self.probe.waits.lock();
+        waits.is_opening = false;
+        *probe.waits.lock() = waits;
+        // The former probe has no wait of its own any more, so nothing is left to note at its end.
+        self.probe = Arc::clone(probe);
     }
 }
 
-fn add(sum: &AtomicU64, more: u64) {
-    sum.store(
-        sum.load(Ordering::Relaxed).saturating_add(more),
-        Ordering::Relaxed,
-    );
+impl Drop for Wait {
+    fn drop(&mut self) {
+        let mut waits = self.probe.waits.lock();
+        let waited = waits.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+        waits.is_opening = false;
+        waits.waited += waited;
+        if self.is_first {
+            waits.first += waited;
+        }
+    }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+/// The measurements of an iterator, which this object does not keep alive.
+#[derive(Debug)]
+#[pyclass(frozen, module = "millstream._millstream")]
+pub(crate) struct Measurements {
+    probe: SharedProbe,
 }
 
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
+/// The probe of an iterator. The iterator replaces the probe by that of the source that it opens.
+pub(crate) type SharedProbe = Arc<Here<Mutex<Arc<Probe>>>>;
+
+impl Measurements {
+    pub(crate) fn new(probe: &SharedProbe) -> Measurements {
+        Measurements {
+            probe: Arc::clone(probe),
+        }
+    }
 }
 
-fn share(part_ns: u64, whole_ns: u64) -> f64 {
-    match whole_ns {
-        0 => 0.0,
-        whole_ns => (part_ns as f64 / whole_ns as f64).min(1.0),
+#[pymethods]
+impl Measurements {
+    /// Returns the measurements so far, also while a thread waits for an element, and after the end of the
+    /// iterator.
+    pub(crate) fn glance<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let probe = Arc::clone(&self.probe.get("iterator")?.lock());
+        let stats = PyDict::new(py);
+        probe.describe(&stats)?;
+        Ok(stats)
     }
 }
 
@@ -206,10 +270,12 @@ fn describe_stages(stats: &Stats, into: &Bound<'_, PyDict>) -> PyResult<()> {
             known.set_item("waited_s", stage.waited.as_secs_f64())?;
             known.set_item("threads", stage.threads)?;
             known.set_item("load", stage.load)?;
+            known.set_item("is_python", stage.function.as_deref() == Some(NAME))?;
             Ok(known)
         })
         .collect();
     into.set_item("stages", stages?)?;
     into.set_item("stages_elapsed_s", stats.elapsed.as_secs_f64())?;
-    into.set_item("stage", stats.bottleneck_name())
+    into.set_item("stage", stats.bottleneck_name())?;
+    into.set_item("stage_index", stats.bottleneck_index())
 }

@@ -144,6 +144,7 @@ impl Dispatcher {
         };
         let (key, functions, address) = (key::load()?, key::functions_of_server(None)?, bind(host, port)?);
         let shared = shared_store(store, advertise)?;
+        let admin = admin::of_server(py, admin, admin_token)?;
         let started = py.detach(|| match shared {
             Some(shared) => {
                 millstream::Dispatcher::start_candidate(&key, Some(address), config, functions, shared)
@@ -152,7 +153,7 @@ impl Dispatcher {
         });
         let dispatcher = started.map_err(failure::dispatcher)?;
         let subject = || DispatcherSubject::new(dispatcher.observer());
-        let admin = admin::of_server(py, admin, admin_token, subject)?;
+        let admin = admin.map(|port| admin::serve(py, port, subject())).transpose()?;
         Ok(Dispatcher {
             admin_address: admin.as_ref().map(AdminPort::local_addr),
             admin: Here::new(Mutex::new(admin)),
@@ -243,6 +244,7 @@ impl Worker {
         if let Some(timeout_ms) = dispatcher_timeout_ms {
             config.session.give_up = Duration::from_millis(timeout_ms);
         }
+        let admin = admin::of_server(py, admin, admin_token)?;
         let stopper = WorkerStopper::new();
         let give_up = stopper.clone();
         let started = interruptible(
@@ -251,7 +253,8 @@ impl Worker {
             || millstream::Worker::start_stoppable(&key, config, stopper),
         )?;
         let worker = started.map_err(failure::worker)?;
-        let admin = admin::of_server(py, admin, admin_token, || WorkerSubject::new(worker.observer()))?;
+        let subject = || WorkerSubject::new(worker.observer());
+        let admin = admin.map(|port| admin::serve(py, port, subject())).transpose()?;
         Ok(Worker {
             admin_address: admin.as_ref().map(AdminPort::local_addr),
             admin: Here::new(Mutex::new(admin)),

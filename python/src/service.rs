@@ -269,8 +269,8 @@ impl Service {
         described(py, &self.ask(py, millstream::Service::status)?)
     }
 
-    /// Returns the living workers, as `workers` does, and the number of workers that would keep the readers
-    /// busy, which is `None` if it is unknown. Both come from one answer of the dispatcher.
+    /// Returns the living workers, as `workers` does, and the number of workers that the dispatcher wants,
+    /// which is `None` if it has not decided yet. Both come from one answer of the dispatcher.
     fn workers_and_wanted<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Option<u64>)> {
         let status = self.ask(py, millstream::Service::status)?;
         Ok((described(py, &status)?, status.workers_wanted))

@@ -16,6 +16,7 @@ import pytest
 
 import millstream as ms
 from millstream import Dataset, _code
+from millstream._connection import connect
 from millstream.service import distribute
 
 # Workers cannot import this module, so its functions and classes are pickled by value.
@@ -201,3 +202,12 @@ def test_a_refused_key_is_named_by_its_file(start: Start, tmp_path: Path, monkey
     monkeypatch.setenv("MILLSTREAM_KEY", str(tmp_path / "absent.key"))
     with pytest.raises(ms.errors.NotFoundError, match="absent.key"):
         list(Dataset.range(3).apply(distribute("parallel_epochs", address)))
+
+
+def test_a_port_in_use_registers_no_worker(cluster: Start) -> None:
+    target = cluster(0).partition("://")[2]
+    with ms.metrics.serve() as server:
+        command = [str(COMMAND), "worker", "--dispatcher", target, "--bind", "127.0.0.1:0", "--admin", server.url.removeprefix("http://")]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0 and "cannot be opened" in ended.stderr, ended.stderr
+    assert connect(target).workers() == []

@@ -81,6 +81,15 @@ def test_a_loss_can_be_ignored(service: ms.LocalService) -> None:
     assert elements.stats()["lost_splits"] > 0
 
 
+@pytest.mark.filterwarnings("error::millstream.DataLossWarning")
+def test_losses_add_up_over_passes(service: ms.LocalService) -> None:
+    # Each pass has a reader of its own, and the second pass loses nothing.
+    elements, _ = bereft(numbers(service, on_lost="ignore").repeat(2).map(lambda x: x + 0), service)
+    lost = [elements.glance()["lost_splits"] for number, _ in enumerate(elements) if number % 64 == 0]
+    assert lost == sorted(lost) and lost[-1] > 0
+    assert elements.glance()["lost_splits"] == lost[-1]
+
+
 class Slow:
     """A dataset whose samples contain the id of the process that computed them."""
 

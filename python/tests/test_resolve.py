@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ from millstream.service import ResolvedService, resolve
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes away every variable and module that names a place."""
     for name in os.environ:
-        if name.startswith(("SLURM_", "KUBERNETES_", "MILLSTREAM_SERVICE", "MILLSTREAM_DISPATCHER", "MILLSTREAM_PORT")):
+        if name.startswith(("SLURM_", "KUBERNETES_", "MILLSTREAM_SERVICE", "MILLSTREAM_DISPATCHER", "MILLSTREAM_STATE")):
             monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "ray", raising=False)
 
@@ -45,13 +46,45 @@ def test_variables_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert repr(resolve()) == "<millstream.service.ResolvedService grpc://c:1, from the variable MILLSTREAM_SERVICE>"
 
 
-def test_a_job_of_slurm_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "123456")
-    monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[07-08]")
-    assert resolve() == ResolvedService("millstream://gpu07:23456", "the variables of Slurm job 123456")
-    monkeypatch.setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "cpu3,cpu5")
-    monkeypatch.setenv("MILLSTREAM_PORT", "999")
-    assert resolve().target == "millstream://cpu3:999"
+def slurm(monkeypatch: pytest.MonkeyPatch, directory: Path, job: str = "123456") -> Path:
+    """Makes this process a part of a job of Slurm. Returns the file with the address of its service, which does not exist yet."""
+    for name, value in {"JOB_ID": job, "JOB_NODELIST": "gpu[07-08]", "SUBMIT_DIR": str(directory)}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    state = directory / f".millstream-{job}-abcdef"
+    state.mkdir()
+    return state / "service"
+
+
+def test_a_job_of_slurm_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slurm(monkeypatch, tmp_path).write_text("millstream://gpu07:23456\n")
+    assert resolve() == ResolvedService("millstream://gpu07:23456", "the files of Slurm job 123456")
+    # The second component of a heterogeneous job has a number of its own.
+    monkeypatch.setenv("SLURM_HET_JOB_ID", "123456")
+    monkeypatch.setenv("SLURM_JOB_ID", "123457")
+    monkeypatch.setenv("MILLSTREAM_STATE", str(tmp_path))
+    monkeypatch.setenv("SLURM_SUBMIT_DIR", "/nowhere")
+    assert resolve().target == "millstream://gpu07:23456"
+
+
+def test_other_jobs_of_slurm_name_no_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names(monkeypatch, "millstream-dispatcher")
+    file = slurm(monkeypatch, tmp_path)
+    with pytest.raises(NotFoundError, match="has started no service in Slurm job 123456"):
+        resolve()
+    for text in ("", "grpc://gpu07:1", "millstream://gpu07:port", "millstream://gpu07:1 and more"):
+        file.write_text(text)
+        with pytest.raises(NotFoundError, match="has started no service"):
+            resolve()
+    # The next place counts.
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    assert resolve().target == "millstream://millstream-dispatcher:5050"
+
+
+def test_files_of_other_users_name_no_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slurm(monkeypatch, tmp_path).write_text("millstream://gpu07:23456")
+    monkeypatch.setattr(os, "getuid", lambda: os.geteuid() + 1)
+    with pytest.raises(NotFoundError, match="of this user"):
+        resolve()
 
 
 def test_a_pod_finds_the_headless_service(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +129,8 @@ def test_a_resolved_service_serves(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sorted(int(x) for x in numbers) == list(range(5))
 
 
-def test_ports_of_slurm_are_those_of_the_script() -> None:
-    script = os.path.join(os.path.dirname(__file__), "../../deploy/slurm/millstream.sbatch")
-    with open(script) as file:
-        text = file.read()
-    first, count = _resolve._SLURM_PORTS
-    assert f"$(({first} + SLURM_JOB_ID % {count}))" in text
+def test_the_script_of_slurm_writes_the_file() -> None:
+    script = (Path(__file__).parents[2] / "deploy/slurm/millstream.sbatch").read_text()
+    pattern = _resolve._SLURM_FILE.format(job="$SLURM_JOB_ID").removesuffix("*/service")
+    assert f'state=$(mktemp -d "${{MILLSTREAM_STATE:-$SLURM_SUBMIT_DIR}}/{pattern}XXXXXX")' in script
+    assert 'echo "$MILLSTREAM_SERVICE" >"$state/service.part"\nmv "$state/service.part" "$state/service"' in script

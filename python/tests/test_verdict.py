@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import millstream as ms
+from millstream._trace import Trace
 from millstream._verdict import verdict_of
 from millstream._waits import WaitClock
 
@@ -24,14 +26,26 @@ def waits(**found: Any) -> dict[str, Any]:
     return {**WAITS, **found}
 
 
-def stage(name: str, load: float = 0.9, threads: int = 1) -> dict[str, Any]:
-    return {"stage": name, "stages": [{"name": name, "load": load, "threads": threads}], "where": "here"}
+def stage(name: str, load: float = 0.9, threads: int = 1, is_python: bool = False) -> dict[str, Any]:
+    """Returns the measurements of a pipeline whose second stage sets the speed. The first stage has the same name."""
+    stages = [{"name": name, "load": part, "threads": threads, "is_python": is_python} for part in (0.01, load)]
+    return {"stage": name, "stage_index": 1, "stages": stages, "where": "here"}
+
+
+def consumer(load: float) -> dict[str, Any]:
+    return {"where": "here", "stage": "consumer", "stage_index": None, "stages": [{"name": "map", "load": load, "threads": 1, "is_python": False}]}
 
 
 @pytest.mark.parametrize(
     ("found", "level", "bottleneck", "words"),
     [
         (waits(elapsed_s=0.0, batches=0), "good", "none", "has not requested"),
+        (waits(batches=0, has_ended=True), "good", "none", "ended without a batch"),
+        (waits(batches=0, has_ended=False), "good", "none", "has waited 5.0 s for its first batch, and does not wait"),
+        (waits(batches=0, waiting_s=2.0), "warning", "workers", "has waited 5.0 s for its first batch, because the workers have no batch ready"),
+        (waits(batches=0, waiting_s=2.0, is_opening=True), "warning", "start", "the service has not opened the epoch"),
+        (waits(batches=0, waiting_s=2.0, is_opening=True, where="here"), "warning", "start", "this process is still opening the dataset"),
+        (waits(batches=0, waiting_s=2.0, is_opening=True, where="own workers"), "warning", "start", "the workers of the loader are starting"),
         (waits(batches=2), "good", "none", "too few"),
         (waits(waited_s=0.1), "good", "trainer", "1% of the time: the trainer sets the speed"),
         (waits(lost_splits=2), "fault", "none", "lost 2 splits"),
@@ -45,13 +59,15 @@ def stage(name: str, load: float = 0.9, threads: int = 1) -> dict[str, Any]:
         (waits(where="own workers", num_workers=2, is_python=True), "warning", "workers", "Python code in 2 processes"),
         (waits(where="own workers", num_workers=1), "warning", "workers", "the worker with its 1 thread"),
         (waits(is_python=True, where="here"), "warning", "python", "this process computes every batch"),
-        (waits(**stage("map(python)")), "warning", "python", "Python code in stage map(python)"),
+        (waits(**stage("map(python)", is_python=True)), "warning", "python", "Python code in stage map(python)"),
         (waits(**stage("parquet")), "warning", "storage", "reading from storage in stage parquet keeps its thread 90% busy"),
+        (waits(**stage('text_lines(path: "python.txt")')), "warning", "storage", "reading from storage"),
+        (waits(**stage("map(pythonic)")), "warning", "map(pythonic)", "stage map(pythonic) keeps its thread 90% busy"),
         (waits(**stage("decode_jpeg ×4", 0.99, 4)), "warning", "decode_jpeg ×4", "stage decode_jpeg ×4 keeps its 4 threads 99% busy"),
-        (waits(**stage("writing")), "warning", "writing", "copying elements"),
-        (waits(where="here", stage="consumer", stages=[{"name": "map", "load": 0.4, "threads": 1}]), "warning", "map", "stage map keeps its thread 40%"),
-        (waits(where="here", stage="consumer", stages=[{"name": "map", "load": 0.1, "threads": 1}]), "warning", "hand-over", "over to Python"),
-        (waits(where="here", stage="unknown"), "warning", "none", "no measurement names"),
+        (waits(where="here", stage="writing", stage_index=None), "warning", "writing", "copying elements"),
+        (waits(**consumer(0.4)), "warning", "map", "stage map keeps its thread 40%"),
+        (waits(**consumer(0.1)), "warning", "hand-over", "over to Python"),
+        (waits(where="here", stage="unknown", stage_index=None), "warning", "none", "no measurement names"),
     ],
 )
 def test_each_cause_is_named(found: dict[str, Any], level: str, bottleneck: str, words: str) -> None:
@@ -92,7 +108,7 @@ def test_a_slow_trainer_sets_the_speed(cluster: Start) -> None:
         time.sleep(0.05)
     stats = loader.stats()
     assert stats["bottleneck"] == "trainer" and "the trainer sets the speed" in stats.verdict
-    assert stats["waited_s"] < stats["elapsed_s"] and stats["batches"] == 10
+    assert stats["elapsed_s"] >= 9 * 0.05 and stats["waited_s"] - stats["first_wait_s"] < 0.05 * stats["elapsed_s"] and stats["batches"] == 10
 
 
 @pytest.mark.parametrize("visitation", ["upstream", "exactly_once"])
@@ -119,6 +135,7 @@ def test_a_slow_stage_of_this_process_is_named() -> None:
     stats = loader.stats()
     assert stats["bottleneck"] == "python" and "stage map(python)" in stats.verdict
     assert [one["name"].partition("(")[0] for one in stats["stages"]] == ["batch", "map", "range"]
+    assert [one["is_python"] for one in stats["stages"]] == [False, True, False] and stats["stage_index"] == 1
 
 
 def test_stats_of_copies_are_their_own() -> None:
@@ -126,7 +143,7 @@ def test_stats_of_copies_are_their_own() -> None:
     assert len(list(loader)) == 4
     copied = pickle.loads(pickle.dumps(loader))
     assert loader.stats()["batches"] == 4 and copied.stats()["batches"] == 0
-    assert len(list(copied)) == 4 and copied._number != loader._number
+    assert len(list(copied)) == 4 and loader.stats()["bytes"] == copied.stats()["bytes"]
 
 
 def test_recent_waits_are_a_share() -> None:
@@ -138,14 +155,19 @@ def test_recent_waits_are_a_share() -> None:
         time.sleep(0.01)
         clock.got(True)
     share = clock.recent_share()
-    assert share is not None and 0.0 < share <= 1.0
-    assert clock.measured()["batches"] == 3 and clock.measured()["waited_s"] <= clock.measured()["elapsed_s"]
+    assert share is not None and 0.5 < share <= 1.0
+    time.sleep(0.1)
+    later, measured = clock.recent_share(), clock.measured()
+    assert later is not None and later < share
+    assert measured["batches"] == 3 and 0.03 <= measured["waited_s"] < measured["elapsed_s"] - 0.1
 
 
 def test_a_mixture_measures_its_components() -> None:
     mixture = ms.mix({"a": list(range(8)), "b": list(range(8))}, weights=[1, 1], batch_size=2, output="numpy")
-    assert len(list(mixture)) > 1
-    assert all(component["batches"] == component["step"] for component in mixture.stats()["components"].values())
+    delivered = len(list(mixture))
+    measured = mixture.stats()["components"]
+    assert sum(component["batches"] for component in measured.values()) == delivered > 4
+    assert all(component["batches"] == component["step"] > 0 for component in measured.values())
 
 
 def spans(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -181,13 +203,33 @@ def test_a_trace_is_valid(tmp_path: Path) -> None:
     assert waited > sum(event["dur"] for event in events if event["name"] == "work")
 
 
-def test_a_trace_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream._trace._EVENTS_MAX", 10)
-    loader = ms.DataLoader(list(range(20)), output="numpy")
-    with loader.profile(tmp_path / "trace.json"):
-        assert len(list(loader)) == 20
+def test_a_trace_is_bounded(tmp_path: Path) -> None:
+    loader, limit = ms.DataLoader(list(range(50)), output="numpy"), 10_000
+    with pytest.warns(UserWarning, match=r"left out \d+ events from second 0\.\d on.*limit of 10000 bytes"), loader.profile(
+        tmp_path / "trace.json", memory_bytes=limit
+    ):
+        assert len(list(loader)) == 50
     document, events = spans(tmp_path / "trace.json")
-    assert len(events) == 10 and document["otherData"]["dropped_events"] == 30
+    dropped = document["otherData"]["dropped_events"]
+    assert 0 < len(events) < 100 and len(events) + dropped == 2 * 50
+    assert (tmp_path / "trace.json").stat().st_size < limit
+    (full,) = [event for event in document["traceEvents"] if event["ph"] == "i"]
+    assert f"{dropped} events" in full["name"] and full["ts"] >= events[-1]["ts"]
+    with pytest.raises(ms.errors.InvalidArgumentError, match="memory_bytes=0"), loader.profile(tmp_path / "none.json", memory_bytes=0):
+        pass
+
+
+def test_the_memory_of_a_trace_is_counted() -> None:
+    trace = Trace("train", 1 << 20)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for step in range(5000):
+            trace.batch(time.perf_counter(), time.perf_counter(), time.perf_counter(), 0, step)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert trace._dropped > 0 and after - before < 1.2 * (1 << 20)
 
 
 def test_an_error_does_not_end_the_clock() -> None:

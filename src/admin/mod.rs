@@ -35,8 +35,10 @@ pub use dispatcher::{DispatcherFacts, DispatcherSubject};
 pub use json::status_json;
 pub use metrics::service_metrics;
 pub use settings::Setting;
-pub use trainer::{LoaderFacts, ObserveLoaders, TrainerFacts, TrainerSubject};
+pub use trainer::{LoaderFacts, ObserveLoaders, ObservedLoaders, TrainerFacts, TrainerSubject};
 pub use verdict::{Level, Verdict};
 pub use worker::{WorkerFacts, WorkerSubject};
 
-pub use millstream_admin::{AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Subject, TokenError};
+pub use millstream_admin::{
+    AdminConfig, AdminError, AdminListener, AdminPort, AdminToken, Exposition, Subject, TokenError,
+};

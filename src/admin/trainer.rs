@@ -20,7 +20,16 @@ const LOADERS_MAX: usize = 64;
 const NAME_CHARS_MAX: usize = 64;
 
 /// A function that observes the loaders of this process. The function may block.
-pub type ObserveLoaders = Box<dyn Fn() -> Result<Vec<LoaderFacts>, String> + Send + Sync>;
+pub type ObserveLoaders = Box<dyn Fn() -> Result<ObservedLoaders, String> + Send + Sync>;
+
+/// The loaders of this process at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedLoaders {
+    /// The newest loaders, with the newest one last. The port shows the last 64 of them.
+    pub loaders: Vec<LoaderFacts>,
+    /// The number of older loaders.
+    pub left_out: usize,
+}
 
 /// A loader of a trainer at one moment. The port does not show a number that is unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,7 +100,8 @@ impl TrainerFacts {
     /// secrets before, because a part of a URL may not be recognised, and hidden names may be equal.
     pub(super) fn new(mut loaders: Vec<LoaderFacts>) -> TrainerFacts {
         let left_out = loaders.len().saturating_sub(LOADERS_MAX);
-        loaders.truncate(LOADERS_MAX);
+        // The newest loaders are the last ones.
+        loaders.drain(..left_out);
         let mut names = BTreeSet::new();
         for (place, loader) in loaders.iter_mut().enumerate() {
             let name = hidden(std::mem::take(&mut loader.name));
@@ -121,8 +131,11 @@ impl Subject for TrainerSubject {
             let _turn = turn;
             observe()
         });
-        let loaders = observed.await.map_err(|error| error.to_string())??;
-        Ok(TrainerFacts::new(loaders))
+        let observed = observed.await.map_err(|error| error.to_string());
+        let ObservedLoaders { loaders, left_out } = observed??;
+        let mut facts = TrainerFacts::new(loaders);
+        facts.left_out += left_out;
+        Ok(facts)
     }
 
     fn ready(&self, _: &TrainerFacts) -> Result<(), String> {
@@ -293,7 +306,7 @@ mod tests {
     }
 
     fn text(loaders: Vec<LoaderFacts>) -> String {
-        let subject = TrainerSubject::new(Box::new(|| Ok(Vec::new())));
+        let subject = TrainerSubject::new(Box::new(|| Ok(ObservedLoaders::default())));
         subject.metrics(&TrainerFacts::new(loaders)).to_text()
     }
 
@@ -353,6 +366,13 @@ mod tests {
             (LOADERS_MAX, 100 - LOADERS_MAX)
         );
         assert!(facts.loaders.iter().all(|loader| loader.name.len() < 1000));
+    }
+
+    #[test]
+    fn the_newest_loaders_are_shown() {
+        let facts = TrainerFacts::new((0..100).map(|number| named(&number.to_string())).collect());
+        let names: Vec<&str> = facts.loaders.iter().map(|loader| &loader.name[..]).collect();
+        assert_eq!((names[0], names[LOADERS_MAX - 1]), ("36", "99"));
     }
 
     #[test]

@@ -65,6 +65,7 @@ mod tests {
             stages: vec![StageStats {
                 path: vec![3, 1],
                 label: "map(decode)".to_owned(),
+                function: Some("decode".to_owned()),
                 elements,
                 busy: Duration::from_millis(busy_ms),
                 waited: Duration::from_millis(busy_ms / 10),

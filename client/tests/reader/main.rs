@@ -8,3 +8,4 @@ mod places;
 mod support;
 mod waits;
 mod waking;
+mod watching;

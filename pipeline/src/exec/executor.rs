@@ -15,7 +15,7 @@ use super::identity::Identity;
 use super::item::Item;
 use super::iterate::{Filled, Input, Stop};
 use super::measure::Stats;
-use super::measuring::Measuring;
+use super::measuring::{Measuring, StageWatch};
 use super::program::{FilesOf, Find, Means, OpenError, Program};
 use super::settings::Settings;
 use super::skipped::{Failures, Skipped};
@@ -163,6 +163,12 @@ impl Executor {
     /// unless the context enabled measuring ([`ExecContext::measured`]).
     pub fn stats(&self) -> Option<Stats> {
         self.measuring.stats()
+    }
+
+    /// Returns a view that computes [`Executor::stats`] on other threads. Returns `None` unless the context
+    /// enabled measuring. The view keeps the graph in memory. Its time goes on after the end of the executor.
+    pub fn watch(&self) -> Option<StageWatch> {
+        self.measuring.watch().cloned()
     }
 
     /// Returns a drawing of the executed graph, as text or DOT, with the measurements of [`Executor::stats`]

@@ -21,36 +21,49 @@ const COLUMNS: [&str; 7] = [
 /// The measurements of an executor's stages.
 #[derive(Debug)]
 pub(crate) struct Measuring {
-    graph: Graph,
+    graph: Arc<Graph>,
     /// The running measurement, or `None` if the executor does not measure.
     running: Option<Running>,
 }
 
 #[derive(Debug)]
 struct Running {
-    meter: Arc<Meter>,
-    begun: Instant,
-    writing: Stage,
+    watch: StageWatch,
     sampler: Sampler,
+}
+
+/// A view of a running executor's stages for other threads. The figures are computed when a viewer asks, so
+/// an executor without viewers spends nothing on them.
+#[derive(Debug, Clone)]
+pub struct StageWatch {
+    graph: Arc<Graph>,
+    meter: Arc<Meter>,
+    writing: Arc<Stage>,
+    begun: Instant,
 }
 
 impl Measuring {
     /// Returns the measurements of an executor of `graph`.
     pub(crate) fn new(graph: &Graph, measured: bool) -> Measuring {
+        let graph = Arc::new(graph.clone());
         let running = measured.then(|| Running {
-            meter: Arc::new(Meter::new(graph)),
-            begun: Instant::now(),
-            writing: Stage::new(false),
+            watch: StageWatch {
+                meter: Arc::new(Meter::new(&graph)),
+                graph: Arc::clone(&graph),
+                writing: Arc::new(Stage::new(false)),
+                begun: Instant::now(),
+            },
             sampler: Sampler::default(),
         });
-        Measuring {
-            graph: graph.clone(),
-            running,
-        }
+        Measuring { graph, running }
     }
 
     pub(crate) fn meter(&self) -> Option<Arc<Meter>> {
-        self.running.as_ref().map(|running| Arc::clone(&running.meter))
+        self.watch().map(|watch| Arc::clone(&watch.meter))
+    }
+
+    pub(crate) fn watch(&self) -> Option<&StageWatch> {
+        self.running.as_ref().map(|running| &running.watch)
     }
 
     /// Calls `write`, and measures its time if the call is sampled.
@@ -58,11 +71,11 @@ impl Measuring {
     pub(crate) fn writing<T>(&mut self, write: impl FnOnce() -> T) -> T {
         match &mut self.running {
             None => write(),
-            Some(Running { writing, sampler, .. }) => {
+            Some(Running { watch, sampler }) => {
                 let begun = sampler.begin();
                 let written = write();
                 if let Some(sample) = sampler.finish(begun) {
-                    writing.note(sample);
+                    watch.writing.note(sample);
                 }
                 written
             }
@@ -70,22 +83,7 @@ impl Measuring {
     }
 
     pub(crate) fn stats(&self) -> Option<Stats> {
-        let running = self.running.as_ref()?;
-        let drawing = self.graph.drawing();
-        let mut stages = Vec::new();
-        for (path, label) in drawing.paths().zip(drawing.labels()) {
-            let Some(stage) = running.meter.find(path).filter(|_| self.is_stage(path)) else {
-                continue;
-            };
-            stages.push(Placed {
-                path: path.to_vec(),
-                label: label.to_owned(),
-                counts: stage.counts(),
-                times: running.trees(path),
-            });
-        }
-        let written_ns = running.writing.counts().own_ns;
-        Some(Stats::new(running.begun.elapsed(), written_ns, stages))
+        self.watch().map(StageWatch::stats)
     }
 
     pub(crate) fn drawing(&self) -> Drawing {
@@ -104,28 +102,36 @@ impl Measuring {
         })
     }
 
-    /// Returns whether the operation at `path` is a stage of its own. Fused operations and options are not
-    /// stages.
-    fn is_stage(&self, path: &[usize]) -> bool {
-        self.at(path)
-            .is_some_and(|(graph, node)| !graph.is_passed_over(node))
-    }
-
     fn is_fused(&self, path: &[usize]) -> bool {
-        self.at(path).is_some_and(|(graph, node)| graph.is_fused(node))
-    }
-
-    /// Returns the node at `path`, and the graph that contains it.
-    fn at(&self, path: &[usize]) -> Option<(&Graph, usize)> {
-        let (last, outer) = path.split_last()?;
-        let graph = outer.iter().try_fold(&self.graph, |graph, node| {
-            graph.nodes().get(*node).and_then(|node| node.op.body())
-        });
-        graph.map(|graph| (graph, *last))
+        at(&self.graph, path).is_some_and(|(graph, node)| graph.is_fused(node))
     }
 }
 
-impl Running {
+impl StageWatch {
+    /// Returns the work of each stage since the executor was opened, and the bottleneck.
+    pub fn stats(&self) -> Stats {
+        let drawing = self.graph.drawing();
+        let mut stages = Vec::new();
+        for (path, label) in drawing.paths().zip(drawing.labels()) {
+            let Some((graph, node)) = at(&self.graph, path) else {
+                continue;
+            };
+            // Fused operations and options are no stages of their own.
+            let Some(stage) = self.meter.find(path).filter(|_| !graph.is_passed_over(node)) else {
+                continue;
+            };
+            stages.push(Placed {
+                path: path.to_vec(),
+                label: label.to_owned(),
+                function: graph.nodes()[node].op.registered_name().map(str::to_owned),
+                counts: stage.counts(),
+                times: self.trees(path),
+            });
+        }
+        let written_ns = self.writing.counts().own_ns;
+        Stats::new(self.begun.elapsed(), written_ns, stages)
+    }
+
     /// Returns the number of trees that run at once for the body that contains `path`.
     fn trees(&self, path: &[usize]) -> u32 {
         let outer = (1..path.len()).filter_map(|length| self.meter.find(&path[..length]));
@@ -134,6 +140,15 @@ impl Running {
             .map(|counts| counts.threads.max(1));
         threads.fold(1, u32::saturating_mul)
     }
+}
+
+/// Returns the node at `path` of `graph`, and the graph that contains it.
+fn at<'g>(graph: &'g Graph, path: &[usize]) -> Option<(&'g Graph, usize)> {
+    let (last, outer) = path.split_last()?;
+    let found = outer.iter().try_fold(graph, |graph, node| {
+        graph.nodes().get(*node).and_then(|node| node.op.body())
+    });
+    found.map(|graph| (graph, *last))
 }
 
 fn cells(stage: &StageStats, elapsed: Duration, is_bottleneck: bool) -> Vec<String> {

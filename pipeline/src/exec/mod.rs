@@ -93,6 +93,7 @@ pub use item::Item;
 pub use iterate::{Filled, Further, Input, Iterate, Stop};
 pub use lineage::SplitRecords;
 pub use measure::{Bottleneck, StageStats, Stats};
+pub use measuring::StageWatch;
 pub use pool::Pool;
 pub use program::OpenError;
 #[cfg(feature = "saved")]

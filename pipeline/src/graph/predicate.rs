@@ -41,6 +41,14 @@ impl Predicate {
         })
     }
 
+    /// Returns the name of the registered predicate; `None` for an expression.
+    pub(crate) fn registered_name(&self) -> Option<&str> {
+        match self {
+            Predicate::Registered(registered) => Some(&registered.function),
+            Predicate::Expr(_) => None,
+        }
+    }
+
     /// Returns the name of an operation on the wire: `registered` for a registered predicate, `expr` for an
     /// expression.
     pub(crate) fn op_name(&self, registered: &'static str, expr: &'static str) -> &'static str {

@@ -283,6 +283,11 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the name of the registered function or source that the operation calls; `None` without one.
+    fn registered_name(&self) -> Option<&str> {
+        None
+    }
+
     /// Writes the signatures of registered functions into the operation.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
-//! The flags of an admin port, and its opening.
+//! The flags of an admin port, its binding, and its opening.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use millstream::admin::{AdminConfig, AdminPort, AdminToken, Subject};
+use millstream::admin::{AdminConfig, AdminListener, AdminPort, AdminToken, Subject};
 
 use crate::console::note;
 
@@ -43,8 +43,9 @@ impl AdminFlags {
         arguments
     }
 
-    /// Opens the port if a flag names its address, and prints the address.
-    pub(crate) fn open<S: Subject>(&self, subject: impl FnOnce() -> S) -> Result<Option<AdminPort>, String> {
+    /// Binds the port if a flag names its address. Commands bind it before they start a server, so that no
+    /// server registers whose port cannot be opened.
+    pub(crate) fn bind(&self) -> Result<Option<AdminListener>, String> {
         let Some(bind) = self.admin else {
             return Ok(None);
         };
@@ -57,8 +58,21 @@ impl AdminFlags {
             token: token.transpose()?,
             hosts: self.admin_host.clone(),
         };
-        let port = AdminPort::open(config, subject()).map_err(|error| error.to_string())?;
-        note(&format!("admin port at http://{}/", port.local_addr()));
-        Ok(Some(port))
+        AdminListener::bind(config)
+            .map(Some)
+            .map_err(|error| error.to_string())
     }
+}
+
+/// Shows `subject` at the bound port, if there is one, and prints the address.
+pub(crate) fn serve<S: Subject>(
+    bound: Option<AdminListener>,
+    subject: impl FnOnce() -> S,
+) -> Result<Option<AdminPort>, String> {
+    let Some(bound) = bound else {
+        return Ok(None);
+    };
+    let port = bound.serve(subject()).map_err(|error| error.to_string())?;
+    note(&format!("admin port at http://{}/", port.local_addr()));
+    Ok(Some(port))
 }

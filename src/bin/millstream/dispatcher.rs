@@ -7,6 +7,7 @@ use millstream::admin::DispatcherSubject;
 use millstream::control::{DispatcherConfig, EtcdConfig, EtcdUser, WorkerAddresses};
 use millstream::{Dispatcher, SharedStore, functions};
 
+use crate::admin;
 use crate::args::{DispatcherArgs, Several};
 use crate::config::shown_in_force;
 use crate::console::say;
@@ -23,15 +24,15 @@ pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
     let key = key::load(&args.identity)?;
     let ending = Ending::watch(args.until_stdin_closes)?;
     let functions = Arc::new(functions::builtin(Some(&key)));
+    let admin = args.admin.bind()?;
     let dispatcher = match shared_store(&args.several)? {
         Some(shared) => Dispatcher::start_candidate(&key, Some(args.bind), config, functions, shared),
         None => Dispatcher::start(&key, Some(args.bind), config, functions),
     };
     let dispatcher = dispatcher.map_err(|error| error.to_string())?;
     say(&format!("dispatcher listening on {}", dispatcher.local_addr()));
-    let _admin = args
-        .admin
-        .open(|| DispatcherSubject::new(dispatcher.observer()).with_settings(shown_in_force()))?;
+    let subject = || DispatcherSubject::new(dispatcher.observer()).with_settings(shown_in_force());
+    let _admin = admin::serve(admin, subject)?;
     ending.wait(|| dispatcher.has_ended());
     dispatcher.stop().map_err(|error| error.to_string())
 }

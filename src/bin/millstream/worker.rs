@@ -16,6 +16,7 @@ use millstream::pipeline::storage::{CacheConfig, Storage, StorageConfig};
 use millstream::python;
 use millstream::{Worker, WorkerConfig, WorkerStopper, functions};
 
+use crate::admin;
 use crate::args::{CompressionFlag, WorkerArgs};
 use crate::console::{note, say};
 use crate::ending::{Brake, Ending, NotDone, Reason};
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     let key = key::load(&args.identity)?;
     config.functions = Arc::new(functions(args, &key)?);
     let ending = Ending::watch(args.until_stdin_closes)?;
+    let admin = args.admin.bind()?;
     let (brake, stopper) = (Brake::default(), WorkerStopper::new());
     let stop = stopper.clone();
     brake.hold(move || stop.stop());
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
         worker.address(),
         args.dispatcher
     ));
-    let _admin = args.admin.open(|| WorkerSubject::new(worker.observer()))?;
+    let _admin = admin::serve(admin, || WorkerSubject::new(worker.observer()))?;
     if ending.wait(|| worker.has_ended()) == Some(Reason::Terminated) {
         note(
             "shutting down gracefully: the worker delivers the elements that it has begun; a second signal ends the worker at once",

@@ -29,6 +29,8 @@ pub struct StageStats {
     pub path: Vec<usize>,
     /// The name of the operation and its parameters.
     pub label: String,
+    /// The name of the registered function or source that the operation calls; `None` without one.
+    pub function: Option<String>,
     /// The number of elements that the operation yielded.
     pub elements: u64,
     /// The time that the operation worked, added up over its threads.
@@ -64,6 +66,7 @@ pub enum Bottleneck {
 pub(crate) struct Placed {
     pub(crate) path: Vec<usize>,
     pub(crate) label: String,
+    pub(crate) function: Option<String>,
     pub(crate) counts: Counts,
     /// The number of trees of the stage's body that run at once.
     pub(crate) times: u32,
@@ -114,6 +117,7 @@ impl StageStats {
         let Placed {
             path,
             label,
+            function,
             counts,
             times,
         } = placed;
@@ -128,6 +132,7 @@ impl StageStats {
         StageStats {
             path,
             label,
+            function,
             elements: counts.elements,
             busy,
             waited: Duration::from_nanos(waited_ns),
@@ -185,6 +190,7 @@ mod tests {
         Placed {
             path: vec![0],
             label: label.to_owned(),
+            function: None,
             counts: Counts {
                 elements: 1,
                 ..counts

@@ -75,6 +75,13 @@ impl Operation for FlatMap {
         "flat_map"
     }
 
+    fn registered_name(&self) -> Option<&str> {
+        match self {
+            FlatMap::Registered(registered) => Some(&registered.name),
+            FlatMap::Graph(_) => None,
+        }
+    }
+
     fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
         match self {
             FlatMap::Registered(registered) if registered.name == name => Some(&mut registered.params),

@@ -32,6 +32,10 @@ impl Operation for Interleave {
         "interleave"
     }
 
+    fn registered_name(&self) -> Option<&str> {
+        self.function.registered_name()
+    }
+
     fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
         self.function.params_mut(name)
     }

@@ -103,6 +103,13 @@ impl Operation for Map {
         matches!(self.function, Function::Registered(_)) && self.schedule.parallel == 1
     }
 
+    fn registered_name(&self) -> Option<&str> {
+        match &self.function {
+            Function::Registered(registered) => Some(&registered.name),
+            Function::Image(_) | Function::Native(_) => None,
+        }
+    }
+
     fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
         match &mut self.function {
             Function::Registered(registered) if registered.name == name => Some(&mut registered.params),

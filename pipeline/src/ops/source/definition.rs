@@ -76,6 +76,10 @@ impl Operation for RegisteredSource {
         "source"
     }
 
+    fn registered_name(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
     fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
         (self.name == name).then_some(&mut self.params)
     }

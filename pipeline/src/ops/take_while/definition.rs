@@ -27,6 +27,10 @@ impl Operation for TakeWhile {
         self.0.encode()
     }
 
+    fn registered_name(&self) -> Option<&str> {
+        self.0.registered_name()
+    }
+
     fn calls_in_turn(&self) -> bool {
         matches!(self.0, Predicate::Registered(_))
     }
