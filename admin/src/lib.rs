@@ -10,14 +10,18 @@
 //! - [`Query`]: the part of a document that a request selects
 //! - [`Exposition`]: metrics in the text format of Prometheus
 
+mod body;
 mod exposition;
 mod guard;
+mod live;
 mod observer;
 mod page;
 mod port;
 mod query;
 mod respond;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod token;
 
 pub use exposition::{Exposition, Labels};

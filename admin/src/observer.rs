@@ -1,10 +1,11 @@
 //! The latest observation of a process, which all requests of a quarter of a second share.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::subject::Subject;
 
@@ -48,7 +49,16 @@ impl<S: Subject> Observer<S> {
     /// # Errors
     /// The reason why the process cannot be observed.
     pub(crate) async fn observe(&self) -> Result<Arc<Observation<S::Facts>>, String> {
-        let observed = tokio::time::timeout(DEADLINE, self.observe_in_turn()).await;
+        self.observe_for(Instant::now()).await
+    }
+
+    /// Returns an observation that was made after `moment`, or at most a quarter of a second before. Callers
+    /// with the same moment thus share an observation, however late each of them runs. Cancel-safe.
+    ///
+    /// # Errors
+    /// The reason why the process cannot be observed.
+    pub(crate) async fn observe_for(&self, moment: Instant) -> Result<Arc<Observation<S::Facts>>, String> {
+        let observed = tokio::time::timeout(DEADLINE, self.observe_in_turn(moment)).await;
         observed.map_err(|_| {
             format!(
                 "the process did not answer its own admin port within {} s",
@@ -57,10 +67,10 @@ impl<S: Subject> Observer<S> {
         })?
     }
 
-    async fn observe_in_turn(&self) -> Result<Arc<Observation<S::Facts>>, String> {
+    async fn observe_in_turn(&self, moment: Instant) -> Result<Arc<Observation<S::Facts>>, String> {
         let mut latest = self.latest.lock().await;
         if let Some(observation) = &*latest
-            && observation.at.elapsed() < FRESH
+            && moment.saturating_duration_since(observation.at) < FRESH
         {
             return Ok(Arc::clone(observation));
         }

@@ -1,27 +1,17 @@
 //! The answers to requests. Refuses to know sockets.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Frame;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::body::{Body, whole};
 use crate::guard::{Guard, Refusal};
+use crate::live::{Live, VIEWERS_MAX};
 use crate::observer::{Observation, Observer};
 use crate::query::Query;
 use crate::subject::Subject;
-
-/// The maximum number of viewers that receive the status live. Every further viewer is told to come back.
-pub(crate) const VIEWERS_MAX: usize = 32;
-/// The time between two statuses of a live viewer.
-const LIVE_EVERY: Duration = Duration::from_secs(1);
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -41,21 +31,20 @@ const HEADERS: [(&str, &str); 5] = [
     ),
 ];
 
-pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
-
 /// The parts that answer the requests of one port.
 pub(crate) struct Responder<S: Subject> {
     guard: Guard,
     observer: Arc<Observer<S>>,
-    viewers: Arc<Semaphore>,
+    live: Live<S>,
 }
 
 impl<S: Subject> Responder<S> {
     pub(crate) fn new(guard: Guard, subject: S) -> Responder<S> {
+        let observer = Arc::new(Observer::new(subject));
         Responder {
             guard,
-            observer: Arc::new(Observer::new(subject)),
-            viewers: Arc::new(Semaphore::new(VIEWERS_MAX)),
+            live: Live::new(Arc::clone(&observer)),
+            observer,
         }
     }
 
@@ -86,9 +75,9 @@ impl<S: Subject> Responder<S> {
                 self.shown(METRICS, write).await
             }
             "/api/v1/status" => self.shown(JSON, |seen| self.observer.status(seen)).await,
-            "/api/v1/live" => match Arc::clone(&self.viewers).try_acquire_owned() {
-                Ok(permit) => response(StatusCode::OK, EVENTS, self.live(permit)),
-                Err(_) => unavailable(&format!(
+            "/api/v1/live" => match self.live.view() {
+                Some(events) => response(StatusCode::OK, EVENTS, events),
+                None => unavailable(&format!(
                     "{VIEWERS_MAX} viewers receive the status already: close one of them"
                 )),
             },
@@ -140,27 +129,6 @@ impl<S: Subject> Responder<S> {
             Err(reason) => unavailable(&reason),
         }
     }
-
-    /// Returns the status again and again, as server-sent events. A status that is unknown is an event
-    /// `unknown` with the reason.
-    fn live(&self, permit: OwnedSemaphorePermit) -> Body {
-        let observer = Arc::clone(&self.observer);
-        let mut interval = tokio::time::interval(LIVE_EVERY);
-        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let state = (observer, interval, permit);
-        let events = stream::unfold(state, |(observer, mut interval, permit)| async move {
-            interval.tick().await;
-            let event = match observer.observe().await {
-                Ok(seen) => [b"event: status\ndata: ", &*observer.status(&seen), b"\n\n"].concat(),
-                Err(reason) => {
-                    format!("event: unknown\ndata: {}\n\n", reason.replace('\n', " ")).into_bytes()
-                }
-            };
-            let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(event)));
-            Some((frame, (observer, interval, permit)))
-        });
-        StreamBody::new(events).boxed_unsync()
-    }
 }
 
 fn refused(refusal: &Refusal) -> Response<Body> {
@@ -184,10 +152,6 @@ fn unavailable(reason: &str) -> Response<Body> {
 
 fn text(status: StatusCode, content: impl Into<Bytes>) -> Response<Body> {
     response(status, PLAIN, whole(content))
-}
-
-fn whole(content: impl Into<Bytes>) -> Body {
-    Full::new(content.into()).boxed_unsync()
 }
 
 fn response(status: StatusCode, media_type: &str, body: Body) -> Response<Body> {

@@ -23,6 +23,8 @@ const TASKS: usize = 1000;
 const TASKS_SMALL: usize = 4;
 /// The numbers of live pages that look at the dispatcher.
 const VIEWERS: [usize; 3] = [0, 1, 10];
+/// The time between the starts of two live pages, so that ten of them are spread over a second.
+const STAGGER: Duration = Duration::from_millis(97);
 const MEASURED: Duration = Duration::from_secs(30);
 const MEASURED_SMALL: Duration = Duration::from_millis(300);
 const SCRAPES: usize = 50;
@@ -99,9 +101,11 @@ fn viewers(dispatcher: &Server, admin: SocketAddr, tasks: usize, scale: Scale) -
     table::header(&["viewers", "MB/s to them", "cores", "more than idle"])?;
     let mut idle = None;
     for count in VIEWERS {
-        let all: Vec<Viewer> = (0..count)
-            .map(|_| Viewer::start(admin, "/api/v1/live"))
-            .collect::<Result<_, _>>()?;
+        let mut all = Vec::new();
+        for _ in 0..count {
+            all.push(Viewer::start(admin, "/api/v1/live")?);
+            thread::sleep(STAGGER);
+        }
         let (before, began) = (dispatcher.cpu_seconds(), Instant::now());
         thread::sleep(time);
         let seconds = began.elapsed().as_secs_f64();
