@@ -58,7 +58,7 @@ impl<S: Subject> Live<S> {
 /// Returns the event of a moment.
 async fn event<S: Subject>(observer: &Observer<S>, due: Instant) -> Bytes {
     match observer.observe_for(due).await {
-        Ok(seen) => Bytes::from([b"event: status\ndata: ", &*observer.status(&seen), b"\n\n"].concat()),
+        Ok(seen) => observer.status_event(&seen),
         Err(reason) => Bytes::from(format!("event: unknown\ndata: {}\n\n", reason.replace('\n', " "))),
     }
 }

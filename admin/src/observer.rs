@@ -17,6 +17,10 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// The time between two observations that the process remembers.
 const REMEMBER_EVERY: Duration = Duration::from_secs(5);
 
+/// The bytes before and after a status in its server-sent event.
+const EVENT_START: &[u8] = b"event: status\ndata: ";
+const EVENT_END: &[u8] = b"\n\n";
+
 /// A process and its latest observation.
 pub(crate) struct Observer<S: Subject> {
     subject: S,
@@ -27,8 +31,8 @@ pub(crate) struct Observer<S: Subject> {
 pub(crate) struct Observation<F> {
     at: Instant,
     pub(crate) facts: F,
-    /// The status as JSON, once a viewer has asked for it.
-    status: OnceLock<Bytes>,
+    /// The status as a server-sent event, once a viewer has asked for the status.
+    event: OnceLock<Bytes>,
 }
 
 impl<S: Subject> Observer<S> {
@@ -78,7 +82,7 @@ impl<S: Subject> Observer<S> {
         let observation = Arc::new(Observation {
             at: Instant::now(),
             facts,
-            status: OnceLock::new(),
+            event: OnceLock::new(),
         });
         *latest = Some(Arc::clone(&observation));
         Ok(observation)
@@ -98,9 +102,21 @@ impl<S: Subject> Observer<S> {
         }
     }
 
-    /// Returns the status as JSON, which is written once for all viewers.
+    /// Returns the status as a server-sent event, which is written once for all viewers. All viewers share
+    /// the bytes.
+    pub(crate) fn status_event(&self, observation: &Observation<S::Facts>) -> Bytes {
+        let write = || {
+            let status = self
+                .subject
+                .without_secrets(self.subject.status(&observation.facts));
+            Bytes::from([EVENT_START, status.as_bytes(), EVENT_END].concat())
+        };
+        observation.event.get_or_init(write).clone()
+    }
+
+    /// Returns the status as JSON: the part of the event that all viewers share.
     pub(crate) fn status(&self, observation: &Observation<S::Facts>) -> Bytes {
-        let write = || Bytes::from(self.subject.status(&observation.facts).to_string());
-        observation.status.get_or_init(write).clone()
+        let event = self.status_event(observation);
+        event.slice(EVENT_START.len()..event.len() - EVENT_END.len())
     }
 }

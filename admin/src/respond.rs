@@ -111,7 +111,10 @@ impl<S: Subject> Responder<S> {
         };
         let query = Query::new(query.unwrap_or_default());
         match self.observer.subject().document(&seen.facts, path, query) {
-            Some(document) => response(StatusCode::OK, JSON, whole(document.to_string())),
+            Some(document) => {
+                let shown = self.observer.subject().without_secrets(document);
+                response(StatusCode::OK, JSON, whole(shown))
+            }
             None => text(
                 StatusCode::NOT_FOUND,
                 "there is no such page: see /metrics, /livez, /readyz and /api/v1/status\n",

@@ -2,8 +2,6 @@
 
 use std::future::Future;
 
-use serde_json::Value;
-
 use crate::exposition::Exposition;
 use crate::page::Page;
 use crate::query::Query;
@@ -30,15 +28,18 @@ pub trait Subject: Send + Sync + 'static {
     /// Returns the metrics. The number of samples must be bounded.
     fn metrics(&self, facts: &Self::Facts) -> Exposition;
 
-    /// Returns the status as a JSON object. It must contain no secret.
-    fn status(&self, facts: &Self::Facts) -> Value;
+    /// Returns the status as a JSON object in one line.
+    fn status(&self, facts: &Self::Facts) -> String;
 
     /// Returns a further document of the API at a path such as `/api/v1/history`, or `None` if there is none.
-    /// The document must be bounded, and must contain no secret.
-    fn document(&self, facts: &Self::Facts, path: &str, query: Query<'_>) -> Option<Value> {
+    /// The document is JSON, and must be bounded.
+    fn document(&self, facts: &Self::Facts, path: &str, query: Query<'_>) -> Option<String> {
         let _ = (facts, path, query);
         None
     }
+
+    /// Returns a finished text without its secrets, such as signatures of URLs. JSON must stay JSON.
+    fn without_secrets(&self, text: String) -> String;
 
     /// Remembers the state for later viewers. The port calls this every five seconds, also without viewers.
     fn remember(&self, facts: &Self::Facts) {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::{Request, StatusCode};
-use serde_json::{Value, json};
 
 use crate::exposition::Exposition;
 use crate::guard::Guard;
@@ -36,9 +35,13 @@ impl Subject for Process {
         Exposition::new()
     }
 
-    fn status(&self, observed: &u64) -> Value {
+    fn status(&self, observed: &u64) -> String {
         self.written.fetch_add(1, Ordering::Relaxed);
-        json!({ "observed": observed })
+        format!("{{\"observed\":{observed}}}")
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        text
     }
 
     fn page(&self, _: &str) -> Option<Page> {
@@ -86,4 +89,20 @@ async fn staggered_viewers_share_each_status() {
     for viewer in viewers {
         assert!(viewer.await.unwrap() >= 30);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn viewers_share_the_bytes_of_events() {
+    let responder = Responder::new(Guard::new(None, Vec::new()), Process::default());
+    let mut bytes = Vec::new();
+    for path in ["/api/v1/live", "/api/v1/live", "/api/v1/status"] {
+        let request = Request::get(path).header("host", "localhost");
+        let response = responder.respond(&request.body(()).unwrap()).await;
+        let frame = response.into_body().frame().await.unwrap().unwrap();
+        bytes.push(frame.into_data().unwrap());
+    }
+    assert_eq!(bytes[0], "event: status\ndata: {\"observed\":0}\n\n");
+    assert_eq!(bytes[0].as_ptr(), bytes[1].as_ptr());
+    let status = bytes[0].slice_ref(&bytes[2]);
+    assert_eq!(status, "{\"observed\":0}");
 }

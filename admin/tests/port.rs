@@ -45,13 +45,17 @@ impl Subject for Process {
         found
     }
 
-    fn status(&self, observed: &u64) -> Value {
+    fn status(&self, observed: &u64) -> String {
         self.written.fetch_add(1, Ordering::Relaxed);
-        json!({ "observed": observed })
+        json!({ "observed": observed }).to_string()
     }
 
-    fn document(&self, _: &u64, path: &str, query: Query<'_>) -> Option<Value> {
-        (path == "/api/v1/history").then(|| json!({ "job": query.number("job") }))
+    fn document(&self, _: &u64, path: &str, query: Query<'_>) -> Option<String> {
+        (path == "/api/v1/history").then(|| json!({ "job": query.number("job") }).to_string())
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        text
     }
 
     fn remember(&self, _: &u64) {

@@ -6,16 +6,17 @@ use millstream_admin::{Exposition, Page, Query, Subject};
 use millstream_control::JobId;
 use millstream_control::rpc::{Observed, ServerObserver};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde::Serialize;
 
-use super::events::events_json;
+use super::events::EventsDocument;
 use super::hidden::hidden;
 use super::history::History;
-use super::json::{stages_json, status_json};
+use super::json::ServiceDocument;
 use super::metrics::{process_metrics, service_metrics};
 use super::pages::page;
 use super::refused::Refused;
-use super::settings::{Setting, settings_json};
+use super::rows::json_text;
+use super::settings::{Setting, SettingsDocument};
 use super::verdict::Verdict;
 
 /// A dispatcher of this process that an admin port shows.
@@ -52,11 +53,55 @@ impl DispatcherSubject {
     }
 }
 
+/// The status of a dispatcher. Only `leading` has a value while another dispatcher leads.
+#[derive(Serialize)]
+struct StatusDocument<'s> {
+    leading: bool,
+    #[serde(flatten)]
+    led: Option<LedDocument<'s>>,
+}
+
+/// The service of a leading dispatcher.
+#[derive(Serialize)]
+struct LedDocument<'s> {
+    store_full: Option<&'s str>,
+    verdict: VerdictRow,
+    #[serde(flatten)]
+    service: ServiceDocument<'s>,
+}
+
+#[derive(Serialize)]
+struct VerdictRow {
+    level: &'static str,
+    sentence: String,
+    advice: String,
+}
+
+impl<'s> StatusDocument<'s> {
+    fn new(facts: &'s DispatcherFacts) -> StatusDocument<'s> {
+        let led = facts.observed.as_ref().map(|observed| {
+            let verdict = facts.verdict_on(observed);
+            LedDocument {
+                store_full: observed.store_full.as_deref(),
+                verdict: VerdictRow {
+                    level: verdict.level.name(),
+                    sentence: verdict.sentence,
+                    advice: verdict.advice,
+                },
+                service: ServiceDocument::new(&observed.status, Some(&observed.stages)),
+            }
+        });
+        StatusDocument {
+            leading: led.is_some(),
+            led,
+        }
+    }
+}
+
 impl DispatcherFacts {
-    fn verdict(&self) -> Option<Verdict> {
-        let observed = self.observed.as_ref()?;
+    fn verdict_on(&self, observed: &Observed) -> Verdict {
         let store_full = observed.store_full.as_deref();
-        Some(Verdict::of(&observed.status, store_full, self.refused_lately))
+        Verdict::of(&observed.status, store_full, self.refused_lately)
     }
 }
 
@@ -108,41 +153,25 @@ impl Subject for DispatcherSubject {
         found
     }
 
-    fn status(&self, facts: &DispatcherFacts) -> Value {
-        let Some(observed) = &facts.observed else {
-            return serde_json::json!({ "leading": false });
-        };
-        let mut status = status_json(&observed.status);
-        let ids = observed.status.iterations.iter().map(|row| row.id);
-        if let Value::Array(rows) = &mut status["iterations"] {
-            for (row, id) in rows.iter_mut().zip(ids) {
-                let stages = observed.stages.get(&id).map(Vec::as_slice);
-                row["stages"] = stages_json(stages.unwrap_or_default());
-            }
-        }
-        status["leading"] = true.into();
-        status["store_full"] = observed.store_full.clone().into();
-        if let Some(verdict) = facts.verdict() {
-            status["verdict"] = serde_json::json!({
-                "level": verdict.level.name(),
-                "sentence": verdict.sentence,
-                "advice": verdict.advice,
-            });
-        }
-        hidden(status)
+    fn status(&self, facts: &DispatcherFacts) -> String {
+        json_text(&StatusDocument::new(facts))
     }
 
-    fn document(&self, facts: &DispatcherFacts, path: &str, query: Query<'_>) -> Option<Value> {
+    fn document(&self, facts: &DispatcherFacts, path: &str, query: Query<'_>) -> Option<String> {
         let document = match path {
-            "/api/v1/history" => self.history.lock().json(query.number("job").map(JobId)),
-            "/api/v1/events" => match &facts.observed {
-                Some(observed) => events_json(observed, SystemTime::now()),
-                None => serde_json::json!({ "events": [] }),
-            },
-            "/api/v1/settings" => settings_json(&self.settings),
+            "/api/v1/history" => {
+                let document = self.history.lock().document(query.number("job").map(JobId));
+                json_text(&document)
+            }
+            "/api/v1/events" => json_text(&EventsDocument::new(facts.observed.as_ref(), SystemTime::now())),
+            "/api/v1/settings" => json_text(&SettingsDocument::new(&self.settings)),
             _ => return None,
         };
-        Some(hidden(document))
+        Some(document)
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        hidden(text)
     }
 
     fn remember(&self, facts: &DispatcherFacts) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
 use millstream_control::{JobId, Status};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::sums::{JOBS_MAX, JobSums, running_jobs};
 
@@ -52,15 +52,35 @@ impl History {
     }
 
     /// Returns the points of one job, or of the whole service without a job.
-    pub(super) fn json(&self, job: Option<JobId>) -> Value {
-        let points: Vec<Value> = self.points.iter().filter_map(|point| point.json(job)).collect();
-        json!({ "job": job.map(|job| job.0), "every_s": 5, "points": points })
+    pub(super) fn document(&self, job: Option<JobId>) -> HistoryDocument {
+        HistoryDocument {
+            job: job.map(|job| job.0),
+            every_s: 5,
+            points: self.points.iter().filter_map(|point| point.row(job)).collect(),
+        }
     }
 }
 
+/// The points of one job or of the whole service.
+#[derive(Serialize)]
+pub(super) struct HistoryDocument {
+    job: Option<u64>,
+    every_s: u64,
+    points: Vec<PointRow>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct PointRow {
+    time_unix_s: u64,
+    workers: u64,
+    waiting: Option<f64>,
+    produced_per_s: f64,
+    read_per_s: f64,
+}
+
 impl Point {
-    /// Returns the point as an object. `None` if the job did not run.
-    fn json(&self, job: Option<JobId>) -> Option<Value> {
+    /// Returns the sums of the point. `None` if the job did not run.
+    fn row(&self, job: Option<JobId>) -> Option<PointRow> {
         let of_job = |point: &&JobPoint| job.is_none_or(|job| point.job == job);
         let jobs: Vec<&JobPoint> = self.jobs.iter().filter(of_job).collect();
         if job.is_some() && jobs.is_empty() {
@@ -69,13 +89,13 @@ impl Point {
         let sum = |read: fn(&JobPoint) -> f64| jobs.iter().map(|point| read(point)).sum::<f64>();
         let waits = jobs.iter().filter_map(|point| point.waiting);
         let since_epoch = self.time.duration_since(SystemTime::UNIX_EPOCH);
-        Some(json!({
-            "time_unix_s": since_epoch.unwrap_or(Duration::ZERO).as_secs(),
-            "workers": self.workers,
-            "waiting": waits.max_by(f64::total_cmp).map(rounded),
-            "produced_per_s": rounded(sum(|point| point.produced_per_s)),
-            "read_per_s": rounded(sum(|point| point.read_per_s)),
-        }))
+        Some(PointRow {
+            time_unix_s: since_epoch.unwrap_or(Duration::ZERO).as_secs(),
+            workers: self.workers,
+            waiting: waits.max_by(f64::total_cmp).map(rounded),
+            produced_per_s: rounded(sum(|point| point.produced_per_s)),
+            read_per_s: rounded(sum(|point| point.read_per_s)),
+        })
     }
 }
 
@@ -117,25 +137,26 @@ mod tests {
             vec![task(0.5, "consumer")],
         )];
         let history = history(3, &status(rows));
-        let all = history.json(None);
-        assert_eq!(all["points"].as_array().map(Vec::len), Some(3));
-        let last = &all["points"][2];
-        assert_eq!(
-            *last,
-            json!({ "time_unix_s": 10, "workers": 2, "waiting": 0.5, "produced_per_s": 50.0, "read_per_s": 100.0 })
-        );
-        assert_eq!(history.json(Some(JobId(1001)))["points"][2], *last);
-        assert_eq!(history.json(Some(JobId(7)))["points"], json!([]));
+        let all = history.document(None).points;
+        assert_eq!(all.len(), 3);
+        let last = PointRow {
+            time_unix_s: 10,
+            workers: 2,
+            waiting: Some(0.5),
+            produced_per_s: 50.0,
+            read_per_s: 100.0,
+        };
+        assert_eq!(all[2], last);
+        assert_eq!(history.document(Some(JobId(1001))).points[2], last);
+        assert_eq!(history.document(Some(JobId(7))).points, []);
     }
 
     #[test]
     fn only_an_hour_is_kept() {
-        let history = history(1000, &status(Vec::new()));
-        let all = history.json(None);
-        let points = all["points"].as_array().unwrap();
+        let points = history(1000, &status(Vec::new())).document(None).points;
         assert_eq!(points.len(), POINTS_MAX);
-        assert_eq!(points[0]["time_unix_s"], 5 * 280);
-        assert_eq!(points[0]["waiting"], Value::Null);
+        assert_eq!(points[0].time_unix_s, 5 * 280);
+        assert_eq!(points[0].waiting, None);
     }
 
     #[test]

@@ -1,175 +1,206 @@
 //! The status of a service as one JSON object. Field names contain the unit of their value.
+//!
+//! Rows borrow from the status, and the object is written in one go: a status of thousands of tasks is
+//! neither copied nor built as a tree.
 
-use millstream_control::{
-    ClientStatus, DatasetStatus, IterationStatus, JobStatus, SourceStatus, SplitRange, StageStatus, Status,
-    TaskStatus, WorkerStatus,
-};
-use serde_json::{Value, json};
+use millstream_control::{BootId, DatasetStatus, IterationStatus, JobStatus, Stages, Status, WorkerStatus};
+use serde::Serialize;
 
-/// Returns the whole status. Each list has at most 1000 entries; `counts` are complete.
-pub fn status_json(status: &Status) -> Value {
-    let (counts, refusals) = (status.counts, status.refusals);
-    json!({
-        "boot": status.boot.to_string(),
-        "counts": {
-            "workers": counts.workers,
-            "datasets": counts.datasets,
-            "jobs": counts.jobs,
-            "iterations": counts.iterations,
-            "tasks": counts.tasks,
-            "clients": counts.clients,
-        },
-        "workers_wanted": status.workers_wanted,
-        "workers_wanted_reason": status.workers_wanted_reason,
-        "workers_estimated": status.workers_estimated,
-        "refused": {
-            "handshakes_busy": refusals.handshakes_busy,
-            "handshakes_failed": refusals.handshakes_failed,
-            "handshakes_timed_out": refusals.handshakes_timed_out,
-            "connections_over_quota": refusals.connections_over_quota,
-            "sessions": refusals.sessions,
-            "requests_denied": refusals.requests_denied,
-            "requests_over_quota": refusals.requests_over_quota,
-            "requests_delayed": refusals.requests_delayed,
-        },
-        "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
-        "datasets": status.datasets.iter().map(dataset).collect::<Vec<_>>(),
-        "jobs": status.jobs.iter().map(job).collect::<Vec<_>>(),
-        "iterations": status.iterations.iter().map(iteration).collect::<Vec<_>>(),
-    })
+use super::hidden::hidden;
+use super::iterations::{IterationRow, iteration};
+use super::rows::{Rows, Shown, json_text};
+
+/// Returns the whole status as a JSON object in one line, without secrets. Each list has at most 1000
+/// entries; `counts` are complete.
+pub fn status_json(status: &Status) -> String {
+    hidden(json_text(&ServiceDocument::new(status, None)))
 }
 
-fn worker(worker: &WorkerStatus) -> Value {
-    json!({
-        "id": worker.id.0,
-        "address": worker.address,
-        "tags": worker.tags,
-        "version": worker.version,
-        "dead": worker.dead,
-        "draining": worker.draining,
-        "silent_ms": worker.silent_ms,
-        "tasks": worker.tasks,
-        "links": worker.links.map(|links| json!({
-            "memory": links.memory,
-            "shm": links.shared_memory,
-            "quic": links.network,
-        })),
-        "load": worker.load.map(|load| json!({
-            "memory_bytes": load.memory_bytes,
-            "shared_memory_bytes": load.shared_memory_bytes,
-            "cache_bytes": load.cache_bytes,
-            "python_processes": load.python_processes,
-        })),
-    })
+/// The status of a service.
+#[derive(Serialize)]
+pub(super) struct ServiceDocument<'s> {
+    boot: Shown<BootId>,
+    counts: CountsRow,
+    workers_wanted: Option<u64>,
+    workers_wanted_reason: &'s str,
+    workers_estimated: Option<u64>,
+    refused: RefusedRow,
+    workers: Rows<'s, WorkerStatus, WorkerRow<'s>>,
+    datasets: Rows<'s, DatasetStatus, DatasetRow<'s>>,
+    jobs: Rows<'s, JobStatus, JobRow<'s>>,
+    iterations: Vec<IterationRow<'s>>,
 }
 
-fn dataset(dataset: &DatasetStatus) -> Value {
-    json!({
-        "id": dataset.id.as_str(),
-        "cardinality": dataset.cardinality,
-        "definition_bytes": dataset.definition_bytes,
-    })
+impl<'s> ServiceDocument<'s> {
+    /// Returns the document of a status. The iterations have their stages, if `stages` are known.
+    pub(super) fn new(status: &'s Status, stages: Option<&'s Stages>) -> ServiceDocument<'s> {
+        let (counts, refusals) = (status.counts, status.refusals);
+        let iteration = |row: &'s IterationStatus| {
+            let stages = stages.map(|stages| stages.get(&row.id).map_or(&[][..], Vec::as_slice));
+            iteration(row, stages)
+        };
+        ServiceDocument {
+            boot: Shown(status.boot),
+            counts: CountsRow {
+                workers: counts.workers,
+                datasets: counts.datasets,
+                jobs: counts.jobs,
+                iterations: counts.iterations,
+                tasks: counts.tasks,
+                clients: counts.clients,
+            },
+            workers_wanted: status.workers_wanted,
+            workers_wanted_reason: &status.workers_wanted_reason,
+            workers_estimated: status.workers_estimated,
+            refused: RefusedRow {
+                handshakes_busy: refusals.handshakes_busy,
+                handshakes_failed: refusals.handshakes_failed,
+                handshakes_timed_out: refusals.handshakes_timed_out,
+                connections_over_quota: refusals.connections_over_quota,
+                sessions: refusals.sessions,
+                requests_denied: refusals.requests_denied,
+                requests_over_quota: refusals.requests_over_quota,
+                requests_delayed: refusals.requests_delayed,
+            },
+            workers: Rows(&status.workers, worker),
+            datasets: Rows(&status.datasets, dataset),
+            jobs: Rows(&status.jobs, job),
+            iterations: status.iterations.iter().map(iteration).collect(),
+        }
+    }
 }
 
-fn job(job: &JobStatus) -> Value {
+#[derive(Serialize)]
+struct CountsRow {
+    workers: u64,
+    datasets: u64,
+    jobs: u64,
+    iterations: u64,
+    tasks: u64,
+    clients: u64,
+}
+
+#[derive(Serialize)]
+struct RefusedRow {
+    handshakes_busy: u64,
+    handshakes_failed: u64,
+    handshakes_timed_out: u64,
+    connections_over_quota: u64,
+    sessions: u64,
+    requests_denied: u64,
+    requests_over_quota: u64,
+    requests_delayed: u64,
+}
+
+#[derive(Serialize)]
+struct WorkerRow<'s> {
+    id: u64,
+    address: &'s str,
+    tags: &'s [String],
+    version: &'s str,
+    dead: Option<&'s str>,
+    draining: bool,
+    silent_ms: u64,
+    tasks: u64,
+    links: Option<LinksRow>,
+    load: Option<LoadRow>,
+}
+
+#[derive(Serialize)]
+struct LinksRow {
+    memory: u64,
+    shm: u64,
+    quic: u64,
+}
+
+#[derive(Serialize)]
+struct LoadRow {
+    memory_bytes: Option<u64>,
+    shared_memory_bytes: u64,
+    cache_bytes: u64,
+    python_processes: u64,
+}
+
+fn worker(worker: &WorkerStatus) -> WorkerRow<'_> {
+    WorkerRow {
+        id: worker.id.0,
+        address: &worker.address,
+        tags: &worker.tags,
+        version: &worker.version,
+        dead: worker.dead.as_deref(),
+        draining: worker.draining,
+        silent_ms: worker.silent_ms,
+        tasks: worker.tasks,
+        links: worker.links.map(|links| LinksRow {
+            memory: links.memory,
+            shm: links.shared_memory,
+            quic: links.network,
+        }),
+        load: worker.load.map(|load| LoadRow {
+            memory_bytes: load.memory_bytes,
+            shared_memory_bytes: load.shared_memory_bytes,
+            cache_bytes: load.cache_bytes,
+            python_processes: load.python_processes,
+        }),
+    }
+}
+
+#[derive(Serialize)]
+struct DatasetRow<'s> {
+    id: &'s str,
+    cardinality: &'s str,
+    definition_bytes: u64,
+}
+
+fn dataset(dataset: &DatasetStatus) -> DatasetRow<'_> {
+    DatasetRow {
+        id: dataset.id.as_str(),
+        cardinality: &dataset.cardinality,
+        definition_bytes: dataset.definition_bytes,
+    }
+}
+
+#[derive(Serialize)]
+struct JobRow<'s> {
+    id: u64,
+    name: &'s str,
+    dataset: &'s str,
+    policy: &'static str,
+    target_workers: &'static str,
+    num_consumers: Option<u32>,
+    cross_trainer_cache: bool,
+    abandoned: &'static str,
+    in_order: bool,
+    exactly_once: Option<ExactlyOnceRow>,
+}
+
+#[derive(Serialize)]
+struct ExactlyOnceRow {
+    seed: u64,
+    first: u64,
+    step: u64,
+    max_deaths: u32,
+    max_skips: u32,
+}
+
+fn job(job: &JobStatus) -> JobRow<'_> {
     let parameters = &job.parameters;
-    json!({
-        "id": job.id.0,
-        "name": job.name,
-        "dataset": parameters.dataset.as_str(),
-        "policy": parameters.policy.name(),
-        "target_workers": parameters.target_workers.to_string(),
-        "num_consumers": parameters.num_consumers,
-        "cross_trainer_cache": parameters.cross_trainer_cache,
-        "abandoned": parameters.abandoned.name(),
-        "in_order": parameters.in_order,
-        "exactly_once": parameters.exactly_once.map(|once| json!({
-            "seed": once.seed,
-            "first": once.first,
-            "step": once.step,
-            "max_deaths": once.poison.max_deaths,
-            "max_skips": once.poison.max_skips,
-        })),
-    })
-}
-
-fn iteration(iteration: &IterationStatus) -> Value {
-    json!({
-        "id": iteration.id.0,
-        "job": iteration.job.0,
-        "repetition": iteration.repetition,
-        "phase": iteration.phase.name(),
-        "waiting_for_workers": iteration.waiting_for_workers,
-        "missing_consumers": iteration.missing_consumers,
-        "workers_wanted": iteration.workers_wanted,
-        "removals": iteration.removals,
-        "splits_leased": iteration.splits_leased,
-        "splits_done": iteration.splits_done,
-        "splits_lost": iteration.splits_lost,
-        "sources": iteration.sources.iter().map(source).collect::<Vec<_>>(),
-        "lost": iteration.lost.iter().map(lost).collect::<Vec<_>>(),
-        "skipped": iteration.skipped.iter().map(lost).collect::<Vec<_>>(),
-        "tasks": iteration.tasks.iter().map(task).collect::<Vec<_>>(),
-        "clients": iteration.clients.iter().map(client).collect::<Vec<_>>(),
-    })
-}
-
-fn source(source: &SourceStatus) -> Value {
-    json!({
-        "repetition": source.repetition,
-        "splits_remaining": source.remaining,
-        "splits_done": source.done,
-        "splits_lost": source.lost,
-    })
-}
-
-fn lost(lost: &SplitRange) -> Value {
-    json!({
-        "source": lost.source,
-        "repetition": lost.repetition,
-        "first": lost.first,
-        "count": lost.count,
-    })
-}
-
-/// Returns the stages of an iteration's pipeline, with the output first.
-pub(super) fn stages_json(stages: &[StageStatus]) -> Value {
-    let stage = |stage: &StageStatus| {
-        json!({
-            "label": stage.label,
-            "depth": stage.depth,
-            "elements_per_s": stage.elements_per_s,
-            "busy": stage.busy,
-            "waited": stage.waited,
-            "threads": stage.threads,
-            "workers": stage.workers,
-        })
-    };
-    stages.iter().map(stage).collect()
-}
-
-fn task(task: &TaskStatus) -> Value {
-    json!({
-        "id": task.id.0,
-        "worker": task.worker.0,
-        "worker_address": task.worker_address,
-        "phase": task.phase,
-        "splits_leased": task.splits_leased,
-        "elements": task.elements,
-        "elements_per_s": task.elements_per_s,
-        "element_ns": task.element_ns,
-        "bottleneck": task.bottleneck,
-    })
-}
-
-fn client(client: &ClientStatus) -> Value {
-    json!({
-        "id": client.id.0,
-        "consumer": client.consumer,
-        "silent_ms": client.silent_ms,
-        "elements": client.elements,
-        "elements_per_s": client.elements_per_s,
-        "element_ns": client.element_ns,
-        "waiting": client.waiting,
-    })
+    JobRow {
+        id: job.id.0,
+        name: &job.name,
+        dataset: parameters.dataset.as_str(),
+        policy: parameters.policy.name(),
+        target_workers: parameters.target_workers.name(),
+        num_consumers: parameters.num_consumers,
+        cross_trainer_cache: parameters.cross_trainer_cache,
+        abandoned: parameters.abandoned.name(),
+        in_order: parameters.in_order,
+        exactly_once: parameters.exactly_once.map(|once| ExactlyOnceRow {
+            seed: once.seed,
+            first: once.first,
+            step: once.step,
+            max_deaths: once.poison.max_deaths,
+            max_skips: once.poison.max_skips,
+        }),
+    }
 }

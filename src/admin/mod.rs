@@ -6,6 +6,7 @@
 //! - [`Verdict`]: whether training waits for data, and why, in one sentence
 //! - [`status_json`], [`service_metrics`]: the status for programs
 //! - [`Setting`]: a setting that the port shows
+//! - `json`, `iterations`, `rows`: the status as one text, from rows that borrow from it
 //! - `history`, `events`, `sums`: the last hour, the latest events, and the sums of running jobs
 //! - `hidden`: texts without secrets
 //! - `pages`: the dashboard, which is a part of the program
@@ -14,10 +15,12 @@ mod dispatcher;
 mod events;
 mod hidden;
 mod history;
+mod iterations;
 mod json;
 mod metrics;
 mod pages;
 mod refused;
+mod rows;
 mod settings;
 mod sums;
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The settings of a process that its admin port shows.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// A setting in force, such as a flag of a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
     /// The name, such as `--bind`.
     pub name: String,
@@ -13,10 +13,18 @@ pub struct Setting {
     pub origin: String,
 }
 
-/// Returns settings as a JSON object.
-pub(super) fn settings_json(settings: &[Setting]) -> Value {
-    let rows = settings
-        .iter()
-        .map(|setting| json!({ "name": setting.name, "value": setting.value, "origin": setting.origin }));
-    json!({ "version": env!("CARGO_PKG_VERSION"), "settings": rows.collect::<Vec<_>>() })
+/// The settings of a process.
+#[derive(Serialize)]
+pub(super) struct SettingsDocument<'s> {
+    version: &'static str,
+    settings: &'s [Setting],
+}
+
+impl<'s> SettingsDocument<'s> {
+    pub(super) fn new(settings: &'s [Setting]) -> SettingsDocument<'s> {
+        SettingsDocument {
+            version: env!("CARGO_PKG_VERSION"),
+            settings,
+        }
+    }
 }

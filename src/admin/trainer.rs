@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_admin::{Exposition, Page, Subject};
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use super::hidden::hidden;
 use super::metrics::process_metrics;
+use super::rows::{Rows, json_text};
 
 /// Maximum number of loaders with metrics of their own.
 const LOADERS_MAX: usize = 64;
@@ -148,11 +150,15 @@ impl Subject for TrainerSubject {
         found
     }
 
-    fn status(&self, facts: &TrainerFacts) -> Value {
-        json!({
-            "loaders": facts.loaders.iter().map(loader_json).collect::<Vec<_>>(),
-            "loaders_left_out": facts.left_out,
+    fn status(&self, facts: &TrainerFacts) -> String {
+        json_text(&StatusDocument {
+            loaders: Rows(&facts.loaders, loader_row),
+            loaders_left_out: facts.left_out,
         })
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        hidden(text)
     }
 
     fn page(&self, _: &str) -> Option<Page> {
@@ -232,22 +238,55 @@ const FAMILIES: [Family; 11] = [
     ),
 ];
 
-fn loader_json(loader: &LoaderFacts) -> Value {
-    json!({
-        "name": loader.name,
-        "elements": loader.elements,
-        "bytes": loader.bytes,
-        "waited_s": loader.waited_s,
-        "waiting": loader.waiting,
-        "epoch": loader.epoch,
-        "step": loader.step,
-        "steps": loader.steps,
-        "prefetched": loader.ready,
-        "reconnects": loader.reconnects,
-        "lost_splits": loader.lost_splits,
-        "skipped_splits": loader.skipped_splits,
-        "verdict": { "sentence": loader.sentence, "advice": loader.advice },
-    })
+/// The status of a trainer.
+#[derive(Serialize)]
+struct StatusDocument<'s> {
+    loaders: Rows<'s, LoaderFacts, LoaderRow<'s>>,
+    loaders_left_out: usize,
+}
+
+#[derive(Serialize)]
+struct LoaderRow<'s> {
+    name: &'s str,
+    elements: u64,
+    bytes: Option<u64>,
+    waited_s: f64,
+    waiting: Option<f64>,
+    epoch: Option<u64>,
+    step: Option<u64>,
+    steps: Option<u64>,
+    prefetched: Option<u64>,
+    reconnects: u64,
+    lost_splits: u64,
+    skipped_splits: u64,
+    verdict: LoaderVerdict<'s>,
+}
+
+#[derive(Serialize)]
+struct LoaderVerdict<'s> {
+    sentence: &'s str,
+    advice: &'s str,
+}
+
+fn loader_row(loader: &LoaderFacts) -> LoaderRow<'_> {
+    LoaderRow {
+        name: &loader.name,
+        elements: loader.elements,
+        bytes: loader.bytes,
+        waited_s: loader.waited_s,
+        waiting: loader.waiting,
+        epoch: loader.epoch,
+        step: loader.step,
+        steps: loader.steps,
+        prefetched: loader.ready,
+        reconnects: loader.reconnects,
+        lost_splits: loader.lost_splits,
+        skipped_splits: loader.skipped_splits,
+        verdict: LoaderVerdict {
+            sentence: &loader.sentence,
+            advice: &loader.advice,
+        },
+    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millstream_admin::{Exposition, Page, Subject};
 use millstream_dataplane::transport::LinkReport;
 use millstream_dataplane::worker::{ArenaStats, CacheStats};
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use super::hidden::hidden;
 use super::metrics::process_metrics;
+use super::rows::{Rows, json_text};
 use crate::worker::WorkerObserver;
 
 /// Maximum number of links in the JSON status.
@@ -108,20 +110,12 @@ impl Subject for WorkerSubject {
         found
     }
 
-    fn status(&self, facts: &WorkerFacts) -> Value {
-        json!({
-            "address": self.observer.address(),
-            "leaving": facts.is_leaving,
-            "elements": facts.elements,
-            "bytes": facts.bytes,
-            "links": facts.links.iter().take(LINKS_MAX).map(link).collect::<Vec<_>>(),
-            "cache": { "tasks": facts.cache.tasks, "hits": facts.cache.hits, "misses": facts.cache.misses, "bytes": facts.cache.bytes },
-            "shared_memory": {
-                "held_bytes": facts.arenas.held_bytes,
-                "limit_bytes": facts.arenas.limit_bytes,
-                "fallbacks": facts.arenas.fallbacks,
-            },
-        })
+    fn status(&self, facts: &WorkerFacts) -> String {
+        json_text(&StatusDocument::new(self.observer.address(), facts))
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        hidden(text)
     }
 
     fn page(&self, _: &str) -> Option<Page> {
@@ -197,17 +191,82 @@ fn gauges(facts: &WorkerFacts) -> [Figure; 3] {
     ]
 }
 
-fn link(link: &LinkReport) -> Value {
-    json!({
-        "transport": link.transport,
-        "cipher": link.cipher,
-        "mtu": link.mtu,
-        "gso": link.gso,
-        "gro": link.gro,
-        "rcvbuf_bytes": link.rcvbuf_bytes,
-        "round_trip_ms": link.round_trip.map(|time| time.as_secs_f64() * 1e3),
-        "lost_packets": link.lost_packets,
-        "bytes_copied": link.bytes_copied,
-        "packs": link.packs,
-    })
+/// The status of a worker.
+#[derive(Serialize)]
+struct StatusDocument<'s> {
+    address: &'s str,
+    leaving: bool,
+    elements: u64,
+    bytes: u64,
+    links: Rows<'s, LinkReport, LinkRow<'s>>,
+    cache: CacheRow,
+    shared_memory: SharedMemoryRow,
+}
+
+#[derive(Serialize)]
+struct LinkRow<'s> {
+    transport: &'static str,
+    cipher: Option<&'s str>,
+    mtu: Option<u16>,
+    gso: bool,
+    gro: bool,
+    rcvbuf_bytes: Option<usize>,
+    round_trip_ms: Option<f64>,
+    lost_packets: u64,
+    bytes_copied: u64,
+    packs: u64,
+}
+
+#[derive(Serialize)]
+struct CacheRow {
+    tasks: u64,
+    hits: u64,
+    misses: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct SharedMemoryRow {
+    held_bytes: u64,
+    limit_bytes: u64,
+    fallbacks: u64,
+}
+
+impl<'s> StatusDocument<'s> {
+    fn new(address: &'s str, facts: &'s WorkerFacts) -> StatusDocument<'s> {
+        let (cache, arenas) = (facts.cache, facts.arenas);
+        StatusDocument {
+            address,
+            leaving: facts.is_leaving,
+            elements: facts.elements,
+            bytes: facts.bytes,
+            links: Rows(&facts.links[..facts.links.len().min(LINKS_MAX)], link),
+            cache: CacheRow {
+                tasks: cache.tasks,
+                hits: cache.hits,
+                misses: cache.misses,
+                bytes: cache.bytes,
+            },
+            shared_memory: SharedMemoryRow {
+                held_bytes: arenas.held_bytes,
+                limit_bytes: arenas.limit_bytes,
+                fallbacks: arenas.fallbacks,
+            },
+        }
+    }
+}
+
+fn link(link: &LinkReport) -> LinkRow<'_> {
+    LinkRow {
+        transport: link.transport,
+        cipher: link.cipher.as_deref(),
+        mtu: link.mtu,
+        gso: link.gso,
+        gro: link.gro,
+        rcvbuf_bytes: link.rcvbuf_bytes,
+        round_trip_ms: link.round_trip.map(|time| time.as_secs_f64() * 1e3),
+        lost_packets: link.lost_packets,
+        bytes_copied: link.bytes_copied,
+        packs: link.packs,
+    }
 }

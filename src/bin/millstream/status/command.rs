@@ -12,7 +12,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), String> {
     let service = asking::connect(&args.identity, &args.dispatcher)?;
     let status = service.status().map_err(|error| error.to_string())?;
     if args.json {
-        say(&status_json(&status).to_string());
+        say(&status_json(&status));
     } else if args.metrics {
         let mut found = Exposition::new();
         service_metrics(&status, &mut found);
