@@ -13,6 +13,9 @@ use crate::stage::StagePace;
 /// Maximum bytes of a bottleneck's name. A longer name is cut off.
 pub const BOTTLENECK_BYTES_MAX: usize = 64;
 
+/// The age from which on a report says nothing about the present: its process hangs, or is gone.
+pub(crate) const STALE: Duration = Duration::from_secs(5);
+
 /// The progress of a task or a client. The time for an element excludes waiting for the other side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Pace {

@@ -57,9 +57,9 @@ impl TaskMeter {
         self.bottleneck.lock().clone()
     }
 
-    /// Returns the latest recorded work of the stages.
-    pub(super) fn stages(&self) -> Vec<StagePace> {
-        self.stages.lock().latest().to_vec()
+    /// Takes the latest recorded work of the stages. Empty if no work was recorded since the previous call.
+    pub(super) fn take_stages(&self) -> Vec<StagePace> {
+        self.stages.lock().take()
     }
 
     /// Adds computed elements and their computing time, without the time that the task waited for its

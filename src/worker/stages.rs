@@ -27,9 +27,10 @@ impl StageGauge {
         self.earlier = Some((stats.elapsed, stages.to_vec()));
     }
 
-    /// Returns the recent work of each stage, with the output first. Empty before the second record.
-    pub(super) fn latest(&self) -> &[StagePace] {
-        &self.latest
+    /// Takes the recent work of each stage, with the output first. Empty before the second record, and until
+    /// the next record: a task that waits for its readers records nothing, and its earlier work is no news.
+    pub(super) fn take(&mut self) -> Vec<StagePace> {
+        std::mem::take(&mut self.latest)
     }
 }
 
@@ -81,7 +82,7 @@ mod tests {
     fn recent_work_excludes_earlier_work() {
         let mut gauge = StageGauge::default();
         gauge.note(&stats(10, 1000, 100));
-        assert_eq!(gauge.latest(), []);
+        assert_eq!(gauge.take(), []);
         gauge.note(&stats(12, 1300, 5100));
         let expected = StagePace {
             label: "map(decode)".to_owned(),
@@ -91,6 +92,7 @@ mod tests {
             waited_permille: 250,
             threads: 4,
         };
-        assert_eq!(gauge.latest(), [expected]);
+        assert_eq!(gauge.take(), [expected]);
+        assert_eq!(gauge.take(), [], "the work is reported once");
     }
 }

@@ -82,7 +82,7 @@ impl Tasks {
             if let Some(name) = meter.bottleneck() {
                 agent.note_bottleneck(*task, &name);
             }
-            let stages = meter.stages();
+            let stages = meter.take_stages();
             if !stages.is_empty() {
                 agent.note_stages(*task, stages);
             }

@@ -43,8 +43,8 @@ impl Paces {
             }
         }
         for (task, stages) in measures.stages {
-            if is_own(task) {
-                self.note_stages(task, stages);
+            if let Some(row) = tasks.get(&task).filter(|_| is_own(task)) {
+                self.note_stages(row.iteration, task, stages, now);
             }
         }
         for (client, pace) in measures.clients {

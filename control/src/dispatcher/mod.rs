@@ -34,7 +34,7 @@
 //! | `happened` | the latest events, for people |
 //! | `failure` | the reasons for which a task ends before its data does |
 //! | `quota` | the limits of one process, and the common limits of all processes of role `read` |
-//! | `stages` | the stages of running pipelines, for people |
+//! | `stages`, `stage_reports` | the stages of running pipelines, for people |
 //! | `status`, `report` | a snapshot for people |
 //! | `config` | limits and timeouts |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -76,6 +76,7 @@ mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod splits;
+mod stage_reports;
 mod stages;
 mod state;
 mod status;

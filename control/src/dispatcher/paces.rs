@@ -10,18 +10,13 @@ use std::time::Duration;
 
 use super::autoscale;
 use super::moment::Moment;
-use crate::id::{ClientId, TaskId, WorkerId};
+use super::stage_reports::{StageReport, StageReports};
+use crate::id::{ClientId, IterationId, TaskId, WorkerId};
 use crate::links::LinkCounts;
 use crate::load::WorkerLoad;
-use crate::pace::{BOTTLENECK_BYTES_MAX, Pace};
+use crate::pace::{BOTTLENECK_BYTES_MAX, Pace, STALE};
 use crate::split::SplitPace;
-use crate::stage::{self, StagePace};
-
-/// Maximum number of tasks whose stages the dispatcher remembers. Further tasks run the same pipelines.
-const STAGED_TASKS_MAX: usize = 1024;
-
-/// The age from which on a report says nothing about the present: its process hangs, or is gone.
-const STALE: Duration = Duration::from_secs(5);
+use crate::stage::StagePace;
 
 /// The latest reports of tasks, clients and workers.
 #[derive(Debug, Default)]
@@ -30,7 +25,7 @@ pub(super) struct Paces {
     clients: BTreeMap<ClientId, Reported>,
     links: BTreeMap<WorkerId, LinkCounts>,
     bottlenecks: BTreeMap<TaskId, String>,
-    stages: BTreeMap<TaskId, Vec<StagePace>>,
+    stages: StageReports,
     loads: BTreeMap<WorkerId, WorkerLoad>,
     /// The number of splits that each task starts in 1000 s, reported with the latest lease request of its
     /// worker.
@@ -115,12 +110,15 @@ impl Paces {
         self.bottlenecks.insert(task, name);
     }
 
-    /// Notes the recent work of the stages of a task, within the limits.
-    pub(super) fn note_stages(&mut self, task: TaskId, mut stages: Vec<StagePace>) {
-        if self.stages.len() < STAGED_TASKS_MAX || self.stages.contains_key(&task) {
-            stage::cut(&mut stages);
-            self.stages.insert(task, stages);
-        }
+    /// Notes the recent work of the stages of a task of an iteration, within the limits.
+    pub(super) fn note_stages(
+        &mut self,
+        iteration: IterationId,
+        task: TaskId,
+        stages: Vec<StagePace>,
+        now: Moment,
+    ) {
+        self.stages.note(iteration, task, stages, now);
     }
 
     pub(super) fn note_load(&mut self, worker: WorkerId, load: WorkerLoad) {
@@ -141,7 +139,7 @@ impl Paces {
         self.tasks.retain(|task, _| has_task(task));
         self.bottlenecks.retain(|task, _| has_task(task));
         self.splits.retain(|task, _| has_task(task));
-        self.stages.retain(|task, _| has_task(task));
+        self.stages.retain(has_task);
         self.clients.retain(|client, _| has_client(client));
         self.links.retain(|worker, _| has_worker(worker));
         self.loads.retain(|worker, _| has_worker(worker));
@@ -194,9 +192,9 @@ impl Paces {
         self.loads.get(&worker).copied()
     }
 
-    /// Returns the recent work of the stages of a task, with the output first (C11.6).
-    pub(super) fn stages_of(&self, task: TaskId) -> Option<&[StagePace]> {
-        self.stages.get(&task).map(Vec::as_slice)
+    /// Returns the latest report of the stages of a task (C11.6).
+    pub(super) fn stages_of(&self, iteration: IterationId, task: TaskId) -> Option<&StageReport> {
+        self.stages.of(iteration, task)
     }
 
     /// Returns the bottleneck of a task, as its worker reported (C11.4).

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use super::stage_reports::STAGED_ITERATIONS_MAX;
 use super::state::ServiceState;
 use crate::id::IterationId;
 use crate::stage::StagePace;
 
-/// Maximum number of iterations whose stages are shown: the running iterations with the highest ids.
-const ITERATIONS_MAX: usize = 100;
-
-/// The recent work of one stage of an iteration's pipeline, over all tasks that have reported it.
+/// The recent work of one stage of an iteration's pipeline, over all tasks that have reported it lately.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StageStatus {
     /// The name of the operation with its parameters.
@@ -25,7 +23,8 @@ pub struct StageStatus {
     pub waited: f64,
     /// The maximum number of threads that the stage uses.
     pub threads: u64,
-    /// The number of workers that have reported the stage.
+    /// The number of workers that have reported the stage lately. Workers that wait for their readers report
+    /// nothing.
     pub workers: u64,
 }
 
@@ -35,7 +34,7 @@ pub type Stages = BTreeMap<IterationId, Vec<StageStatus>>;
 /// Returns the stages of the running iterations with the highest ids (C11.6).
 pub(super) fn stages(state: &ServiceState) -> Stages {
     let running = state.tables.iterations.running();
-    let latest = running.into_iter().rev().take(ITERATIONS_MAX);
+    let latest = running.into_iter().rev().take(STAGED_ITERATIONS_MAX);
     let summed = latest.map(|id| (id, stages_of(state, id)));
     summed.filter(|(_, stages)| !stages.is_empty()).collect()
 }
@@ -43,10 +42,14 @@ pub(super) fn stages(state: &ServiceState) -> Stages {
 fn stages_of(state: &ServiceState, id: IterationId) -> Vec<StageStatus> {
     let mut sums: Vec<StageStatus> = Vec::new();
     for task in state.tables.tasks.running_of(id) {
-        let reported = state.paces.stages_of(task).unwrap_or_default();
+        let Some(report) = state.paces.stages_of(id, task) else {
+            continue;
+        };
         if sums.is_empty() {
-            sums = reported.iter().map(StageStatus::named).collect();
+            sums = report.stages.iter().map(StageStatus::named).collect();
         }
+        // The stages of a task that waits for its readers have names, and no rates.
+        let reported = report.stages.iter().filter(|_| report.is_fresh(state.now));
         // A worker of another version may run the pipeline in other stages.
         for (sum, stage) in sums.iter_mut().zip(reported) {
             if sum.label == stage.label {

@@ -371,6 +371,42 @@ fn stages_are_summed_over_tasks() {
     assert_eq!(processes, [Some(500), Some(1500)]);
 }
 
+/// C11.6
+#[test]
+fn stages_of_pausing_trainers_have_no_rates() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let stages = vec![StagePace {
+        label: "map(decode)".to_owned(),
+        elements_per_1000_s: 5000,
+        busy_permille: 900,
+        waited_permille: 250,
+        threads: 2,
+        ..StagePace::default()
+    }];
+    let task = rig.tasks(worker)[0];
+    let measures = Measures {
+        stages: vec![(task, stages)],
+        ..Measures::default()
+    };
+    let shown = |rig: &Rig| rig.machine.stages().into_values().next().unwrap()[0].clone();
+    rig.event(Event::Measured {
+        session: worker,
+        measures,
+    });
+    rig.pass(4, &[worker], &[client]);
+    assert_eq!((shown(&rig).elements_per_s, shown(&rig).workers), (5.0, 1));
+    // The task waits for its reader, and has nothing to report.
+    rig.pass(4, &[worker], &[client]);
+    let named = StageStatus {
+        label: "map(decode)".to_owned(),
+        ..StageStatus::default()
+    };
+    assert_eq!(shown(&rig), named);
+}
+
 /// C11.3
 #[test]
 fn the_status_counts_readers_by_their_link() {
