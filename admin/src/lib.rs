@@ -28,5 +28,5 @@ pub use exposition::{Exposition, Labels};
 pub use page::Page;
 pub use port::{AdminConfig, AdminError, AdminPort};
 pub use query::Query;
-pub use subject::Subject;
+pub use subject::{HISTORY_EVERY, Subject};
 pub use token::{AdminToken, TokenError};

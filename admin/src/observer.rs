@@ -7,15 +7,12 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::subject::Subject;
+use crate::subject::{HISTORY_EVERY, Subject};
 
 /// The age from which on an observation is repeated.
 const FRESH: Duration = Duration::from_millis(250);
 /// The time after which an observation is given up.
 const DEADLINE: Duration = Duration::from_secs(5);
-
-/// The time between two observations that the process remembers.
-const REMEMBER_EVERY: Duration = Duration::from_secs(5);
 
 /// The bytes before and after a status in its server-sent event.
 const EVENT_START: &[u8] = b"event: status\ndata: ";
@@ -88,10 +85,13 @@ impl<S: Subject> Observer<S> {
         Ok(observation)
     }
 
-    /// Lets the process remember its state every five seconds, for ever. An observation that fails is left
-    /// out.
+    /// Lets a process with a history remember its states, for ever. An observation that fails is left out.
+    /// Returns at once for a process without a history.
     pub(crate) async fn remember_for_ever(&self) {
-        let mut interval = tokio::time::interval(REMEMBER_EVERY);
+        if !S::HAS_HISTORY {
+            return;
+        }
+        let mut interval = tokio::time::interval(HISTORY_EVERY);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;

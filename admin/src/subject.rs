@@ -1,10 +1,14 @@
 //! The process that an admin port shows. Refuses to know HTTP.
 
 use std::future::Future;
+use std::time::Duration;
 
 use crate::exposition::Exposition;
 use crate::page::Page;
 use crate::query::Query;
+
+/// The time between two states that a process with a history remembers.
+pub const HISTORY_EVERY: Duration = Duration::from_secs(5);
 
 /// A process that can be observed.
 ///
@@ -12,6 +16,10 @@ use crate::query::Query;
 pub trait Subject: Send + Sync + 'static {
     /// The state of the process at one moment.
     type Facts: Send + Sync + 'static;
+
+    /// True if the process remembers its states for later viewers. Without viewers, the port observes only
+    /// processes with a history.
+    const HAS_HISTORY: bool = false;
 
     /// Observes the process. The port gives up after five seconds.
     ///
@@ -41,7 +49,8 @@ pub trait Subject: Send + Sync + 'static {
     /// Returns a finished text without its secrets, such as signatures of URLs. JSON must stay JSON.
     fn without_secrets(&self, text: String) -> String;
 
-    /// Remembers the state for later viewers. The port calls this every five seconds, also without viewers.
+    /// Remembers the state for later viewers. The port calls this at intervals of [`HISTORY_EVERY`] if the
+    /// process has a history.
     fn remember(&self, facts: &Self::Facts) {
         let _ = facts;
     }

@@ -1,7 +1,7 @@
 //! Tests of what a port costs its process, under a virtual clock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -15,13 +15,16 @@ use crate::subject::Subject;
 
 /// A process that counts how often it is observed, and how often its status is written.
 #[derive(Clone, Default)]
-struct Process {
+struct Process<const HAS_HISTORY: bool> {
     observed: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
+    remembered: Arc<Mutex<Vec<u64>>>,
 }
 
-impl Subject for Process {
+impl<const HAS_HISTORY: bool> Subject for Process<HAS_HISTORY> {
     type Facts = u64;
+
+    const HAS_HISTORY: bool = HAS_HISTORY;
 
     async fn observe(&self) -> Result<u64, String> {
         Ok(self.observed.fetch_add(1, Ordering::Relaxed))
@@ -44,13 +47,22 @@ impl Subject for Process {
         text
     }
 
+    fn remember(&self, observed: &u64) {
+        self.remembered.lock().unwrap().push(*observed);
+    }
+
     fn page(&self, _: &str) -> Option<Page> {
         None
     }
 }
 
+/// Returns a port's parts for requests, without a guard.
+fn responder<S: Subject>(process: S) -> Responder<S> {
+    Responder::new(Guard::new(None, Vec::new()), process)
+}
+
 /// Opens the live status, and returns the number of events that arrive within `time`.
-async fn viewed(responder: Arc<Responder<Process>>, time: Duration) -> u64 {
+async fn viewed(responder: Arc<Responder<Process<false>>>, time: Duration) -> u64 {
     let request = Request::get("/api/v1/live").header("host", "localhost");
     let response = responder.respond(&request.body(()).unwrap()).await;
     assert_eq!(response.status(), StatusCode::OK);
@@ -68,8 +80,8 @@ async fn viewed(responder: Arc<Responder<Process>>, time: Duration) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn staggered_viewers_share_each_status() {
-    let process = Process::default();
-    let responder = Arc::new(Responder::new(Guard::new(None, Vec::new()), process.clone()));
+    let process = Process::<false>::default();
+    let responder = Arc::new(responder(process.clone()));
     let mut viewers = Vec::new();
     for _ in 0..10 {
         viewers.push(tokio::spawn(viewed(
@@ -93,7 +105,7 @@ async fn staggered_viewers_share_each_status() {
 
 #[tokio::test(start_paused = true)]
 async fn viewers_share_the_bytes_of_events() {
-    let responder = Responder::new(Guard::new(None, Vec::new()), Process::default());
+    let responder = responder(Process::<false>::default());
     let mut bytes = Vec::new();
     for path in ["/api/v1/live", "/api/v1/live", "/api/v1/status"] {
         let request = Request::get(path).header("host", "localhost");
@@ -105,4 +117,27 @@ async fn viewers_share_the_bytes_of_events() {
     assert_eq!(bytes[0].as_ptr(), bytes[1].as_ptr());
     let status = bytes[0].slice_ref(&bytes[2]);
     assert_eq!(status, "{\"observed\":0}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn histories_grow_without_viewers() {
+    let process = Process::<true>::default();
+    let observer = responder(process.clone()).observer();
+    let remembering = tokio::spawn(async move { observer.remember_for_ever().await });
+    tokio::time::sleep(Duration::from_secs(3601)).await;
+    // One observation at once, and then one every five seconds.
+    let expected: Vec<u64> = (0..=720).collect();
+    assert_eq!(*process.remembered.lock().unwrap(), expected);
+    remembering.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_without_history_are_left_alone() {
+    let process = Process::<false>::default();
+    let observer = responder(process.clone()).observer();
+    let remembering = tokio::spawn(async move { observer.remember_for_ever().await });
+    tokio::time::sleep(Duration::from_secs(3601)).await;
+    assert_eq!(process.observed.load(Ordering::Relaxed), 0);
+    assert!(process.remembered.lock().unwrap().is_empty());
+    remembering.await.unwrap();
 }

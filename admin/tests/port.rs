@@ -25,6 +25,8 @@ struct Process {
 impl Subject for Process {
     type Facts = u64;
 
+    const HAS_HISTORY: bool = true;
+
     async fn observe(&self) -> Result<u64, String> {
         if self.is_hanging.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;

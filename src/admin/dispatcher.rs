@@ -108,6 +108,8 @@ impl DispatcherFacts {
 impl Subject for DispatcherSubject {
     type Facts = DispatcherFacts;
 
+    const HAS_HISTORY: bool = true;
+
     async fn observe(&self) -> Result<DispatcherFacts, String> {
         let observed = self.observer.observe().await;
         let failed = observed

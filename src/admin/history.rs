@@ -1,17 +1,18 @@
-//! The history of the last hour: one point every five seconds, in a ring of bounded size.
+//! The history of the last hour: points at intervals of [`HISTORY_EVERY`], in a ring of bounded size.
 //!
 //! The ring ends with the process. A Prometheus server keeps longer histories.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
+use millstream_admin::HISTORY_EVERY;
 use millstream_control::{JobId, Status};
 use serde::Serialize;
 
 use super::sums::{JOBS_MAX, JobSums, running_jobs};
 
-/// Maximum number of points: one hour, at one point every five seconds.
-const POINTS_MAX: usize = 720;
+/// Maximum number of points: those of one hour.
+const POINTS_MAX: usize = 3600 / HISTORY_EVERY.as_secs() as usize;
 
 /// The points of the last hour, with the oldest first.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ impl History {
     pub(super) fn document(&self, job: Option<JobId>) -> HistoryDocument {
         HistoryDocument {
             job: job.map(|job| job.0),
-            every_s: 5,
+            every_s: HISTORY_EVERY.as_secs(),
             points: self.points.iter().filter_map(|point| point.row(job)).collect(),
         }
     }
@@ -120,11 +121,11 @@ mod tests {
     use super::super::tests::{client, row, status, task};
     use super::*;
 
-    /// Returns a history with one point every five seconds.
-    fn history(points: u64, status: &Status) -> History {
+    /// Returns a history with points from the start of the Unix epoch on.
+    fn history(points: u32, status: &Status) -> History {
         let mut history = History::default();
         for point in 0..points {
-            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(5 * point);
+            let time = SystemTime::UNIX_EPOCH + HISTORY_EVERY * point;
             history.add(time, status);
         }
         history
@@ -154,8 +155,8 @@ mod tests {
     #[test]
     fn only_an_hour_is_kept() {
         let points = history(1000, &status(Vec::new())).document(None).points;
-        assert_eq!(points.len(), POINTS_MAX);
-        assert_eq!(points[0].time_unix_s, 5 * 280);
+        assert_eq!(points.len(), 720);
+        assert_eq!(points[0].time_unix_s, 280 * HISTORY_EVERY.as_secs());
         assert_eq!(points[0].waiting, None);
     }
 
