@@ -3,8 +3,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millstream_admin::{AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Page, Query, Subject};
@@ -19,7 +19,7 @@ struct Process {
     written: Arc<AtomicU64>,
     is_hanging: Arc<AtomicBool>,
     is_full: Arc<AtomicBool>,
-    remembered: Arc<AtomicU64>,
+    remembered: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Subject for Process {
@@ -53,15 +53,17 @@ impl Subject for Process {
     }
 
     fn document(&self, _: &u64, path: &str, query: Query<'_>) -> Option<String> {
-        (path == "/api/v1/history").then(|| json!({ "job": query.number("job") }).to_string())
+        let remembered = self.remembered.lock().unwrap();
+        let history = || json!({ "job": query.number("job"), "observed": *remembered }).to_string();
+        (path == "/api/v1/history").then(history)
     }
 
     fn without_secrets(&self, text: String) -> String {
         text
     }
 
-    fn remember(&self, _: &u64) {
-        self.remembered.fetch_add(1, Ordering::Relaxed);
+    fn remember(&self, observed: &u64) {
+        self.remembered.lock().unwrap().push(*observed);
     }
 
     fn page(&self, path: &str) -> Option<Page> {
@@ -151,12 +153,16 @@ fn further_documents_are_selected_by_path() {
 #[test]
 fn states_are_remembered_without_viewers() {
     let process = Process::default();
-    let _port = open(&process);
+    let port = open(&process);
     let deadline = Instant::now() + Duration::from_secs(60);
-    while process.remembered.load(Ordering::Relaxed) == 0 {
-        assert!(Instant::now() < deadline, "nothing was remembered");
+    while process.remembered.lock().unwrap().len() < 2 {
+        assert!(Instant::now() < deadline, "the port does not remember for ever");
         std::thread::sleep(Duration::from_millis(10));
     }
+    // No request made these observations: each was made for the history, and is remembered once.
+    let history = get(port.local_addr(), "/api/v1/history");
+    let history: Value = serde_json::from_str(body(&history)).unwrap();
+    assert_eq!(history["observed"], json!([0, 1]));
 }
 
 #[test]
