@@ -1,13 +1,17 @@
 //! Tests that logs, arguments, status, audit logs and errors contain no keys and credentials.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
+use millstream::control::Policy;
 use millstream::link::{ClusterKey, Role};
+use millstream::pipeline::graph::Dataset;
+use millstream::{ReadRequest, Service, ServiceConfig};
 
-use crate::support::http::{free_port, get};
+use crate::support::cluster::fresh_key;
+use crate::support::http::{first_event, free_port, get};
 use crate::support::process::{Process, finish, millstream};
-use crate::support::watched;
+use crate::support::{eventually, watched};
 
 /// A text in the form of a cloud credential.
 const CREDENTIAL: &str = "planted+credential/of+a+cloud";
@@ -49,28 +53,31 @@ fn shown(process: &Process) -> String {
     String::from_utf8_lossy(&[read("cmdline"), read("status"), read("limits")].concat()).into_owned()
 }
 
-/// Returns everything that an admin port shows.
-fn shown_by_port(admin: SocketAddr) -> Vec<(String, String)> {
+/// Returns everything that the admin ports of a dispatcher and a worker show.
+fn shown_by_ports(dispatcher: SocketAddr, worker: SocketAddr) -> Vec<(String, String)> {
     let bearer = format!("authorization: Bearer {TOKEN}\r\n");
-    let paths = [
-        "/",
-        "/metrics",
-        "/api/v1/status",
-        "/api/v1/history",
-        "/api/v1/events",
-        "/api/v1/settings",
-    ];
-    let shown = paths.map(|path| {
-        let answer = get(admin, path, &bearer);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-        (path.to_owned(), answer)
-    });
-    let events = &shown[4].1;
-    assert!(
-        events.contains("cannot open http://127.0.0.1:9/a.tar?...:"),
-        "the failure is an event: {events}"
+    let own = ["/", "/api/v1/history", "/api/v1/events", "/api/v1/settings"];
+    let common = ["/livez", "/readyz", "/metrics", "/api/v1/status"];
+    let asked = own.map(|path| (dispatcher, path)).into_iter();
+    let asked = asked.chain(
+        [dispatcher, worker]
+            .map(|admin| common.map(|path| (admin, path)))
+            .concat(),
     );
-    shown.into()
+    let mut shown: Vec<(String, String)> = asked
+        .map(|(admin, path)| {
+            let answer = get(admin, path, &bearer);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+            (path.to_owned(), answer)
+        })
+        .collect();
+    let live = [dispatcher, worker].map(|admin| ("/api/v1/live".to_owned(), first_event(admin, &bearer)));
+    shown.extend(live);
+    let failure = "cannot open http://127.0.0.1:9/a.tar?...:";
+    let mut answers = shown.iter().filter(|(path, _)| path == "/api/v1/events");
+    let is_shown = answers.any(|(_, events)| events.contains(failure));
+    assert!(is_shown, "the failure is an event: {shown:?}");
+    shown
 }
 
 /// Runs commands with a key of the service and with another key, and returns their output.
@@ -111,26 +118,21 @@ fn secrets_appear_nowhere() {
         );
         let (text, audit) = (key.to_text(), at("audit").display().to_string());
         std::fs::write(at("token"), format!("{TOKEN}\n")).expect("a file");
-        let (token, admin) = (at("token").display().to_string(), free_port());
-        let bind = admin.to_string();
-        let dispatcher = [
-            "dispatcher",
-            "--bind",
-            "127.0.0.1:0",
-            "--audit-log",
-            &audit,
-            "--admin",
-            &bind,
-            "--admin-token-file",
-            &token,
-        ];
+        let token = at("token").display().to_string();
+        let (admin, worker_admin) = (free_port(), free_port());
+        let (bind, worker_bind) = (admin.to_string(), worker_admin.to_string());
+        let admin_flags = ["--admin-token-file", &token, "--admin"];
+        let dispatcher = ["dispatcher", "--bind", "127.0.0.1:0", "--audit-log", &audit];
+        let dispatcher = [&dispatcher[..], &admin_flags, &[&bind]].concat();
         let dispatcher = server(&text, &at("dispatcher.log"), &dispatcher);
         let address = dispatcher.address.clone();
-        let worker = server(&text, &at("worker.log"), &["worker", "--dispatcher", &address]);
+        let worker = ["worker", "--dispatcher", &address];
+        let worker = [&worker[..], &admin_flags, &[&worker_bind]].concat();
+        let worker = server(&text, &at("worker.log"), &worker);
         let mut said = said_by_commands([&text, &other.to_text()], &address);
         let refused = finish(millstream(&text, &["status", "--key", &text]));
         said.push(("a key as an argument".to_owned(), refused.stderr));
-        said.extend(shown_by_port(admin));
+        said.extend(shown_by_ports(admin, worker_admin));
         for (process, name) in [(&dispatcher, "dispatcher"), (&worker, "worker")] {
             let shown = shown(process);
             let core = shown.lines().find(|line| line.starts_with("Max core file size"));
@@ -149,5 +151,42 @@ fn secrets_appear_nowhere() {
                 assert!(!text.contains(&secret), "{what} stands in {place}: {text}");
             }
         }
+    });
+}
+
+#[test]
+fn names_of_jobs_lose_their_secrets() {
+    watched("names of jobs", || {
+        let (key, text) = fresh_key();
+        let admin = free_port();
+        let bind = admin.to_string();
+        let arguments = ["dispatcher", "--bind", "127.0.0.1:0", "--admin", &bind];
+        let dispatcher = Process::start(&text, &arguments);
+        let service = Service::connect(&key, &dispatcher.address, ServiceConfig::default());
+        let service = service.expect("a connection");
+        let id = service
+            .register(Dataset::range(0, 9, 1), None)
+            .expect("a dataset");
+        let request = ReadRequest {
+            job_name: Some(format!("https://user:{SIGNATURE}/@host/a?sig={SIGNATURE}")),
+            ..ReadRequest::new(id, Policy::Dynamic)
+        };
+        service.job(&request).expect("a job");
+        eventually("an admin port", &true, || TcpStream::connect(admin).is_ok());
+        // Answers of a quarter of a second share an observation, which may be older than the job.
+        let has_job = || get(admin, "/api/v1/status", "").contains("\"jobs\":1,");
+        eventually("the job", &true, has_job);
+        let json = ["status", "--dispatcher", &dispatcher.address, "--json"];
+        let said = [
+            get(admin, "/api/v1/status", ""),
+            get(admin, "/api/v1/events", ""),
+            first_event(admin, ""),
+            finish(millstream(&text, &json)).stdout,
+        ];
+        for said in said {
+            let is_hidden = said.contains("https://...@host/a?...") && !said.contains(SIGNATURE);
+            assert!(is_hidden, "{said}");
+        }
+        service.close();
     });
 }

@@ -59,7 +59,10 @@ impl<S: Subject> Live<S> {
 async fn event<S: Subject>(observer: &Observer<S>, due: Instant) -> Bytes {
     match observer.observe_for(due).await {
         Ok(seen) => observer.status_event(&seen),
-        Err(reason) => Bytes::from(format!("event: unknown\ndata: {}\n\n", reason.replace('\n', " "))),
+        Err(reason) => Bytes::from(format!(
+            "event: unknown\ndata: {}\n\n",
+            reason.replace(['\r', '\n'], " ")
+        )),
     }
 }
 

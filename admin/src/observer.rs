@@ -1,4 +1,7 @@
-//! The latest observation of a process, which all requests of a quarter of a second share.
+//! The latest observation of a process, which all requests of a quarter of a second share, and its texts.
+//!
+//! Every text of the process passes through [`Subject::without_secrets`] here, so that no answer can forget
+//! the function.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,6 +10,8 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::page::Page;
+use crate::query::Query;
 use crate::subject::{HISTORY_EVERY, Subject};
 
 /// The age from which on an observation is repeated.
@@ -40,8 +45,9 @@ impl<S: Subject> Observer<S> {
         }
     }
 
-    pub(crate) fn subject(&self) -> &S {
-        &self.subject
+    /// Returns a page, which contains no text of the process.
+    pub(crate) fn page(&self, path: &str) -> Option<Page> {
+        self.subject.page(path)
     }
 
     /// Returns an observation that is at most a quarter of a second old. Requests that arrive at the same
@@ -75,7 +81,8 @@ impl<S: Subject> Observer<S> {
         {
             return Ok(Arc::clone(observation));
         }
-        let facts = self.subject.observe().await?;
+        let facts = self.subject.observe().await;
+        let facts = facts.map_err(|reason| self.subject.without_secrets(reason))?;
         let observation = Arc::new(Observation {
             at: Instant::now(),
             facts,
@@ -100,6 +107,32 @@ impl<S: Subject> Observer<S> {
                 Err(reason) => tracing::debug!(reason, "the history has a gap"),
             }
         }
+    }
+
+    /// Returns whether the process can serve others now.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    pub(crate) fn ready(&self, observation: &Observation<S::Facts>) -> Result<(), String> {
+        let ready = self.subject.ready(&observation.facts);
+        ready.map_err(|reason| self.subject.without_secrets(reason))
+    }
+
+    /// Returns the metrics in the text format of Prometheus.
+    pub(crate) fn metrics(&self, observation: &Observation<S::Facts>) -> String {
+        let metrics = self.subject.metrics(&observation.facts);
+        self.subject.without_secrets(metrics.to_text())
+    }
+
+    /// Returns a further document, or `None` if there is none at the path.
+    pub(crate) fn document(
+        &self,
+        observation: &Observation<S::Facts>,
+        path: &str,
+        query: Query<'_>,
+    ) -> Option<String> {
+        let document = self.subject.document(&observation.facts, path, query)?;
+        Some(self.subject.without_secrets(document))
     }
 
     /// Returns the status as a server-sent event, which is written once for all viewers. All viewers share

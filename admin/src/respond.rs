@@ -56,7 +56,7 @@ impl<S: Subject> Responder<S> {
     /// Answers one request. The body of the request is not read.
     pub(crate) async fn respond<B>(&self, request: &Request<B>) -> Response<Body> {
         let (method, path) = (request.method(), request.uri().path());
-        let page = self.observer.subject().page(path);
+        let page = self.observer.page(path);
         // Probes of orchestrators cannot present a token, and the page asks for it.
         let is_open = matches!(path, "/livez" | "/readyz") || page.is_some();
         if let Err(refusal) = self.guard.check(method, request.headers(), is_open) {
@@ -69,10 +69,8 @@ impl<S: Subject> Responder<S> {
             },
             "/readyz" => self.ready().await,
             "/metrics" => {
-                let write = |seen: &Observation<S::Facts>| {
-                    self.observer.subject().metrics(&seen.facts).to_text().into()
-                };
-                self.shown(METRICS, write).await
+                self.shown(METRICS, |seen| self.observer.metrics(seen).into())
+                    .await
             }
             "/api/v1/status" => self.shown(JSON, |seen| self.observer.status(seen)).await,
             "/api/v1/live" => match self.live.view() {
@@ -94,7 +92,7 @@ impl<S: Subject> Responder<S> {
 
     async fn ready(&self) -> Response<Body> {
         let ready = match self.observer.observe().await {
-            Ok(seen) => self.observer.subject().ready(&seen.facts),
+            Ok(seen) => self.observer.ready(&seen),
             Err(reason) => Err(reason),
         };
         match ready {
@@ -110,11 +108,8 @@ impl<S: Subject> Responder<S> {
             Err(reason) => return unavailable(&reason),
         };
         let query = Query::new(query.unwrap_or_default());
-        match self.observer.subject().document(&seen.facts, path, query) {
-            Some(document) => {
-                let shown = self.observer.subject().without_secrets(document);
-                response(StatusCode::OK, JSON, whole(shown))
-            }
+        match self.observer.document(&seen, path, query) {
+            Some(document) => response(StatusCode::OK, JSON, whole(document)),
             None => text(
                 StatusCode::NOT_FOUND,
                 "there is no such page: see /metrics, /livez, /readyz and /api/v1/status\n",

@@ -46,7 +46,8 @@ pub trait Subject: Send + Sync + 'static {
         None
     }
 
-    /// Returns a finished text without its secrets, such as signatures of URLs. JSON must stay JSON.
+    /// Returns a finished text without its secrets, such as signatures of URLs. The port applies the function
+    /// to every text that it sends, except pages: documents, metrics and reasons. JSON must stay JSON.
     fn without_secrets(&self, text: String) -> String;
 
     /// Remembers the state for later viewers. The port calls this at intervals of [`HISTORY_EVERY`] if the

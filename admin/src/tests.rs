@@ -10,6 +10,7 @@ use hyper::{Request, StatusCode};
 use crate::exposition::Exposition;
 use crate::guard::Guard;
 use crate::page::Page;
+use crate::query::Query;
 use crate::respond::Responder;
 use crate::subject::Subject;
 
@@ -49,6 +50,50 @@ impl<const HAS_HISTORY: bool> Subject for Process<HAS_HISTORY> {
 
     fn remember(&self, observed: &u64) {
         self.remembered.lock().unwrap().push(*observed);
+    }
+
+    fn page(&self, _: &str) -> Option<Page> {
+        None
+    }
+}
+
+/// A process whose every text contains a secret.
+struct Careless {
+    is_observable: bool,
+}
+
+const SECRET: &str = "planted";
+
+impl Subject for Careless {
+    type Facts = ();
+
+    async fn observe(&self) -> Result<(), String> {
+        match self.is_observable {
+            true => Ok(()),
+            false => Err(format!("{SECRET}\r\nis gone")),
+        }
+    }
+
+    fn ready(&self, (): &()) -> Result<(), String> {
+        Err(SECRET.to_owned())
+    }
+
+    fn metrics(&self, (): &()) -> Exposition {
+        let mut found = Exposition::new();
+        found.gauge("loaders", "The loaders.", &[("loader", SECRET)], 1.0);
+        found
+    }
+
+    fn status(&self, (): &()) -> String {
+        format!("\"{SECRET}\"")
+    }
+
+    fn document(&self, (): &(), _: &str, _: Query<'_>) -> Option<String> {
+        Some(format!("\"{SECRET}\""))
+    }
+
+    fn without_secrets(&self, text: String) -> String {
+        text.replace(SECRET, "hidden")
     }
 
     fn page(&self, _: &str) -> Option<Page> {
@@ -140,4 +185,29 @@ async fn processes_without_history_are_left_alone() {
     assert_eq!(process.observed.load(Ordering::Relaxed), 0);
     assert!(process.remembered.lock().unwrap().is_empty());
     remembering.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_contains_a_secret() {
+    for is_observable in [true, false] {
+        let responder = responder(Careless { is_observable });
+        for path in [
+            "/livez",
+            "/readyz",
+            "/metrics",
+            "/api/v1/status",
+            "/api/v1/history",
+            "/api/v1/live",
+        ] {
+            let request = Request::get(path).header("host", "localhost");
+            let response = responder.respond(&request.body(()).unwrap()).await;
+            let frame = response.into_body().frame().await.unwrap().unwrap();
+            let text = String::from_utf8(frame.into_data().unwrap().into()).unwrap();
+            assert!(!text.contains(SECRET), "{path}: {text}");
+            // A living process says nothing of itself.
+            let is_silent = is_observable && path == "/livez";
+            assert!(text.contains("hidden") != is_silent, "{path}: {text}");
+            assert!(!text.contains('\r') || path != "/api/v1/live", "{text:?}");
+        }
+    }
 }

@@ -87,13 +87,15 @@ impl std::fmt::Debug for TrainerSubject {
 }
 
 impl TrainerFacts {
-    /// Bounds the number of loaders and their names, and makes equal names different.
+    /// Bounds the number of loaders and their names, and makes equal names different. Names lose their
+    /// secrets before, because a part of a URL may not be recognised, and hidden names may be equal.
     fn new(mut loaders: Vec<LoaderFacts>) -> TrainerFacts {
         let left_out = loaders.len().saturating_sub(LOADERS_MAX);
         loaders.truncate(LOADERS_MAX);
         let mut names = BTreeSet::new();
         for (place, loader) in loaders.iter_mut().enumerate() {
-            let mut name: String = loader.name.chars().take(NAME_CHARS_MAX).collect();
+            let name = hidden(std::mem::take(&mut loader.name));
+            let mut name: String = name.chars().take(NAME_CHARS_MAX).collect();
             while names.contains(&name) {
                 name = format!("{name} ({place})");
             }
@@ -315,6 +317,16 @@ mod tests {
             .filter(|line| line.starts_with("millstream_loader_elements_total{"))
             .collect();
         assert_eq!(samples.len(), 3, "{text}");
+    }
+
+    #[test]
+    fn names_that_differ_in_secrets_stay_different() {
+        let long = format!("https://user:{}@host/a", "secret".repeat(20));
+        let names = ["https://h/a?sig=secret1", "https://h/a?sig=secret2", &long];
+        let facts = TrainerFacts::new(names.map(named).into());
+        let names: BTreeSet<&str> = facts.loaders.iter().map(|loader| &*loader.name).collect();
+        let expected = ["https://...@host/a", "https://h/a?...", "https://h/a?... (1)"];
+        assert_eq!(names, BTreeSet::from(expected));
     }
 
     #[test]

@@ -12,15 +12,34 @@ pub(crate) fn free_port() -> SocketAddr {
 
 /// Sends a request with further headers, and returns the whole answer.
 pub(crate) fn get(address: SocketAddr, path: &str, headers: &str) -> String {
+    let mut answer = String::new();
+    let mut stream = request(address, path, headers);
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// Opens the live status with further headers, and returns the answer up to the end of its first event.
+pub(crate) fn first_event(address: SocketAddr, headers: &str) -> String {
+    let mut answer = Vec::new();
+    let mut stream = request(address, "/api/v1/live", headers);
+    while !answer.windows(2).any(|end| end == b"\n\n") {
+        let mut part = [0; 1 << 12];
+        let count = stream.read(&mut part).expect("an event");
+        assert!(count > 0, "the stream ended before its first event");
+        answer.extend_from_slice(&part[..count]);
+    }
+    String::from_utf8(answer).expect("UTF-8")
+}
+
+/// Sends a request with further headers.
+fn request(address: SocketAddr, path: &str, headers: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .expect("a timeout");
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+    stream
 }
 
 /// Returns the body of an answer.
