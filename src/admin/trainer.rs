@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_admin::{Exposition, Page, Subject};
 use serde::Serialize;
+use tokio::sync::Mutex;
 
 use super::hidden::hidden;
 use super::metrics::process_metrics;
@@ -58,8 +58,8 @@ pub struct LoaderFacts {
 /// A trainer of this process that an admin port shows.
 pub struct TrainerSubject {
     observe: Arc<ObserveLoaders>,
-    /// True while an observation runs.
-    is_observing: Arc<AtomicBool>,
+    /// The turn, which an observation holds until its thread ends, also after a panic.
+    turn: Arc<Mutex<()>>,
 }
 
 /// The state of a trainer at one moment.
@@ -75,7 +75,7 @@ impl TrainerSubject {
     pub fn new(observe: ObserveLoaders) -> TrainerSubject {
         TrainerSubject {
             observe: Arc::new(observe),
-            is_observing: Arc::default(),
+            turn: Arc::default(),
         }
     }
 }
@@ -110,23 +110,18 @@ impl Subject for TrainerSubject {
     type Facts = TrainerFacts;
 
     async fn observe(&self) -> Result<TrainerFacts, String> {
-        if self.is_observing.swap(true, Ordering::AcqRel) {
+        let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
             return Err(
                 "the trainer has not answered the previous observation yet: its interpreter is busy"
                     .to_owned(),
             );
-        }
-        let (observe, is_observing) = (Arc::clone(&self.observe), Arc::clone(&self.is_observing));
+        };
+        let observe = Arc::clone(&self.observe);
         let observed = tokio::task::spawn_blocking(move || {
-            let observed = observe();
-            is_observing.store(false, Ordering::Release);
-            observed
+            let _turn = turn;
+            observe()
         });
-        let observed = observed.await.map_err(|error| {
-            self.is_observing.store(false, Ordering::Release);
-            error.to_string()
-        });
-        let loaders = observed??;
+        let loaders = observed.await.map_err(|error| error.to_string())??;
         Ok(TrainerFacts::new(loaders))
     }
 
@@ -139,11 +134,11 @@ impl Subject for TrainerSubject {
         let loaders = facts.loaders.len() + facts.left_out;
         let help = "Loaders and readers of the process, including those without metrics.";
         found.gauge("loaders", help, &[], loaders as f64);
-        for (name, help, is_counter, read) in FAMILIES {
+        for (name, help, read) in FAMILIES {
             for loader in &facts.loaders {
                 let Some(value) = read(loader) else { continue };
                 let labels = [("loader", loader.name.as_str())];
-                match is_counter {
+                match name.ends_with("_total") {
                     true => found.counter(name, help, &labels, value),
                     false => found.gauge(name, help, &labels, value),
                 }
@@ -168,74 +163,61 @@ impl Subject for TrainerSubject {
     }
 }
 
-/// A metric: its name, its help text, whether it only rises, and its value for a loader.
-type Family = (&'static str, &'static str, bool, fn(&LoaderFacts) -> Option<f64>);
+/// A metric: its name, its help text, and its value for a loader. The names of counters end with `_total`.
+type Family = (&'static str, &'static str, fn(&LoaderFacts) -> Option<f64>);
 
 const FAMILIES: [Family; 11] = [
     (
         "loader_elements_total",
         "Elements that the training loop received.",
-        true,
         |loader| Some(loader.elements as f64),
     ),
     (
         "loader_bytes_total",
         "Bytes of the elements that the training loop received.",
-        true,
         |loader| loader.bytes.map(|bytes| bytes as f64),
     ),
     (
         "loader_waiting_seconds_total",
         "Time for which the training loop waited for elements.",
-        true,
         |loader| Some(loader.waited_s),
     ),
     (
         "loader_waiting_ratio",
         "Share of the recent time for which the training loop waited, from 0 to 1.",
-        false,
         |loader| loader.waiting,
     ),
-    (
-        "loader_epoch",
-        "Number of the present epoch, from 0.",
-        false,
-        |loader| loader.epoch.map(|epoch| epoch as f64),
-    ),
+    ("loader_epoch", "Number of the present epoch, from 0.", |loader| {
+        loader.epoch.map(|epoch| epoch as f64)
+    }),
     (
         "loader_step",
         "Elements of the present epoch that were delivered.",
-        false,
         |loader| loader.step.map(|step| step as f64),
     ),
     (
         "loader_epoch_steps",
         "Elements in an epoch, if their number is known.",
-        false,
         |loader| loader.steps.map(|steps| steps as f64),
     ),
     (
         "loader_prefetched_elements",
         "Elements that arrived and wait for the training loop.",
-        false,
         |loader| loader.ready.map(|ready| ready as f64),
     ),
     (
         "loader_reconnects_total",
         "Links to workers that replaced an earlier link, in the present epoch and before.",
-        true,
         |loader| Some(loader.reconnects as f64),
     ),
     (
         "loader_lost_splits_total",
         "Splits that were lost with a worker.",
-        true,
         |loader| Some(loader.lost_splits as f64),
     ),
     (
         "loader_skipped_splits_total",
         "Splits that were skipped, because several workers died while they read them.",
-        true,
         |loader| Some(loader.skipped_splits as f64),
     ),
 ];
@@ -307,6 +289,34 @@ mod tests {
     fn text(loaders: Vec<LoaderFacts>) -> String {
         let subject = TrainerSubject::new(Box::new(|| Ok(Vec::new())));
         subject.metrics(&TrainerFacts::new(loaders)).to_text()
+    }
+
+    #[tokio::test]
+    async fn a_failed_observation_frees_the_turn() {
+        let (began, begun) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = std::sync::Mutex::new(released);
+        let subject = Arc::new(TrainerSubject::new(Box::new(move || {
+            began.send(()).unwrap();
+            released.lock().unwrap().recv().unwrap();
+            panic!("the observation fails");
+        })));
+        let observed = Arc::clone(&subject);
+        let observing = tokio::spawn(async move { observed.observe().await.map(|_| ()) });
+        let begun = tokio::task::spawn_blocking(move || begun.recv().map(|()| begun).unwrap());
+        let begun = begun.await.unwrap();
+        let busy = subject.observe().await.unwrap_err();
+        assert!(busy.contains("its interpreter is busy"), "{busy}");
+        // The port gives an observation up after its deadline, and the thread fails later.
+        observing.abort();
+        observing.await.unwrap_err();
+        release.send(()).unwrap();
+        let turn = Arc::clone(&subject.turn).lock_owned().await;
+        drop(turn);
+        release.send(()).unwrap();
+        let failed = subject.observe().await.unwrap_err();
+        assert!(failed.contains("panic"), "{failed}");
+        assert_eq!(begun.try_iter().count(), 1);
     }
 
     #[test]
