@@ -27,6 +27,6 @@ mod token;
 pub use exposition::{Exposition, Labels};
 pub use page::Page;
 pub use port::{AdminConfig, AdminError, AdminPort};
-pub use query::Query;
+pub use query::{Query, QueryError};
 pub use subject::{HISTORY_EVERY, Subject};
 pub use token::{AdminToken, TokenError};

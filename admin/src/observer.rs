@@ -125,14 +125,20 @@ impl<S: Subject> Observer<S> {
     }
 
     /// Returns a further document, or `None` if there is none at the path.
+    ///
+    /// # Errors
+    /// The reason why the query is invalid.
     pub(crate) fn document(
         &self,
         observation: &Observation<S::Facts>,
         path: &str,
         query: Query<'_>,
-    ) -> Option<String> {
-        let document = self.subject.document(&observation.facts, path, query)?;
-        Some(self.subject.without_secrets(document))
+    ) -> Result<Option<String>, String> {
+        let hide = |text| self.subject.without_secrets(text);
+        match self.subject.document(&observation.facts, path, query) {
+            Ok(document) => Ok(document.map(hide)),
+            Err(error) => Err(hide(error.to_string())),
+        }
     }
 
     /// Returns the status as a server-sent event, which is written once for all viewers. All viewers share

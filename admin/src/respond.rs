@@ -109,8 +109,9 @@ impl<S: Subject> Responder<S> {
         };
         let query = Query::new(query.unwrap_or_default());
         match self.observer.document(&seen, path, query) {
-            Some(document) => response(StatusCode::OK, JSON, whole(document)),
-            None => text(
+            Ok(Some(document)) => response(StatusCode::OK, JSON, whole(document)),
+            Err(reason) => text(StatusCode::BAD_REQUEST, format!("{reason}\n")),
+            Ok(None) => text(
                 StatusCode::NOT_FOUND,
                 "there is no such page: see /metrics, /livez, /readyz and /api/v1/status\n",
             ),

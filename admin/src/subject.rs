@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::exposition::Exposition;
 use crate::page::Page;
-use crate::query::Query;
+use crate::query::{Query, QueryError};
 
 /// The time between two states that a process with a history remembers.
 pub const HISTORY_EVERY: Duration = Duration::from_secs(5);
@@ -41,9 +41,17 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Returns a further document of the API at a path such as `/api/v1/history`, or `None` if there is none.
     /// The document is JSON, and must be bounded.
-    fn document(&self, facts: &Self::Facts, path: &str, query: Query<'_>) -> Option<String> {
+    ///
+    /// # Errors
+    /// [`QueryError`] if the query has an invalid parameter.
+    fn document(
+        &self,
+        facts: &Self::Facts,
+        path: &str,
+        query: Query<'_>,
+    ) -> Result<Option<String>, QueryError> {
         let _ = (facts, path, query);
-        None
+        Ok(None)
     }
 
     /// Returns a finished text without its secrets, such as signatures of URLs. The port applies the function

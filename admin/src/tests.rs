@@ -10,7 +10,7 @@ use hyper::{Request, StatusCode};
 use crate::exposition::Exposition;
 use crate::guard::Guard;
 use crate::page::Page;
-use crate::query::Query;
+use crate::query::{Query, QueryError};
 use crate::respond::Responder;
 use crate::subject::Subject;
 
@@ -88,8 +88,9 @@ impl Subject for Careless {
         format!("\"{SECRET}\"")
     }
 
-    fn document(&self, (): &(), _: &str, _: Query<'_>) -> Option<String> {
-        Some(format!("\"{SECRET}\""))
+    fn document(&self, (): &(), _: &str, query: Query<'_>) -> Result<Option<String>, QueryError> {
+        query.number("job")?;
+        Ok(Some(format!("\"{SECRET}\"")))
     }
 
     fn without_secrets(&self, text: String) -> String {
@@ -197,6 +198,7 @@ async fn no_answer_contains_a_secret() {
             "/metrics",
             "/api/v1/status",
             "/api/v1/history",
+            "/api/v1/history?job=planted",
             "/api/v1/live",
         ] {
             let request = Request::get(path).header("host", "localhost");

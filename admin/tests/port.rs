@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use millstream_admin::{AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Page, Query, Subject};
+use millstream_admin::{
+    AdminConfig, AdminError, AdminPort, AdminToken, Exposition, Page, Query, QueryError, Subject,
+};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -52,10 +54,12 @@ impl Subject for Process {
         json!({ "observed": observed }).to_string()
     }
 
-    fn document(&self, _: &u64, path: &str, query: Query<'_>) -> Option<String> {
-        let remembered = self.remembered.lock().unwrap();
-        let history = || json!({ "job": query.number("job"), "observed": *remembered }).to_string();
-        (path == "/api/v1/history").then(history)
+    fn document(&self, _: &u64, path: &str, query: Query<'_>) -> Result<Option<String>, QueryError> {
+        if path != "/api/v1/history" {
+            return Ok(None);
+        }
+        let (job, remembered) = (query.number("job")?, self.remembered.lock().unwrap());
+        Ok(Some(json!({ "job": job, "observed": *remembered }).to_string()))
     }
 
     fn without_secrets(&self, text: String) -> String {
@@ -148,6 +152,9 @@ fn further_documents_are_selected_by_path() {
     assert_eq!(document("/api/v1/history")["job"], Value::Null);
     assert_eq!(document("/api/v1/history?job=1001")["job"], 1001);
     assert_eq!(status(&get(port.local_addr(), "/api/v1/nothing")), 404);
+    let invalid = get(port.local_addr(), "/api/v1/history?job=abc");
+    let expected = "invalid job \"abc\": expected a number, such as job=1001\n";
+    assert_eq!((status(&invalid), body(&invalid)), (400, expected));
 }
 
 #[test]

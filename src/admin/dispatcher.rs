@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use millstream_admin::{Exposition, Page, Query, Subject};
+use millstream_admin::{Exposition, Page, Query, QueryError, Subject};
 use millstream_control::JobId;
 use millstream_control::rpc::{Observed, ServerObserver};
 use parking_lot::Mutex;
@@ -159,17 +159,22 @@ impl Subject for DispatcherSubject {
         json_text(&StatusDocument::new(facts))
     }
 
-    fn document(&self, facts: &DispatcherFacts, path: &str, query: Query<'_>) -> Option<String> {
-        let document = match path {
+    fn document(
+        &self,
+        facts: &DispatcherFacts,
+        path: &str,
+        query: Query<'_>,
+    ) -> Result<Option<String>, QueryError> {
+        Ok(Some(match path {
             "/api/v1/history" => {
-                let document = self.history.lock().document(query.number("job").map(JobId));
+                let job = query.number("job")?.map(JobId);
+                let document = self.history.lock().document(job);
                 json_text(&document)
             }
             "/api/v1/events" => json_text(&EventsDocument::new(facts.observed.as_ref(), SystemTime::now())),
             "/api/v1/settings" => json_text(&SettingsDocument::new(&self.settings)),
-            _ => return None,
-        };
-        Some(document)
+            _ => return Ok(None),
+        }))
     }
 
     fn without_secrets(&self, text: String) -> String {
