@@ -16,10 +16,14 @@ EVERY_S = 1.0
 
 
 class SyntheticPort:
-    """Serves the files of the dashboard, and the same status every second. The end of the context ends the server."""
+    """Serves the files of the dashboard, and its status every second. The end of the context ends the server."""
 
-    def __init__(self, status: dict[str, Any]) -> None:
-        status_bytes = json.dumps(status).encode()
+    def __init__(self, status: dict[str, Any], token: str | None = None) -> None:
+        #: The status, which a test may replace.
+        self.status = status
+        #: The number of connections that have asked for the live status with the right token.
+        self.followed = 0
+        port = self
         documents = {"/api/v1/history": {"points": []}, "/api/v1/events": {"events": []}}
         ending = threading.Event()
 
@@ -43,12 +47,15 @@ class SyntheticPort:
                 self.wfile.write(content)
 
             def _live(self) -> None:
+                if token and self.headers["authorization"] != f"Bearer {token}":
+                    return self.send_error(401)
+                port.followed += 1
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")
                 self.end_headers()
                 while not ending.is_set():
                     try:
-                        self.wfile.write(b"event: status\ndata: " + status_bytes + b"\n\n")
+                        self.wfile.write(b"event: status\ndata: " + json.dumps(port.status).encode() + b"\n\n")
                     except ConnectionError:
                         return
                     time.sleep(EVERY_S)

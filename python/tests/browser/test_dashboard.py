@@ -12,6 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
+from synthetic import SyntheticPort, large_status
 
 TABLES = ["trainers", "jobs", "workers", "tasks"]
 TOKEN = "planted-token-0123456789"
@@ -161,6 +162,37 @@ def test_page_reports_a_silent_dispatcher(page: Page, tmp_path: Path) -> None:
         page.expect("sentence", "No trainer reads.")
         service.dispatcher.kill()
         page.expect("sentence", "The dispatcher does not answer.")
+
+
+def test_the_loss_of_leadership_is_named(page: Page) -> None:
+    with SyntheticPort({"leading": False}) as port:
+        page.open(port.page)
+        assert page.expect("sentence", "does not lead") == "This dispatcher does not lead."
+        assert "/readyz" in page.text("advice")
+        port.status = large_status(workers=2, tasks=10)
+        page.expect("sentence", "No trainer waits for data.")
+        port.status = {"leading": False}
+        page.expect("sentence", "does not lead", "It led until ", "the tables show the service at that time")
+        # Other pages show that time too, and their documents stay.
+        page.turn("#/workers")
+        assert len(page.rows("all-workers")) == 2 and page.text("connection") == "Live."
+        port.status = large_status(workers=3, tasks=10)
+        page.expect("sentence", "No trainer waits for data.")
+        page.until(lambda page: len(page.rows("all-workers")) == 3)
+        assert port.followed == 1 and page.errors() == []
+
+
+def test_a_page_follows_the_status_once(page: Page) -> None:
+    with SyntheticPort({"leading": False}, TOKEN) as port:
+        page.open(port.page)
+        page.expect("connection", "The port needs a token.")
+        submit = "const form = document.getElementById('login'); form.requestSubmit(); form.requestSubmit(); form.requestSubmit()"
+        page.browser.find_element(By.ID, "token").send_keys(TOKEN)
+        page.run(submit)
+        page.expect("sentence", "does not lead")
+        for _ in range(2):
+            page.new_status()
+        assert port.followed == 1
 
 
 def channels(colour: str) -> tuple[int, int, int]:

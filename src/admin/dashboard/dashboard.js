@@ -9,7 +9,13 @@ const SILENCE_MS = 10000;
 
 let token = sessionStorage.getItem("millstream-token") ?? "";
 let page = pageOf(location.hash);
+/** The latest status of a dispatcher that led, and the time at which it arrived. */
 let latest = null;
+let latestTime = "";
+/** Whether the dispatcher leads, as far as the page knows. */
+let isLeading = false;
+/** Whether a loop follows the status. A second loop would only cost the dispatcher a further viewer. */
+let isFollowing = false;
 /** The latest documents by their paths, and the time at which each was requested. */
 const documents = new Map();
 const requested = new Map();
@@ -26,6 +32,8 @@ function draw() {
 
 /** Reads the documents of the page that are older than the page wants. */
 function refresh() {
+  // A dispatcher that does not lead has no events.
+  if (!isLeading) return;
   for (const [path, every] of page.needs(page.id)) {
     if (Date.now() - (requested.get(path) ?? 0) < every) continue;
     requested.set(path, Date.now());
@@ -46,40 +54,53 @@ async function load(path) {
   const answer = await fetch(path, { headers: headers(), signal: AbortSignal.timeout(SILENCE_MS) });
   if (!answer.ok) throw new Error((await answer.text()).trim());
   const document = await answer.json();
-  // The reader may have turned the page meanwhile.
-  if (!requested.has(path)) return;
+  // The reader may have turned the page meanwhile, or the dispatcher no longer leads.
+  if (!isLeading || !requested.has(path)) return;
   documents.set(path, document);
   draw();
 }
 
+/** Says that the dispatcher does not lead. Its tables stay, so the sentence tells of which time they are. */
+function showFollower() {
+  const known = latest ? ` It led until ${latestTime}, and the tables show the service at that time.` : "";
+  showVerdict("unknown", `This dispatcher does not lead.${known}`, "Open the page of the dispatcher that leads: /readyz of its admin port answers 200.");
+}
+
 function showStatus(status) {
   say("connection", "Live.");
-  byId("clock").textContent = new Date().toLocaleTimeString();
+  const time = new Date().toLocaleTimeString();
+  byId("clock").textContent = time;
   byId("login").hidden = true;
-  if (!status.leading) {
-    showVerdict("unknown", "This dispatcher does not lead. Open the page of the dispatcher that leads.", "");
+  isLeading = status.leading;
+  if (!isLeading) {
+    showFollower();
     return;
   }
   showVerdict(status.verdict.level, status.verdict.sentence, status.verdict.advice);
   latest = status;
+  latestTime = time;
   draw();
   refresh();
 }
 
 const headers = () => (token ? { authorization: `Bearer ${token}` } : {});
 
+/** An answer that is no status, with the reason in words. */
+class Refusal extends Error {}
+
 /**
- * Returns a signal, and a function that postpones it. A host that loses its network ends no connection, so only silence tells of it.
+ * Returns a signal, a function that postpones it, and a function that ends the watch. A host that loses its network ends no connection, so only silence tells of it.
  */
 function silence() {
   const ending = new AbortController();
   const end = () => ending.abort(new Error(`no status within ${SILENCE_MS / 1000} seconds`));
   let timer = setTimeout(end, SILENCE_MS);
+  const over = () => clearTimeout(timer);
   const heard = () => {
-    clearTimeout(timer);
+    over();
     timer = setTimeout(end, SILENCE_MS);
   };
-  return { signal: ending.signal, heard };
+  return { signal: ending.signal, heard, over };
 }
 
 /** Shows the latest of the whole events, for example after the tab was in the background. */
@@ -89,22 +110,29 @@ function take(events) {
   if (name === "event: unknown") showVerdict("fault", `The state is unknown: ${data.slice("data: ".length)}.`, "Look at the log of the dispatcher.");
 }
 
-/** Reads server-sent events until the connection ends. `EventSource` cannot send a token. */
+/** Follows the status until the connection ends. Returns whether the port permits it. */
 async function follow() {
-  const { signal, heard } = silence();
-  const answer = await fetch("/api/v1/live", { headers: headers(), signal });
-  if (answer.status === 401) {
-    byId("login").hidden = false;
-    say("connection", token ? "The token is wrong." : "The port needs a token.");
-    return false;
+  const { signal, heard, over } = silence();
+  try {
+    // `EventSource` cannot send a token.
+    const answer = await fetch("/api/v1/live", { headers: headers(), signal });
+    if (answer.status === 401) return false;
+    if (!answer.ok) throw new Refusal((await answer.text()).trim());
+    await readEvents(answer.body, heard);
+    return true;
+  } finally {
+    over();
   }
-  if (!answer.ok) throw new Error((await answer.text()).trim());
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+}
+
+/** Reads server-sent events until the body ends. */
+async function readEvents(body, heard) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   // A large status arrives in many parts, which are joined once.
   let parts = [];
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return true;
+    if (done) return;
     heard();
     parts.push(value);
     // The end of an event may be divided between two parts.
@@ -116,17 +144,36 @@ async function follow() {
   }
 }
 
-async function run() {
+function showTrouble(error) {
+  isLeading = false;
+  say("connection", `Not connected: ${error.message}. Connecting again.`);
+  if (error instanceof Refusal) showVerdict("unknown", "The dispatcher does not show its status now.", "The reason stands at the top of the page.");
+  else showVerdict("unknown", "The dispatcher does not answer.", "Look whether its process runs, and at its log.");
+}
+
+/** Follows the status, and connects again after every end, until the port asks for another token. */
+async function followAlways() {
   for (;;) {
+    const tried = token;
     try {
-      if (!(await follow())) return;
-      say("connection", "The connection ended. Connecting again.");
+      if (await follow()) say("connection", "The connection ended. Connecting again.");
+      else if (tried === token) return;
+      else continue;
     } catch (error) {
-      say("connection", `Not connected: ${error.message}. Connecting again.`);
-      showVerdict("unknown", "The dispatcher does not answer.", "Look whether its process runs, and at its log.");
+      showTrouble(error);
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
+}
+
+/** Begins to follow the status, unless a loop does. The loop takes a new token with its next connection. */
+async function run() {
+  if (isFollowing) return;
+  isFollowing = true;
+  await followAlways();
+  isFollowing = false;
+  byId("login").hidden = false;
+  say("connection", token ? "The token is wrong." : "The port needs a token.");
 }
 
 byId("login").addEventListener("submit", (event) => {
@@ -143,7 +190,7 @@ addEventListener("hashchange", () => {
   turnTo(page);
   forget();
   draw();
-  if (latest) refresh();
+  refresh();
   focusContent();
   scrollTo(0, 0);
 });
