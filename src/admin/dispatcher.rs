@@ -55,7 +55,7 @@ impl DispatcherSubject {
 
 /// The status of a dispatcher. Only `leading` has a value while another dispatcher leads.
 #[derive(Serialize)]
-struct StatusDocument<'s> {
+pub(super) struct StatusDocument<'s> {
     leading: bool,
     #[serde(flatten)]
     led: Option<LedDocument<'s>>,
@@ -78,7 +78,7 @@ struct VerdictRow {
 }
 
 impl<'s> StatusDocument<'s> {
-    fn new(facts: &'s DispatcherFacts) -> StatusDocument<'s> {
+    pub(super) fn new(facts: &'s DispatcherFacts) -> StatusDocument<'s> {
         let led = facts.observed.as_ref().map(|observed| {
             let verdict = facts.verdict_on(observed);
             LedDocument {
@@ -99,6 +99,13 @@ impl<'s> StatusDocument<'s> {
 }
 
 impl DispatcherFacts {
+    pub(super) fn new(observed: Option<Observed>, refused_lately: u64) -> DispatcherFacts {
+        DispatcherFacts {
+            observed,
+            refused_lately,
+        }
+    }
+
     fn verdict_on(&self, observed: &Observed) -> Verdict {
         let store_full = observed.store_full.as_deref();
         Verdict::of(&observed.status, store_full, self.refused_lately)
@@ -116,10 +123,7 @@ impl Subject for DispatcherSubject {
             .as_ref()
             .map(|observed| observed.status.refusals.handshakes_failed);
         let refused_lately = failed.map_or(0, |failed| self.refused.lock().note(Instant::now(), failed));
-        Ok(DispatcherFacts {
-            observed,
-            refused_lately,
-        })
+        Ok(DispatcherFacts::new(observed, refused_lately))
     }
 
     fn ready(&self, facts: &DispatcherFacts) -> Result<(), String> {

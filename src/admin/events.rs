@@ -32,7 +32,9 @@ impl<'e> EventsDocument<'e> {
         let events = observed.map(|observed| {
             let event = |event: &'e Arc<ServiceEvent>| {
                 let age = observed.at.saturating_sub(event.at);
-                let time = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+                // A clock that was set back far would lead before the first time that the format knows.
+                let epoch = SystemTime::UNIX_EPOCH;
+                let time = now.checked_sub(age).map_or(epoch, |time| time.max(epoch));
                 EventRow {
                     number: event.number,
                     time: Shown(humantime::format_rfc3339_seconds(time)),

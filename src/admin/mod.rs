@@ -12,6 +12,8 @@
 //! - `pages`: the dashboard, which is a part of the program
 
 mod dispatcher;
+#[cfg(test)]
+mod documented;
 mod events;
 mod hidden;
 mod history;

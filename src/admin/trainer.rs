@@ -89,7 +89,7 @@ impl std::fmt::Debug for TrainerSubject {
 impl TrainerFacts {
     /// Bounds the number of loaders and their names, and makes equal names different. Names lose their
     /// secrets before, because a part of a URL may not be recognised, and hidden names may be equal.
-    fn new(mut loaders: Vec<LoaderFacts>) -> TrainerFacts {
+    pub(super) fn new(mut loaders: Vec<LoaderFacts>) -> TrainerFacts {
         let left_out = loaders.len().saturating_sub(LOADERS_MAX);
         loaders.truncate(LOADERS_MAX);
         let mut names = BTreeSet::new();
@@ -148,10 +148,7 @@ impl Subject for TrainerSubject {
     }
 
     fn status(&self, facts: &TrainerFacts) -> String {
-        json_text(&StatusDocument {
-            loaders: Rows(&facts.loaders, loader_row),
-            loaders_left_out: facts.left_out,
-        })
+        json_text(&StatusDocument::new(facts))
     }
 
     fn without_secrets(&self, text: String) -> String {
@@ -224,9 +221,18 @@ const FAMILIES: [Family; 11] = [
 
 /// The status of a trainer.
 #[derive(Serialize)]
-struct StatusDocument<'s> {
+pub(super) struct StatusDocument<'s> {
     loaders: Rows<'s, LoaderFacts, LoaderRow<'s>>,
     loaders_left_out: usize,
+}
+
+impl<'s> StatusDocument<'s> {
+    pub(super) fn new(facts: &'s TrainerFacts) -> StatusDocument<'s> {
+        StatusDocument {
+            loaders: Rows(&facts.loaders, loader_row),
+            loaders_left_out: facts.left_out,
+        }
+    }
 }
 
 #[derive(Serialize)]

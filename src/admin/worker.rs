@@ -193,7 +193,7 @@ fn gauges(facts: &WorkerFacts) -> [Figure; 3] {
 
 /// The status of a worker.
 #[derive(Serialize)]
-struct StatusDocument<'s> {
+pub(super) struct StatusDocument<'s> {
     address: &'s str,
     leaving: bool,
     elements: u64,
@@ -233,7 +233,7 @@ struct SharedMemoryRow {
 }
 
 impl<'s> StatusDocument<'s> {
-    fn new(address: &'s str, facts: &'s WorkerFacts) -> StatusDocument<'s> {
+    pub(super) fn new(address: &'s str, facts: &'s WorkerFacts) -> StatusDocument<'s> {
         let (cache, arenas) = (facts.cache, facts.arenas);
         StatusDocument {
             address,
@@ -268,5 +268,22 @@ fn link(link: &LinkReport) -> LinkRow<'_> {
         lost_packets: link.lost_packets,
         bytes_copied: link.bytes_copied,
         packs: link.packs,
+    }
+}
+
+/// Returns the facts of a worker with one link, for tests.
+#[cfg(test)]
+pub(super) fn example() -> WorkerFacts {
+    WorkerFacts {
+        is_leaving: false,
+        has_ended: false,
+        elements: 1,
+        bytes: 8,
+        packs: 1,
+        bytes_copied: 8,
+        sessions: 1,
+        links: vec![LinkReport::default()],
+        cache: CacheStats::default(),
+        arenas: ArenaStats::default(),
     }
 }
