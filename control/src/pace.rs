@@ -31,8 +31,8 @@ pub struct Pace {
     /// tasks.
     #[cbor(n(2), default)]
     pub waited_ms: u64,
-    /// The time for which a task has computed since its start, in milliseconds. An element in progress counts.
-    /// 0 for clients, and for tasks of workers that do not measure it.
+    /// The time for which a task has computed since its start, in milliseconds. An element in progress
+    /// counts. 0 for clients, and for tasks of workers that do not measure it.
     #[cbor(n(3), default)]
     pub busy_ms: u64,
 }
