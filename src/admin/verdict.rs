@@ -195,8 +195,12 @@ fn slowest<'s>(running: impl Iterator<Item = &'s IterationStatus>, status: &Stat
 /// Names connections with a wrong key.
 fn refused(lately: u64) -> Option<Verdict> {
     (lately > 0).then(|| {
+        let connections = match lately {
+            1 => "1 connection was".to_owned(),
+            lately => format!("{lately} connections were"),
+        };
         warning(
-            format!("{lately} connections were refused in the last minute for a wrong key, role or version."),
+            format!("{connections} refused in the last minute for a wrong key, role or version."),
             "The audit log and the refused process name the reason: compare their keys with `millstream key --public`.",
         )
     })

@@ -122,7 +122,7 @@ impl ServiceEventKind {
 impl ServiceEvents {
     /// Adds an event, and forgets the oldest one if the list is full.
     pub(super) fn add(&mut self, at: Moment, kind: ServiceEventKind, job: Option<JobId>, mut text: String) {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        cut(&mut text);
         self.count += 1;
         if self.latest.len() == SERVICE_EVENTS_MAX {
             self.latest.pop_front();
@@ -163,6 +163,16 @@ pub(super) fn described(runs: &[Run]) -> String {
     }
 }
 
+/// Shortens a text that is too long, before a word if possible. A part of a URL may not be recognised as a
+/// URL, and would then show its password.
+fn cut(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+        let end = text[..end].rfind(char::is_whitespace).unwrap_or(end);
+        text.truncate(end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,5 +195,16 @@ mod tests {
         assert_eq!(last.number, 2 * SERVICE_EVENTS_MAX as u64);
         assert_eq!(all[0].number, SERVICE_EVENTS_MAX as u64 + 1);
         assert_eq!(last.text.len(), TEXT_BYTES_MAX);
+    }
+
+    #[test]
+    fn long_texts_end_before_a_word() {
+        let before = "x ".repeat(TEXT_BYTES_MAX / 2 - 5);
+        let mut text = format!("{before}https://user:password@host/file");
+        cut(&mut text);
+        assert_eq!(text, before.trim_end());
+        let mut short = "a b".to_owned();
+        cut(&mut short);
+        assert_eq!(short, "a b");
     }
 }
