@@ -119,7 +119,7 @@ fn a_slow_stage_is_named() {
             "38 %",
             "map(decode)",
             "2 of 3",
-            "run 4 workers: there are 2",
+            "run 4 workers instead of 2",
         ],
     );
 }

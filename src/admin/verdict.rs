@@ -182,9 +182,10 @@ fn slowest<'s>(running: impl Iterator<Item = &'s IterationStatus>, status: &Stat
              large batches.",
         ));
     }
-    let advice = match status.workers_wanted.or(row.workers_wanted) {
+    // The estimate of an iteration has no limits, and may name hundreds of workers for one reader.
+    let advice = match status.workers_wanted.or(status.workers_estimated) {
         Some(wanted) if wanted > status.counts.workers => format!(
-            "Make the dataset faster there, or run {wanted} workers: there are {}.",
+            "Make the dataset faster there, or run {wanted} workers instead of {}.",
             status.counts.workers
         ),
         Some(_) | None => "Make the dataset faster there.".to_owned(),

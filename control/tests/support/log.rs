@@ -21,6 +21,12 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
+    /// Makes sure that a log receives the lines of all places that have logged before. A place that another
+    /// thread reached first while the log began may be switched off otherwise.
+    pub(crate) fn listen_again() {
+        tracing::callsite::rebuild_interest_cache();
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
