@@ -73,16 +73,29 @@ fn shown_by_ports(dispatcher: SocketAddr, worker: SocketAddr) -> Vec<(String, St
         .collect();
     let live = [dispatcher, worker].map(|admin| ("/api/v1/live".to_owned(), first_event(admin, &bearer)));
     shown.extend(live);
-    let failure = "cannot open http://127.0.0.1:9/a.tar?...:";
-    let mut answers = shown.iter().filter(|(path, _)| path == "/api/v1/events");
-    let is_shown = answers.any(|(_, events)| events.contains(failure));
-    assert!(is_shown, "the failure is an event: {shown:?}");
     shown
+}
+
+/// Reads the file of a signed URL, until the dispatcher shows the failure as an event. A reader that leaves
+/// at once can end its epoch before the worker has reported the failure.
+fn fail_visibly(key: &str, address: &str, dispatcher: SocketAddr) {
+    let bearer = format!("authorization: Bearer {TOKEN}\r\n");
+    let is_shown = || {
+        let arguments = ["read", "--dispatcher", address, "--files", &signed_url()];
+        finish(millstream(key, &arguments));
+        let events = get(dispatcher, "/api/v1/events", &bearer);
+        events.contains("cannot open http://127.0.0.1:9/a.tar?...:")
+    };
+    eventually("the failure is an event", &true, is_shown);
+}
+
+fn signed_url() -> String {
+    format!("http://127.0.0.1:9/a.tar?X-Amz-Signature={SIGNATURE}")
 }
 
 /// Runs commands with a key of the service and with another key, and returns their output.
 fn said_by_commands(keys: [&str; 2], address: &str) -> Vec<(String, String)> {
-    let signed = format!("http://127.0.0.1:9/a.tar?X-Amz-Signature={SIGNATURE}");
+    let signed = signed_url();
     let asked: [&[&str]; 5] = [
         &["read", "--dispatcher", address, "--files", &signed],
         &["read", "--dispatcher", address, "--range", "100"],
@@ -132,6 +145,7 @@ fn secrets_appear_nowhere() {
         let mut said = said_by_commands([&text, &other.to_text()], &address);
         let refused = finish(millstream(&text, &["status", "--key", &text]));
         said.push(("a key as an argument".to_owned(), refused.stderr));
+        fail_visibly(&text, &address, admin);
         said.extend(shown_by_ports(admin, worker_admin));
         for (process, name) in [(&dispatcher, "dispatcher"), (&worker, "worker")] {
             let shown = shown(process);
