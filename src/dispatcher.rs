@@ -42,7 +42,7 @@ pub enum DispatcherError {
     Etcd(String),
     /// Other processes cannot reach the bound address, and the settings name no other.
     #[error(
-        "the dispatcher listens at {0}, which is no address that other machines can use: bind an address of the network, and \
+        "the dispatcher listens at {0}, an address that other machines cannot use: bind an address of the network, and \
          give the address at which workers and readers reach this dispatcher, as with --bind 0.0.0.0:{port} --advertise \
          HOST:{port}", port = .0.port()
     )]

@@ -386,15 +386,36 @@ mod tests {
 
     fn start(dataset: Dataset) -> LocalElements {
         LocalElements::start(LocalRun {
-            graph: dataset.graph().unwrap(),
-            functions: Arc::new(Functions::new()),
             threads: 2,
+            ..run(dataset, Functions::new())
+        })
+        .unwrap()
+    }
+
+    /// Returns a run on one thread.
+    fn run(dataset: Dataset, functions: Functions) -> LocalRun {
+        LocalRun {
+            graph: dataset.graph().unwrap(),
+            functions: Arc::new(functions),
+            threads: 1,
             epoch: 0,
             task_id: 1,
             on_demand: false,
             caches: None,
+        }
+    }
+
+    /// Returns functions with one map.
+    fn with_map(
+        name: &str,
+        call: impl Fn(Value) -> Result<Value, BoxError> + Send + Sync + Clone + 'static,
+    ) -> Functions {
+        Functions::new().with_map(name, move |_, input| {
+            Ok(PreparedMap {
+                output: input.clone(),
+                call: Arc::new(call.clone()),
+            })
         })
-        .unwrap()
     }
 
     fn next(elements: &mut LocalElements) -> Result<Option<Element>, ExecError> {
@@ -441,25 +462,8 @@ mod tests {
             let _ = gate.1.lock().recv();
             Ok(value)
         };
-        let functions = Functions::new().with_map("gated", move |_, input| {
-            Ok(PreparedMap {
-                output: input.clone(),
-                call: Arc::new(gated.clone()),
-            })
-        });
-        let mut elements = LocalElements::start(LocalRun {
-            graph: Dataset::range(0, 3, 1)
-                .map("gated", Params::default())
-                .graph()
-                .unwrap(),
-            functions: Arc::new(functions),
-            threads: 1,
-            epoch: 0,
-            task_id: 1,
-            on_demand: false,
-            caches: None,
-        })
-        .unwrap();
+        let dataset = Dataset::range(0, 3, 1).map("gated", Params::default());
+        let mut elements = LocalElements::start(run(dataset, with_map("gated", gated))).unwrap();
         started.recv().unwrap();
         let costs = elements.stage_costs();
         let earlier = costs.latest().unwrap().elapsed;
@@ -526,23 +530,10 @@ mod tests {
             counts.fetch_add(1, Ordering::SeqCst);
             Ok(value)
         };
-        let functions = Functions::new().with_map("counted", move |_, input| {
-            Ok(PreparedMap {
-                output: input.clone(),
-                call: Arc::new(counted.clone()),
-            })
-        });
+        let dataset = Dataset::range(0, 5, 1).map("counted", Params::default());
         let mut elements = LocalElements::start(LocalRun {
-            graph: Dataset::range(0, 5, 1)
-                .map("counted", Params::default())
-                .graph()
-                .unwrap(),
-            functions: Arc::new(functions),
-            threads: 1,
-            epoch: 0,
-            task_id: 1,
             on_demand: true,
-            caches: None,
+            ..run(dataset, with_map("counted", counted))
         })
         .unwrap();
         for asked in 1..=5 {

@@ -377,7 +377,7 @@ fn unusable_stores_are_refused_by_name() {
         assert!(error.contains("`head1`") || error.contains("'head1'"), "{error}");
         let error = refused(&["--store", "etcds://10.0.0.7:2379/x"]);
         assert!(
-            error.contains("no address that other machines can use"),
+            error.contains("an address that other machines cannot use"),
             "{error}"
         );
         let advertised = ["--store", "etcds://10.0.0.7:2379/x", "--advertise", "head1:5050"];

@@ -16,7 +16,8 @@ impl<'r> Query<'r> {
     /// Returns the value of a parameter that is a number, or `None` without the parameter.
     ///
     /// # Errors
-    /// [`QueryError`] if the parameter is no number, or occurs several times.
+    /// [`QueryError`] if the value of the parameter cannot be read as a number, or the parameter occurs several
+    /// times.
     pub fn number(&self, name: &'static str) -> Result<Option<u64>, QueryError> {
         let pairs = self.0.split('&');
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -25,7 +26,7 @@ impl<'r> Query<'r> {
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(QueryError::Repeated(name)),
             (Some((_, value)), None) => {
-                let invalid = |_| QueryError::NoNumber {
+                let invalid = |_| QueryError::Invalid {
                     name,
                     value: value.chars().take(VALUE_CHARS_MAX).collect(),
                 };
@@ -38,9 +39,9 @@ impl<'r> Query<'r> {
 /// The reason why a query selects nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// The value is no number.
+    /// The value cannot be read as a number.
     #[error("invalid {name} {value:?}: expected a number, such as {name}=1001")]
-    NoNumber {
+    Invalid {
         /// The name of the parameter.
         name: &'static str,
         /// The start of the value.

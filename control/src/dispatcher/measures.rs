@@ -98,9 +98,12 @@ impl Paces {
         let mut producing = BTreeSet::new();
         for iteration in tables.iterations.running() {
             let mut taken_per_s = 0.0;
-            for client in tables.clients.of(iteration) {
-                seen.readers += 1;
+            let clients = tables.clients.of(iteration);
+            if !clients.is_empty() {
                 seen.datasets.extend(number_of_dataset(iteration, tables));
+            }
+            for client in clients {
+                seen.readers += 1;
                 if let Some(reading) = self.reading_of(client, now) {
                     seen.waiting = Some(seen.waiting.unwrap_or(0.0).max(reading.waiting));
                     seen.demand += reading.demand;

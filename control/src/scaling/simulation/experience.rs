@@ -3,14 +3,27 @@
 use super::service::{Model, World};
 use crate::scaling::wanted::Reason;
 
-#[test]
-fn slow_storage_stops_the_growth() {
-    let model = Model {
+/// Returns a service whose storage serves two workers, although the reader would need twenty.
+fn limited_by_storage() -> Model {
+    Model {
         demand: 1000.0,
         store: 100.0,
         ..Model::default()
-    };
-    let mut world = World::new(model, 2);
+    }
+}
+
+/// Returns a service that needs ten workers, which report a tenth of their load.
+fn understated_load() -> Model {
+    Model {
+        demand: 500.0,
+        reported_load: 0.1,
+        ..Model::default()
+    }
+}
+
+#[test]
+fn slow_storage_stops_the_growth() {
+    let mut world = World::new(limited_by_storage(), 2);
     world.pass(60);
     assert_eq!(world.wanted(), 2, "{:?}", world.history);
     assert!(
@@ -26,12 +39,7 @@ fn slow_storage_stops_the_growth() {
 
 #[test]
 fn a_useless_step_is_tried_again_later() {
-    let model = Model {
-        demand: 1000.0,
-        store: 100.0,
-        ..Model::default()
-    };
-    let mut world = World::new(model, 2);
+    let mut world = World::new(limited_by_storage(), 2);
     world.pass(60);
     assert_eq!(world.wanted(), 2);
     world.model.store = f64::INFINITY;
@@ -62,13 +70,7 @@ fn new_demand_outgrows_a_ceiling() {
 
 #[test]
 fn understated_load_causes_one_reversal() {
-    // Ten workers are needed, and they report a tenth of their load.
-    let model = Model {
-        demand: 500.0,
-        reported_load: 0.1,
-        ..Model::default()
-    };
-    let mut world = World::new(model, 10);
+    let mut world = World::new(understated_load(), 10);
     world.pass(300);
     assert_eq!(world.wanted(), 10, "{:?}", world.history);
     assert_eq!(world.reversals(0), 1, "{:?}", world.history);
@@ -106,13 +108,8 @@ fn workers_without_tasks_do_not_help() {
 }
 
 #[test]
-fn another_dataset_outlives_no_experience() {
-    let slow = Model {
-        demand: 1000.0,
-        store: 100.0,
-        ..Model::default()
-    };
-    let mut world = World::new(slow, 2);
+fn another_dataset_ends_all_experience() {
+    let mut world = World::new(limited_by_storage(), 2);
     world.pass(60);
     assert!(
         matches!(world.reason(), Reason::NoHelp(_)),
@@ -126,13 +123,7 @@ fn another_dataset_outlives_no_experience() {
 
 #[test]
 fn experience_blocks_only_steps_below_it() {
-    // Ten workers are needed, and they report a tenth of their load.
-    let model = Model {
-        demand: 500.0,
-        reported_load: 0.1,
-        ..Model::default()
-    };
-    let mut world = World::new(model, 10);
+    let mut world = World::new(understated_load(), 10);
     world.pass(150);
     assert_eq!(
         (world.wanted(), world.reversals(0)),

@@ -127,7 +127,7 @@ fn is_loopback(member: &HostPort) -> bool {
     member.host() == "localhost" || ip.is_some_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// The reason for which a text is no address of a store on etcd. The caller is at fault.
+/// The reason for which a text cannot be the address of a store on etcd. The caller is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EtcdConfigError {
     /// The text has another form.
