@@ -104,6 +104,7 @@ impl Paces {
             }
             for client in clients {
                 seen.readers += 1;
+                seen.is_starting |= self.is_starting(client, now);
                 if let Some(reading) = self.reading_of(client, now) {
                     seen.waiting = Some(seen.waiting.unwrap_or(0.0).max(reading.waiting));
                     seen.demand += reading.demand;

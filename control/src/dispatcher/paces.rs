@@ -190,6 +190,14 @@ impl Paces {
         })
     }
 
+    /// Returns whether a client's user waits for the first element, by a fresh report.
+    pub(super) fn is_starting(&self, client: ClientId, now: Moment) -> bool {
+        self.clients.get(&client).is_some_and(|reported| {
+            let is_waiting = reported.waiting.is_some_and(|waiting| waiting > 0.0);
+            reported.is_fresh(now) && reported.pace.elements == 0 && is_waiting
+        })
+    }
+
     /// Returns the kinds of links that a worker has with its readers (C11.3).
     pub(super) fn links_of(&self, worker: WorkerId) -> Option<LinkCounts> {
         self.links.get(&worker).copied()

@@ -7,6 +7,7 @@
 //! | `config` | the bounds and the waiting times of a policy |
 //! | `observation` | the input: the readers and workers at one moment |
 //! | `wanted` | the output: a number of workers with its reason |
+//! | `experience` | the numbers of workers that failed steps have taught |
 //! | `readers` | the readers that the policy knows |
 //! | `smoothed` | the moving averages of observations |
 //! | `trial` | the check whether more workers help the readers |
@@ -16,6 +17,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod config;
+mod experience;
 mod growth;
 mod observation;
 mod policy;

@@ -14,6 +14,8 @@ pub(crate) struct Observation {
     pub(crate) workers: u64,
     /// The number of these workers that have reported the pace of a running task.
     pub(crate) producing: u64,
+    /// True if a reader waits for its first element.
+    pub(crate) is_starting: bool,
     /// The largest share of its time in which a reader waits for elements, from 0 to 1.
     pub(crate) waiting: Option<f64>,
     /// The number of busy workers: the sum of the shares of time in which workers compute. Elements beyond

@@ -2,9 +2,11 @@
 //! without readers.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::config::ScalingConfig;
+use super::experience::{DEMAND_GROWTH, Experience};
 use super::growth::growth_limit;
 use super::observation::Observation;
 use super::readers::{KnownReaders, RETURN_WITHIN};
@@ -34,12 +36,6 @@ const WAITING_MAX: f64 = 0.99;
 const UNDO_WITHIN: Duration = Duration::from_secs(120);
 /// The time without an element or a wait after which readers count as paused, for example by an evaluation.
 const PAUSED_AFTER: Duration = Duration::from_secs(30);
-/// The growth of the demand from which on earlier experience does not count.
-const DEMAND_GROWTH: f64 = 1.5;
-/// The time after which a step without success is tried again. Each further failure doubles the time.
-const RETRY_AFTER: Duration = Duration::from_secs(300);
-/// Maximum time after which a step without success is tried again.
-const RETRY_MAX: Duration = Duration::from_secs(3600);
 /// The warm-ups after which the policy decides although workers come and go.
 const WARM_UPS_MAX: u32 = 3;
 
@@ -66,10 +62,10 @@ pub(crate) struct ScalingPolicy {
     trial: Option<Trial>,
     /// The latest step down, until its effect is known.
     lowered: Option<Lowered>,
-    /// The largest useful number of workers, for a while.
-    ceiling: Option<Experience>,
-    /// The smallest sufficient number of workers, for a while.
-    floor: Option<Experience>,
+    /// The largest useful numbers of workers.
+    ceilings: Experience,
+    /// The smallest sufficient numbers of workers.
+    floors: Experience,
 }
 
 /// A time in which workers were idle.
@@ -86,17 +82,7 @@ struct Lowered {
     at: Duration,
     from: u64,
     demand: f64,
-}
-
-/// A number of workers that a failed step has taught. The number is not left before `until`.
-#[derive(Debug)]
-struct Experience {
-    workers: u64,
-    until: Duration,
-    /// The number of failed steps in succession.
-    failures: u32,
-    readers: u64,
-    demand: f64,
+    datasets: BTreeSet<u64>,
 }
 
 impl ScalingPolicy {
@@ -116,8 +102,8 @@ impl ScalingPolicy {
             calm: None,
             trial: None,
             lowered: None,
-            ceiling: None,
-            floor: None,
+            ceilings: Experience::default(),
+            floors: Experience::default(),
         }
     }
 
@@ -143,7 +129,7 @@ impl ScalingPolicy {
         } else if self.trial.is_some() {
             self.step_trial(now, seen, wanted);
         } else if !self.step_up(now, seen, wanted) {
-            self.step_down(now, wanted);
+            self.step_down(now, seen, wanted);
         }
         self.wanted()
     }
@@ -177,7 +163,6 @@ impl ScalingPolicy {
 
     /// Updates the averages, and forgets experience that does not hold for the present readers.
     fn note(&mut self, now: Duration, seen: &Observation) {
-        let read_another_dataset = self.readers.read_another_dataset(seen);
         let are_new = self.readers.note(now, seen);
         // The waiting before a loss or an arrival of workers says nothing about the time after it. Between
         // two epochs no worker produces elements, although none is lost.
@@ -191,23 +176,15 @@ impl ScalingPolicy {
             self.waiting_since = None;
         }
         let is_waiting = seen.waiting.is_some_and(|waiting| waiting > 0.0);
-        // A reader that has not taken its first element is not paused.
-        let is_starting = seen.readers > 0 && self.averages.waiting.is_none();
-        if are_new || seen.rate > 0.0 || is_waiting || is_starting {
+        if are_new || seen.rate > 0.0 || is_waiting || seen.is_starting {
             self.read_at = now;
         }
         if self.readers.age(now) >= START_OF_READERS {
             self.averages.add(now, seen);
         }
-        if read_another_dataset {
-            (self.ceiling, self.floor, self.lowered) = (None, None, None);
-        }
         let demand = self.averages.demand;
-        let is_outgrown = |learnt: &mut Experience| {
-            seen.readers > learnt.readers || learnt.demand > 0.0 && demand > learnt.demand * DEMAND_GROWTH
-        };
-        self.ceiling.take_if(is_outgrown);
-        self.floor.take_if(is_outgrown);
+        self.ceilings.forget_outgrown(seen, demand);
+        self.floors.forget_outgrown(seen, demand);
     }
 
     fn step_without_readers(&mut self, now: Duration, wanted: u64) {
@@ -218,7 +195,8 @@ impl ScalingPolicy {
             (self.trial, self.calm, self.waiting_since) = (None, None, None);
         }
         if wanted > self.config.workers_min && time >= self.config.idle_after {
-            (self.ceiling, self.floor, self.lowered) = (None, None, None);
+            (self.ceilings, self.floors) = (Experience::default(), Experience::default());
+            self.lowered = None;
             self.set(self.config.workers_min, Reason::NoReaders(time));
         }
     }
@@ -232,34 +210,14 @@ impl ScalingPolicy {
         let from = trial.from;
         match outcome {
             Outcome::Open => return,
-            Outcome::Helped => self.ceiling = None,
+            Outcome::Helped => self.ceilings.forget(seen),
             Outcome::Void => {}
             Outcome::NoHelp => {
-                let ceiling = self.learn(now, seen, from, self.ceiling.as_ref());
-                let retry = ceiling.until.saturating_sub(now);
-                self.ceiling = Some(ceiling);
+                let retry = self.ceilings.learn(now, seen, from, self.averages.demand);
                 self.set(from.min(wanted), Reason::NoHelp(retry));
             }
         }
         self.trial = None;
-    }
-
-    fn learn(
-        &self,
-        now: Duration,
-        seen: &Observation,
-        workers: u64,
-        before: Option<&Experience>,
-    ) -> Experience {
-        let failures = before.map_or(0, |before| before.failures.saturating_add(1));
-        let wait = RETRY_AFTER.saturating_mul(1 << failures.min(8)).min(RETRY_MAX);
-        Experience {
-            workers,
-            until: now + wait,
-            failures,
-            readers: seen.readers,
-            demand: self.averages.demand,
-        }
     }
 
     /// Decides for more workers if readers wait. Returns whether they wait.
@@ -280,9 +238,11 @@ impl ScalingPolicy {
         if let Some(lowered) = self.lowered.take()
             && now.saturating_sub(lowered.at) < UNDO_WITHIN
             && lowered.from > wanted
+            && lowered.datasets == seen.datasets
         {
-            if self.averages.demand <= lowered.demand * DEMAND_GROWTH {
-                self.floor = Some(self.learn(now, seen, lowered.from, self.floor.as_ref()));
+            let demand = self.averages.demand;
+            if demand <= lowered.demand * DEMAND_GROWTH {
+                self.floors.learn(now, seen, lowered.from, demand);
             }
             self.set(lowered.from, Reason::MissedWorkers);
             return true;
@@ -309,15 +269,14 @@ impl ScalingPolicy {
             // The wanted workers are on their way, and may suffice.
             wanted
         };
-        let ceiling = self.ceiling.as_ref().filter(|ceiling| now < ceiling.until);
         target
             .min(growth_limit(seen.workers))
-            .min(ceiling.map_or(u64::MAX, |ceiling| ceiling.workers))
+            .min(self.ceilings.workers(now, seen).unwrap_or(u64::MAX))
             .min(self.config.workers_max)
     }
 
     /// Decides for fewer workers after a calm time.
-    fn step_down(&mut self, now: Duration, wanted: u64) {
+    fn step_down(&mut self, now: Duration, seen: &Observation, wanted: u64) {
         let paused = now.saturating_sub(self.read_at);
         if paused >= self.config.idle_after && wanted > 1 {
             return self.set(1, Reason::Paused(paused));
@@ -340,20 +299,20 @@ impl ScalingPolicy {
         if now.saturating_sub(calm.since) < self.config.down_after {
             return;
         }
-        let floor = self.floor.as_ref().filter(|floor| now < floor.until);
-        let floor = floor.map_or(0, |floor| floor.workers);
+        let floor = self.floors.workers(now, seen).unwrap_or(0);
         // A worker with full buffers looks more idle than it is, so one step removes at most half.
         let target = calm.needed.max(wanted.div_ceil(2)).max(floor);
         self.calm = None;
         if target < wanted {
             let was_harmless = |lowered: &Lowered| now.saturating_sub(lowered.at) >= UNDO_WITHIN;
             if self.lowered.as_ref().is_some_and(was_harmless) {
-                self.floor = None;
+                self.floors.forget(seen);
             }
             self.lowered = Some(Lowered {
                 at: now,
                 from: wanted,
                 demand: self.averages.demand,
+                datasets: seen.datasets.clone(),
             });
             self.set(target, Reason::Idle(load));
         }

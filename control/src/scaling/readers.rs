@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::observation::Observation;
 
-/// The time within which readers that left count as the same readers when they return: a trainer closes its
+/// The time within which readers that left count as the same readers when they return. A trainer closes its
 /// reader at the end of an epoch, and opens another one for the next epoch.
 pub(super) const RETURN_WITHIN: Duration = Duration::from_secs(30);
 /// The time that the workers of returned readers have to produce elements again.
@@ -29,7 +29,7 @@ pub(super) struct KnownReaders {
 
 impl KnownReaders {
     /// Returns whether a reader reads a dataset that nobody has read lately.
-    pub(super) fn read_another_dataset(&self, seen: &Observation) -> bool {
+    fn has_unknown_dataset(&self, seen: &Observation) -> bool {
         seen.datasets
             .iter()
             .any(|dataset| !self.datasets.contains_key(dataset))
@@ -37,7 +37,7 @@ impl KnownReaders {
 
     /// Notes the readers of an observation. Returns whether some of them are new.
     pub(super) fn note(&mut self, now: Duration, seen: &Observation) -> bool {
-        let are_new = seen.readers > self.count || self.read_another_dataset(seen);
+        let are_new = seen.readers > self.count || self.has_unknown_dataset(seen);
         self.datasets
             .extend(seen.datasets.iter().map(|dataset| (*dataset, now)));
         self.datasets

@@ -122,6 +122,52 @@ fn another_dataset_ends_all_experience() {
 }
 
 #[test]
+fn pauses_and_evaluations_keep_experience() {
+    let mut world = World::new(limited_by_storage(), 2);
+    world.pass(60);
+    assert!(
+        matches!(world.reason(), Reason::NoHelp(_)),
+        "{:?}",
+        world.reason()
+    );
+    let learnt = world.history.len();
+    for _ in 0..3 {
+        // A checkpoint follows the epoch, and then an evaluation that two workers serve.
+        world.model.readers = 0;
+        world.pass(35);
+        world.model = Model {
+            dataset: 1,
+            demand: 80.0,
+            ..Model::default()
+        };
+        world.pass(15);
+        world.model = limited_by_storage();
+        world.pass(20);
+    }
+    assert!(
+        world.history[learnt..].iter().all(|wanted| *wanted == 2),
+        "{:?}",
+        world.history
+    );
+}
+
+#[test]
+fn interrupted_readers_keep_one_worker() {
+    let mut world = World::new(Model::default(), 4);
+    world.pass(10);
+    // A user interrupts the wait for the first element, and keeps the reader.
+    (world.model.dataset, world.model.tasks_max) = (1, 0);
+    world.pass(20);
+    world.model.is_paused = true;
+    world.pass(310);
+    assert!(
+        matches!(world.reason(), Reason::Paused(_)),
+        "{:?}",
+        world.reason()
+    );
+}
+
+#[test]
 fn experience_blocks_only_steps_below_it() {
     let mut world = World::new(understated_load(), 10);
     world.pass(150);

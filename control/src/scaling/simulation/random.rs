@@ -63,6 +63,7 @@ proptest! {
                 readers: chance.within(0..3),
                 datasets: [chance.within(0..2)].into(),
                 workers,
+                is_starting: chance.percent(10),
                 producing: chance.within(0..workers + 1),
                 waiting: chance.percent(80).then(|| share(&mut chance)),
                 load: chance.percent(80).then(|| share(&mut chance) * workers as f64),

@@ -101,6 +101,7 @@ impl Model {
             datasets: (self.readers > 0).then_some(self.dataset).into_iter().collect(),
             workers,
             producing: if self.readers > 0 { producing } else { 0 },
+            is_starting: self.readers > 0 && producing == 0 && !self.is_paused,
             waiting: is_reported.then(|| {
                 let waiting = noisy(1.0 - made / demand).clamp(0.0, 1.0);
                 if self.is_paused { 0.0 } else { waiting }
