@@ -16,8 +16,8 @@ impl<'r> Query<'r> {
     /// Returns the value of a parameter that is a number, or `None` without the parameter.
     ///
     /// # Errors
-    /// [`QueryError`] if the value of the parameter cannot be read as a number, or the parameter occurs several
-    /// times.
+    /// [`QueryError`] if the value of the parameter cannot be read as a number, or the parameter occurs
+    /// several times.
     pub fn number(&self, name: &'static str) -> Result<Option<u64>, QueryError> {
         let pairs = self.0.split('&');
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));

@@ -102,6 +102,22 @@ fn batches_of_shuffled_records_are_exact() {
 }
 
 #[test]
+fn positions_after_the_split_have_no_records() {
+    let numbers = Dataset::range(START, START + STEP * 95, STEP).split_size(10);
+    let graph = exact(numbers.batch(4, false)).unwrap();
+    let (whole, last) = (records(&graph, 0).unwrap(), records(&graph, 9).unwrap());
+    let count = |records: &SplitRecords, position| records.of_element(position).map(|(own, _)| own.len());
+    assert_eq!(
+        [0, 1, 2, 3].map(|position| count(&whole, position)),
+        [Some(4), Some(4), Some(2), None]
+    );
+    assert_eq!(
+        [1, 2, u64::MAX].map(|position| count(&last, position)),
+        [Some(1), None, None]
+    );
+}
+
+#[test]
 fn filters_leave_the_records_of_the_split() {
     let filtered = Dataset::range(START, START + STEP * 100, STEP).filter_expr((col("") % 2).eq(0));
     let graph = exact(filtered.batch(10, false)).unwrap();

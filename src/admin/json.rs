@@ -1,6 +1,6 @@
 //! The status of a service as one JSON object. Field names contain the unit of their value.
 //!
-//! Rows borrow from the status, and the object is written in one go: a status of thousands of tasks is
+//! Rows borrow from the status, and the object is written in one go. A status of thousands of tasks is
 //! neither copied nor built as a tree.
 
 use millstream_control::{BootId, DatasetStatus, IterationStatus, JobStatus, Stages, Status, WorkerStatus};

@@ -28,7 +28,7 @@ impl StageGauge {
     }
 
     /// Takes the recent work of each stage, with the output first. Empty before the second record, and until
-    /// the next record: a task that waits for its readers records nothing, and its earlier work is no news.
+    /// the next record. A task that waits for its readers records nothing, and does not repeat earlier work.
     pub(super) fn take(&mut self) -> Vec<StagePace> {
         std::mem::take(&mut self.latest)
     }

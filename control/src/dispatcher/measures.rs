@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::estimate;
 use super::moment::Moment;
 use super::paces::Paces;
+use super::record::TaskPhase;
 use super::tables::Tables;
 use crate::id::{IterationId, SessionId, TaskId};
 use crate::pace::Measures;
@@ -59,6 +60,12 @@ impl Paces {
     pub(super) fn forget_gone(&mut self, tables: &Tables) {
         self.retain(
             |task| tables.tasks.contains(task),
+            |task| {
+                tables
+                    .tasks
+                    .get(task)
+                    .is_some_and(|row| row.phase == TaskPhase::Running)
+            },
             |client| tables.clients.contains(client),
             |worker| tables.workers.get(worker).is_some_and(|row| row.dead.is_none()),
         );

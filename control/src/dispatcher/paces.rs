@@ -140,13 +140,15 @@ impl Paces {
     pub(super) fn retain(
         &mut self,
         has_task: impl Fn(&TaskId) -> bool,
+        is_running: impl Fn(&TaskId) -> bool,
         has_client: impl Fn(&ClientId) -> bool,
         has_worker: impl Fn(&WorkerId) -> bool,
     ) {
         self.tasks.retain(|task, _| has_task(task));
         self.bottlenecks.retain(|task, _| has_task(task));
         self.splits.retain(|task, _| has_task(task));
-        self.stages.retain(has_task);
+        // Only running iterations show stages, and the reports of ended ones would take their places.
+        self.stages.retain(is_running);
         self.clients.retain(|client, _| has_client(client));
         self.links.retain(|worker, _| has_worker(worker));
         self.loads.retain(|worker, _| has_worker(worker));
@@ -239,6 +241,11 @@ impl Paces {
 
 #[cfg(test)]
 impl Paces {
+    /// Returns the number of remembered reports about stages.
+    pub(super) fn stage_reports(&self) -> usize {
+        self.stages.len()
+    }
+
     /// Returns the number of reports that are remembered.
     pub(super) fn len(&self) -> usize {
         let of_tasks = self.tasks.len() + self.bottlenecks.len() + self.stages.len();

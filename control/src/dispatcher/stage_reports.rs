@@ -77,10 +77,10 @@ impl StageReports {
         self.iterations.get(&iteration)?.get(&task)
     }
 
-    /// Forgets the reports of tasks that are gone.
-    pub(super) fn retain(&mut self, has_task: impl Fn(&TaskId) -> bool) {
+    /// Forgets the reports of tasks that do not run any more.
+    pub(super) fn retain(&mut self, is_running: impl Fn(&TaskId) -> bool) {
         self.iterations.retain(|_, tasks| {
-            tasks.retain(|task, _| has_task(task));
+            tasks.retain(|task, _| is_running(task));
             !tasks.is_empty()
         });
     }

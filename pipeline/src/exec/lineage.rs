@@ -55,7 +55,8 @@ impl SplitRecords {
     }
 
     /// Returns the places of the records of one element, and whether these are exactly its records. Otherwise
-    /// they are the records of the whole split. Returns `None` if the places are unknown.
+    /// they are the records of the whole split. Returns `None` if the places are unknown, or if the split has
+    /// no element at this position.
     pub fn of_element(&self, position: u64) -> Option<(Vec<u64>, bool)> {
         let places = self.places.as_ref()?;
         let Some(each) = self.each else {
@@ -67,7 +68,7 @@ impl SplitRecords {
             at as usize
         };
         let own = places.get(at(position)..at(position.saturating_add(1)))?;
-        Some((own.to_vec(), true))
+        (!own.is_empty()).then(|| (own.to_vec(), true))
     }
 }
 

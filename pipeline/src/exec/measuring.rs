@@ -116,7 +116,7 @@ impl StageWatch {
             let Some((graph, node)) = at(&self.graph, path) else {
                 continue;
             };
-            // Fused operations and options are no stages of their own.
+            // Fused operations and options do not count as stages.
             let Some(stage) = self.meter.find(path).filter(|_| !graph.is_passed_over(node)) else {
                 continue;
             };

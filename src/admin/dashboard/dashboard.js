@@ -85,7 +85,7 @@ function showStatus(status) {
 
 const headers = () => (token ? { authorization: `Bearer ${token}` } : {});
 
-/** An answer that is no status, with the reason in words. */
+/** An answer without a status, with the reason in words. */
 class Refusal extends Error {}
 
 /**

@@ -438,6 +438,12 @@ fn stages_of_pausing_trainers_have_no_rates() {
         ..StageStatus::default()
     };
     assert_eq!(shown(&rig), named);
+    let reports = |rig: &Rig| rig.machine.state.paces.stage_reports();
+    assert_eq!(reports(&rig), 1);
+    // A task that has ended takes no place of running ones.
+    rig.finish(worker, task);
+    rig.pass(2, &[worker], &[client]);
+    assert_eq!(reports(&rig), 0);
 }
 
 /// C11.3

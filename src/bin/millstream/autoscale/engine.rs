@@ -154,21 +154,31 @@ fn wait(
     }
 }
 
-/// Ends a run and the processes of its group.
+/// Ends a run and the processes of its group. They have [`GRACE`] to end by themselves after SIGTERM, also if
+/// the shell ends before them.
 #[cfg(target_os = "linux")]
 fn end(child: &mut Child) {
-    use rustix::process::{Pid, Signal, kill_process_group};
+    use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return;
+    };
     // The processes may have ended already; a failed signal is harmless.
-    let send = |signal| group.map(|group| kill_process_group(group, signal));
-    send(Signal::TERM);
-    if matches!(wait(child, GRACE, || false), Ok(None)) {
-        let _ = child.kill();
-        let _ = child.wait();
+    let _ = kill_process_group(group, Signal::TERM);
+    let deadline = Instant::now() + GRACE;
+    loop {
+        // A shell that nobody has waited for still counts as a process of its group.
+        let _ = child.try_wait();
+        if test_kill_process_group(group).is_err() {
+            return;
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+        thread::sleep(LOOK_EVERY);
     }
-    // The shell may have ended before the other processes of its group.
-    send(Signal::KILL);
+    let _ = kill_process_group(group, Signal::KILL);
+    let _ = child.wait();
 }
 
 /// Ends a run.
@@ -258,6 +268,29 @@ mod tests {
         let result = run.join().expect("no panic");
         assert_eq!(result, Err(NotSet::Interrupted));
         assert!(has_ended(&file));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn processes_of_late_commands_may_finish() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let (begun, done) = (folder.path().join("begun"), folder.path().join("done"));
+        let child = format!(
+            "trap 'sleep 0.2; touch {}; exit' TERM; touch {}; while :; do sleep 0.05; done",
+            done.display(),
+            begun.display()
+        );
+        // The outer shell ends at once, and the inner one finishes its work.
+        let engine = shell(&format!("sh -c \"{child}\" & wait"));
+        let brake = Brake::default();
+        let pulled = brake.clone();
+        let run = thread::spawn(move || engine.set(1, 0, LONG, &pulled));
+        while !begun.exists() {
+            thread::sleep(LOOK_EVERY);
+        }
+        brake.pull();
+        assert_eq!(run.join().expect("no panic"), Err(NotSet::Interrupted));
+        assert!(done.exists());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(in super::super) fn members(facts: &[MemberFacts]) -> Option<Finding> {
             MemberState::Leads | MemberState::StandsBy => None,
         })
         .collect();
-    let found = format!(
+    let mut found = format!(
         "{} leads, {} of {} dispatchers stand by",
         if leading.is_empty() {
             "none".to_owned()
@@ -31,23 +31,27 @@ pub(in super::super) fn members(facts: &[MemberFacts]) -> Option<Finding> {
         standing.len(),
         facts.len()
     );
-    Some(match (leading.len(), failed.is_empty()) {
-        (1, true) => Finding::ok(CHECK, found),
-        (1, false) => Finding::warning(
+    if !failed.is_empty() {
+        found += &format!(", and {} do not answer ({})", failed.len(), failed.join("; "));
+    }
+    Some(match leading.len() {
+        1 if failed.is_empty() => Finding::ok(CHECK, found),
+        1 => Finding::warning(
             CHECK,
-            format!(
-                "{found}, and {} do not answer ({})",
-                failed.len(),
-                failed.join("; ")
-            ),
+            found,
             "Start the dispatchers that do not answer: none of them can take the place of the leader.",
         ),
-        (0, _) => Finding::problem(
+        0 if standing.is_empty() => Finding::problem(
+            CHECK,
+            found,
+            "Check that the dispatchers run, that this machine has a key of their cluster, and that UDP reaches them.",
+        ),
+        0 => Finding::problem(
             CHECK,
             found,
             "Check that etcd answers and that the dispatchers run: one of them should lead within seconds.",
         ),
-        (_, _) => Finding::problem(
+        _ => Finding::problem(
             CHECK,
             found,
             "Name dispatchers of one service only: dispatchers that share a store have one leader.",
@@ -87,7 +91,16 @@ mod tests {
                 Level::Warning,
                 "node2:5050: no answer",
             ),
-            (vec![StandsBy, failed()], Level::Problem, "none leads"),
+            (
+                vec![StandsBy, failed()],
+                Level::Problem,
+                "none leads, 1 of 2 dispatchers stand by, and 1 do not answer (node2:5050: no answer)",
+            ),
+            (
+                vec![failed(), failed()],
+                Level::Problem,
+                "node1:5050: no answer; node2",
+            ),
             (
                 vec![Leads, Leads],
                 Level::Problem,
