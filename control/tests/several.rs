@@ -231,6 +231,28 @@ async fn a_standby_names_the_leader() {
     within("the status", client.status()).await.unwrap();
 }
 
+/// C17.4
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn standbys_repeat_the_address_of_the_leader() {
+    let dispatchers = Dispatchers::start().await;
+    // The leader cannot be reached at the address that it advertises.
+    let advertised = "127.0.0.1:9";
+    dispatchers
+        .election
+        .leader
+        .send_replace(Some(advertised.to_owned()));
+    let mut config = session();
+    // The standby waits 5 s for a leader that the client does not know.
+    config.connect_deadline = Duration::from_secs(7);
+    let endpoint = dispatchers.cluster.endpoint(Role::Read);
+    // A list makes the client look for the leader.
+    let text = format!("{},127.0.0.1:11", dispatchers.address(1));
+    let connecting = Client::connect(endpoint, text.parse::<HostPorts>().unwrap(), config);
+    let error = within("an error", connecting).await.unwrap_err().to_string();
+    let named = format!("not the leader, which is {advertised}");
+    assert!(error.contains(&named), "{error}");
+}
+
 /// C17.3, C17.4
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deposed_leader_sends_its_processes_away() {

@@ -52,13 +52,11 @@ async fn answer(accepted: Accepted, mut leader: watch::Receiver<Option<String>>)
         }
     };
     let is_news = |leader: &Option<String>| leader.is_some() && *leader != hello.known_leader;
-    let news = tokio::select! {
-        news = tokio::time::timeout(NEWS_WAIT, leader.wait_for(is_news)) => news,
+    tokio::select! {
+        // Without news, the process learns that its leader still leads, or that no dispatcher leads.
+        _ = tokio::time::timeout(NEWS_WAIT, leader.wait_for(is_news)) => {}
         _ = connection.closed() => return,
-    };
-    let address = match news {
-        Ok(Ok(leader)) => leader.clone().unwrap_or_default(),
-        Ok(Err(_)) | Err(_) => String::new(),
-    };
+    }
+    let address = leader.borrow().clone().unwrap_or_default();
     connection.close(CLOSE_NOT_LEADER.into(), address.as_bytes());
 }

@@ -56,6 +56,15 @@ pub enum EtcdError {
         /// The reason of etcd.
         reason: String,
     },
+    /// etcd has removed the revision that a standby was reading. A further attempt reads a later revision.
+    #[error(
+        "etcd at {members} removed its history while all records were read; let --auto-compaction-retention of etcd keep at \
+         least one minute"
+    )]
+    Compacted {
+        /// The members that were asked.
+        members: String,
+    },
     /// The prefix holds the records of a service with other keys.
     #[error(
         "the prefix {prefix} in etcd at {members} belongs to a service with other keys: give each service a prefix of its own, \
@@ -105,7 +114,9 @@ impl From<EtcdError> for StoreError {
             EtcdError::Full { .. } => StoreError::Full(error.to_string()),
             EtcdError::Lost(reason) => StoreError::Lost(reason),
             // The dispatcher takes part in the election again once etcd answers.
-            EtcdError::Unreachable { .. } => StoreError::Lost(error.to_string()),
+            EtcdError::Unreachable { .. } | EtcdError::Compacted { .. } => {
+                StoreError::Lost(error.to_string())
+            }
             EtcdError::Denied { .. }
             | EtcdError::Tls { .. }
             | EtcdError::NoCa { .. }

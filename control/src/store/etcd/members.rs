@@ -28,7 +28,7 @@ use super::error::EtcdError;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
 /// The time after which a further member is asked.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
-/// The pause after all members have refused.
+/// The pause before a member that refused is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The text of etcd about an authentication that is older than the latest change of users or roles.
@@ -40,6 +40,7 @@ mod code {
     pub(super) const PERMISSION_DENIED: i32 = 7;
     pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
     pub(super) const FAILED_PRECONDITION: i32 = 9;
+    pub(super) const OUT_OF_RANGE: i32 = 11;
     pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
@@ -129,7 +130,7 @@ impl Members {
 
     /// Asks a member, and a further one whenever no member has answered for `patience`. A member that was
     /// asked may still answer, because a slow disk delays all members alike. A member that refuses is asked
-    /// again after the others.
+    /// again after a pause.
     ///
     /// # Errors
     /// [`EtcdError::Unreachable`] at the deadline; other errors at once.
@@ -144,20 +145,25 @@ impl Members {
         let count = self.clients.len();
         // Relaxed: any member may be asked first, so the order of stores does not matter.
         let first = self.preferred.load(Ordering::Relaxed);
+        let question = |member: usize, delay: Option<Duration>| {
+            let attempt = &attempt;
+            async move {
+                if let Some(delay) = delay {
+                    tokio::time::sleep(delay).await;
+                }
+                (member, self.ask_one(member, deadline, attempt).await)
+            }
+        };
         let mut asked = FuturesUnordered::new();
-        let mut next = first;
+        let mut unasked = (first..first + count).map(|next| next % count);
         let mut reason = "no answer in time".to_owned();
         loop {
-            let is_round_over = next >= first + count;
-            if !is_round_over {
-                let member = next % count;
-                let answer = self.ask_one(member, deadline, &attempt);
-                asked.push(async move { (member, answer.await) });
-                next += 1;
+            if let Some(member) = unasked.next() {
+                asked.push(question(member, None));
             }
             let further = async {
                 // With all members asked, only their answers and the deadline are left.
-                if next < first + count {
+                if unasked.len() > 0 {
                     tokio::time::sleep(patience).await;
                 } else {
                     std::future::pending::<()>().await;
@@ -172,10 +178,8 @@ impl Members {
                     Err(Verdict::GiveUp(error)) => return Err(error),
                     Err(Verdict::Retry(why)) => {
                         reason = format!("{}: {why}", self.config.members[member]);
-                        if asked.is_empty() && next >= first + count {
-                            tokio::time::sleep(PAUSE).await;
-                            next = first;
-                        }
+                        // Another member that hangs must not keep this one from a second chance.
+                        asked.push(question(member, Some(PAUSE)));
                     }
                 },
                 () = further => {}
@@ -272,6 +276,9 @@ impl Members {
                 members: members(),
                 reason,
             }),
+            code::OUT_OF_RANGE if says("compacted") => {
+                Verdict::GiveUp(EtcdError::Compacted { members: members() })
+            }
             // An administrator has changed users or roles, so that the next attempt authenticates again.
             code::INVALID_ARGUMENT if says(OLD_AUTHENTICATION) => Verdict::Retry(reason),
             code::INVALID_ARGUMENT | code::FAILED_PRECONDITION
@@ -387,5 +394,33 @@ impl Drop for Members {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusing_members_are_asked_again() {
+        let config = "etcd://127.0.0.1:1,127.0.0.1:2/test".parse().expect("an address");
+        let members = Members::new(config).expect("a thread");
+        let calls = AtomicUsize::new(0);
+        let answer = members.block_on(async {
+            let limits = (Instant::now() + Duration::from_secs(10), PATIENCE);
+            let attempt = |_: Client| {
+                let call = calls.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    match call {
+                        0 => Err(Error::LeaseKeepAliveError("an election".to_owned())),
+                        1 => std::future::pending().await,
+                        _ => Ok(call),
+                    }
+                }
+            };
+            members.ask(limits, attempt).await
+        });
+        // The second member hangs until the deadline.
+        assert_eq!(answer, Ok(2));
     }
 }

@@ -23,6 +23,8 @@ const ANSWER_BYTES_MAX: usize = 48 << 20;
 /// The time after which a further member is asked for a page, and the time for all attempts to read it.
 const PAGE_PATIENCE: Duration = Duration::from_secs(2);
 const PAGE_DEADLINE: Duration = Duration::from_secs(30);
+/// Maximum number of attempts to read the store at one moment.
+const READS_MAX: u32 = 5;
 
 /// The position of the log: the latest commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +68,18 @@ pub(super) struct Contents {
     pub(super) unapplied: Changes,
     /// The numbers of further pieces of the records that have some.
     pub(super) pieces: BTreeMap<Vec<u8>, u32>,
+}
+
+/// Reads the whole store at one moment. Begins again at a later moment if etcd removes the revisions of the
+/// first one meanwhile.
+pub(super) async fn read_again(members: &Arc<Members>, keys: &Keys) -> Result<Contents, EtcdError> {
+    for _ in 1..READS_MAX {
+        match read(members, keys).await {
+            Err(error @ EtcdError::Compacted { .. }) => tracing::warn!(%error, "the records are read again"),
+            contents => return contents,
+        }
+    }
+    read(members, keys).await
 }
 
 /// Reads the whole store at one moment.

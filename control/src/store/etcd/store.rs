@@ -90,7 +90,7 @@ impl EtcdStore {
     /// Reads all records, and takes over the log from the earlier leader.
     async fn read(&mut self) -> Result<Vec<Record>, EtcdError> {
         let contents = tokio::select! {
-            contents = reading::read(&self.members, &self.keys) => contents?,
+            contents = reading::read_again(&self.members, &self.keys) => contents?,
             lost = self.leadership.lost() => return Err(lost),
         };
         self.head = contents.head;
@@ -212,11 +212,17 @@ impl EtcdStore {
     async fn apply(&mut self) -> Result<(), EtcdError> {
         let mut group = Vec::new();
         let mut group_bytes = 0;
+        let mut shrunk = Vec::new();
         for (key, record) in &self.unapplied {
+            let had = self.pieces.get(key).copied().unwrap_or(0);
             let mut pieces = 0;
             if let Some(bytes) = record {
                 let count = u32::try_from(bytes.len().div_ceil(PIECE_BYTES).max(1)).unwrap_or(u32::MAX);
                 pieces = count - 1;
+                if pieces > had {
+                    // A transaction that fails may have stored them.
+                    self.pieces.insert(key.clone(), pieces);
+                }
                 let mut chunks = bytes.chunks(PIECE_BYTES);
                 let first = chunks.next().unwrap_or_default();
                 let first = [&count.to_le_bytes(), first].concat();
@@ -234,17 +240,12 @@ impl EtcdStore {
             } else {
                 group.push(TxnOp::delete(self.keys.record(key), None));
             }
-            let had = self.pieces.get(key).copied().unwrap_or(0);
             if had > pieces {
+                shrunk.push((key.clone(), pieces));
                 let from = self.keys.piece(key, pieces + 1);
                 let end = end_of(&self.keys.piece(key, had));
                 let range = DeleteOptions::new().with_range(end);
                 group.push(TxnOp::delete(from, Some(range)));
-            }
-            if pieces > 0 {
-                self.pieces.insert(key.clone(), pieces);
-            } else {
-                self.pieces.remove(key);
             }
             if group.len() + 2 >= OPERATIONS_MAX {
                 self.write(std::mem::take(&mut group)).await?;
@@ -253,6 +254,13 @@ impl EtcdStore {
         }
         if !group.is_empty() {
             self.write(group).await?;
+        }
+        for (key, pieces) in shrunk {
+            if pieces > 0 {
+                self.pieces.insert(key, pieces);
+            } else {
+                self.pieces.remove(&key);
+            }
         }
         self.forget_log().await
     }
