@@ -51,6 +51,7 @@ pub use millstream_element as element;
 pub use millstream_link as link;
 pub use millstream_pipeline as pipeline;
 pub use millstream_pyworker as python;
+pub use millstream_trace as trace;
 
 /// The code example of the page, as a doc test.
 #[cfg(doctest)]

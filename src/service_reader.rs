@@ -13,6 +13,7 @@ use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream_link::LoadedKey;
 use millstream_pipeline::exec::{Cancel, CancelHook, ErrorKind, ExecError, OpenPass, Source, Value};
 use millstream_pipeline::graph::{Dataset, Params, ServiceReader, SpecField};
+use millstream_trace::Tracer;
 use minicbor::{Decode, Encode};
 
 use crate::exactly_once::{ExactSource, ExactTerms, Place, placed};
@@ -65,6 +66,8 @@ pub struct Hooks {
     pub on_notice: Option<OnNotice>,
     /// The receiver of the watches of readers: see [`ReaderConfig::on_started`].
     pub on_started: Option<OnStarted>,
+    /// The tracer of readers: see [`ReaderConfig::tracer`].
+    pub tracer: Tracer,
     /// The timeouts of connections to dispatchers, and the receiver of messages about waiting.
     pub session: SessionConfig,
 }
@@ -236,6 +239,7 @@ impl Passes {
             on_lost,
             on_notice: hooks.on_notice.clone(),
             on_started: hooks.on_started.clone(),
+            tracer: hooks.tracer.clone(),
             ..ReaderConfig::default()
         };
         Ok(Self {

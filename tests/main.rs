@@ -41,6 +41,7 @@
 //! - `secrets`: searches for leaked keys and credentials
 //! - `bad_input`: errors that name the faulty input, while the service continues
 //! - `hostile_peers`: peers that break the protocol over real QUIC
+//! - `traces`: the spans that a collector receives, with the feature `otlp`
 //! - `support`: elements, links, whole services, processes and a watchdog for tests
 
 mod admin;
@@ -88,6 +89,8 @@ mod status;
 mod support;
 mod target_workers;
 mod tidy;
+#[cfg(feature = "otlp")]
+mod traces;
 mod transport_conformance;
 mod up;
 mod visitation;

@@ -18,7 +18,8 @@ use crate::source::words;
 const CRATES: &[CrateEdges<'_>] = &[
     ("millstream-element", &[]),
     ("millstream-link", &[]),
-    ("millstream-control", &["millstream-link"]),
+    ("millstream-trace", &[]),
+    ("millstream-control", &["millstream-link", "millstream-trace"]),
     ("millstream-dataplane", &["millstream-element", "millstream-link"]),
     ("millstream-pipeline", &["millstream-element"]),
     (
@@ -36,6 +37,7 @@ const CRATES: &[CrateEdges<'_>] = &[
             "millstream-dataplane",
             "millstream-element",
             "millstream-link",
+            "millstream-trace",
         ],
     ),
     ("millstream-admin", &["millstream-link"]),
@@ -50,6 +52,7 @@ const CRATES: &[CrateEdges<'_>] = &[
             "millstream-link",
             "millstream-pipeline",
             "millstream-pyworker",
+            "millstream-trace",
         ],
     ),
     ("millstream-testkit", &[]),

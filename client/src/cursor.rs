@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_dataplane::TaskId;
 use millstream_dataplane::linger::Linger;
 use millstream_element::{Element, Layout, Origin, Pack};
+use millstream_trace::{AttributeValue, Part, Tracer};
 
 use crate::error::ReadError;
 use crate::reader_core::{Delivery, Handing};
@@ -31,6 +32,7 @@ pub(crate) struct Cursor {
     /// Leases of the elements handed over since the intake was last informed.
     leases: Vec<(TaskId, u64)>,
     on_handed: Option<OnHanded>,
+    tracer: Tracer,
     linger: Linger,
 }
 
@@ -54,10 +56,28 @@ struct AtHand {
     handed: u64,
     unsettled: u64,
     last_lease: Option<u64>,
+    /// The time when the pack arrived. Unknown for further elements of a pack in a coordinated read.
+    arrived: Option<Instant>,
+}
+
+impl AtHand {
+    /// Records the time for which the first element of a split waited in this reader, if the split is
+    /// sampled.
+    fn trace(&self, tracer: &Tracer, lease: u64) {
+        let Some((arrived, split)) = self.arrived.zip(tracer.split(self.task.0, lease)) else {
+            return;
+        };
+        let worker = AttributeValue::Text(self.worker.to_string());
+        split.record(
+            Part::Prefetch,
+            (arrived, Instant::now()),
+            [("millstream.worker", worker)],
+        );
+    }
 }
 
 impl Cursor {
-    pub(crate) fn new(waiter: Arc<Waiter>, on_handed: Option<OnHanded>) -> Self {
+    pub(crate) fn new(waiter: Arc<Waiter>, on_handed: Option<OnHanded>, tracer: Tracer) -> Self {
         Self {
             waiter,
             pack: None,
@@ -65,6 +85,7 @@ impl Cursor {
             settle_every: 1,
             leases: Vec::new(),
             on_handed,
+            tracer,
             linger: Linger::default(),
         }
     }
@@ -102,6 +123,7 @@ impl Cursor {
             if at_hand.last_lease != Some(provenance.lease) {
                 at_hand.last_lease = Some(provenance.lease);
                 self.leases.push((at_hand.task, provenance.lease));
+                at_hand.trace(&self.tracer, provenance.lease);
             }
         }
         Some(Ok(Some(element)))
@@ -176,6 +198,7 @@ impl Cursor {
                     handed: 0,
                     unsettled: 0,
                     last_lease: None,
+                    arrived: None,
                 });
                 Ok(())
             }
@@ -189,6 +212,7 @@ impl Cursor {
             worker,
             layout,
             body,
+            arrived,
         } = delivery;
         let copied_bytes = body.copies_when_opened();
         let pack = match body.open(&**self.waiter.intake().alloc()) {
@@ -213,6 +237,7 @@ impl Cursor {
             handed: 0,
             unsettled: 0,
             last_lease: None,
+            arrived: Some(arrived.into_std()),
         });
         Ok(())
     }

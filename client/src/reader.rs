@@ -15,6 +15,7 @@ use millstream_dataplane::TaskId;
 use millstream_dataplane::transport::LinkReport;
 use millstream_element::{Element, Pool, SlotAlloc};
 use millstream_link::{Lane, LaneTask};
+use millstream_trace::{SplitTrace, Tracer};
 use tokio::sync::oneshot;
 
 use crate::connector::Connector;
@@ -71,6 +72,8 @@ pub struct ReaderConfig {
     /// A callback for gauges. The reader calls it for each element that it hands over, before the element's
     /// credit is free.
     pub on_handed: Option<OnHanded>,
+    /// The tracer of the elements of sampled splits. Default off.
+    pub tracer: Tracer,
 }
 
 impl std::fmt::Debug for ReaderConfig {
@@ -105,6 +108,7 @@ impl Default for ReaderConfig {
             on_notice: None,
             on_started: None,
             on_handed: None,
+            tracer: Tracer::default(),
         }
     }
 }
@@ -121,6 +125,7 @@ pub struct Reader {
     is_done: bool,
     look_up_every: Duration,
     on_lost: OnLost,
+    tracer: Tracer,
     /// True if the reader has already reported the lost splits to the user at the end of the iteration.
     has_told_loss: bool,
     /// Dropping the sender ends the task that follows the iteration.
@@ -185,7 +190,7 @@ impl Reader {
         let what = "the task that follows the iteration".to_owned();
         let following = lane.spawn(guard(intake.clone(), what, following));
         Self {
-            cursor: Cursor::new(waiter, config.on_handed.clone()),
+            cursor: Cursor::new(waiter, config.on_handed.clone(), config.tracer.clone()),
             intake,
             watch,
             stopwatch,
@@ -193,6 +198,7 @@ impl Reader {
             is_done: false,
             look_up_every: config.look_up_every,
             on_lost: config.on_lost,
+            tracer: config.tracer.clone(),
             has_told_loss: false,
             _alive: alive,
             _following: following,
@@ -276,6 +282,16 @@ impl Reader {
     /// Stops counting one kept element of the task as outstanding, after the consumer has used the element.
     pub fn let_go(&self, task: TaskId) {
         self.intake.act(|core| core.let_go(task));
+    }
+
+    /// Returns the trace of the split of the element that was handed over last, if the split is sampled.
+    pub fn trace_of(&self, element: &Element) -> Option<SplitTrace> {
+        if !self.tracer.is_on() {
+            return None;
+        }
+        let task = self.cursor.task_at_hand()?;
+        let lease = element.provenance().first()?.lease;
+        self.tracer.split(task.0, lease)
     }
 
     /// Returns the splits that are known to be lost.

@@ -243,7 +243,7 @@ async fn standbys_repeat_the_address_of_the_leader() {
         .send_replace(Some(advertised.to_owned()));
     let mut config = session();
     // The standby waits 5 s for a leader that the client does not know.
-    config.connect_deadline = Duration::from_secs(7);
+    (config.attempt_deadline, config.connect_deadline) = (Duration::from_secs(3), Duration::from_secs(8));
     let endpoint = dispatchers.cluster.endpoint(Role::Read);
     // A list makes the client look for the leader.
     let text = format!("{},127.0.0.1:11", dispatchers.address(1));

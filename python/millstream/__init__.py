@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
-from . import errors, image, io, metrics, ops, service
+from . import errors, image, io, metrics, ops, service, traces
 from ._code import Limits
 from ._composites import Ragged, Sparse
 from ._dataset import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
@@ -159,6 +159,7 @@ __all__ = [
     "string",
     "tf",
     "torch",
+    "traces",
     "uint8",
     "uint16",
     "uint32",

@@ -7,7 +7,8 @@
 //!   terms, positions and records of exactly-once jobs
 //! - `elements`, `assembly`, `array`, `npy`, `dlpack`: conversion of elements to Python objects that share
 //!   the memory
-//! - `probe`: measurements for other threads; `metrics`: the port that shows the loaders of the process
+//! - `probe`: measurements for other threads; `metrics`: the port that shows the loaders of the process;
+//!   `traces`: the export of spans
 //! - `failure`: conversion of errors to exceptions; `wait`: blocking calls that react to Ctrl-C; `notices`:
 //!   notices for the user; `fork`: guards for forked children
 
@@ -31,6 +32,7 @@ mod probe;
 mod servers;
 mod service;
 mod spec;
+mod traces;
 mod wait;
 
 /// The module as Python imports it. Users see the package `millstream` around this module.
@@ -56,4 +58,6 @@ mod _millstream {
     use super::servers::{Dispatcher, Worker};
     #[pymodule_export]
     use super::service::Service;
+    #[pymodule_export]
+    use super::traces::{start_traces, stop_traces};
 }

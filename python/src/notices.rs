@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 
 use crate::failure::raise;
 use crate::probe::Probe;
+use crate::traces;
 
 /// The maximum number of queued notices. A further notice replaces the oldest one.
 const WAITING_MAX: usize = 256;
@@ -55,7 +56,7 @@ pub(crate) fn of_readers(probe: Option<Arc<Probe>>) -> OnNotice {
 /// show their readers to `probe`.
 ///
 /// # Errors
-/// The errors of [`session`].
+/// The errors of [`session`] and of [`traces::tracer`].
 pub(crate) fn hooks(probe: Option<Arc<Probe>>) -> PyResult<Hooks> {
     let on_started = probe
         .clone()
@@ -63,6 +64,7 @@ pub(crate) fn hooks(probe: Option<Arc<Probe>>) -> PyResult<Hooks> {
     Ok(Hooks {
         on_notice: Some(of_readers(probe)),
         on_started,
+        tracer: traces::tracer()?,
         session: session(None)?,
     })
 }

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use crate::fork::Here;
 use crate::wait::{LOOK_EVERY, interruptible};
-use crate::{admin, failure, key, notices};
+use crate::{admin, failure, key, notices, traces};
 
 /// The minimum number of heartbeat intervals within the liveness timeout.
 const HEARTBEATS: u32 = 5;
@@ -140,6 +140,7 @@ impl Dispatcher {
             liveness,
             heartbeat_interval: defaults.heartbeat_interval.min(liveness / HEARTBEATS),
             deployment_mode: mode(deployment_mode, defaults.deployment_mode)?,
+            tracer: traces::tracer()?,
             ..defaults
         };
         let (key, functions, address) = (key::load()?, key::functions_of_server(None)?, bind(host, port)?);
@@ -227,6 +228,7 @@ impl Worker {
         (config.tags, config.threads) = (tags, threads);
         config.functions = key::functions_of_server(python)?;
         config.local = key::local_workers();
+        config.tracer = traces::tracer()?;
         config.pool_bytes = memory_bytes.unwrap_or(config.pool_bytes);
         (config.cross_trainer_cache_bytes, config.shm_bytes) = (cross_trainer_cache_bytes, shm_bytes);
         if let Some(compression) = compression {

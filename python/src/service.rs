@@ -20,7 +20,7 @@ use crate::fork::Here;
 use crate::graph::Graph;
 use crate::probe::Probe;
 use crate::wait::interruptible;
-use crate::{key, notices, spec};
+use crate::{key, notices, spec, traces};
 
 /// A connection to a service. The readers of a connection may outlive the connection.
 #[derive(Debug)]
@@ -100,6 +100,7 @@ impl Reading {
             on_lost,
             on_notice: Some(notices::of_readers(Some(Arc::clone(probe)))),
             on_started: Some(on_started),
+            tracer: traces::tracer()?,
             ..defaults
         })
     }

@@ -3,10 +3,13 @@
 //! Owns the reader of the job and its early elements. The order of elements is [`Sequence`]'s, and workers
 //! decide nothing about it.
 
+use std::time::Instant;
+
 use millstream_client::{Notice, Notices, ReadError, Reader, ReaderConfig};
 use millstream_dataplane::TaskId;
 use millstream_element::Element;
 use millstream_pipeline::exec::{COMPONENTS_ADDED, SplitNumbers};
+use millstream_trace::{Part, SplitTrace, TraceId};
 use thiserror::Error;
 
 use super::place::Place;
@@ -32,6 +35,8 @@ pub struct ExactReader {
     has_ended: bool,
     /// The split of the element that was returned last, and the element's position in it.
     latest: (u64, u64),
+    /// The trace of the latest waiting element of a sampled split.
+    latest_traced: Option<TraceId>,
     notices: Notices,
 }
 
@@ -43,6 +48,9 @@ struct Early {
     numbers: (u64, u64),
     bytes: usize,
     kept: Option<TaskId>,
+    /// The trace of the split, and the time when the element arrived, for the first element of a sampled
+    /// split that waits.
+    traced: Option<(SplitTrace, Instant)>,
 }
 
 /// The reason why a pass has no next element.
@@ -97,6 +105,7 @@ impl ExactReader {
             waiting_bytes: 0,
             has_ended: false,
             latest: (0, 0),
+            latest_traced: None,
             notices: Notices::new(config.on_notice.clone()),
         })
     }
@@ -117,7 +126,11 @@ impl ExactReader {
                     numbers,
                     bytes,
                     kept,
+                    traced,
                 } = early;
+                if let Some((split, arrived)) = traced {
+                    split.record(Part::Order, (arrived, Instant::now()), []);
+                }
                 self.latest = numbers;
                 self.waiting -= 1;
                 self.waiting_bytes -= bytes;
@@ -195,6 +208,10 @@ impl ExactReader {
             true => self.reader.keep(),
             false => None,
         };
+        let traced = self.reader.trace_of(&element).filter(|split| {
+            let id = Some(split.id());
+            std::mem::replace(&mut self.latest_traced, id) != id
+        });
         let is_new = self.sequence.accept(Numbered {
             split,
             position,
@@ -204,6 +221,7 @@ impl ExactReader {
                 numbers: (split, position),
                 bytes,
                 kept,
+                traced: traced.map(|split| (split, Instant::now())),
             },
         })?;
         for split in self.sequence.take_skipped() {

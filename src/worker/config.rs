@@ -11,6 +11,7 @@ use millstream_element::Pool;
 use millstream_link::EndpointConfig;
 use millstream_pipeline::exec::Functions;
 use millstream_pipeline::storage::Storage;
+use millstream_trace::Tracer;
 
 use crate::local::LocalWorkers;
 
@@ -80,6 +81,8 @@ pub struct WorkerConfig {
     /// The workers that readers in this process can find. Workers and readers with the same value count as in
     /// one process.
     pub local: LocalWorkers,
+    /// The tracer of sampled splits; default off.
+    pub tracer: Tracer,
 }
 
 impl WorkerConfig {
@@ -110,6 +113,7 @@ impl WorkerConfig {
             huge_pages: false,
             shm_dir: None,
             local: LocalWorkers::default(),
+            tracer: Tracer::default(),
         }
     }
 

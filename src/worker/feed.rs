@@ -4,17 +4,30 @@ use millstream_control::ExactlyOnce;
 use millstream_control::agent::{FeedError, SplitFeed};
 use millstream_pipeline::exec::{Split, SplitError, SplitSource};
 
+use super::traced::TracedSplits;
+
 /// The feed of the splits of one task.
 #[derive(Debug)]
 pub(super) struct TaskFeed {
     feed: SplitFeed,
     /// The terms of an exactly-once job, whose leases count the selected splits only (C16.3).
     exactly_once: Option<ExactlyOnce>,
+    traced: TracedSplits,
 }
 
 impl TaskFeed {
-    pub(super) fn new(feed: SplitFeed, exactly_once: Option<ExactlyOnce>) -> TaskFeed {
-        TaskFeed { feed, exactly_once }
+    pub(super) fn new(feed: SplitFeed, exactly_once: Option<ExactlyOnce>, traced: TracedSplits) -> TaskFeed {
+        TaskFeed {
+            feed,
+            exactly_once,
+            traced,
+        }
+    }
+
+    /// Converts a split that the pipeline takes.
+    fn take(&self, split: millstream_control::Split) -> Split {
+        self.traced.begin(&split);
+        self.to_pipeline(split)
     }
 
     fn to_pipeline(&self, split: millstream_control::Split) -> Split {
@@ -36,12 +49,12 @@ impl TaskFeed {
 impl SplitSource for TaskFeed {
     fn next(&mut self, source: u32, repetition: u64) -> Result<Option<Split>, SplitError> {
         let split = self.feed.next(source, repetition).map_err(failed)?;
-        Ok(split.map(|split| self.to_pipeline(split)))
+        Ok(split.map(|split| self.take(split)))
     }
 
     fn next_at_hand(&mut self, source: u32, repetition: u64) -> Option<Split> {
         let split = self.feed.next_at_hand(source, repetition);
-        split.map(|split| self.to_pipeline(split))
+        split.map(|split| self.take(split))
     }
 
     fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, SplitError> {

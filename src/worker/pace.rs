@@ -87,7 +87,7 @@ impl TaskMeter {
     }
 
     /// Returns the computing time up to `now`, with the work in progress.
-    fn busy(&self, now: Instant) -> Duration {
+    pub(super) fn busy(&self, now: Instant) -> Duration {
         let since = self.busy_since_ns.load(Ordering::Relaxed).checked_sub(1);
         let begun = since.map(|since| self.born + Duration::from_nanos(since));
         let open = begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun));

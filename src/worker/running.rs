@@ -1,8 +1,7 @@
 //! A running worker: starts, follows the dispatcher, and stops.
 //!
 //! The worker owns a lane for readers, a lane for the dispatcher, a pool for computations and a thread for
-//! each task. The worker's end joins all threads. The dispatcher's lane has its own thread and socket, so
-//! that busy readers do not delay heartbeats.
+//! each task. The worker's end joins all threads.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -14,21 +13,19 @@ use std::time::Duration;
 
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
 use millstream_control::{Policy, TaskDef, TaskId};
-use millstream_dataplane::transport::quic::CLIENT_LIMITS;
 use millstream_dataplane::worker::{Server, ServerConfig};
 use millstream_element::SlotAlloc;
-use millstream_link::{
-    Credentials, Endpoint, EndpointConfig, HostPorts, Lane, LaneError, LoadedKey, Role, TicketKey,
-};
+use millstream_link::{Credentials, Endpoint, HostPorts, LoadedKey, Role, TicketKey};
 use millstream_pipeline::exec::{Cancel, Functions, Pool, SharedBudget};
 use millstream_pipeline::storage::Storage;
+use millstream_trace::Tracer;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::advertised::{advertised, check_reach};
 use super::config::WorkerConfig;
 use super::drain::{Drain, Step};
 use super::feed::TaskFeed;
+use super::lanes::{Lanes, bind, to_dispatcher};
 use super::load::load;
 use super::observer::WorkerObserver;
 use super::pace::{TaskMeter, link_counts};
@@ -37,9 +34,8 @@ use super::stopper::{Wish, Wishes, WorkerStopper};
 use super::task::{Outcome, TaskRun, run};
 use super::tasks::Tasks;
 use super::threads::Threads;
-use crate::connect::alpn;
+use super::traced::TracedSplits;
 use crate::local::LocalEntry;
-use crate::serve::serve;
 use crate::serve_shared;
 use crate::worker::error::WorkerError;
 
@@ -72,13 +68,6 @@ pub struct Worker {
     lanes: Option<Lanes>,
 }
 
-/// The threads of the worker's sockets.
-#[derive(Debug)]
-struct Lanes {
-    control: Lane,
-    data: Lane,
-}
-
 /// The part of the worker that follows the dispatcher.
 struct Follower {
     agent: Rc<Agent>,
@@ -89,6 +78,7 @@ struct Follower {
     storage: Storage,
     pool: Arc<Pool>,
     budget: SharedBudget,
+    tracer: Tracer,
     tasks: Tasks,
     threads: Threads,
     reports: Reports,
@@ -105,32 +95,6 @@ struct Leaving {
     quiet_period: Duration,
     /// `true` once the service was shut down.
     is_over: bool,
-}
-
-impl Lanes {
-    fn start() -> Result<Self, LaneError> {
-        Ok(Self {
-            control: Lane::start("worker")?,
-            data: Lane::start("readers")?,
-        })
-    }
-
-    /// Checks that a worker bound to `bound` can reach its dispatcher. Returns the address that readers
-    /// receive.
-    fn advertise(
-        &self,
-        wanted: Option<String>,
-        bound: SocketAddr,
-        dispatcher: &HostPorts,
-    ) -> Result<String, WorkerError> {
-        let checked = check_reach(bound, wanted.is_some(), dispatcher.first().clone());
-        self.control
-            .spawn(checked)
-            .wait()?
-            .map_err(WorkerError::Settings)?;
-        let address = advertised(wanted, bound, dispatcher.first().clone());
-        Ok(self.control.spawn(address).wait()?)
-    }
 }
 
 impl Worker {
@@ -152,11 +116,7 @@ impl Worker {
         stopper: WorkerStopper,
     ) -> Result<Self, WorkerError> {
         let (leaving, budget) = (Leaving::of(&config), SharedBudget::new(config.buffers_bytes()));
-        let credentials = key
-            .credentials(Role::Worker)
-            .map_err(|error| WorkerError::Bind(error.to_string()))?;
-        let dispatcher = HostPorts::from_str(&config.dispatcher)
-            .map_err(|error| WorkerError::Address(error.to_string()))?;
+        let (credentials, dispatcher) = (identity(key)?, dispatcher(&config)?);
         let ticket_key = TicketKey::generate().map_err(|error| WorkerError::Resource(error.to_string()))?;
         let memory = millstream_element::Pool::new(config.pool_bytes);
         let server = serving(&config, &ticket_key, &memory)?;
@@ -175,8 +135,10 @@ impl Worker {
         (registration.tags, registration.whereabouts) = (config.tags, config.local.whereabouts());
         registration.local_socket = local_socket;
         (agent_config.session, agent_config.lease) = (config.session, config.lease);
+        agent_config.tracer = config.tracer.clone();
         let pool = pool(config.threads)?;
-        let (functions, storage, follow_server) = (config.functions, config.storage, server.clone());
+        let (functions, storage, tracer) = (config.functions, config.storage, config.tracer);
+        let follow_server = server.clone();
         let registering = register(endpoint, dispatcher, agent_config, stopper.wishes());
         let (agent, events, wishes) = lanes.control.spawn(registering).wait()??;
         let ((alive, is_alive), threads) = (mpsc::channel(1), Threads::new());
@@ -195,6 +157,7 @@ impl Worker {
                 storage,
                 pool: Arc::new(pool),
                 budget,
+                tracer,
                 threads: task_threads,
                 ends,
                 at_work: 0,
@@ -313,6 +276,18 @@ impl Drop for Worker {
     }
 }
 
+/// Returns the credentials of a worker.
+fn identity(key: &LoadedKey) -> Result<Credentials, WorkerError> {
+    let credentials = key.credentials(Role::Worker);
+    credentials.map_err(|error| WorkerError::Bind(error.to_string()))
+}
+
+/// Returns the addresses of the dispatchers.
+fn dispatcher(config: &WorkerConfig) -> Result<HostPorts, WorkerError> {
+    let dispatcher = HostPorts::from_str(&config.dispatcher);
+    dispatcher.map_err(|error| WorkerError::Address(error.to_string()))
+}
+
 /// Returns the pool of computing threads. The default number of threads is the number of processors.
 fn pool(threads: Option<usize>) -> Result<Pool, WorkerError> {
     let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
@@ -353,45 +328,6 @@ fn serving(
     };
     let alloc: Arc<dyn SlotAlloc> = Arc::new(memory.clone());
     Server::new(server, ticket_key.clone(), &alloc).map_err(|error| WorkerError::Resource(error.to_string()))
-}
-
-/// Binds an endpoint on the lane, and starts to serve there.
-fn bind(
-    lane: &Lane,
-    credentials: Credentials,
-    (address, config): (Option<SocketAddr>, EndpointConfig),
-    server: Server,
-) -> Result<Endpoint, WorkerError> {
-    let config = EndpointConfig {
-        bind: address,
-        of_accepted: CLIENT_LIMITS,
-        ..config
-    };
-    let binding = lane.spawn(async move {
-        let accepted = [Role::Read, Role::Submit];
-        let endpoint = Endpoint::bind_server(credentials, &[alpn()], &accepted, config)
-            .map_err(|error| WorkerError::Bind(error.to_string()))?;
-        tokio::task::spawn_local(serve(endpoint.clone(), server));
-        Ok(endpoint)
-    });
-    binding.wait()?
-}
-
-/// Creates an endpoint for the dispatcher, on the network interface that readers use.
-fn to_dispatcher(
-    lane: &Lane,
-    credentials: Credentials,
-    served: SocketAddr,
-    config: EndpointConfig,
-) -> Result<Endpoint, WorkerError> {
-    let config = EndpointConfig {
-        bind: Some(SocketAddr::new(served.ip(), 0)),
-        ..config
-    };
-    let binding = lane.spawn(async move {
-        Endpoint::client(credentials, config).map_err(|error| WorkerError::Bind(error.to_string()))
-    });
-    binding.wait()?
 }
 
 impl Leaving {
@@ -558,14 +494,15 @@ impl Follower {
 
     fn try_start(&mut self, definition: TaskDef) -> Result<(), String> {
         let task = definition.task;
+        let (cancel, meter) = (Cancel::new(), Arc::new(TaskMeter::default()));
+        let traced = TracedSplits::new(self.tracer.clone(), task, meter.clone());
         let feed = match definition.policy {
             Policy::Dynamic => {
                 let splits = self.agent.splits(task).map_err(|error| error.to_string())?;
-                Some(TaskFeed::new(splits, definition.exactly_once))
+                Some(TaskFeed::new(splits, definition.exactly_once, traced.clone()))
             }
             Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => None,
         };
-        let (cancel, meter) = (Cancel::new(), Arc::new(TaskMeter::default()));
         let produced = (definition.cross_trainer_cache && definition.policy == Policy::Dynamic)
             .then(|| self.agent.produced(task).map_err(|error| error.to_string()))
             .transpose()?;
@@ -581,6 +518,7 @@ impl Follower {
             produced,
             cancel: cancel.clone(),
             meter: meter.clone(),
+            traced,
         };
         let ends = self.ends.clone();
         self.threads.start(&format!("task-{task}"), move || {

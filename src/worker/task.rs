@@ -24,6 +24,7 @@ use millstream_pipeline::storage::Storage;
 use super::feed::TaskFeed;
 use super::pace::{BottleneckClock, TaskMeter};
 use super::sharding;
+use super::traced::TracedSplits;
 
 /// The maximum number of elements that the thread writes before it checks the room in the buffer and the
 /// demand of clients.
@@ -52,6 +53,7 @@ pub(super) struct TaskRun {
     pub(super) produced: Option<ProducedSplits>,
     pub(super) cancel: Cancel,
     pub(super) meter: Arc<TaskMeter>,
+    pub(super) traced: TracedSplits,
 }
 
 /// The outcome of a task.
@@ -165,6 +167,7 @@ fn produce(mut task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<
         definition,
         produced,
         meter,
+        traced,
         ..
     } = task;
     let begun = Instant::now();
@@ -197,6 +200,7 @@ fn produce(mut task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<
         })?;
         executor.finished_splits(&mut finished);
         for split in finished.drain(..) {
+            traced.end(split.lease);
             match &produced {
                 Some(produced) => produced.note(split.lease),
                 None => producer.split_done(split.lease, split.attempt),

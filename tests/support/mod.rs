@@ -6,6 +6,7 @@
 //! - `losses`: reads that may lose elements
 //! - `links`: links over each transport between two ends
 //! - `cluster`: a dispatcher, workers and a trainer in this process
+//! - `collector`: a collector of OpenTelemetry
 //! - `consumers`: readers that advance in step
 //! - `mortal`: a dispatcher that is killed and started again
 //! - `process`: processes of the real binary
@@ -15,6 +16,8 @@
 //! - `witness`: a reader in a separate process that checks every element
 
 pub(crate) mod cluster;
+#[cfg(feature = "otlp")]
+pub(crate) mod collector;
 pub(crate) mod consumers;
 pub(crate) mod elements;
 pub(crate) mod hand_written;

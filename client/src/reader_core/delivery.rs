@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::transport::Body;
 use millstream_element::{Layout, Pack};
+use tokio::time::Instant;
 
 /// The next elements for the consumer.
 #[derive(Debug)]
@@ -31,4 +32,6 @@ pub(crate) struct Delivery {
     pub(crate) worker: Arc<str>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) body: Body,
+    /// The time when the elements arrived.
+    pub(crate) arrived: Instant,
 }

@@ -118,9 +118,9 @@ impl Entry {
         }
     }
 
-    /// Makes a delivery of elements that arrived in order. Returns `None` before the worker has sent the
-    /// specification of its elements.
-    pub(super) fn deliver(&mut self, elements: u64, body: Body) -> Option<Delivery> {
+    /// Makes a delivery of elements that arrived in order, at `arrived`. Returns `None` before the worker has
+    /// sent the specification of its elements.
+    pub(super) fn deliver(&mut self, elements: u64, body: Body, arrived: Instant) -> Option<Delivery> {
         let layout = self.layout.clone()?;
         self.polled += elements;
         self.delivered += elements;
@@ -129,6 +129,7 @@ impl Entry {
             worker: Arc::clone(&self.worker),
             layout,
             body,
+            arrived,
         })
     }
 

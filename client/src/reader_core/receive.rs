@@ -147,7 +147,7 @@ impl ReaderCore {
         while let Some(arrival) = entry.half.poll() {
             match arrival {
                 Arrival::Pack { elements, body } => {
-                    let Some(delivery) = entry.deliver(elements, body) else {
+                    let Some(delivery) = entry.deliver(elements, body, self.now) else {
                         return Err(LinkLost::Misbehaved(format!(
                             "task {task} sent elements before its specification"
                         )));

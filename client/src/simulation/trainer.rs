@@ -13,6 +13,7 @@ use millstream_control::{
 use millstream_dataplane::TaskId;
 use millstream_element::{Element, HeapAlloc};
 use millstream_link::Role;
+use millstream_trace::Tracer;
 
 use super::bugs::Bug;
 use super::flow::Item;
@@ -98,7 +99,7 @@ impl Reading {
         let waiter = Arc::new(Waiter::new(intake.clone()));
         Reading {
             told: Told::default(),
-            cursor: Cursor::new(waiter.clone(), None),
+            cursor: Cursor::new(waiter.clone(), None, Tracer::default()),
             waiter,
             intake,
             max_outstanding,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use millstream_link::TicketKey;
+use millstream_trace::Tracer;
 
 use crate::dispatcher::WorkerRegistration;
 use crate::rpc::session::SessionConfig;
@@ -29,6 +30,8 @@ pub struct AgentConfig {
     /// Maximum number of events that wait for the worker. Default 1024. While the queue is full, no further
     /// task starts.
     pub events_max: usize,
+    /// The tracer of the requests for splits. Default off.
+    pub tracer: Tracer,
 }
 
 impl AgentConfig {
@@ -49,6 +52,7 @@ impl AgentConfig {
             split_deadline: Duration::from_secs(300),
             hold_deadline: Duration::from_secs(600),
             events_max: 1024,
+            tracer: Tracer::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use millstream_trace::{AttributeValue, Part, Tracer};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
@@ -36,6 +37,7 @@ pub struct SplitFeed {
     task: TaskId,
     deadline: Duration,
     hold_deadline: Duration,
+    tracer: Tracer,
     control: FeedControl,
     books: FeedBooks,
     /// The zero point of the books' time.
@@ -124,6 +126,7 @@ impl SplitFeed {
             task,
             deadline: config.split_deadline,
             hold_deadline: config.hold_deadline,
+            tracer: config.tracer.clone(),
             control,
             books: FeedBooks::default(),
             begun: Instant::now(),
@@ -274,8 +277,9 @@ impl SplitFeed {
         let mut cancelled = self.control.cancelled.subscribe();
         let draining = self.control.draining.subscribe();
         let idle = Arc::clone(&self.idle);
-        let (task, deadline) = (self.task, self.deadline);
+        let (task, deadline, tracer) = (self.task, self.deadline, self.tracer.clone());
         self.runtime.spawn(async move {
+            let asked = Instant::now();
             let Some(session) = session else {
                 sender.send(Err(FeedError::Cancelled)).ok();
                 return;
@@ -293,6 +297,9 @@ impl SplitFeed {
                 result = lease(&session, request, deadline, &draining) => result,
                 _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
             };
+            if let Ok(batch) = &result {
+                trace(&tracer, task, (asked, demand.want), batch);
+            }
             // The send fails if the feed was just dropped. The dispatcher settles the leases with the task.
             sender.send(result).ok();
         });
@@ -396,6 +403,25 @@ impl FeedControl {
 
     pub(super) fn is_exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
+    }
+}
+
+/// Records the time of a request for each sampled split of its answer, which may contain `want` splits.
+fn trace(tracer: &Tracer, task: TaskId, (asked, want): (Instant, u32), batch: &FeedBatch) {
+    if !tracer.is_on() {
+        return;
+    }
+    let times = (asked, Instant::now());
+    let leases = batch.runs.iter().flat_map(|leased| {
+        let run = leased.run;
+        (run.first_lease..=run.leases().last()).map(move |lease| (run.source, lease))
+    });
+    // A dispatcher that sends more than the task wanted must not occupy this thread.
+    for (source, lease) in leases.take(want as usize) {
+        if let Some(split) = tracer.split(task.0, lease) {
+            let source = AttributeValue::Count(source.into());
+            split.record(Part::Lease, times, [("millstream.source", source)]);
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use millstream_trace::Tracer;
+
 use super::addresses::WorkerAddresses;
 use crate::job::DeploymentMode;
 use crate::scaling::ScalingConfig;
@@ -116,6 +118,8 @@ pub struct DispatcherConfig {
     /// The audit log: the file that records which process made which request. The caller opens the file.
     /// Default `None`: the dispatcher writes no audit log.
     pub audit_log: Option<PathBuf>,
+    /// The tracer of the answers to requests for splits. Default off.
+    pub tracer: Tracer,
 }
 
 impl DispatcherConfig {
@@ -165,6 +169,7 @@ impl Default for DispatcherConfig {
             work_dir: None,
             allowed_paths: Vec::new(),
             audit_log: None,
+            tracer: Tracer::default(),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::help;
 use crate::key::KeyArgs;
 use crate::status::StatusArgs;
 use crate::top::TopArgs;
+use crate::traces::TraceFlags;
 use crate::up::UpArgs;
 
 /// Feeds GPU trainers: CPU workers preprocess the data and send tensors over QUIC or shared memory.
@@ -176,6 +177,8 @@ pub(crate) struct DispatcherArgs {
     #[command(flatten)]
     pub(crate) admin: AdminFlags,
     #[command(flatten)]
+    pub(crate) traces: TraceFlags,
+    #[command(flatten)]
     pub(crate) lifetimes: Lifetimes,
     #[command(flatten)]
     pub(crate) scaling: ScalingFlags,
@@ -297,6 +300,8 @@ pub(crate) struct WorkerArgs {
     #[command(flatten)]
     pub(crate) admin: AdminFlags,
     #[command(flatten)]
+    pub(crate) traces: TraceFlags,
+    #[command(flatten)]
     pub(crate) identity: IdentityFlags,
     /// The number of threads that compute elements. The default is the number of processors.
     #[arg(long, value_name = "COUNT")]
@@ -406,6 +411,8 @@ pub(crate) struct ReadArgs {
     /// The dispatcher to read from, or all dispatchers of its service.
     #[arg(long, default_value = "127.0.0.1:5050", value_name = "HOST:PORT,...")]
     pub(crate) dispatcher: String,
+    #[command(flatten)]
+    pub(crate) traces: TraceFlags,
     #[command(flatten)]
     pub(crate) identity: IdentityFlags,
     /// The WebDataset tars of JPEGs to read, as a glob pattern. The dispatcher lists the tars and the workers

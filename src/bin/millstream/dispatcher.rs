@@ -20,11 +20,12 @@ const HEARTBEATS: u32 = 5;
 
 /// Runs the command.
 pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
-    let config = config(args)?;
+    let mut config = config(args)?;
     let key = key::load(&args.identity)?;
     let ending = Ending::watch(args.until_stdin_closes)?;
     let functions = Arc::new(functions::builtin(Some(&key)));
     let admin = args.admin.bind()?;
+    config.tracer = args.traces.start("dispatcher", &args.bind.to_string())?;
     let dispatcher = match shared_store(&args.several)? {
         Some(shared) => Dispatcher::start_candidate(&key, Some(args.bind), config, functions, shared),
         None => Dispatcher::start(&key, Some(args.bind), config, functions),

@@ -14,6 +14,7 @@
 //! - [`config`]: settings from variables and a file
 //! - [`demo`]: reads real pictures through a service of child processes
 //! - [`generated`]: shell completions and manual pages
+//! - [`admin`], [`traces`]: the flags by which a process is observed
 //! - [`asking`]: the connection for one question to a dispatcher
 //! - [`child`]: servers as child processes
 //! - [`console`], [`table`], [`transports`]: the output of commands
@@ -43,6 +44,7 @@ mod shutdown;
 mod status;
 mod table;
 mod top;
+mod traces;
 mod transports;
 mod up;
 mod worker;

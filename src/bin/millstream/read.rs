@@ -131,6 +131,7 @@ fn read_from(
         trainer_id: args.trainer_id.clone(),
         on_lost: args.on_lost,
         on_notice: Some(Arc::new(|notice: &Notice| note(&notice.to_string()))),
+        tracer: args.traces.start("reader", "read")?,
         ..ReaderConfig::default()
     };
     for epoch in 0..args.epochs {

@@ -29,6 +29,8 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     config.functions = Arc::new(functions(args, &key)?);
     let ending = Ending::watch(args.until_stdin_closes)?;
     let admin = args.admin.bind()?;
+    let name = args.advertise.clone().unwrap_or_else(|| args.bind.to_string());
+    config.tracer = args.traces.start("worker", &name)?;
     let (brake, stopper) = (Brake::default(), WorkerStopper::new());
     let stop = stopper.clone();
     brake.hold(move || stop.stop());

@@ -15,6 +15,7 @@ use super::event_loop::{Input, Peer};
 use super::owners::Owners;
 use super::rate::RequestRate;
 use super::refusals::RefusalCounts;
+use super::traced::TracedLease;
 use crate::dispatcher::{Departure, DispatcherConfig, NAME_BYTES_MAX, Request};
 use crate::error::Error;
 use crate::id::{BootId, SessionId};
@@ -363,6 +364,7 @@ async fn ask(
         by.push_str(&from);
     }
     let audit = shared.audit.as_ref().zip(audited(&request));
+    let traced = TracedLease::begin(&shared.config.tracer, &request);
     let (reply, answered) = oneshot::channel();
     let input = Input::Asked {
         session,
@@ -377,6 +379,9 @@ async fn ask(
     {
         if let Some((audit, audited)) = audit {
             audit.asked(asker, audited, &answer);
+        }
+        if let Some(traced) = traced {
+            traced.end(&answer);
         }
         return answer;
     }

@@ -16,6 +16,7 @@
 //! | `refusals` | the counts of refused connections and requests |
 //! | `running` | starting and stopping the server |
 //! | `standby` | a dispatcher that does not lead |
+//! | `traced` | the spans of answers to requests for splits |
 
 mod about;
 mod audit;
@@ -33,6 +34,7 @@ mod running;
 mod standby;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 pub use audit::AuditLog;
 pub use event_loop::Observed;

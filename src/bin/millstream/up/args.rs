@@ -9,6 +9,7 @@ use clap::Args;
 use crate::admin::AdminFlags;
 use crate::args::{AccessFlag, IdentityFlags};
 use crate::help;
+use crate::traces::TraceFlags;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = help::UP)]
@@ -40,6 +41,8 @@ pub(crate) struct UpArgs {
     pub(crate) drain_deadline_s: f64,
     #[command(flatten)]
     pub(crate) admin: AdminFlags,
+    #[command(flatten)]
+    pub(crate) traces: TraceFlags,
     /// Further flags of every worker, as `millstream worker --help` describes them.
     #[arg(last = true, value_name = "WORKER FLAG")]
     pub(crate) worker_flags: Vec<OsString>,

@@ -145,6 +145,7 @@ fn plan(args: &UpArgs, cli: &Cli, work_dir: &Path) -> Result<Plan, String> {
     for path in &args.access.allow_path {
         add("--allow-path", path.into());
     }
+    common.extend(args.traces.arguments());
     let mut dispatcher: Vec<OsString> = vec!["dispatcher".into(), "--work-dir".into(), work_dir.into()];
     dispatcher.extend_from_slice(&common);
     dispatcher.extend(args.admin.arguments());
