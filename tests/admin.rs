@@ -109,7 +109,11 @@ fn with_training(shown: &Shown, key: &millstream::link::LoadedKey, times: (u64, 
         ..WorkerConfig::new(address)
     };
     let _worker = Worker::start(key, config).expect("a worker");
-    let service = Service::connect(key, address, ServiceConfig::default()).expect("a connection");
+    let config = ServiceConfig {
+        no_shared_memory: true,
+        ..ServiceConfig::default()
+    };
+    let service = Service::connect(key, address, config).expect("a connection");
     let id = service.register(work(), None).expect("a dataset");
     let job = service
         .job(&ReadRequest::new(id, Policy::Dynamic))
@@ -197,6 +201,20 @@ fn history_events_and_stages_are_served() {
                 labels.any(|label| text(&label).starts_with("map(work)"))
             };
             eventually("the stages of the job", &true, stage);
+            let has_stage = || {
+                let metrics = shown.get("/metrics");
+                let start = "millstream_job_stage_busy_threads{job_id=\"";
+                let mut lines = body(&metrics).lines();
+                lines.any(|line| line.starts_with(start) && line.contains(",stage=\"1 map\"}"))
+            };
+            eventually("the metrics of the stage", &true, has_stage);
+            let links = || {
+                let client = shown.status()["iterations"][0]["clients"][0].clone();
+                (client["links"].clone(), client["network_reason"].clone())
+            };
+            let alone = serde_json::json!({ "memory": 0, "shm": 0, "quic": 1 });
+            let reason = "shared memory is switched off for this reader".into();
+            eventually("the links of the trainer", &(alone, reason), links);
             let load = || shown.status()["workers"][0]["load"]["memory_bytes"].as_u64() > Some(1 << 20);
             eventually("the memory of the worker", &cfg!(target_os = "linux"), load);
             let job = job().expect("a job");

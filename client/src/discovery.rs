@@ -106,7 +106,8 @@ async fn until_reports_are_late(mut closing: watch::Receiver<bool>, is_shut_down
     tokio::time::timeout(LAST_REPORTS_MAX, closed).await.ok();
 }
 
-/// Reports once a second how fast the reader's user takes elements, until the future is dropped.
+/// Reports once a second how fast the reader's user takes elements, and the reader's links, until the future
+/// is dropped.
 async fn pass_pace(to: &IterationReporter, meter: &PaceMeter) {
     let mut gauge = PaceGauge::default();
     let mut ticks = tokio::time::interval(PACE_EVERY);
@@ -114,6 +115,9 @@ async fn pass_pace(to: &IterationReporter, meter: &PaceMeter) {
         ticks.tick().await;
         if let Some(pace) = gauge.pace(meter, Instant::now()) {
             to.note_pace(pace);
+        }
+        if let Some(links) = meter.links() {
+            to.note_links(links);
         }
     }
 }

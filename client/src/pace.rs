@@ -3,13 +3,16 @@
 //!
 //! The reader's thread writes the measurements with plain stores. The reporting thread reads them.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_control::Pace;
+use millstream_control::{ClientLinks, Pace};
+
+/// The function that returns the present links of a reader.
+type ShowLinks = Box<dyn Fn() -> ClientLinks + Send + Sync>;
 
 /// The measurements that a reader records for other threads.
-#[derive(Debug)]
 pub struct PaceMeter {
     born: Instant,
     elements: AtomicU64,
@@ -17,6 +20,16 @@ pub struct PaceMeter {
     /// The start of the current wait, in nanoseconds since `born`, plus 1. The value 0 means that the reader
     /// does not wait.
     waiting_since_ns: AtomicU64,
+    links: OnceLock<ShowLinks>,
+}
+
+impl std::fmt::Debug for PaceMeter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PaceMeter")
+            .field("elements", &self.elements)
+            .field("waited_ns", &self.waited_ns)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for PaceMeter {
@@ -26,6 +39,7 @@ impl Default for PaceMeter {
             elements: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
             waiting_since_ns: AtomicU64::new(0),
+            links: OnceLock::new(),
         }
     }
 }
@@ -47,6 +61,17 @@ impl PaceMeter {
     pub(crate) fn note_waited(&self, waited: Duration) {
         self.waiting_since_ns.store(0, Ordering::Relaxed);
         self.waited_ns.store(nanoseconds(waited), Ordering::Relaxed);
+    }
+
+    /// Shows the links that this function returns. Later calls change nothing.
+    pub(crate) fn show_links(&self, links: impl Fn() -> ClientLinks + Send + Sync + 'static) {
+        // A meter belongs to one reader.
+        let _ = self.links.set(Box::new(links));
+    }
+
+    /// Returns the present links of the reader. `None` before the reader has started.
+    pub(crate) fn links(&self) -> Option<ClientLinks> {
+        self.links.get().map(|links| links())
     }
 
     fn read(&self, now: Instant) -> Reading {

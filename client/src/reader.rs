@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::Stream;
+use millstream_control::ClientLinks;
 use millstream_dataplane::TaskId;
 use millstream_dataplane::transport::LinkReport;
 use millstream_element::{Element, Pool, SlotAlloc};
@@ -176,6 +177,13 @@ impl Reader {
             whole_splits: config.whole_splits,
         };
         let intake = Arc::new(Intake::new(reading, alloc, notices));
+        let seen = Arc::downgrade(&intake);
+        feed.pace.show_links(move || {
+            let intake = seen.upgrade();
+            intake.map_or_else(ClientLinks::default, |intake| {
+                intake.look(ReaderCore::client_links)
+            })
+        });
         let watch = ReaderWatch::new(&intake);
         if let Some(on_started) = &config.on_started {
             on_started(watch.clone());

@@ -57,7 +57,7 @@ pub use job::{
     Abandoned, DeploymentMode, JobParameters, Policy, TargetWorkers, UnknownDeploymentMode, UnknownPolicy,
     UnknownTargetWorkers,
 };
-pub use links::LinkCounts;
+pub use links::{ClientLinks, LinkCounts, NETWORK_REASON_BYTES_MAX};
 pub use load::WorkerLoad;
 pub use pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};

@@ -1,18 +1,43 @@
-//! The counts of a worker's links with readers, which the worker reports with its heartbeats, for people.
+//! The counts of links between workers and readers, which both report with their heartbeats, for people.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use minicbor::{Decode, Encode};
 
-/// The number of a worker's links with readers, by transport.
+/// Maximum bytes of [`ClientLinks::network_reason`]. A longer reason is cut off.
+pub const NETWORK_REASON_BYTES_MAX: usize = 96;
+
+/// The number of links, by transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct LinkCounts {
-    /// The links within the worker's process.
+    /// The links within a process.
     #[n(0)]
     pub memory: u64,
-    /// The links through shared memory with other processes of the host.
+    /// The links through shared memory, between processes of a host.
     #[n(1)]
     pub shared_memory: u64,
     /// The links over a network.
     #[n(2)]
     pub network: u64,
+}
+
+/// The links of a client with its workers. Only the client knows why it chose a transport.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct ClientLinks {
+    /// The links, by transport.
+    #[n(0)]
+    pub counts: LinkCounts,
+    /// The reason why links cross a network, in at most [`NETWORK_REASON_BYTES_MAX`] bytes. `None` if no link
+    /// does, or the client does not say it.
+    #[n(1)]
+    pub network_reason: Option<String>,
+}
+
+impl ClientLinks {
+    /// Cuts the reason to its limit.
+    pub(crate) fn cut(mut self) -> ClientLinks {
+        if let Some(reason) = &mut self.network_reason {
+            reason.truncate(reason.floor_char_boundary(NETWORK_REASON_BYTES_MAX));
+        }
+        self
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use minicbor::{Decode, Encode};
 
 use crate::id::{ClientId, TaskId};
-use crate::links::LinkCounts;
+use crate::links::{ClientLinks, LinkCounts};
 use crate::load::WorkerLoad;
 use crate::stage::StagePace;
 
@@ -53,6 +53,8 @@ pub struct Measures {
     pub clients: Vec<(ClientId, Pace)>,
     /// The kinds of the worker's links with readers, reported by a worker.
     pub links: Option<LinkCounts>,
+    /// The links of clients, reported by a trainer.
+    pub client_links: Vec<(ClientId, ClientLinks)>,
     /// The bottlenecks of tasks, reported by a worker, in at most [`BOTTLENECK_BYTES_MAX`] bytes each.
     pub bottlenecks: Vec<(TaskId, String)>,
     /// The recent work of the stages of tasks, reported by a worker.
@@ -67,6 +69,7 @@ impl Measures {
         self.tasks.is_empty()
             && self.clients.is_empty()
             && self.links.is_none()
+            && self.client_links.is_empty()
             && self.bottlenecks.is_empty()
             && self.stages.is_empty()
             && self.load.is_none()

@@ -17,6 +17,7 @@ use super::pages::page;
 use super::refused::Refused;
 use super::rows::json_text;
 use super::settings::{Setting, SettingsDocument};
+use super::stage_metrics::stage_metrics;
 use super::verdict::Verdict;
 
 /// A dispatcher of this process that an admin port shows.
@@ -155,6 +156,7 @@ impl Subject for DispatcherSubject {
                 is_full,
             );
             service_metrics(&observed.status, &mut found);
+            stage_metrics(&observed.status, &observed.stages, &mut found);
         }
         found
     }

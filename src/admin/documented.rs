@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use millstream_control::rpc::Observed;
 use millstream_control::{
-    DatasetId, DatasetStatus, ExactlyOnce, IterationId, JobId, JobParameters, JobStatus, LinkCounts, Moment,
-    PoisonLimits, Policy, ServiceEvent, ServiceEventKind, SourceStatus, SplitRange, StageStatus, Status,
-    WorkerLoad,
+    ClientLinks, DatasetId, DatasetStatus, ExactlyOnce, IterationId, JobId, JobParameters, JobStatus,
+    LinkCounts, Moment, PoisonLimits, Policy, ServiceEvent, ServiceEventKind, SourceStatus, SplitRange,
+    StageStatus, Status, WorkerLoad,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -90,6 +90,10 @@ fn written(document: &impl Serialize) -> BTreeSet<String> {
 /// Returns a status in which no list is empty, and no object is unknown.
 fn full_status() -> Status {
     let mut row = row(vec![client(Some(0.5))], vec![task(0.5, "consumer")]);
+    row.clients[0].links = Some(ClientLinks {
+        counts: LinkCounts::default(),
+        network_reason: Some("other host".to_owned()),
+    });
     let range = SplitRange {
         source: 0,
         repetition: 0,

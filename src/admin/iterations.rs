@@ -3,7 +3,7 @@
 use millstream_control::{ClientStatus, IterationStatus, SourceStatus, SplitRange, StageStatus, TaskStatus};
 use serde::Serialize;
 
-use super::rows::Rows;
+use super::rows::{LinksRow, Rows};
 
 #[derive(Serialize)]
 pub(super) struct IterationRow<'s> {
@@ -22,7 +22,7 @@ pub(super) struct IterationRow<'s> {
     lost: Rows<'s, SplitRange, RangeRow>,
     skipped: Rows<'s, SplitRange, RangeRow>,
     tasks: Rows<'s, TaskStatus, TaskRow<'s>>,
-    clients: Rows<'s, ClientStatus, ClientRow>,
+    clients: Rows<'s, ClientStatus, ClientRow<'s>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stages: Option<Rows<'s, StageStatus, StageRow<'s>>>,
 }
@@ -117,7 +117,7 @@ fn task(task: &TaskStatus) -> TaskRow<'_> {
 }
 
 #[derive(Serialize)]
-struct ClientRow {
+struct ClientRow<'s> {
     id: u64,
     consumer: Option<u32>,
     silent_ms: u64,
@@ -126,9 +126,11 @@ struct ClientRow {
     element_ns: Option<u64>,
     waiting: Option<f64>,
     waited_ms: u64,
+    links: Option<LinksRow>,
+    network_reason: Option<&'s str>,
 }
 
-fn client(client: &ClientStatus) -> ClientRow {
+fn client(client: &ClientStatus) -> ClientRow<'_> {
     ClientRow {
         id: client.id.0,
         consumer: client.consumer,
@@ -138,6 +140,11 @@ fn client(client: &ClientStatus) -> ClientRow {
         element_ns: client.element_ns,
         waiting: client.waiting,
         waited_ms: client.waited_ms,
+        links: client.links.as_ref().map(|links| LinksRow::from(links.counts)),
+        network_reason: client
+            .links
+            .as_ref()
+            .and_then(|links| links.network_reason.as_deref()),
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::hidden::hidden;
 use super::iterations::{IterationRow, iteration};
-use super::rows::{Rows, Shown, json_text};
+use super::rows::{LinksRow, Rows, Shown, json_text};
 
 /// Returns the whole status as a JSON object in one line, without secrets. Each list has at most 1000
 /// entries; `counts` are complete.
@@ -109,13 +109,6 @@ struct WorkerRow<'s> {
 }
 
 #[derive(Serialize)]
-struct LinksRow {
-    memory: u64,
-    shm: u64,
-    quic: u64,
-}
-
-#[derive(Serialize)]
 struct LoadRow {
     memory_bytes: Option<u64>,
     shared_memory_bytes: u64,
@@ -133,11 +126,7 @@ fn worker(worker: &WorkerStatus) -> WorkerRow<'_> {
         draining: worker.draining,
         silent_ms: worker.silent_ms,
         tasks: worker.tasks,
-        links: worker.links.map(|links| LinksRow {
-            memory: links.memory,
-            shm: links.shared_memory,
-            quic: links.network,
-        }),
+        links: worker.links.map(LinksRow::from),
         load: worker.load.map(|load| LoadRow {
             memory_bytes: load.memory_bytes,
             shared_memory_bytes: load.shared_memory_bytes,

@@ -5,6 +5,7 @@
 //! - [`TrainerSubject`]: the loaders of a trainer as the subject of an [`AdminPort`]
 //! - [`Verdict`]: whether training waits for data, and why, in one sentence
 //! - [`status_json`], [`service_metrics`]: the status for programs
+//! - `stage_metrics`: the stages of pipelines as metrics
 //! - [`Setting`]: a setting that the port shows
 //! - `json`, `iterations`, `rows`: the status as one text, from rows that borrow from it
 //! - `history`, `events`, `sums`: the last hour, the latest events, and the sums of running jobs
@@ -24,6 +25,7 @@ mod pages;
 mod refused;
 mod rows;
 mod settings;
+mod stage_metrics;
 mod sums;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use millstream_control::LinkCounts;
 use serde::{Serialize, Serializer};
 
 /// Returns a document as one line of JSON.
@@ -28,5 +29,23 @@ pub(super) struct Shown<T>(pub(super) T);
 impl<T: Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
+    }
+}
+
+/// The number of links by transport.
+#[derive(Serialize)]
+pub(super) struct LinksRow {
+    memory: u64,
+    shm: u64,
+    quic: u64,
+}
+
+impl From<LinkCounts> for LinksRow {
+    fn from(links: LinkCounts) -> LinksRow {
+        LinksRow {
+            memory: links.memory,
+            shm: links.shared_memory,
+            quic: links.network,
+        }
     }
 }

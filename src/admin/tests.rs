@@ -17,6 +17,7 @@ pub(super) fn client(waiting: Option<f64>) -> ClientStatus {
         element_ns: Some(1_000_000),
         waiting,
         waited_ms: 0,
+        links: None,
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millstream_control::ClientLinks;
 use millstream_dataplane::proto::message::{Hello, ToWorker};
 use millstream_dataplane::transport::LinkReport;
 
@@ -93,6 +94,24 @@ impl ReaderCore {
             self.auto.note_round_trip(worker, round_trip);
         }
         self.reports.insert(worker.to_owned(), report);
+    }
+
+    /// Returns the present links by transport, and the reason of the first link that crosses a network.
+    pub(crate) fn client_links(&self) -> ClientLinks {
+        let mut links = ClientLinks::default();
+        let is_up = |worker: &str| self.links.get(worker).is_some_and(|outbox| outbox.is_up);
+        for (_, report) in self.reports.iter().filter(|(worker, _)| is_up(worker)) {
+            match report.transport {
+                "memory" => links.counts.memory += 1,
+                "shm" => links.counts.shared_memory += 1,
+                _ => {
+                    links.counts.network += 1;
+                    let reason = || report.not_better.as_deref().map(str::to_owned);
+                    links.network_reason = links.network_reason.take().or_else(reason);
+                }
+            }
+        }
+        links
     }
 
     /// Returns the latest report on each link, by worker.

@@ -54,6 +54,11 @@ impl Paces {
                 self.note_client(client, pace, now);
             }
         }
+        for (client, links) in measures.client_links {
+            if tables.clients.owned_by(session, client).is_ok() {
+                self.note_client_links(client, links);
+            }
+        }
     }
 
     /// Forgets the reports of tasks, clients and workers that are gone.

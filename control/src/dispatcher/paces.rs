@@ -12,7 +12,7 @@ use super::estimate;
 use super::moment::Moment;
 use super::stage_reports::{StageReport, StageReports};
 use crate::id::{ClientId, IterationId, TaskId, WorkerId};
-use crate::links::LinkCounts;
+use crate::links::{ClientLinks, LinkCounts};
 use crate::load::WorkerLoad;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Pace, STALE};
 use crate::split::SplitPace;
@@ -24,6 +24,7 @@ pub(super) struct Paces {
     tasks: BTreeMap<TaskId, Reported>,
     clients: BTreeMap<ClientId, Reported>,
     links: BTreeMap<WorkerId, LinkCounts>,
+    client_links: BTreeMap<ClientId, ClientLinks>,
     bottlenecks: BTreeMap<TaskId, String>,
     stages: StageReports,
     loads: BTreeMap<WorkerId, WorkerLoad>,
@@ -111,6 +112,11 @@ impl Paces {
         self.links.insert(worker, links);
     }
 
+    /// Notes the links of a client. A reason that is too long is cut off.
+    pub(super) fn note_client_links(&mut self, client: ClientId, links: ClientLinks) {
+        self.client_links.insert(client, links.cut());
+    }
+
     /// Notes the bottleneck of a task: the stage that holds it up. A name that is too long is cut off.
     pub(super) fn note_bottleneck(&mut self, task: TaskId, mut name: String) {
         name.truncate(name.floor_char_boundary(BOTTLENECK_BYTES_MAX));
@@ -150,6 +156,7 @@ impl Paces {
         // Only running iterations show stages, and the reports of ended ones would take their places.
         self.stages.retain(is_running);
         self.clients.retain(|client, _| has_client(client));
+        self.client_links.retain(|client, _| has_client(client));
         self.links.retain(|worker, _| has_worker(worker));
         self.loads.retain(|worker, _| has_worker(worker));
     }
@@ -205,6 +212,11 @@ impl Paces {
         self.links.get(&worker).copied()
     }
 
+    /// Returns the links of a client with its workers (C11.3).
+    pub(super) fn links_of_client(&self, client: ClientId) -> Option<ClientLinks> {
+        self.client_links.get(&client).cloned()
+    }
+
     /// Returns the latest load of a worker (C11.6).
     pub(super) fn load_of(&self, worker: WorkerId) -> Option<WorkerLoad> {
         self.loads.get(&worker).copied()
@@ -249,6 +261,6 @@ impl Paces {
     /// Returns the number of reports that are remembered.
     pub(super) fn len(&self) -> usize {
         let of_tasks = self.tasks.len() + self.bottlenecks.len() + self.stages.len();
-        of_tasks + self.clients.len() + self.links.len() + self.loads.len()
+        of_tasks + self.clients.len() + self.client_links.len() + self.links.len() + self.loads.len()
     }
 }

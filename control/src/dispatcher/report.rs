@@ -162,6 +162,7 @@ fn client_status(state: &ServiceState, id: ClientId) -> Option<ClientStatus> {
         element_ns: pace.element_ns,
         waiting,
         waited_ms: pace.waited_ms,
+        links: state.paces.links_of_client(id),
     })
 }
 

@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 use super::record::Phase;
 use crate::id::{BootId, ClientId, DatasetId, IterationId, JobId, TaskId, WorkerId};
 use crate::job::JobParameters;
-use crate::links::LinkCounts;
+use crate::links::{ClientLinks, LinkCounts};
 use crate::load::WorkerLoad;
 use crate::split::SplitRange;
 
@@ -263,6 +263,9 @@ pub struct ClientStatus {
     /// The time for which the client's user has waited for elements since the start, in milliseconds.
     #[cbor(n(7), default)]
     pub waited_ms: u64,
+    /// The links of the client with its workers, from its last report.
+    #[n(8)]
+    pub links: Option<ClientLinks>,
 }
 
 /// The phase of a task that produces elements.

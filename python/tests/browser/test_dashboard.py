@@ -28,6 +28,7 @@ def test_tables_show_the_service(shown: Page, service: Service) -> None:
     assert [row[1] for row in shown.rows("workers")] == ["alive", "alive"]
     [trainer], [job] = shown.rows("trainers"), shown.rows("jobs")
     assert trainer[1] == job[0] and job[3] == "running" and " of " in job[4]
+    shown.expect("trainers", "2 shm")
     assert shown.text("figures").split("\n")[:2] == ["Workers", "2"]
     assert shown.errors() == []
 

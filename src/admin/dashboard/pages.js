@@ -14,10 +14,18 @@ const sum = (items, read) => items.reduce((total, item) => total + read(item), 0
 const trainersOf = (rows) => rows.flatMap((row) => row.clients.map((client) => ({ client, job: row.job })));
 const tasksOf = (rows) => rows.flatMap((row) => row.tasks.map((task) => ({ task, job: row.job })));
 
+function links(peer) {
+  const counts = Object.entries(peer.links ?? {}).filter(([, count]) => count);
+  return counts.map(([name, count]) => `${count} ${name}`).join(", ") || "none";
+}
+
+/** The links of a trainer, with the reason why some cross a network. */
+const linksOfTrainer = (client) => (client.network_reason ? { text: `${links(client)}: ${client.network_reason}`, kind: "wrap" } : links(client));
+
 function showTrainers(id, rows) {
   show(id, {
     caption: "Trainers",
-    columns: ["Trainer", "Job", ["Waits for data", "number"], ["Elements/s", "number"], ["Own time per element", "number"], ["Elements", "number"], "Heard"],
+    columns: ["Trainer", "Job", ["Waits for data", "number"], ["Elements/s", "number"], ["Own time per element", "number"], ["Elements", "number"], "Workers by transport", "Heard"],
     items: trainersOf(rows),
     words: ({ client, job }) => `trainer ${client.id} job ${job}`,
     row: ({ client, job }) => [
@@ -27,6 +35,7 @@ function showTrainers(id, rows) {
       number(rate(client.elements_per_s)),
       number(time(client.element_ns)),
       number(whole(client.elements)),
+      linksOfTrainer(client),
       heard(client.silent_ms),
     ],
     empty: "No trainer reads.",
@@ -61,11 +70,6 @@ function showEpochs(id, iterations, jobs) {
 function workerState(worker) {
   if (worker.dead) return { text: `dead: ${worker.dead}`, kind: "fault" };
   return worker.draining ? { text: "draining", kind: "warning" } : { text: "alive", kind: "good" };
-}
-
-function links(worker) {
-  const counts = Object.entries(worker.links ?? {}).filter(([, count]) => count);
-  return counts.map(([name, count]) => `${count} ${name}`).join(", ") || "none";
 }
 
 const workerWords = (worker) => `${worker.address} ${workerState(worker).text} ${worker.version} ${worker.tags.join(" ")}`;

@@ -10,7 +10,7 @@ use crate::dispatcher::{
 };
 use crate::id::{ClientId, SessionId, TaskId};
 use crate::job::Policy;
-use crate::links::LinkCounts;
+use crate::links::{ClientLinks, LinkCounts, NETWORK_REASON_BYTES_MAX};
 use crate::load::WorkerLoad;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 use crate::scaling::ScalingConfig;
@@ -468,4 +468,34 @@ fn the_status_counts_readers_by_their_link() {
     assert_eq!(told(&rig), [Some(counts(3)), None]);
     rig.restart();
     assert_eq!(told(&rig), [None, None], "it is said again, and not stored");
+}
+
+/// C11.3
+#[test]
+fn the_status_says_why_links_cross_a_network() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let told = |rig: &Rig| rig.iteration().clients[0].links.clone();
+    assert_eq!(told(&rig), None);
+    let links = |reason: &str| ClientLinks {
+        counts: LinkCounts {
+            network: 1,
+            ..LinkCounts::default()
+        },
+        network_reason: Some(reason.to_owned()),
+    };
+    let report = |rig: &mut Rig, session, reason: &str| {
+        let measures = Measures {
+            client_links: vec![(client, links(reason))],
+            ..Measures::default()
+        };
+        rig.event(Event::Measured { session, measures });
+    };
+    // A worker says nothing about a client.
+    report(&mut rig, worker, "forged");
+    assert_eq!(told(&rig), None);
+    report(&mut rig, READER, &"ä".repeat(NETWORK_REASON_BYTES_MAX));
+    assert_eq!(told(&rig), Some(links(&"ä".repeat(NETWORK_REASON_BYTES_MAX / 2))));
 }

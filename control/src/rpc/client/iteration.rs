@@ -9,6 +9,7 @@ use super::told::Told;
 use crate::dispatcher::ClientPush;
 use crate::error::{Code, Error};
 use crate::id::{ClientId, TaskId};
+use crate::links::ClientLinks;
 use crate::pace::Pace;
 use crate::rpc::session::{Contact, Session};
 use crate::rpc::wire::{WireReply, WireRequest, unexpected};
@@ -293,6 +294,14 @@ impl IterationReporter {
         // A client that was released meanwhile is no longer reported.
         if self.session.clients().lock().contains(&self.client) {
             self.session.paces().lock().note_client(self.client, pace);
+        }
+    }
+
+    /// Reports this client's links with workers with the next heartbeat.
+    pub fn note_links(&self, links: ClientLinks) {
+        // A client that was released meanwhile is no longer reported.
+        if self.session.clients().lock().contains(&self.client) {
+            self.session.paces().lock().note_client_links(self.client, links);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::id::{ClientId, TaskId};
-use crate::links::LinkCounts;
+use crate::links::{ClientLinks, LinkCounts};
 use crate::load::WorkerLoad;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 use crate::stage::{self, StagePace};
@@ -15,6 +15,8 @@ const PACES_MAX: usize = 320;
 /// Maximum number of tasks whose bottlenecks one heartbeat carries. At 76 bytes each they fit beside the
 /// paces.
 const BOTTLENECKS_MAX: usize = 64;
+/// Maximum number of clients whose links one heartbeat carries. A client takes at most 140 bytes.
+const CLIENT_LINKS_MAX: usize = 32;
 /// Maximum number of tasks whose stages one heartbeat carries. A task takes 3 KiB. Only workers report
 /// stages, and they have no clients.
 const STAGED_MAX: usize = 4;
@@ -25,6 +27,7 @@ pub(crate) struct Paces {
     tasks: Waiting<TaskId, Pace>,
     clients: Waiting<ClientId, Pace>,
     links: Option<LinkCounts>,
+    client_links: Waiting<ClientId, ClientLinks>,
     bottlenecks: Waiting<TaskId, String>,
     stages: Waiting<TaskId, Vec<StagePace>>,
     load: Option<WorkerLoad>,
@@ -79,9 +82,15 @@ impl Paces {
         self.clients.latest.insert(client, pace);
     }
 
-    /// Forgets the pace of a client that is gone.
+    /// Notes the latest links of a client, replaces earlier links, and cuts off a reason that is too long.
+    pub(crate) fn note_client_links(&mut self, client: ClientId, links: ClientLinks) {
+        self.client_links.latest.insert(client, links.cut());
+    }
+
+    /// Forgets the reports of a client that is gone.
     pub(crate) fn forget_client(&mut self, client: ClientId) {
         self.clients.latest.remove(&client);
+        self.client_links.latest.remove(&client);
     }
 
     /// Takes the measurements for the next heartbeat, each once. Measurements that have waited longest are
@@ -95,6 +104,7 @@ impl Paces {
             tasks: self.tasks.take(paces),
             clients: self.clients.take(paces),
             links: self.links.take(),
+            client_links: self.client_links.take(CLIENT_LINKS_MAX),
             bottlenecks: self.bottlenecks.take(bottlenecks),
             stages: self.stages.take(STAGED_MAX),
             load: self.load.take(),

@@ -5,7 +5,7 @@ use minicbor::{Decode, Encode};
 
 use crate::id::{BootId, ClientId, SessionId, TaskId};
 use crate::job::DeploymentMode;
-use crate::links::LinkCounts;
+use crate::links::{ClientLinks, LinkCounts};
 use crate::load::WorkerLoad;
 use crate::pace::{Measures, Pace};
 use crate::stage::StagePace;
@@ -87,6 +87,9 @@ pub(crate) struct Beat {
     /// The load of a worker.
     #[n(7)]
     pub(crate) load: Option<WorkerLoad>,
+    /// The links of some clients of the process.
+    #[cbor(n(8), default)]
+    pub(crate) client_links: Vec<(ClientId, ClientLinks)>,
 }
 
 impl Beat {
@@ -100,6 +103,7 @@ impl Beat {
             bottlenecks: measures.bottlenecks,
             stages: measures.stages,
             load: measures.load,
+            client_links: measures.client_links,
         }
     }
 
@@ -112,6 +116,7 @@ impl Beat {
             bottlenecks: self.bottlenecks,
             stages: self.stages,
             load: self.load,
+            client_links: self.client_links,
         };
         (self.clients, measures)
     }
