@@ -188,8 +188,8 @@ struct Reading {
 }
 
 enum Opened {
-    Plain(Reader),
-    Exact(ExactReader),
+    Plain(Box<Reader>),
+    Exact(Box<ExactReader>),
 }
 
 impl Reading {
@@ -210,7 +210,9 @@ impl Reading {
             .map_err(|error| error.to_string())?;
         let plain = |policy| {
             let job = service.job(&ReadRequest::new(dataset.clone(), policy))?;
-            service.read(job, 0, config).map(Opened::Plain)
+            service
+                .read(job, 0, config)
+                .map(|reader| Opened::Plain(Box::new(reader)))
         };
         let reader = match visitation {
             Visitation::Off => plain(Policy::Off),
@@ -218,7 +220,8 @@ impl Reading {
             Visitation::ExactlyOnce => {
                 let request = ReadRequest::new(dataset.clone(), Policy::Dynamic);
                 let request = request.exactly_once(ExactTerms::new(0));
-                ExactReader::open(service, &request, 0, config).map(Opened::Exact)
+                let reader = ExactReader::open(service, &request, 0, config);
+                reader.map(|reader| Opened::Exact(Box::new(reader)))
             }
         };
         let checker = match visitation {
