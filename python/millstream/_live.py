@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ._millstream import Elements, Measurements
+from ._millstream import Elements, Measurements, without_secrets
 from ._verdict import verdict_of
 from ._waits import COUNTED
 
@@ -203,6 +203,8 @@ def _named(wanted: str, kind: str) -> str:
     """Returns a name that no live owner has: the wanted one, or the lowest free number, so that programs that replace loaders reuse names."""
     taken = {entry.name for entry in _entries.values()}
     if wanted:
+        # A cut URL may hide nothing any more, because its user or its query is then not recognised.
+        wanted = without_secrets(wanted)
         suffixes = itertools.chain([""], (f" ({number})" for number in itertools.count(1)))
         names = (wanted[: _NAME_CHARS_MAX - len(suffix)] + suffix for suffix in suffixes)
     else:

@@ -248,6 +248,17 @@ def test_names_are_distinct_and_stay() -> None:
     assert list(shown()) == names[1:]
 
 
+def test_a_cut_name_shows_no_secret() -> None:
+    secret = "0123456789abcdef"
+    # A name is cut within the password, and a cut password is not recognised.
+    loaders = [ms.DataLoader([1], output="numpy", name=f"https://reader:{secret}{'x' * 40}@host/data") for _ in range(2)]
+    assert all(list(loader) for loader in loaders)
+    assert list(shown()) == ["https://...@host/data", "https://...@host/data (1)"]
+    with ms.metrics.serve() as server, urllib.request.urlopen(f"{server.url}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    assert 'millstream_loader_elements_total{loader="https://...@host/data"} 1' in text and secret not in text
+
+
 def test_the_newest_loaders_are_shown() -> None:
     loaders = [ms.DataLoader([1], output="numpy", name=f"n{number}") for number in range(200)]
     assert all(list(loader) for loader in loaders)
