@@ -8,6 +8,9 @@ import gc
 import itertools
 import json
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import urllib.request
@@ -72,6 +75,39 @@ def test_a_stuck_reader_names_its_wait(cluster: Start) -> None:
         found = elements.glance()
         assert 0.0 < found["waiting_s"] <= found["waited_s"] == found["first_wait_s"]
         assert "has waited" in shown()["reader 0"]["verdict"] and "Start workers" in shown()["reader 0"]["advice"]
+
+
+def test_a_collection_may_measure(cluster: Start) -> None:
+    program = """
+        import gc, sys
+        import millstream as ms
+
+        elements = iter(ms.Dataset.range(8).apply(ms.service.distribute("parallel_epochs", sys.argv[1])))
+        next(elements)
+
+        def measure(phase, _):
+            if phase == "start":
+                # A collection also runs finalisers, which may measure.
+                seen.append(elements.stats()["elements"])
+
+        seen, held = [], []
+        gc.callbacks.append(measure)
+        # The interpreter then collects whenever it creates a dict, also within a measurement.
+        gc.set_threshold(1)
+        for _ in range(200):
+            held += [elements.glance(), elements.stats()]
+        gc.callbacks.clear()
+        print(len(seen) > 100, {one["elements"] for one in held} == {1}, "transports" in held[0])
+    """
+    # A deadlock holds the interpreter, so the program has a process of its own.
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), cluster(1)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_S,
+    )
+    assert found.stdout.split() == ["True"] * 3, found.stderr
 
 
 def test_an_open_counts_as_a_wait() -> None:
