@@ -341,24 +341,66 @@ def test_waits_never_fall(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 7 and seen == sorted(seen)
 
 
+class Reading:
+    """The measurements of an iterator. ``look`` is called whenever someone looks."""
+
+    def __init__(self, size: int, look: Callable[[Reading], object]) -> None:
+        self.size, self.look = size, look
+
+    def glance(self) -> dict[str, Any]:
+        self.look(self)
+        return {"bytes": self.size, "reconnects": 1, "lost_splits": None}
+
+
 def test_counts_never_fall_between_epochs() -> None:
-    clock, inside = WaitClock(), []
+    clock, seen, loop = WaitClock(), list[float](), threading.current_thread()
+    looks, has_moved = threading.Event(), threading.Event()
 
-    class Reading:
-        """The measurements of an iterator, which ends while a viewer looks."""
+    def look(reading: Reading) -> None:
+        """Lets the loop leave the iterator while the viewer looks. The count rises meanwhile."""
+        if threading.current_thread() is not loop:
+            looks.set()
+            # The loop may have to wait for the viewer.
+            has_moved.wait(0.2)
+            reading.size += 1
 
-        def __init__(self, size: int) -> None:
-            self.size = size
+    clock.follow(Reading(7, look))  # type: ignore[arg-type]
+    for move in (lambda: clock.follow(Reading(0, look)), lambda: clock.follow(Reading(0, look)), clock.leave):  # type: ignore[arg-type]
+        viewer = threading.Thread(target=lambda: seen.append(clock.counts()["bytes"]))
+        viewer.start()
+        assert looks.wait(WATCHDOG_S)
+        move()
+        has_moved.set()
+        viewer.join()
+        looks.clear()
+        has_moved.clear()
+        seen.append(clock.counts()["bytes"])
+    assert seen == [8, 8, 9, 9, 10, 10] and clock.counts()["reconnects"] == 3
+    assert clock.glance()["bytes"] == 1 and set(clock.counts()) == set(COUNTED)
 
-        def glance(self) -> dict[str, Any]:
-            return {"bytes": self.size, "reconnects": 1, "lost_splits": None}
 
-    for size in (7, 3, 5):
-        clock.follow(Reading(size))  # type: ignore[arg-type]
-        inside.append(clock.counts()["bytes"])
-    clock.leave()
-    assert [*inside, clock.counts()["bytes"]] == [7, 10, 15, 15] and clock.counts()["reconnects"] == 3
-    assert clock.glance()["bytes"] == 5 and set(clock.counts()) == set(COUNTED)
+@pytest.mark.parametrize("move", ["counts", "follow", "leave"])
+def test_a_finaliser_may_measure(move: str) -> None:
+    clock, other, seen = WaitClock(), WaitClock(), list[float]()
+
+    class Last:
+        """An object whose finaliser measures."""
+
+        def __del__(self) -> None:
+            other.follow(None)
+            seen.append(clock.counts()["bytes"] + other.all_waited_s())
+
+    def run() -> None:
+        lasts = [Last()]
+        # The finaliser runs within the measurement.
+        clock.follow(Reading(7, lambda _: lasts.clear()))  # type: ignore[arg-type]
+        {"counts": clock.counts, "follow": lambda: clock.follow(None), "leave": clock.leave}[move]()
+
+    # A deadlock must not stop the tests.
+    loop = threading.Thread(target=run, daemon=True)
+    loop.start()
+    loop.join(WATCHDOG_S)
+    assert not loop.is_alive() and seen == [7] and clock.counts()["bytes"] == 7
 
 
 def test_a_port_in_use_registers_no_worker(cluster: Start) -> None:
