@@ -403,6 +403,37 @@ def test_a_finaliser_may_measure(move: str) -> None:
     assert not loop.is_alive() and seen == [7] and clock.counts()["bytes"] == 7
 
 
+def test_a_finaliser_may_read() -> None:
+    reads = list[int]()
+
+    class Last:
+        """An object whose finaliser reads a loader."""
+
+        def __del__(self) -> None:
+            reads.append(len(list(ms.DataLoader([1, 2], output="numpy", name="last"))))
+
+    class Source:
+        """Counts, in which a finaliser runs."""
+
+        def counts(self) -> dict[str, float]:
+            lasts.clear()
+            return dict.fromkeys(COUNTED, 1)
+
+    class Owner:
+        """The owner of a name, which ends soon."""
+
+    def run() -> None:
+        _live._add(Owner(), "gone", Source())  # type: ignore[arg-type]
+        _live.observe()
+
+    lasts = [Last()]
+    # A deadlock must not stop the tests.
+    loop = threading.Thread(target=run, daemon=True)
+    loop.start()
+    loop.join(WATCHDOG_S)
+    assert not loop.is_alive() and reads == [2] and _live._past["gone"]["elements"] == 1
+
+
 def test_a_port_in_use_registers_no_worker(cluster: Start) -> None:
     target = cluster(0)
     with ms.metrics.serve() as server:
