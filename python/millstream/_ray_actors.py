@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,14 @@ def _taken_over(config: DispatcherConfig) -> DispatchServer:
             time.sleep(0.2)
 
 
-def actor(cls: type, **options: Any) -> Any:
-    """Returns the actor class of a class, with options of Ray."""
-    return ray.remote(cls).options(**options)
+def actor(cls: type, groups: Mapping[str, int] | None = None, **options: Any) -> Any:
+    """Returns the actor class of a class, with options of Ray.
+
+    Args:
+        cls: The class.
+        groups: The numbers of threads that run the methods of a group alone, by the name of the group.
+        options: The options of Ray.
+    """
+    # Ray takes groups only here.
+    remote = ray.remote(cls) if groups is None else ray.remote(concurrency_groups=dict(groups))(cls)
+    return remote.options(**options)
