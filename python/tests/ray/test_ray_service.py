@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 import os
 import signal
 import subprocess
@@ -201,6 +202,8 @@ def pids(name: str) -> list[int]:
 
 
 def test_the_number_follows_the_readers(ray_nodes: Cluster) -> None:
+    # The dispatcher keeps surplus workers for longer than the watchdog of all tests permits.
+    faulthandler.dump_traceback_later(900, exit=True)
     with ms.ray.serve(1, NEEDS, min=1, max=3) as service:
 
         @ray.remote(num_cpus=0)
