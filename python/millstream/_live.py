@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ._millstream import Elements, Measurements
+from ._millstream import Elements, Measurements, without_secrets
 from ._verdict import verdict_of
 from ._waits import COUNTED
 
@@ -60,7 +60,7 @@ class _Entry:
     def __init__(self, owner: Any, name: str, source: _Source, before: dict[str, float]) -> None:
         self.owner, self.name, self.source = weakref.ref(owner), name, source
         #: The counts of earlier owners of the name, and the latest counts.
-        self._before, self._latest, self._counting = before, dict(before), threading.Lock()
+        self._before, self._latest, self._counting = before, dict(before), threading.RLock()
 
     def counts(self) -> dict[str, float]:
         """Returns the counts of all owners of the name. A source that fails keeps its latest counts."""
@@ -138,7 +138,8 @@ def _sum(counts: dict[str, float], measured: list[_Measured]) -> dict[str, float
     return {name: counts[name] + sum(one.get(name) or 0 for one in found) for name in COUNTED}
 
 
-_lock = threading.Lock()
+#: The lock of the registry. It is reentrant like those of the entries, because a finaliser may read a loader.
+_lock = threading.RLock()
 #: The live loaders, and the datasets with readers, by the id of the object; the newest one last.
 _entries: dict[int, _Entry] = {}
 #: The counts of names without an owner; the name that lost its owner last is the last one.
@@ -182,7 +183,7 @@ def observe() -> tuple[list[dict[str, Any]], int]:
     with _lock:
         _sweep()
         # An owner that ends meanwhile is left out.
-        live = [(owner, entry) for entry in _entries.values() if (owner := entry.owner()) is not None]
+        live = [(owner, entry) for entry in list(_entries.values()) if (owner := entry.owner()) is not None]
     return [entry.described(owner) for owner, entry in live[-_SHOWN_MAX:]], max(0, len(live) - _SHOWN_MAX)
 
 
@@ -201,8 +202,10 @@ def _add(owner: Any, name: str, source: _Source) -> _Entry:
 
 def _named(wanted: str, kind: str) -> str:
     """Returns a name that no live owner has: the wanted one, or the lowest free number, so that programs that replace loaders reuse names."""
-    taken = {entry.name for entry in _entries.values()}
+    taken = {entry.name for entry in list(_entries.values())}
     if wanted:
+        # A cut URL may hide nothing any more, because its user or its query is then not recognised.
+        wanted = without_secrets(wanted)
         suffixes = itertools.chain([""], (f" ({number})" for number in itertools.count(1)))
         names = (wanted[: _NAME_CHARS_MAX - len(suffix)] + suffix for suffix in suffixes)
     else:
@@ -213,7 +216,8 @@ def _named(wanted: str, kind: str) -> str:
 def _sweep() -> None:
     """Removes the owners that are gone, and keeps the counts of their names."""
     for key, entry in list(_entries.items()):
-        if entry.owner() is None:
+        # A finaliser that runs meanwhile may have removed the entry.
+        if entry.owner() is None and _entries.get(key) is entry:
             del _entries[key]
             _past[entry.name] = entry.counts()
     while len(_past) > _NAMES_MAX:
@@ -224,7 +228,7 @@ def _after_fork() -> None:
     """Empties the registry of a forked child, where the loaders of the parent have no threads and no connections."""
     global _lock
     # A thread of the parent may hold the old lock forever.
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     for entry in list(_entries.values()):
         if (owner := entry.owner()) is not None:
             entry.source.forked(owner)

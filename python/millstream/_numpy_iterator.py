@@ -23,6 +23,8 @@ class NumpyIterator:
 
     Args:
         dataset: The dataset.
+        number: The number of the pass; by default the next pass of the dataset.
+        task: The number that replaces missing seeds; by default the dataset's own number.
 
     Example:
         >>> iterator = ms.Dataset.range(3).as_numpy_iterator()
@@ -30,9 +32,9 @@ class NumpyIterator:
         (0, [1, 2])
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, number: int | None = None, task: int | None = None) -> None:
         self._dataset = dataset if dataset._output == "numpy" else dataset.with_output("numpy")
-        self._opening = _Opening(self._dataset)
+        self._opening = _Opening(self._dataset, number, task)
         self._elements = recorded(Elements.lazy(self._opening.open, self._dataset), self._dataset._options)
 
     def __iter__(self) -> NumpyIterator:

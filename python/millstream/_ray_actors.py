@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class DispatcherActor:
         port_file = folder / _PORT_FILE
         host = ray.util.get_node_ip_address()
         config = DispatcherConfig(
-            port=int(port_file.read_text()) if port_file.exists() else 0,
+            port=_recorded_port(port_file),
             host=host,
             work_dir=str(folder),
             fault_tolerant_mode=True,
@@ -113,7 +114,7 @@ class DispatcherActor:
         # The dispatcher has read its key. This process asks the dispatcher with a key for clients.
         os.environ[_KEY] = submit_key
         address = self._server.target.partition("://")[2]
-        port_file.write_text(address.rpartition(":")[2])
+        _record_port(port_file, address.rpartition(":")[2])
         self._address = address
         self._connection: Connection | None = None
 
@@ -206,6 +207,25 @@ def _node() -> str:
     return f"the Ray node {ray.util.get_node_ip_address()}"
 
 
+def _recorded_port(file: Path) -> int:
+    """Returns the port of the former process; 0, which means any port, if the file does not exist or names no port."""
+    try:
+        port = int(file.read_text())
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as error:
+        _log.warning("%s is ignored, and the dispatcher takes another port: %s", file, error)
+        return 0
+    return port if 0 < port < 2**16 else 0
+
+
+def _record_port(file: Path, port: str) -> None:
+    """Replaces the file as a whole, so that a process that dies meanwhile leaves the former file."""
+    part = file.with_name(file.name + ".part")
+    part.write_text(port)
+    part.replace(file)
+
+
 def _taken_over(config: DispatcherConfig) -> DispatchServer:
     """Starts a dispatcher. Waits for the port and the work directory of a former process that has not ended yet."""
     deadline = time.monotonic() + _TAKE_OVER_S
@@ -218,6 +238,14 @@ def _taken_over(config: DispatcherConfig) -> DispatchServer:
             time.sleep(0.2)
 
 
-def actor(cls: type, **options: Any) -> Any:
-    """Returns the actor class of a class, with options of Ray."""
-    return ray.remote(cls).options(**options)
+def actor(cls: type, groups: Mapping[str, int] | None = None, **options: Any) -> Any:
+    """Returns the actor class of a class, with options of Ray.
+
+    Args:
+        cls: The class.
+        groups: The numbers of threads that run the methods of a group alone, by the name of the group.
+        options: The options of Ray.
+    """
+    # Ray takes groups only here.
+    remote = ray.remote(cls) if groups is None else ray.remote(concurrency_groups=dict(groups))(cls)
+    return remote.options(**options)

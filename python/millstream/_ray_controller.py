@@ -24,7 +24,7 @@ from ._ray_nodes import Health, Node, Placement, Probes, nodes
 from ._ray_plan import Actions, Bounds, Observation, Plan, State
 from .errors import DeadlineExceededError, MillstreamError, UnavailableError
 
-__all__ = ["HEAD", "Controller", "Terms"]
+__all__ = ["END_S", "GROUPS", "HEAD", "Controller", "Terms"]
 
 #: The resource that only the head node of a Ray cluster has.
 HEAD = {"node:__internal_head__": 0.001}
@@ -34,6 +34,10 @@ _LOOK_S = 0.5
 _ANSWER_S = 5.0
 #: The seconds that a drained worker has to end after its drain deadline, which is 25 seconds.
 _DRAIN_S = 35.0
+#: The seconds within which a service ends: a look, the drain with its last question, and the dispatcher end.
+END_S = 3 * _ANSWER_S + _DRAIN_S + _ANSWER_S + 2 * _ANSWER_S
+#: The threads of ``close``, which must begin although other calls of programs wait in all other threads.
+GROUPS = {"close": 1}
 #: The seconds after which Ray has subtracted the resources of a new actor from those of its node.
 _SETTLE_S = 2.0
 #: The seconds for which a node on which a worker did not start in time is the last choice.
@@ -111,7 +115,8 @@ class Controller:
         self._dispatcher: Any = None
         self._dispatcher_failures = 0
         self._was_shut_down = False
-        threading.Thread(target=self._run, name="millstream-controller", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="millstream-controller", daemon=True)
+        self._thread.start()
 
     def target(self, timeout_s: float) -> str:
         """Blocks until the dispatcher serves, and returns its address.
@@ -157,10 +162,13 @@ class Controller:
         """Returns the number of workers that the service runs or will run."""
         return self._plan.scale.target
 
+    @ray.method(concurrency_group="close")  # type: ignore[untyped-decorator]
     def close(self) -> None:
         """Drains all workers, ends the service, and returns when all actors but this one have ended."""
         self._is_closing.set()
-        self._has_ended.wait(_DRAIN_S + 2 * _ANSWER_S)
+        # Each step of the end has a time limit, so the thread ends by itself.
+        while not self._has_ended.wait(_LOOK_S) and self._thread.is_alive():
+            pass
 
     def _serving(self) -> int:
         with self._lock:

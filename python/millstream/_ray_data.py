@@ -19,6 +19,7 @@ import ray
 from ._code import Limits
 from ._dataset import AUTOTUNE, INFINITE_CARDINALITY, Dataset
 from ._dtypes import as_dtype
+from ._numpy_iterator import NumpyIterator
 from ._peers import Positions, RecordDataset, Records
 from ._peers_arrow import described_type, rows_of
 from ._spec import Described
@@ -158,8 +159,9 @@ def to_dataset(dataset: Dataset, *, parallelism: int | None = None, service: Any
 
     Tasks of Ray compute the elements, each task a part of the dataset. The splits of the source are divided if the parts then yield the elements
     of the whole dataset. Otherwise, for example after ``take`` or a ``batch`` across splits, each task computes all elements and keeps its
-    share: pass ``parallelism=1``, or apply such operations to the result. A dataset that reads a service is read by one task, because its
-    workers compute the elements in parallel. The columns are the components of the elements; an element that is no dict has the column ``item``,
+    share: pass ``parallelism=1``, or apply such operations to the result. Pass ``parallelism=1`` also after ``deterministic=False``, because the
+    tasks do not agree on the order then. All tasks use one seed for operations without a seed. A dataset that reads a service is read by one
+    task, because its workers compute the elements in parallel. The columns are the components of the elements; an element that is no dict has the column ``item``,
     or ``item_0``, ``item_1`` and so on for a tuple.
 
     Args:
@@ -191,7 +193,10 @@ class _Part:
     def __init__(self, dataset: Dataset, parts: int, service: Any) -> None:
         # The copy of the service in a task gives the task its key.
         self._service = service
+        # The program draws the seed. All tasks then order the elements alike, also a task that runs again.
         self._dataset, self._parts, self._seed = dataset, parts, secrets.randbits(63)
+        # Every task reads the first pass. A service delivers each pass once, so its task reads the next one.
+        self._pass = None if dataset._graph.reads_service else 0
         self.__name__ = "millstream"
 
     def __call__(self, batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -199,7 +204,7 @@ class _Part:
         for part in batch["id"]:
             share = _share(self._dataset, self._parts, int(part), self._seed)
             rows: list[dict[str, Any]] = []
-            for element in share.as_numpy_iterator():
+            for element in NumpyIterator(share, self._pass, self._seed):
                 rows.append(_columns(element))
                 if len(rows) == _ROWS:
                     yield _block(rows)

@@ -198,7 +198,7 @@ def _of_service(waited_for: Any, found: Mapping[str, Any]) -> tuple[str, str, st
 
 
 def _of_part(part: str) -> tuple[str, str, str]:
-    """Returns the finding on a part of the pipeline that is no stage."""
+    """Returns the finding on a part of the pipeline that is not a stage."""
     if part == "writing":
         advice = "Make elements smaller: decode, crop or cast them before batch()."
         return "writing", "copying elements into batches takes most of the time", advice

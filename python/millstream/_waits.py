@@ -24,8 +24,10 @@ _SUMMED = ("bytes", "reconnects", "lost_splits", "skipped_splits")
 #: The measurements of a loader that only rise.
 COUNTED = ("elements", "waited_s", *_SUMMED)
 
-#: The lock of all clocks, which is held for moments only: when a wait ends, when a clock moves to the next iterator, and when a thread reads sums.
-_lock = threading.Lock()
+#: The lock of all clocks. A thread holds it only to end a wait, to change the iterator, or to read sums.
+#: The lock is reentrant, because a finaliser or a signal handler may run meanwhile, and may measure as well.
+#: One lock serves all clocks: with one lock each, two threads with finalisers might wait for each other.
+_lock = threading.RLock()
 
 
 @dataclasses.dataclass
@@ -99,11 +101,12 @@ class WaitClock:
             self._add_up()
 
     def _add_up(self) -> None:
-        reading, self._reading = self._reading, None
+        reading = self._reading
         if reading is not None:
-            self._left = reading.glance()
-            for name in _SUMMED:
-                self._earlier[name] += int(self._left.get(name) or 0)
+            left = reading.glance()
+            earlier = {name: self._earlier[name] + int(left.get(name) or 0) for name in _SUMMED}
+            # A finaliser before this line counts the iterator, and a later one finds it in the sums.
+            self._left, self._earlier, self._reading = left, earlier, None
 
     def glance(self) -> dict[str, Any]:
         """Returns the measurements of the present iterator, or the last ones of an iterator that the loop has left."""
@@ -113,8 +116,9 @@ class WaitClock:
     def counts(self) -> dict[str, float]:
         """Returns the counts of all epochs, none of which ever falls."""
         with _lock:
-            found = {} if self._reading is None else self._reading.glance()
-            summed = {name: self._earlier[name] + int(found.get(name) or 0) for name in _SUMMED}
+            earlier, reading = self._earlier, self._reading
+            found = {} if reading is None else reading.glance()
+            summed = {name: earlier[name] + int(found.get(name) or 0) for name in _SUMMED}
         return {"elements": self.total_batches, "waited_s": self.all_waited_s(), **summed}
 
     def waiting_s(self) -> float:
@@ -160,7 +164,7 @@ class WaitClock:
 def _after_fork() -> None:
     global _lock
     # A thread of the parent may hold the old lock forever.
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -33,7 +33,7 @@ except ImportError as _error:
 
 from ._ray_actors import Settings, actor, here
 from ._ray_check import check_nodes
-from ._ray_controller import HEAD, Controller, Terms
+from ._ray_controller import END_S, GROUPS, HEAD, Controller, Terms
 from ._ray_data import from_dataset, to_dataset
 from ._ray_nodes import Health, Node, Probes, nodes
 from ._ray_plan import Bounds
@@ -89,7 +89,7 @@ class RayService:
     def close(self) -> None:
         """Drains the workers, and ends the service. Does nothing if the service has ended."""
         try:
-            _answer(self._controller.close.remote(), 60.0)
+            _answer(self._controller.close.remote(), END_S)
         except (DeadlineExceededError, UnavailableError):
             # A controller that Ray restarts just now drains nothing, but its end ends all actors.
             pass
@@ -220,7 +220,7 @@ def _controller(terms: Terms, name: str | None) -> Any:
     if name is not None:
         options.update(name=name, namespace=_NAMESPACE, lifetime="detached")
     try:
-        return actor(Controller, **options).remote(terms)
+        return actor(Controller, GROUPS, **options).remote(terms)
     except ValueError as error:
         if name is None or not _is_taken(name):
             raise InvalidArgumentError(f"Ray refuses the settings of the service: {error}") from error

@@ -36,7 +36,7 @@ pub(crate) fn serve<S: Subject>(py: Python<'_>, listener: AdminListener, subject
 /// start. No server is therefore registered whose port cannot be opened.
 ///
 /// # Errors
-/// `InvalidArgumentError` if the address is no `IP:PORT`, and the errors of [`bound`].
+/// `InvalidArgumentError` if the address is not `IP:PORT`, and the errors of [`bound`].
 pub(crate) fn of_server(
     py: Python<'_>,
     address: Option<&str>,

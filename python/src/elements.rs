@@ -177,13 +177,12 @@ impl State {
         }
     }
 
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = PyDict::new(py);
-        self.probe.describe(&stats)?;
-        if let Supply::Service(reader) = &self.supply {
-            describe(&reader.stats(), &stats)?;
-        }
-        Ok(stats)
+    fn measured(&self) -> (Arc<Probe>, Option<ReaderStats>) {
+        let read = match &self.supply {
+            Supply::Service(reader) => Some(reader.stats()),
+            Supply::Local(_) | Supply::Later(_) => None,
+        };
+        (Arc::clone(&self.probe), read)
     }
 }
 
@@ -446,7 +445,14 @@ impl Elements {
 
     /// Returns the measurements so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        lock(py, self.state.get("iterator")?)?.stats(py)
+        // A collection that starts while objects are made may measure as well, so the state is free by then.
+        let (probe, read) = lock(py, self.state.get("iterator")?)?.measured();
+        let stats = PyDict::new(py);
+        probe.describe(&stats)?;
+        if let Some(read) = read {
+            describe(&read, &stats)?;
+        }
+        Ok(stats)
     }
 
     /// Returns the number of elements that the iterator has returned.

@@ -51,7 +51,7 @@ mod _millstream {
     #[pymodule_export]
     use super::key::{key_path, role_key, version};
     #[pymodule_export]
-    use super::metrics::MetricsPort;
+    use super::metrics::{MetricsPort, without_secrets};
     #[pymodule_export]
     use super::probe::Measurements;
     #[pymodule_export]

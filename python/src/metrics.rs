@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use millstream::admin::{AdminPort, LoaderFacts, ObserveLoaders, ObservedLoaders, TrainerSubject};
+use millstream::pipeline::storage;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -75,6 +76,12 @@ fn observing(observe: Py<PyAny>) -> ObserveLoaders {
             None => Err("the program ends".to_owned()),
         }
     })
+}
+
+/// Returns a text in which URLs show neither their users nor the queries that may be signatures.
+#[pyfunction]
+pub(crate) fn without_secrets(text: &str) -> String {
+    storage::without_secrets(text).into_owned()
 }
 
 #[pymethods]

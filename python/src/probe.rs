@@ -121,7 +121,12 @@ impl Probe {
         into.set_item("bytes", self.bytes.load(Ordering::Relaxed))?;
         waits.describe(now, delivered, into)?;
         into.set_item("skipped_splits", self.skipped_splits.load(Ordering::Relaxed))?;
-        self.readers.lock().describe(into)?;
+        // The lock is free while Python objects are made. A new object may start a garbage collection, whose
+        // finalisers may measure. Another thread may also wait for the lock with the interpreter's lock held.
+        let read = self.readers.lock().read();
+        if let Some(read) = read {
+            read.describe(into)?;
+        }
         let stages = self.stages.lock().clone();
         if let Some(stats) = stages.and_then(|costs| costs.latest()) {
             describe_stages(&stats, into)?;
@@ -175,19 +180,41 @@ impl Readers {
         self.lost_splits += view.map_or(0, |view| view.lost_splits);
     }
 
-    fn describe(&self, into: &Bound<'_, PyDict>) -> PyResult<()> {
+    /// Returns the measurements of all readers, if there was one.
+    fn read(&self) -> Option<ReadCounts> {
         let views: Vec<ReaderView> = self.watched.iter().filter_map(ReaderWatch::view).collect();
-        let Some(latest) = views.last() else { return Ok(()) };
+        let latest = views.last()?;
         let links = latest.links.iter();
-        let transports: BTreeMap<&str, &str> = links
-            .map(|(worker, link)| (worker.as_str(), link.transport))
-            .collect();
+        let transports = links.map(|(worker, link)| (worker.clone(), link.transport));
         let sum = |of: fn(&ReaderView) -> u64| views.iter().map(of).sum::<u64>();
-        into.set_item("transports", transports)?;
-        into.set_item("waited_for", latest.waited_for.map(Bottleneck::name))?;
-        into.set_item("prefetched", sum(|view| view.ready))?;
-        into.set_item("reconnects", self.reconnects + sum(|view| view.reconnects))?;
-        into.set_item("lost_splits", self.lost_splits + sum(|view| view.lost_splits))
+        Some(ReadCounts {
+            transports: transports.collect(),
+            waited_for: latest.waited_for,
+            prefetched: sum(|view| view.ready),
+            reconnects: self.reconnects + sum(|view| view.reconnects),
+            lost_splits: self.lost_splits + sum(|view| view.lost_splits),
+        })
+    }
+}
+
+/// The measurements of all readers at one moment.
+#[derive(Debug)]
+struct ReadCounts {
+    /// The transports of the latest reader's links, by worker address.
+    transports: BTreeMap<String, &'static str>,
+    waited_for: Option<Bottleneck>,
+    prefetched: u64,
+    reconnects: u64,
+    lost_splits: u64,
+}
+
+impl ReadCounts {
+    fn describe(self, into: &Bound<'_, PyDict>) -> PyResult<()> {
+        into.set_item("transports", self.transports)?;
+        into.set_item("waited_for", self.waited_for.map(Bottleneck::name))?;
+        into.set_item("prefetched", self.prefetched)?;
+        into.set_item("reconnects", self.reconnects)?;
+        into.set_item("lost_splits", self.lost_splits)
     }
 }
 

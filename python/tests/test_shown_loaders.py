@@ -8,6 +8,9 @@ import gc
 import itertools
 import json
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import urllib.request
@@ -72,6 +75,39 @@ def test_a_stuck_reader_names_its_wait(cluster: Start) -> None:
         found = elements.glance()
         assert 0.0 < found["waiting_s"] <= found["waited_s"] == found["first_wait_s"]
         assert "has waited" in shown()["reader 0"]["verdict"] and "Start workers" in shown()["reader 0"]["advice"]
+
+
+def test_a_collection_may_measure(cluster: Start) -> None:
+    program = """
+        import gc, sys
+        import millstream as ms
+
+        elements = iter(ms.Dataset.range(8).apply(ms.service.distribute("parallel_epochs", sys.argv[1])))
+        next(elements)
+
+        def measure(phase, _):
+            if phase == "start":
+                # A collection also runs finalisers, which may measure.
+                seen.append(elements.stats()["elements"])
+
+        seen, held = [], []
+        gc.callbacks.append(measure)
+        # The interpreter then collects whenever it creates a dict, also within a measurement.
+        gc.set_threshold(1)
+        for _ in range(200):
+            held += [elements.glance(), elements.stats()]
+        gc.callbacks.clear()
+        print(len(seen) > 100, {one["elements"] for one in held} == {1}, "transports" in held[0])
+    """
+    # A deadlock holds the interpreter, so the program has a process of its own.
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), cluster(1)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_S,
+    )
+    assert found.stdout.split() == ["True"] * 3, found.stderr
 
 
 def test_an_open_counts_as_a_wait() -> None:
@@ -248,6 +284,17 @@ def test_names_are_distinct_and_stay() -> None:
     assert list(shown()) == names[1:]
 
 
+def test_a_cut_name_shows_no_secret() -> None:
+    secret = "0123456789abcdef"
+    # A name is cut within the password, and a cut password is not recognised.
+    loaders = [ms.DataLoader([1], output="numpy", name=f"https://reader:{secret}{'x' * 40}@host/data") for _ in range(2)]
+    assert all(list(loader) for loader in loaders)
+    assert list(shown()) == ["https://...@host/data", "https://...@host/data (1)"]
+    with ms.metrics.serve() as server, urllib.request.urlopen(f"{server.url}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    assert 'millstream_loader_elements_total{loader="https://...@host/data"} 1' in text and secret not in text
+
+
 def test_the_newest_loaders_are_shown() -> None:
     loaders = [ms.DataLoader([1], output="numpy", name=f"n{number}") for number in range(200)]
     assert all(list(loader) for loader in loaders)
@@ -294,24 +341,97 @@ def test_waits_never_fall(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 7 and seen == sorted(seen)
 
 
+class Reading:
+    """The measurements of an iterator. ``look`` is called whenever someone looks."""
+
+    def __init__(self, size: int, look: Callable[[Reading], object]) -> None:
+        self.size, self.look = size, look
+
+    def glance(self) -> dict[str, Any]:
+        self.look(self)
+        return {"bytes": self.size, "reconnects": 1, "lost_splits": None}
+
+
 def test_counts_never_fall_between_epochs() -> None:
-    clock, inside = WaitClock(), []
+    clock, seen, loop = WaitClock(), list[float](), threading.current_thread()
+    looks, has_moved = threading.Event(), threading.Event()
 
-    class Reading:
-        """The measurements of an iterator, which ends while a viewer looks."""
+    def look(reading: Reading) -> None:
+        """Lets the loop leave the iterator while the viewer looks. The count rises meanwhile."""
+        if threading.current_thread() is not loop:
+            looks.set()
+            # The loop may have to wait for the viewer.
+            has_moved.wait(0.2)
+            reading.size += 1
 
-        def __init__(self, size: int) -> None:
-            self.size = size
+    clock.follow(Reading(7, look))  # type: ignore[arg-type]
+    for move in (lambda: clock.follow(Reading(0, look)), lambda: clock.follow(Reading(0, look)), clock.leave):  # type: ignore[arg-type]
+        viewer = threading.Thread(target=lambda: seen.append(clock.counts()["bytes"]))
+        viewer.start()
+        assert looks.wait(WATCHDOG_S)
+        move()
+        has_moved.set()
+        viewer.join()
+        looks.clear()
+        has_moved.clear()
+        seen.append(clock.counts()["bytes"])
+    assert seen == [8, 8, 9, 9, 10, 10] and clock.counts()["reconnects"] == 3
+    assert clock.glance()["bytes"] == 1 and set(clock.counts()) == set(COUNTED)
 
-        def glance(self) -> dict[str, Any]:
-            return {"bytes": self.size, "reconnects": 1, "lost_splits": None}
 
-    for size in (7, 3, 5):
-        clock.follow(Reading(size))  # type: ignore[arg-type]
-        inside.append(clock.counts()["bytes"])
-    clock.leave()
-    assert [*inside, clock.counts()["bytes"]] == [7, 10, 15, 15] and clock.counts()["reconnects"] == 3
-    assert clock.glance()["bytes"] == 5 and set(clock.counts()) == set(COUNTED)
+@pytest.mark.parametrize("move", ["counts", "follow", "leave"])
+def test_a_finaliser_may_measure(move: str) -> None:
+    clock, other, seen = WaitClock(), WaitClock(), list[float]()
+
+    class Last:
+        """An object whose finaliser measures."""
+
+        def __del__(self) -> None:
+            other.follow(None)
+            seen.append(clock.counts()["bytes"] + other.all_waited_s())
+
+    def run() -> None:
+        lasts = [Last()]
+        # The finaliser runs within the measurement.
+        clock.follow(Reading(7, lambda _: lasts.clear()))  # type: ignore[arg-type]
+        {"counts": clock.counts, "follow": lambda: clock.follow(None), "leave": clock.leave}[move]()
+
+    # A deadlock must not stop the tests.
+    loop = threading.Thread(target=run, daemon=True)
+    loop.start()
+    loop.join(WATCHDOG_S)
+    assert not loop.is_alive() and seen == [7] and clock.counts()["bytes"] == 7
+
+
+def test_a_finaliser_may_read() -> None:
+    reads = list[int]()
+
+    class Last:
+        """An object whose finaliser reads a loader."""
+
+        def __del__(self) -> None:
+            reads.append(len(list(ms.DataLoader([1, 2], output="numpy", name="last"))))
+
+    class Source:
+        """Counts, in which a finaliser runs."""
+
+        def counts(self) -> dict[str, float]:
+            lasts.clear()
+            return dict.fromkeys(COUNTED, 1)
+
+    class Owner:
+        """The owner of a name, which ends soon."""
+
+    def run() -> None:
+        _live._add(Owner(), "gone", Source())  # type: ignore[arg-type]
+        _live.observe()
+
+    lasts = [Last()]
+    # A deadlock must not stop the tests.
+    loop = threading.Thread(target=run, daemon=True)
+    loop.start()
+    loop.join(WATCHDOG_S)
+    assert not loop.is_alive() and reads == [2] and _live._past["gone"]["elements"] == 1
 
 
 def test_a_port_in_use_registers_no_worker(cluster: Start) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import ray
 
 from millstream import _ray_actors, _ray_check
+from millstream._millstream import role_key
 from millstream._ray_actors import DispatcherActor
 from millstream._ray_controller import Terms
 from millstream._ray_plan import Bounds
@@ -65,6 +66,54 @@ def test_a_failed_dispatcher_ends_its_process(monkeypatch: pytest.MonkeyPatch) -
     actor._server = types.SimpleNamespace(_has_ended=lambda: True, join=join)  # type: ignore[assignment]
     with pytest.raises(SystemExit):
         actor.report()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], DispatcherActor]:
+    """Returns a function that starts the actor of a dispatcher with records in a directory of the test."""
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+    monkeypatch.setattr(_ray_actors, "_TAKE_OVER_S", 5.0)
+    keys = role_key("dispatcher"), role_key("submit")
+    # The actor changes the variable.
+    monkeypatch.setenv("MILLSTREAM_KEY", keys[1])
+    return lambda: DispatcherActor(*keys, str(tmp_path), "id", None, _ray_actors.here())
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b"99999", b"-1", b"\xff"])
+def test_an_unreadable_port_is_ignored(started: Callable[[], DispatcherActor], tmp_path: Path, text: bytes) -> None:
+    file = tmp_path / "ray-port"
+    file.write_bytes(text)
+    actor = started()
+    try:
+        assert actor.target().endswith(f":{file.read_text()}")
+    finally:
+        actor.shutdown()
+
+
+def test_a_restarted_dispatcher_keeps_its_port(started: Callable[[], DispatcherActor], tmp_path: Path) -> None:
+    first = started()
+    first._server.stop()
+    again = started()
+    try:
+        assert again.target() == first.target()
+    finally:
+        again.shutdown()
+
+
+def test_a_dying_dispatcher_leaves_the_port(monkeypatch: pytest.MonkeyPatch, started: Callable[[], DispatcherActor], tmp_path: Path) -> None:
+    first = started()
+    first._server.stop()
+    write_text = Path.write_text
+
+    def half(path: Path, text: str) -> int:
+        write_text(path, text[:2])
+        raise SystemExit("the process is killed")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(SystemExit):
+        started()
+    monkeypatch.undo()
+    assert first.target().endswith(f":{tmp_path.joinpath('ray-port').read_text()}")
 
 
 def test_keys_are_not_shown() -> None:

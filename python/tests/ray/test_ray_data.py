@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pytest
 import ray
@@ -119,3 +120,28 @@ def test_a_service_is_read_by_one_task(service: ms.ray.RayService) -> None:
         ms.ray.to_dataset(numbers, parallelism=2)
     with pytest.raises(InvalidArgumentError, match="infinite"):
         ms.ray.to_dataset(ms.Dataset.range(3).repeat())
+
+
+@pytest.mark.parametrize("source", ["splits", "places"])
+def test_parts_without_a_seed_fit_together(source: str) -> None:
+    shuffled = ms.Dataset.range(200).shuffle(200)
+    # Splits cannot be divided before ``take``, so each task keeps some places of the whole dataset.
+    dataset = shuffled if source == "splits" else shuffled.take(150)
+    part = _ray_data._Part(dataset, 3, None)
+    # Each task has a copy of its own. Ray runs some tasks again, and expects the same rows.
+    found = [[int(x) for block in copy(part)({"id": [number]}) for x in block["item"]] for number in (0, 1, 2, 1)]
+    first, second, third, again = found
+    assert second == again
+    assert len(set(first + second + third)) == len(first + second + third) == (200 if source == "splits" else 150)
+
+
+def test_one_part_without_a_seed_can_run_again() -> None:
+    part = _ray_data._Part(ms.Dataset.range(100).shuffle(100), 1, None)
+    runs = [[int(x) for block in task({"id": [0]}) for x in block["item"]] for one in (part, copy(part)) for task in (one, one)]
+    assert sorted(runs[0]) == list(range(100)) and runs == [runs[0]] * 4
+
+
+def copy(part: _ray_data._Part) -> _ray_data._Part:
+    """Returns the part that a task of Ray receives."""
+    received: _ray_data._Part = cloudpickle.loads(cloudpickle.dumps(part))
+    return received

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 import os
 import signal
 import subprocess
@@ -154,6 +155,23 @@ def test_records_are_removed_or_kept(ray_nodes: Cluster, tmp_path: Path) -> None
         assert numbers(service, 20) == list(range(20))
 
 
+@pytest.mark.parametrize("name", [None, "busy"])
+def test_a_service_closes_while_programs_wait(ray_nodes: Cluster, name: str | None) -> None:
+    session = Path(ray._private.worker.global_worker.node.get_session_dir_path())
+    before = set(session.glob("millstream-*"))
+    service = ms.ray.serve(1, NEEDS, name=name)
+    (records,) = set(session.glob("millstream-*")) - before
+    closing = service if name is None else ms.ray.attach(name)
+    # More programs wait for workers than the controller has threads.
+    waits = [service._controller.wait.remote(99, 300.0) for _ in range(40)]
+    closing.close()
+    # Only a service that has ended itself removes its records.
+    assert not records.exists()
+    for wait in waits:
+        with pytest.raises((UnavailableError, ray.exceptions.RayError)):
+            ray.get(wait, timeout=60)
+
+
 def test_a_shutdown_ends_the_service(ray_nodes: Cluster) -> None:
     service = ms.ray.serve(1, NEEDS)
     connect(service.target.partition("://")[2]).shutdown()
@@ -184,6 +202,8 @@ def pids(name: str) -> list[int]:
 
 
 def test_the_number_follows_the_readers(ray_nodes: Cluster) -> None:
+    # The dispatcher keeps surplus workers for longer than the watchdog of all tests permits.
+    faulthandler.dump_traceback_later(900, exit=True)
     with ms.ray.serve(1, NEEDS, min=1, max=3) as service:
 
         @ray.remote(num_cpus=0)
