@@ -127,7 +127,7 @@ def test_slow_workers_are_the_bottleneck(cluster: Start, visitation: str) -> Non
 
 def test_a_slow_stage_of_this_process_is_named() -> None:
     def slowly(number: Any) -> Any:
-        time.sleep(0.02)
+        time.sleep(0.05)
         return number
 
     loader = ms.DataLoader(ms.Dataset.range(24).map_python(slowly).batch(2), output="numpy")
