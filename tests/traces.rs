@@ -8,6 +8,7 @@ use millstream::ReadRequest;
 use millstream::client::{MaxOutstanding, ReaderConfig};
 use millstream::control::Policy;
 use millstream::exactly_once::{ExactReader, ExactTerms};
+use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use millstream::trace::{OtlpConfig, SampleRatio};
@@ -181,7 +182,6 @@ fn invalid_collectors_are_refused_with_a_remedy() {
             &["--traces", "http://127.0.0.1:4318", "--trace-ratio", "2"],
             "above 0 and at most 1",
         ),
-        (&["--trace-ratio", "0.5"], "--traces <URL>"),
     ] {
         let command = ["dispatcher", "--bind", "127.0.0.1:0"];
         let finished = finish(millstream(&key, &[&command[..], flags].concat()));
@@ -222,16 +222,37 @@ fn headers_of_collectors_stay_secret() {
 }
 
 #[test]
+fn unfinished_splits_are_errors() {
+    watched("unfinished splits", || {
+        let collector = Collector::start();
+        let config = OtlpConfig::named(collector.url(), SampleRatio::ALL, "test", "test");
+        let tracer = config.start().expect("an export");
+        let functions = vec![Functions::new()];
+        let cluster = Cluster::start_with(Mechanism::Quic, functions, &EndpointConfig::default(), |worker| {
+            worker.tracer = tracer.clone();
+        });
+        // The split has more elements than the reader takes.
+        let dataset = Dataset::range(0, 1 << 40, 1).split_size(4096);
+        let mut reader = cluster.read(dataset, Policy::Dynamic, MaxOutstanding::Elements(16));
+        reader.next_element().expect("an element").expect("one of many");
+        drop(reader);
+        drop(cluster);
+        tracer.end();
+        let spans = collector.spans();
+        let produced: Vec<&ReceivedSpan> = spans.iter().filter(|span| span.name == "produce split").collect();
+        assert!(
+            !produced.is_empty() && produced.iter().all(|span| span.is_error),
+            "{spans:?}"
+        );
+    });
+}
+
+#[test]
 fn waits_for_earlier_elements_are_spans() {
     watched("ordered elements", || {
         let collector = Collector::start();
         let cluster = Cluster::plain(Mechanism::Quic, 2);
-        let config = OtlpConfig {
-            endpoint: collector.url(),
-            ratio: SampleRatio::ALL,
-            service: "test".to_owned(),
-            instance: "test".to_owned(),
-        };
+        let config = OtlpConfig::named(collector.url(), SampleRatio::ALL, "test", "test");
         let tracer = config.start().expect("an export");
         let graph = Dataset::range(0, 4000, 1).split_size(20).graph().expect("valid");
         let graph = graph.for_exactly_once(7, &Functions::new()).expect("valid");

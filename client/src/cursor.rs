@@ -3,6 +3,7 @@
 //!
 //! The cursor takes the intake's lock once for each pack and once every few elements, never for each element.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -58,15 +59,21 @@ struct AtHand {
     last_lease: Option<u64>,
     /// The time when the pack arrived. Unknown for further elements of a pack in a coordinated read.
     arrived: Option<Instant>,
+    /// The leases of sampled splits whose elements of this pack have a span.
+    traced: BTreeSet<u64>,
 }
 
 impl AtHand {
-    /// Records the time for which the first element of a split waited in this reader, if the split is
-    /// sampled.
-    fn trace(&self, tracer: &Tracer, lease: u64) {
+    /// Records the time for which the first element of a split in this pack waited in this reader, if the
+    /// split is sampled.
+    fn trace(&mut self, tracer: &Tracer, lease: u64) {
         let Some((arrived, split)) = self.arrived.zip(tracer.split(self.task.0, lease)) else {
             return;
         };
+        if !self.traced.insert(lease) {
+            // The elements of several splits alternate.
+            return;
+        }
         let worker = AttributeValue::Text(self.worker.to_string());
         split.record(
             Part::Prefetch,
@@ -199,6 +206,7 @@ impl Cursor {
                     unsettled: 0,
                     last_lease: None,
                     arrived: None,
+                    traced: BTreeSet::new(),
                 });
                 Ok(())
             }
@@ -238,6 +246,7 @@ impl Cursor {
             unsettled: 0,
             last_lease: None,
             arrived: Some(arrived.into_std()),
+            traced: BTreeSet::new(),
         });
         Ok(())
     }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ._millstream import Elements, Measurements, without_secrets
 from ._verdict import verdict_of
-from ._waits import COUNTED
+from ._waits import COUNTED, lock
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
@@ -138,8 +138,6 @@ def _sum(counts: dict[str, float], measured: list[_Measured]) -> dict[str, float
     return {name: counts[name] + sum(one.get(name) or 0 for one in found) for name in COUNTED}
 
 
-#: The lock of the registry. It is reentrant like those of the entries, because a finaliser may read a loader.
-_lock = threading.RLock()
 #: The live loaders, and the datasets with readers, by the id of the object; the newest one last.
 _entries: dict[int, _Entry] = {}
 #: The counts of names without an owner; the name that lost its owner last is the last one.
@@ -149,7 +147,7 @@ _hiding = threading.local()
 
 def register(loader: DataLoader) -> None:
     """Adds a loader, under its name or a number. Does nothing if the loader is known."""
-    with _lock:
+    with lock():
         _sweep()
         if id(loader) not in _entries:
             _add(loader, _named(str(loader.name or ""), "loader"), _OfLoader(loader))
@@ -159,7 +157,7 @@ def register_reader(dataset: Dataset, elements: Elements) -> None:
     """Adds an iterator over a dataset that reads a service. All iterators over a dataset have one name, so that epochs do not add names."""
     if getattr(_hiding, "is_on", False):
         return
-    with _lock:
+    with lock():
         _sweep()
         if (entry := _entries.get(id(dataset))) is None:
             entry = _add(dataset, _named("", "reader"), _OfReaders())
@@ -180,7 +178,7 @@ def hidden() -> Iterator[None]:
 
 def observe() -> tuple[list[dict[str, Any]], int]:
     """Returns the measurements of the newest live loaders and readers, and the number of the older ones. Waits for none of them."""
-    with _lock:
+    with lock():
         _sweep()
         # An owner that ends meanwhile is left out.
         live = [(owner, entry) for entry in list(_entries.values()) if (owner := entry.owner()) is not None]
@@ -189,7 +187,7 @@ def observe() -> tuple[list[dict[str, Any]], int]:
 
 def forget() -> None:
     """Removes all loaders, and the counts of all names."""
-    with _lock:
+    with lock():
         _entries.clear()
         _past.clear()
 
@@ -226,9 +224,6 @@ def _sweep() -> None:
 
 def _after_fork() -> None:
     """Empties the registry of a forked child, where the loaders of the parent have no threads and no connections."""
-    global _lock
-    # A thread of the parent may hold the old lock forever.
-    _lock = threading.RLock()
     for entry in list(_entries.values()):
         if (owner := entry.owner()) is not None:
             entry.source.forked(owner)

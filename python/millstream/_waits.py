@@ -13,7 +13,7 @@ from typing import Any
 
 from ._millstream import Measurements
 
-__all__ = ["COUNTED", "WaitClock"]
+__all__ = ["COUNTED", "WaitClock", "lock"]
 
 #: The seconds of one of the two intervals over which the recent share is computed.
 _INTERVAL_S = 10.0
@@ -24,10 +24,15 @@ _SUMMED = ("bytes", "reconnects", "lost_splits", "skipped_splits")
 #: The measurements of a loader that only rise.
 COUNTED = ("elements", "waited_s", *_SUMMED)
 
-#: The lock of all clocks. A thread holds it only to end a wait, to change the iterator, or to read sums.
+#: The lock of all clocks, and of the registry of loaders. A thread holds it only to end a wait, to change the iterator, or to read sums.
 #: The lock is reentrant, because a finaliser or a signal handler may run meanwhile, and may measure as well.
-#: One lock serves all clocks: with one lock each, two threads with finalisers might wait for each other.
+#: One lock serves all: with several locks, two threads with finalisers might wait for each other.
 _lock = threading.RLock()
+
+
+def lock() -> threading.RLock:
+    """Returns the lock of all clocks, which a forked child replaces."""
+    return _lock
 
 
 @dataclasses.dataclass
@@ -104,6 +109,9 @@ class WaitClock:
         reading = self._reading
         if reading is not None:
             left = reading.glance()
+            if self._reading is not reading:
+                # A finaliser that ran meanwhile has added the iterator up.
+                return
             earlier = {name: self._earlier[name] + int(left.get(name) or 0) for name in _SUMMED}
             # A finaliser before this line counts the iterator, and a later one finds it in the sums.
             self._left, self._earlier, self._reading = left, earlier, None

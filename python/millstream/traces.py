@@ -1,7 +1,6 @@
-"""Traces of sampled splits: where the time goes between a split's lease and the hand-over of its elements.
+"""Sends traces of sampled splits to OpenTelemetry: the time from a split's lease to the hand-over of its elements.
 
-The spans go to a collector of OpenTelemetry. Traces are off by default. The variable ``MILLSTREAM_TRACES`` with the URL of a collector starts
-them without a change of the program.
+Traces are off by default. The variable ``MILLSTREAM_TRACES`` with the URL of a collector starts them without a change of the program.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ def start(url: str | None = None, ratio: float | None = None) -> None:
     """Sends traces of sampled splits to a collector of OpenTelemetry, over OTLP with HTTP.
 
     Readers, loaders, workers and dispatchers that this process starts afterwards record spans. Workers and dispatchers in other processes have
-    flags of their own, ``--traces`` and ``--trace-ratio``. Give all processes the same ratio: they then trace the same splits. A later call
-    replaces the earlier destination.
+    flags of their own, ``--traces`` and ``--trace-ratio``. Use one ratio in all processes: they then trace the same splits. A later call ends
+    the earlier export, and readers that already run record nothing afterwards.
 
     Args:
-        url: The URL of the collector, such as ``http://127.0.0.1:4318``. The default is the variable ``MILLSTREAM_TRACES``. The variable
-            ``OTEL_EXPORTER_OTLP_HEADERS`` sets headers, for a token.
+        url: The URL of the collector, such as ``http://127.0.0.1:4318``. The path ``/v1/traces`` is added if the URL has none. The default is
+            the variable ``MILLSTREAM_TRACES``. The variable ``OTEL_EXPORTER_OTLP_HEADERS`` sets headers, for a token.
         ratio: The fraction of the splits that are traced, above 0 and at most 1. The default is the variable ``MILLSTREAM_TRACE_RATIO``, or
             else 0.01.
 

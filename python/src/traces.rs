@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream::trace::{OtlpConfig, OtlpError, SampleRatio, Tracer};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 
 use crate::failure::raise;
@@ -13,8 +13,8 @@ use crate::fork::Here;
 const URL: &str = "MILLSTREAM_TRACES";
 const RATIO: &str = "MILLSTREAM_TRACE_RATIO";
 
-/// The maximum wait for the lock. In a forked child, the lock may be held for ever.
-const LOCK_WITHIN: Duration = Duration::from_millis(10);
+/// The maximum wait for the lock, which is held briefly. In a forked child, it may be held for ever.
+const LOCK_WITHIN: Duration = Duration::from_secs(1);
 
 /// The export of this process.
 static EXPORT: Mutex<Export> = Mutex::new(Export {
@@ -41,16 +41,22 @@ enum Wanted {
 /// # Errors
 /// `InvalidArgumentError` if the variables cannot be used.
 pub(crate) fn tracer() -> PyResult<Tracer> {
-    let Some(mut export) = EXPORT.try_lock_for(LOCK_WITHIN) else {
-        return Ok(Tracer::default());
-    };
+    let mut export = locked()?;
     if let Wanted::Unread = export.wanted {
         export.wanted = match variable(URL) {
             Some(url) => Wanted::On(url, ratio(variable(RATIO))?),
             None => Wanted::Off,
         };
     }
-    export.tracer()
+    let Wanted::On(url, ratio) = &export.wanted else {
+        return Ok(Tracer::default());
+    };
+    if let Some(running) = export.running.as_ref().filter(|running| running.is_here()) {
+        return running.get("export of traces").cloned();
+    }
+    let tracer = started(url, *ratio)?;
+    export.running = Some(Here::new(tracer.clone()));
+    Ok(tracer)
 }
 
 /// Sends traces of sampled splits to the collector at `url`. Replaces an earlier export.
@@ -68,60 +74,44 @@ pub(crate) fn start_traces(py: Python<'_>, url: Option<String>, ratio: Option<f6
         None => self::ratio(variable(RATIO))?,
     };
     py.detach(|| {
-        let mut export = EXPORT.lock();
-        export.end();
-        export.wanted = Wanted::On(url, ratio);
-        let started = export.tracer();
-        if started.is_err() {
-            export.wanted = Wanted::Off;
-        }
-        started.map(drop)
+        let tracer = started(&url, ratio)?;
+        replace(Wanted::On(url, ratio), Some(tracer))
     })
 }
 
 /// Ends the export. Sends the remaining spans, for 2 seconds at most.
 #[pyfunction]
-pub(crate) fn stop_traces(py: Python<'_>) {
-    py.detach(|| {
-        let mut export = EXPORT.lock();
-        export.wanted = Wanted::Off;
-        export.end();
-    });
+pub(crate) fn stop_traces(py: Python<'_>) -> PyResult<()> {
+    py.detach(|| replace(Wanted::Off, None))
 }
 
-impl Export {
-    fn tracer(&mut self) -> PyResult<Tracer> {
-        let Wanted::On(url, ratio) = &self.wanted else {
-            return Ok(Tracer::default());
-        };
-        if let Some(running) = self.running.as_ref().filter(|running| running.is_here()) {
-            return running.get("export of traces").cloned();
-        }
-        let config = OtlpConfig {
-            endpoint: url.clone(),
-            ratio: *ratio,
-            service: "millstream-python".to_owned(),
-            instance: format!("python/{}", std::process::id()),
-        };
-        let tracer = config.start().map_err(|error| match &error {
-            OtlpError::NotBuilt => raise("UnimplementedError", error),
-            OtlpError::Endpoint { .. } | OtlpError::Settings(_) => raise("InvalidArgumentError", error),
-        })?;
-        self.running = Some(Here::new(tracer.clone()));
-        Ok(tracer)
+/// Replaces the export, and ends the earlier one without the lock.
+fn replace(wanted: Wanted, tracer: Option<Tracer>) -> PyResult<()> {
+    let mut export = locked()?;
+    export.wanted = wanted;
+    let earlier = std::mem::replace(&mut export.running, tracer.map(Here::new));
+    drop(export);
+    if let Some(Ok(earlier)) = earlier.as_ref().map(|earlier| earlier.get("export of traces")) {
+        earlier.end();
     }
+    Ok(())
+}
 
-    /// Ends the running export, also for the readers that have it.
-    fn end(&mut self) {
-        if let Some(Ok(tracer)) = self
-            .running
-            .as_ref()
-            .map(|running| running.get("export of traces"))
-        {
-            tracer.end();
-        }
-        self.running = None;
-    }
+fn locked() -> PyResult<MutexGuard<'static, Export>> {
+    EXPORT.try_lock_for(LOCK_WITHIN).ok_or_else(|| {
+        raise(
+            "UnavailableError",
+            "another thread starts or stops the traces, or did so when this process was forked: start them before the fork",
+        )
+    })
+}
+
+fn started(url: &str, ratio: SampleRatio) -> PyResult<Tracer> {
+    let config = OtlpConfig::named(url, ratio, "python", "python");
+    config.start().map_err(|error| match &error {
+        OtlpError::NotBuilt => raise("UnimplementedError", error),
+        OtlpError::Endpoint { .. } | OtlpError::Settings(_) => raise("InvalidArgumentError", error),
+    })
 }
 
 /// Returns the value of a variable that is not empty.

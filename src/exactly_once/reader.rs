@@ -208,7 +208,8 @@ impl ExactReader {
             true => self.reader.keep(),
             false => None,
         };
-        let traced = self.reader.trace_of(&element).filter(|split| {
+        let waiting = (!is_due).then(|| self.reader.trace_of(&element)).flatten();
+        let traced = waiting.filter(|split| {
             let id = Some(split.id());
             std::mem::replace(&mut self.latest_traced, id) != id
         });

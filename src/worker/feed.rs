@@ -26,8 +26,9 @@ impl TaskFeed {
 
     /// Converts a split that the pipeline takes.
     fn take(&self, split: millstream_control::Split) -> Split {
+        let split = self.to_pipeline(split);
         self.traced.begin(&split);
-        self.to_pipeline(split)
+        split
     }
 
     fn to_pipeline(&self, split: millstream_control::Split) -> Split {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_control::TaskId;
+use millstream_pipeline::exec::Split;
 use millstream_trace::{AttributeValue, Part, SplitTrace, Tracer};
 use parking_lot::Mutex;
 
@@ -19,8 +20,15 @@ const OPEN_MAX: usize = 1024;
 pub(super) struct TracedSplits {
     tracer: Tracer,
     task: TaskId,
+    open: Arc<OpenSplits>,
+}
+
+/// The sampled splits that are not finished, by lease. Their spans are recorded at the end of the task at the
+/// latest.
+#[derive(Debug)]
+struct OpenSplits {
+    begun: Mutex<BTreeMap<u64, Begun>>,
     meter: Arc<TaskMeter>,
-    open: Arc<Mutex<BTreeMap<u64, Begun>>>,
 }
 
 /// A sampled split that the task has begun.
@@ -40,17 +48,19 @@ impl TracedSplits {
         TracedSplits {
             tracer,
             task,
-            meter,
-            open: Arc::default(),
+            open: Arc::new(OpenSplits {
+                begun: Mutex::default(),
+                meter,
+            }),
         }
     }
 
     /// Notes that the pipeline takes a split.
-    pub(super) fn begin(&self, split: &millstream_control::Split) {
+    pub(super) fn begin(&self, split: &Split) {
         let Some(trace) = self.tracer.split(self.task.0, split.lease) else {
             return;
         };
-        let mut open = self.open.lock();
+        let mut open = self.open.begun.lock();
         if open.len() < OPEN_MAX {
             let taken = Instant::now();
             let begun = Begun {
@@ -59,7 +69,7 @@ impl TracedSplits {
                 source: split.source,
                 index: split.index,
                 attempt: split.attempt,
-                busy: self.meter.busy(taken),
+                busy: self.open.meter.busy(taken),
             };
             open.insert(split.lease, begun);
         }
@@ -70,25 +80,42 @@ impl TracedSplits {
         if !self.tracer.is_on() {
             return;
         }
-        let Some(begun) = self.open.lock().remove(&lease) else {
-            return;
-        };
+        if let Some(begun) = self.open.begun.lock().remove(&lease) {
+            begun.record(&self.open.meter, None);
+        }
+    }
+}
+
+impl Begun {
+    /// Records the span up to now. `failure` is the reason why the split is not finished.
+    fn record(self, meter: &TaskMeter, failure: Option<&'static str>) {
         let now = Instant::now();
-        let busy = self.meter.busy(now).saturating_sub(begun.busy);
+        let busy = meter.busy(now).saturating_sub(self.busy);
         let count = AttributeValue::Count;
-        begun.split.record(
-            Part::Produce,
-            (begun.taken, now),
-            [
-                ("millstream.source", count(begun.source.into())),
-                ("millstream.split", count(begun.index)),
-                ("millstream.attempt", count(begun.attempt.into())),
-                // The rest of the time, the task waited for splits or for room in its buffer.
-                (
-                    "millstream.busy_ms",
-                    AttributeValue::Millis(busy.as_secs_f64() * 1e3),
-                ),
-            ],
-        );
+        let attributes = [
+            ("millstream.source", count(self.source.into())),
+            ("millstream.split", count(self.index)),
+            ("millstream.attempt", count(self.attempt.into())),
+            // In the rest of the time, the task waited for room in its buffer.
+            (
+                "millstream.busy_ms",
+                AttributeValue::Millis(busy.as_secs_f64() * 1e3),
+            ),
+        ];
+        let times = (self.taken, now);
+        match failure {
+            None => self.split.record(Part::Produce, times, attributes),
+            Some(failure) => self
+                .split
+                .record_unfinished(Part::Produce, times, failure, attributes),
+        }
+    }
+}
+
+impl Drop for OpenSplits {
+    fn drop(&mut self) {
+        for (_, begun) in std::mem::take(self.begun.get_mut()) {
+            begun.record(&self.meter, Some("the task ended before the split"));
+        }
     }
 }

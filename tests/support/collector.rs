@@ -8,6 +8,7 @@ use std::thread;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use parking_lot::Mutex;
 use prost::Message as _;
 
@@ -25,6 +26,7 @@ pub(crate) struct ReceivedSpan {
     pub(crate) parent: Vec<u8>,
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
+    pub(crate) is_error: bool,
     /// The values of the attributes as text.
     pub(crate) attributes: Vec<(String, String)>,
 }
@@ -130,6 +132,9 @@ fn spans_of(request: ExportTraceServiceRequest) -> Vec<ReceivedSpan> {
                 parent: span.parent_span_id,
                 start_ns: span.start_time_unix_nano,
                 end_ns: span.end_time_unix_nano,
+                is_error: span
+                    .status
+                    .is_some_and(|status| status.code == StatusCode::Error as i32),
                 attributes: span.attributes.into_iter().map(attribute).collect(),
             });
         }

@@ -11,13 +11,14 @@ const PATH: &str = "/v1/traces";
 #[derive(Clone, Debug, PartialEq)]
 pub struct OtlpConfig {
     /// The URL of the collector, such as `http://127.0.0.1:4318`. The path `/v1/traces` is added if the URL
-    /// has no path.
+    /// has no path. A URL with a path is used as it is.
     pub endpoint: String,
     /// The fraction of the splits that are traced.
     pub ratio: SampleRatio,
-    /// The kind of the process, such as `millstream-worker`, unless `OTEL_SERVICE_NAME` names the service.
+    /// The kind of the process, such as `millstream-worker`, unless the variable `OTEL_SERVICE_NAME` names
+    /// the service.
     pub service: String,
-    /// The address of the process, or another name that no other process of the service has.
+    /// The address or another name of the process. [`OtlpConfig::named`] adds the host and the process id.
     pub instance: String,
 }
 
@@ -43,9 +44,20 @@ pub enum OtlpError {
 }
 
 impl OtlpConfig {
-    /// Starts the export. Dropping the last clone of the tracer sends the remaining spans, for 2 seconds at
-    /// most. Also reads the variables `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_TIMEOUT` and
-    /// `OTEL_RESOURCE_ATTRIBUTES`, as other programs do.
+    /// Returns the settings of a process of this kind, such as `worker`, with this address or another name.
+    pub fn named(endpoint: impl Into<String>, ratio: SampleRatio, kind: &str, name: &str) -> OtlpConfig {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        OtlpConfig {
+            endpoint: endpoint.into(),
+            ratio,
+            service: format!("millstream-{kind}"),
+            instance: format!("{}/{name}/{}", host.trim(), std::process::id()),
+        }
+    }
+
+    /// Starts the export. [`Tracer::end`] sends the remaining spans before a process ends. Also reads the
+    /// variables `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_TIMEOUT` and `OTEL_RESOURCE_ATTRIBUTES`,
+    /// as other programs do.
     ///
     /// # Errors
     /// [`OtlpError`]: the endpoint or a variable cannot be used, or the build lacks the export. A collector
@@ -64,31 +76,33 @@ impl OtlpConfig {
 /// Returns the URL to which spans are sent.
 #[cfg(any(test, feature = "otlp"))]
 fn traces_url(endpoint: &str) -> Result<String, OtlpError> {
-    let refused = |shown: &str, reason: &str| OtlpError::Endpoint {
-        endpoint: shown.to_owned(),
+    let refused = |reason: &str| OtlpError::Endpoint {
+        endpoint: hidden(endpoint).to_owned(),
         reason: reason.to_owned(),
     };
+    if endpoint.contains(['@', '?', '#']) {
+        return Err(refused(
+            "it holds a password or a query; set the variable OTEL_EXPORTER_OTLP_HEADERS instead",
+        ));
+    }
     let (scheme, rest) = endpoint
         .split_once("://")
         .filter(|(scheme, _)| ["http", "https"].contains(scheme))
-        .ok_or_else(|| refused(hidden(endpoint), "it does not begin with http:// or https://"))?;
+        .ok_or_else(|| refused("it does not begin with http:// or https://"))?;
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-    if authority.contains('@') {
-        let reason = "it holds a password; set the variable OTEL_EXPORTER_OTLP_HEADERS instead";
-        return Err(refused(hidden(endpoint), reason));
-    }
     if authority.is_empty() || authority.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(refused(endpoint, "it names no host"));
+        return Err(refused("it names no host"));
     }
     let path = path.trim_end_matches('/');
     let path = if path.is_empty() { PATH } else { path };
     Ok(format!("{scheme}://{authority}{path}"))
 }
 
-/// Returns the part of an endpoint after a user and a password.
+/// Returns the part of an endpoint between a password and a query.
 #[cfg(any(test, feature = "otlp"))]
 fn hidden(endpoint: &str) -> &str {
-    endpoint.rsplit_once('@').map_or(endpoint, |(_, rest)| rest)
+    let shown = endpoint.rsplit_once('@').map_or(endpoint, |(_, rest)| rest);
+    shown.split(['?', '#']).next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -122,7 +136,13 @@ mod tests {
             let error = traces_url(endpoint).expect_err(endpoint).to_string();
             assert!(error.contains("expected a URL such as"), "{error}");
         }
-        for endpoint in ["http://user:secret@host:4318", "user:secret@host"] {
+        for endpoint in [
+            "http://user:secret@host:4318",
+            "http://user:sec/ret-secret@host",
+            "user:secret@host",
+            "https://host/v1/traces?api-key=secret",
+            "https://host#secret",
+        ] {
             let error = traces_url(endpoint).expect_err(endpoint).to_string();
             assert!(!error.contains("secret") && error.contains("host"), "{error}");
         }

@@ -15,8 +15,9 @@ pub struct TraceId(u128);
 pub struct SpanId(u64);
 
 impl TraceId {
-    /// Returns the id of the trace of a split. A lease is unique in its task, and a task in all lives of all
-    /// dispatchers. A split that is leased again has another trace.
+    /// Returns the id of the trace of a split. A lease is unique in its task. Task ids of a dispatcher
+    /// without its earlier records begin at another random number. A split that is leased again has another
+    /// trace.
     pub fn of_split(task: u64, lease: u64) -> TraceId {
         let mut hasher = SipHasher13::new();
         hasher.write(b"millstream split");

@@ -4,8 +4,8 @@
 //! ids of the trace from the task and the lease, so no message carries them. Each of them decides in the same
 //! way whether a split is sampled.
 //!
-//! The crate refuses to know dispatchers, workers and readers: they name their [`Part`] of the work and its
-//! times.
+//! The crate does not depend on the dispatcher, the worker and the reader: they name their [`Part`] of the
+//! work and its times.
 //!
 //! - [`Tracer`]: the handle of a process, which is off by default
 //! - [`SplitTrace`]: the trace of one sampled split

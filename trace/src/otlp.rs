@@ -2,18 +2,19 @@
 //! traces.
 //!
 //! A thread of the OpenTelemetry SDK sends the spans in batches. Spans that do not fit into its queue are
-//! dropped and counted, so a collector that hangs never holds up a process.
+//! dropped, so a collector that hangs never holds up a process.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use opentelemetry::trace::{SpanContext, SpanKind, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
-use opentelemetry_otlp::WithExportConfig as _;
+use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor as _,
 };
@@ -24,8 +25,13 @@ use crate::tracer::SpanSink;
 
 /// Maximum number of spans that wait to be sent.
 const QUEUE_MAX: usize = 2048;
+/// The flags of a span: its trace is sampled, and the 56 rightmost bits of its id are random (W3C trace
+/// context, level 2).
+const FLAGS: TraceFlags = TraceFlags::new(0x03);
 /// The time between two batches. Short, so that a trace is complete soon after its split.
 const SEND_EVERY: Duration = Duration::from_secs(1);
+/// The time for one request, as in other exporters of OpenTelemetry.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 /// The interval of warnings while the collector does not take spans.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 /// The time for which the end of a process waits until its last spans are sent.
@@ -70,7 +76,7 @@ impl SpanExporter for Exporter {
 
 /// The queue of the exporter.
 pub(crate) struct OtlpSink {
-    processor: BatchSpanProcessor,
+    processor: Arc<BatchSpanProcessor>,
     scope: InstrumentationScope,
     has_ended: AtomicBool,
 }
@@ -80,6 +86,7 @@ impl OtlpSink {
     pub(crate) fn start(config: &OtlpConfig, url: String) -> Result<OtlpSink, OtlpError> {
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
+            .with_http_client(client(&url)?)
             .with_endpoint(&url)
             .build()
             .map_err(|error| OtlpError::Settings(error.to_string()))?;
@@ -94,9 +101,11 @@ impl OtlpSink {
             .with_scheduled_delay(SEND_EVERY)
             .build();
         Ok(OtlpSink {
-            processor: BatchSpanProcessor::builder(exporter)
-                .with_batch_config(batches)
-                .build(),
+            processor: Arc::new(
+                BatchSpanProcessor::builder(exporter)
+                    .with_batch_config(batches)
+                    .build(),
+            ),
             scope: InstrumentationScope::builder("millstream")
                 .with_version(env!("CARGO_PKG_VERSION"))
                 .build(),
@@ -105,16 +114,53 @@ impl OtlpSink {
     }
 }
 
-/// Returns the attributes of this process.
-fn resource(config: &OtlpConfig) -> Resource {
-    let mut resource = Resource::builder().with_attributes([
-        KeyValue::new("service.instance.id", config.instance.clone()),
-        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
-    ]);
-    if std::env::var_os("OTEL_SERVICE_NAME").is_none() {
-        resource = resource.with_service_name(config.service.clone());
+/// Returns a client for the requests to this URL. Its own thread makes it, because a caller within an
+/// asynchronous runtime must not.
+fn client(url: &str) -> Result<reqwest::blocking::Client, OtlpError> {
+    let mut client = reqwest::blocking::Client::builder()
+        .timeout(request_deadline())
+        // A redirect would carry the token of the headers to another server.
+        .redirect(reqwest::redirect::Policy::none());
+    if url.starts_with("http://") {
+        // Without this, the client reads the certificates of the system, which small images do not have.
+        client = client.tls_certs_only([]);
     }
-    resource.build()
+    let failed = |reason: String| OtlpError::Settings(format!("no client for {url} can be made: {reason}"));
+    let making = std::thread::Builder::new().spawn(move || client.build());
+    let made = making.map_err(|error| failed(error.to_string()))?.join();
+    let made = made.map_err(|_| failed("its thread panicked".to_owned()))?;
+    made.map_err(|error| failed(full_text(&error)))
+}
+
+/// Returns the time for a request: that of the variables of OpenTelemetry, or 10 s.
+fn request_deadline() -> Duration {
+    let variables = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+    let said = variables.iter().find_map(|name| std::env::var(name).ok());
+    let millis = said.and_then(|text| text.parse().ok());
+    millis.map_or(REQUEST_DEADLINE, Duration::from_millis)
+}
+
+/// Returns the text of an error with the texts of its causes.
+fn full_text(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
+/// Returns the attributes of this process. Those of the variables replace the others.
+fn resource(config: &OtlpConfig) -> Resource {
+    let resource = Resource::builder_empty()
+        .with_detector(Box::new(TelemetryResourceDetector))
+        .with_attributes([
+            KeyValue::new("service.name", config.service.clone()),
+            KeyValue::new("service.instance.id", config.instance.clone()),
+            KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+        ])
+        .with_detector(Box::new(EnvResourceDetector::new()));
+    match std::env::var("OTEL_SERVICE_NAME") {
+        Ok(name) if !name.is_empty() => resource.with_service_name(name).build(),
+        Ok(_) | Err(_) => resource.build(),
+    }
 }
 
 impl fmt::Debug for OtlpSink {
@@ -134,7 +180,7 @@ impl SpanSink for OtlpSink {
         let context = SpanContext::new(
             trace_id,
             span_id(span.id.get()),
-            TraceFlags::SAMPLED,
+            FLAGS,
             false,
             TraceState::default(),
         );
@@ -156,24 +202,48 @@ impl SpanSink for OtlpSink {
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
             links: SpanLinks::default(),
-            status: Status::Unset,
+            status: span.failure.map_or(Status::Unset, Status::error),
             instrumentation_scope: self.scope.clone(),
         });
     }
 
     fn end(&self) {
-        if self.has_ended.swap(true, Ordering::Relaxed) {
+        let Some(ended) = self.shut_down() else {
             return;
+        };
+        match ended.recv_timeout(FLUSH_DEADLINE) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the last spans were not sent to the collector of traces")
+            }
+            Err(_) => tracing::warn!("the last spans were not sent to the collector of traces in time"),
         }
-        if let Err(error) = self.processor.shutdown_with_timeout(FLUSH_DEADLINE) {
-            tracing::warn!(%error, "the last spans were not sent to the collector of traces");
+    }
+}
+
+impl OtlpSink {
+    /// Sends the spans that wait, on a thread of its own: the SDK's shutdown may wait for a name that is
+    /// being looked up. Returns `None` if a call before has done it.
+    fn shut_down(&self) -> Option<mpsc::Receiver<OTelSdkResult>> {
+        if self.has_ended.swap(true, Ordering::Relaxed) {
+            return None;
         }
+        let (sender, ended) = mpsc::channel();
+        let processor = Arc::clone(&self.processor);
+        let flush = move || {
+            // Nobody waits after the deadline, or after a drop.
+            let _ = sender.send(processor.shutdown_with_timeout(FLUSH_DEADLINE));
+        };
+        // Without a thread, the spans that wait are lost.
+        std::thread::Builder::new().spawn(flush).ok()?;
+        Some(ended)
     }
 }
 
 impl Drop for OtlpSink {
     fn drop(&mut self) {
-        self.end();
+        // The caller may be a task of a runtime, or a thread that others wait for.
+        let _ = self.shut_down();
     }
 }
 

@@ -34,10 +34,11 @@ impl SampleRatio {
         }
     }
 
-    /// Returns whether a trace is sampled. A larger ratio samples every trace of a smaller one.
+    /// Returns whether a trace is sampled, by the rule of OpenTelemetry: its random bits reach the threshold
+    /// of rejection. A larger ratio samples every trace of a smaller one.
     pub(crate) fn samples(self, trace: TraceId) -> bool {
-        // 56 bits fit into a float but for the last three, which decide nothing that anybody can see.
-        (trace.randomness() as f64) < self.0 * RANDOM_VALUES
+        // A float rounds the last three of the 56 bits, which changes the ratio by less than 2^-52.
+        trace.randomness() as f64 >= (1.0 - self.0) * RANDOM_VALUES
     }
 }
 

@@ -43,9 +43,10 @@ impl Part {
     /// Returns the id of a new span of this part.
     pub(crate) fn span_id(self, trace: TraceId) -> SpanId {
         match self {
-            Part::Lease | Part::Grant | Part::Produce => SpanId::of(trace, self.name()),
-            // The elements of a split arrive in several packs, and at several readers.
-            Part::Prefetch | Part::Order => SpanId::random(),
+            Part::Lease | Part::Produce => SpanId::of(trace, self.name()),
+            // A request may be repeated. The elements of a split arrive in several packs, and at several
+            // readers.
+            Part::Grant | Part::Prefetch | Part::Order => SpanId::random(),
         }
     }
 }
@@ -76,6 +77,8 @@ pub struct Span {
     pub start: SystemTime,
     /// The end, not before the start.
     pub end: SystemTime,
-    /// The attributes, with names that begin with `millstream.` and end with the unit.
+    /// The reason why the work was not finished.
+    pub failure: Option<&'static str>,
+    /// The attributes, with names that begin with `millstream.`. The name of a time ends with its unit.
     pub attributes: Vec<(&'static str, AttributeValue)>,
 }

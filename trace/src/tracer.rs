@@ -63,7 +63,8 @@ impl Tracer {
     }
 
     /// Sends the spans that wait, and drops all later ones, also those of clones. Blocks for 2 seconds at
-    /// most. The drop of the last clone does the same.
+    /// most. The drop of the last clone sends them too, but does not wait, so call this before a process
+    /// ends.
     pub fn end(&self) {
         if let Some(on) = &self.0 {
             on.sink.end();
@@ -90,15 +91,36 @@ impl SplitTrace {
         self.id
     }
 
-    /// Records a part of the work on the split. Adds the task and the lease to the attributes.
+    /// Records a finished part of the work on the split. Adds the task and the lease to the attributes.
     pub fn record(
         &self,
         part: Part,
+        times: (Instant, Instant),
+        attributes: impl IntoIterator<Item = (&'static str, AttributeValue)>,
+    ) {
+        self.note(part, times, None, attributes);
+    }
+
+    /// Records a part of the work on the split that ended for this reason before it was finished.
+    pub fn record_unfinished(
+        &self,
+        part: Part,
+        times: (Instant, Instant),
+        failure: &'static str,
+        attributes: impl IntoIterator<Item = (&'static str, AttributeValue)>,
+    ) {
+        self.note(part, times, Some(failure), attributes);
+    }
+
+    fn note(
+        &self,
+        part: Part,
         (start, end): (Instant, Instant),
+        failure: Option<&'static str>,
         attributes: impl IntoIterator<Item = (&'static str, AttributeValue)>,
     ) {
         let (now, today) = (Instant::now(), SystemTime::now());
-        // A moment before the start of the clock's era cannot be recorded; no clock of a service is there.
+        // A clock before 1970 gives the time 1970.
         let at = |moment: Instant| {
             let age = now.saturating_duration_since(moment);
             today.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
@@ -114,6 +136,7 @@ impl SplitTrace {
             part,
             start: at(start),
             end: at(end.max(start)),
+            failure,
             attributes: own.into_iter().chain(attributes).collect(),
         });
     }

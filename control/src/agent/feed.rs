@@ -279,7 +279,6 @@ impl SplitFeed {
         let idle = Arc::clone(&self.idle);
         let (task, deadline, tracer) = (self.task, self.deadline, self.tracer.clone());
         self.runtime.spawn(async move {
-            let asked = Instant::now();
             let Some(session) = session else {
                 sender.send(Err(FeedError::Cancelled)).ok();
                 return;
@@ -297,9 +296,8 @@ impl SplitFeed {
                 result = lease(&session, request, deadline, &draining) => result,
                 _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
             };
-            if let Ok(batch) = &result {
-                trace(&tracer, task, (asked, demand.want), batch);
-            }
+            let result = result.inspect(|(asked, batch)| trace(&tracer, task, (*asked, demand.want), batch));
+            let result = result.map(|(_, batch)| batch);
             // The send fails if the feed was just dropped. The dispatcher settles the leases with the task.
             sender.send(result).ok();
         });
@@ -427,18 +425,19 @@ fn trace(tracer: &Tracer, task: TaskId, (asked, want): (Instant, u32), batch: &F
 
 /// Requests splits until the dispatcher sends splits or an end. The dispatcher sends neither while the task
 /// holds too many (C5.2). A request that was sent is always awaited, because its splits belong to the task.
-/// A draining worker sends no further request.
+/// A draining worker sends no further request. Returns the time of the last request, too.
 async fn lease(
     session: &Session,
     request: impl Fn() -> WireRequest,
     deadline: Duration,
     draining: &watch::Receiver<bool>,
-) -> Result<FeedBatch, FeedError> {
+) -> Result<(Instant, FeedBatch), FeedError> {
     let mut pause = HOLD_PAUSE_MIN;
     loop {
+        let asked = Instant::now();
         let batch = batch_of(call_until_able(session, &request(), deadline).await)?;
         if batch.end || !batch.runs.is_empty() {
-            return Ok(batch);
+            return Ok((asked, batch));
         }
         if *draining.borrow() {
             return Err(FeedError::Cancelled);

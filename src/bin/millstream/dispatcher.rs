@@ -25,7 +25,8 @@ pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
     let ending = Ending::watch(args.until_stdin_closes)?;
     let functions = Arc::new(functions::builtin(Some(&key)));
     let admin = args.admin.bind()?;
-    config.tracer = args.traces.start("dispatcher", &args.bind.to_string())?;
+    let tracer = args.traces.start("dispatcher", &args.bind.to_string())?;
+    config.tracer = tracer.clone();
     let dispatcher = match shared_store(&args.several)? {
         Some(shared) => Dispatcher::start_candidate(&key, Some(args.bind), config, functions, shared),
         None => Dispatcher::start(&key, Some(args.bind), config, functions),
@@ -35,7 +36,9 @@ pub(crate) fn run(args: &DispatcherArgs) -> Result<(), String> {
     let subject = || DispatcherSubject::new(dispatcher.observer()).with_settings(shown_in_force());
     let _admin = admin::serve(admin, subject)?;
     ending.wait(|| dispatcher.has_ended());
-    dispatcher.stop().map_err(|error| error.to_string())
+    let stopped = dispatcher.stop().map_err(|error| error.to_string());
+    tracer.end();
+    stopped
 }
 
 /// Returns the store that several dispatchers share, if the flags name one.

@@ -7,6 +7,7 @@ use millstream::control::rpc::SessionConfig;
 use millstream::control::{DatasetId, Policy};
 use millstream::link::LoadedKey;
 use millstream::pipeline::graph::Dataset;
+use millstream::trace::Tracer;
 use millstream::{GiveUp, ReadRequest, Service, ServiceConfig};
 
 use crate::args::{ReadArgs, Sharding};
@@ -80,13 +81,15 @@ fn read(
     config: ServiceConfig,
     brake: &Brake,
 ) -> Result<(), String> {
+    let tracer = args.traces.start("reader", "read")?;
     let give_up = config.give_up.clone();
     let given_up = give_up.clone();
     brake.hold(move || given_up.give_up());
     let service = Service::connect(key, &args.dispatcher, config).map_err(|error| error.to_string())?;
-    let outcome = read_from(&service, args, source, brake, &give_up);
+    let outcome = read_from(&service, args, source, (brake, &give_up), &tracer);
     // The service closes after an error too, so that the dispatcher gets the reader's splits back at once.
     service.close();
+    tracer.end();
     outcome
 }
 
@@ -94,8 +97,8 @@ fn read_from(
     service: &Service,
     args: &ReadArgs,
     source: Source,
-    brake: &Brake,
-    give_up: &GiveUp,
+    (brake, give_up): (&Brake, &GiveUp),
+    tracer: &Tracer,
 ) -> Result<(), String> {
     // The id depends only on the pipeline, so that readers of the same pipeline can share a job.
     let definition = source.dataset.clone().graph().and_then(|graph| graph.to_bytes());
@@ -131,7 +134,7 @@ fn read_from(
         trainer_id: args.trainer_id.clone(),
         on_lost: args.on_lost,
         on_notice: Some(Arc::new(|notice: &Notice| note(&notice.to_string()))),
-        tracer: args.traces.start("reader", "read")?,
+        tracer: tracer.clone(),
         ..ReaderConfig::default()
     };
     for epoch in 0..args.epochs {

@@ -9,14 +9,14 @@ use millstream::trace::{OtlpConfig, SampleRatio, Tracer};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct TraceFlags {
-    /// Sends traces of sampled splits to the OpenTelemetry collector at this URL, over OTLP with HTTP. A
-    /// collector on this machine has the URL http://127.0.0.1:4318. The variable OTEL_EXPORTER_OTLP_HEADERS
-    /// sets headers, for a token.
+    /// Sends traces of sampled splits to the OpenTelemetry collector at this URL, with OTLP over HTTP. A
+    /// collector on this machine has the URL http://127.0.0.1:4318. The path /v1/traces is added if the URL
+    /// has none. The variable OTEL_EXPORTER_OTLP_HEADERS sets headers, for a token.
     #[arg(long, value_name = "URL")]
     pub(crate) traces: Option<String>,
-    /// The fraction of the splits that are traced. Use the same ratio for all processes of a service, because
-    /// then all of them trace the same splits.
-    #[arg(long, value_name = "RATIO", requires = "traces", default_value_t)]
+    /// The fraction of the splits that are traced. Use one ratio in all processes: they then trace the same
+    /// splits.
+    #[arg(long, value_name = "RATIO", default_value_t)]
     pub(crate) trace_ratio: SampleRatio,
 }
 
@@ -41,12 +41,7 @@ impl TraceFlags {
         let Some(url) = &self.traces else {
             return Ok(Tracer::default());
         };
-        let config = OtlpConfig {
-            endpoint: url.clone(),
-            ratio: self.trace_ratio,
-            service: format!("millstream-{kind}"),
-            instance: format!("{name}/{}", std::process::id()),
-        };
+        let config = OtlpConfig::named(url, self.trace_ratio, kind, name);
         config.start().map_err(|error| format!("--traces: {error}"))
     }
 }

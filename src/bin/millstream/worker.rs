@@ -30,7 +30,8 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
     let ending = Ending::watch(args.until_stdin_closes)?;
     let admin = args.admin.bind()?;
     let name = args.advertise.clone().unwrap_or_else(|| args.bind.to_string());
-    config.tracer = args.traces.start("worker", &name)?;
+    let tracer = args.traces.start("worker", &name)?;
+    config.tracer = tracer.clone();
     let (brake, stopper) = (Brake::default(), WorkerStopper::new());
     let stop = stopper.clone();
     brake.hold(move || stop.stop());
@@ -55,7 +56,9 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<(), String> {
         worker.stopper().drain();
         ending.wait(|| worker.has_ended());
     }
-    worker.stop().map_err(|error| error.to_string())
+    let stopped = worker.stop().map_err(|error| error.to_string());
+    tracer.end();
+    stopped
 }
 
 /// Returns the functions that datasets may name. Python code runs in the interpreter that the flags name, or

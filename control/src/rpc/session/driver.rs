@@ -20,7 +20,7 @@ use crate::rpc::wire::{Beat, CLOSE_GOODBYE, Welcome, WirePush};
 
 /// Maximum number of clients that one heartbeat names. At 9 bytes each they leave space for other data in
 /// its 64 KiB.
-const BEAT_CLIENTS_MAX: usize = 4096;
+pub(super) const BEAT_CLIENTS_MAX: usize = 4096;
 
 /// The number of liveness limits after which a connection with a silent dispatcher counts as lost.
 const SILENCES: u32 = 3;

@@ -127,7 +127,11 @@ impl<K: Copy + Ord, V> Waiting<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::driver::BEAT_CLIENTS_MAX;
     use super::*;
+    use crate::links::NETWORK_REASON_BYTES_MAX;
+    use crate::rpc::frame::{SMALL_BYTES_MAX, encode};
+    use crate::rpc::wire::Beat;
 
     fn pace(elements: u64) -> Pace {
         Pace {
@@ -168,5 +172,37 @@ mod tests {
         };
         assert_eq!(paces.take(), said);
         assert!(paces.take().is_empty());
+    }
+
+    /// C11.1, C11.3
+    #[test]
+    fn the_largest_heartbeat_of_a_trainer_fits() {
+        let mut paces = Paces::default();
+        let counts = LinkCounts {
+            memory: u64::MAX,
+            shared_memory: u64::MAX,
+            network: u64::MAX,
+        };
+        let links = ClientLinks {
+            counts,
+            network_reason: Some("x".repeat(2 * NETWORK_REASON_BYTES_MAX)),
+        };
+        let pace = Pace {
+            elements: u64::MAX,
+            element_ns: Some(u64::MAX),
+            waited_ms: u64::MAX,
+            busy_ms: 0,
+        };
+        let clients: Vec<ClientId> = (0..BEAT_CLIENTS_MAX as u64)
+            .map(|id| ClientId(u64::MAX - id))
+            .collect();
+        for client in &clients {
+            paces.note_client(*client, pace);
+            paces.note_client_links(*client, links.clone());
+        }
+        let beat = Beat::new(u64::MAX, clients, paces.take());
+        assert_eq!(beat.client_links.len(), CLIENT_LINKS_MAX);
+        let bytes = encode(&beat).len();
+        assert!(bytes <= SMALL_BYTES_MAX, "{bytes}");
     }
 }
