@@ -110,6 +110,7 @@ fn started(url: &str, ratio: SampleRatio) -> PyResult<Tracer> {
     let config = OtlpConfig::named(url, ratio, "python", "python");
     config.start().map_err(|error| match &error {
         OtlpError::NotBuilt => raise("UnimplementedError", error),
+        OtlpError::Client { .. } => raise("UnavailableError", error),
         OtlpError::Endpoint { .. } | OtlpError::Settings(_) => raise("InvalidArgumentError", error),
     })
 }

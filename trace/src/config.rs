@@ -38,6 +38,16 @@ pub enum OtlpError {
     /// The exporter of OpenTelemetry refuses its settings, some of which are environment variables.
     #[error("traces cannot be exported: {0}; check the variables that begin with OTEL_EXPORTER_OTLP_")]
     Settings(String),
+    /// The system refuses a thread, or has no certificates for a URL with `https`.
+    #[error(
+        "traces cannot be sent to {url}: {reason}; install the CA certificates of the system, or name their file in SSL_CERT_FILE"
+    )]
+    Client {
+        /// The URL to which spans would be sent.
+        url: String,
+        /// The reason.
+        reason: String,
+    },
     /// This program was built without the export.
     #[error("this build cannot export traces: build it with the feature otlp, or with the feature full")]
     NotBuilt,

@@ -125,7 +125,10 @@ fn client(url: &str) -> Result<reqwest::blocking::Client, OtlpError> {
         // Without this, the client reads the certificates of the system, which small images do not have.
         client = client.tls_certs_only([]);
     }
-    let failed = |reason: String| OtlpError::Settings(format!("no client for {url} can be made: {reason}"));
+    let failed = |reason: String| OtlpError::Client {
+        url: url.to_owned(),
+        reason,
+    };
     let making = std::thread::Builder::new().spawn(move || client.build());
     let made = making.map_err(|error| failed(error.to_string()))?.join();
     let made = made.map_err(|_| failed("its thread panicked".to_owned()))?;
