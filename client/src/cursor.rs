@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millstream_dataplane::TaskId;
 use millstream_dataplane::linger::Linger;
 use millstream_element::{Element, Layout, Origin, Pack};
-use millstream_trace::{AttributeValue, Part, Tracer};
+use millstream_trace::{AttributeValue, Part, SplitTrace, Tracer};
 
 use crate::error::ReadError;
 use crate::reader_core::{Delivery, Handing};
@@ -140,6 +140,15 @@ impl Cursor {
     /// pack is open.
     pub(crate) fn task_at_hand(&self) -> Option<TaskId> {
         self.pack.as_ref().map(|at_hand| at_hand.task)
+    }
+
+    /// Returns the trace of the split of an element of the opened pack, if the split is sampled.
+    pub(crate) fn trace_of(&self, element: &Element) -> Option<SplitTrace> {
+        if !self.tracer.is_on() {
+            return None;
+        }
+        let lease = element.provenance().first()?.lease;
+        self.tracer.split(self.task_at_hand()?.0, lease)
     }
 
     /// Returns the next element, or registers the waker and returns `Pending`.

@@ -126,7 +126,6 @@ pub struct Reader {
     is_done: bool,
     look_up_every: Duration,
     on_lost: OnLost,
-    tracer: Tracer,
     /// True if the reader has already reported the lost splits to the user at the end of the iteration.
     has_told_loss: bool,
     /// Dropping the sender ends the task that follows the iteration.
@@ -206,7 +205,6 @@ impl Reader {
             is_done: false,
             look_up_every: config.look_up_every,
             on_lost: config.on_lost,
-            tracer: config.tracer.clone(),
             has_told_loss: false,
             _alive: alive,
             _following: following,
@@ -294,12 +292,7 @@ impl Reader {
 
     /// Returns the trace of the split of the element that was handed over last, if the split is sampled.
     pub fn trace_of(&self, element: &Element) -> Option<SplitTrace> {
-        if !self.tracer.is_on() {
-            return None;
-        }
-        let task = self.cursor.task_at_hand()?;
-        let lease = element.provenance().first()?.lease;
-        self.tracer.split(task.0, lease)
+        self.cursor.trace_of(element)
     }
 
     /// Returns the splits that are known to be lost.

@@ -20,6 +20,18 @@ pub struct LinkCounts {
     pub network: u64,
 }
 
+impl LinkCounts {
+    /// Counts a link over this transport: `memory`, `shm`, or any network.
+    pub fn add(&mut self, transport: &str) {
+        let of_transport = match transport {
+            "memory" => &mut self.memory,
+            "shm" => &mut self.shared_memory,
+            _ => &mut self.network,
+        };
+        *of_transport += 1;
+    }
+}
+
 /// The links of a client with its workers. Only the client knows why it chose a transport.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct ClientLinks {

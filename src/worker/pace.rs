@@ -148,12 +148,7 @@ impl TaskGauge {
 pub(super) fn link_counts(links: &[LinkReport]) -> LinkCounts {
     let mut counts = LinkCounts::default();
     for link in links {
-        let of_way = match link.transport {
-            "memory" => &mut counts.memory,
-            "shm" => &mut counts.shared_memory,
-            _ => &mut counts.network,
-        };
-        *of_way += 1;
+        counts.add(link.transport);
     }
     counts
 }

@@ -101,14 +101,10 @@ impl ReaderCore {
         let mut links = ClientLinks::default();
         let is_up = |worker: &str| self.links.get(worker).is_some_and(|outbox| outbox.is_up);
         for (_, report) in self.reports.iter().filter(|(worker, _)| is_up(worker)) {
-            match report.transport {
-                "memory" => links.counts.memory += 1,
-                "shm" => links.counts.shared_memory += 1,
-                _ => {
-                    links.counts.network += 1;
-                    let reason = || report.not_better.as_deref().map(str::to_owned);
-                    links.network_reason = links.network_reason.take().or_else(reason);
-                }
+            let before = links.counts.network;
+            links.counts.add(report.transport);
+            if links.counts.network > before && links.network_reason.is_none() {
+                links.network_reason = report.not_better.as_deref().map(str::to_owned);
             }
         }
         links
