@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
+use std::sync::atomic::Ordering;
 
 use millstream::ReadRequest;
 use millstream::client::{MaxOutstanding, ReaderConfig};
@@ -12,7 +13,7 @@ use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use millstream::trace::{OtlpConfig, SampleRatio};
 
-use crate::support::cluster::{Cluster, fresh_key};
+use crate::support::cluster::{Cluster, drain, fresh_key};
 use crate::support::collector::{Collector, ReceivedSpan};
 use crate::support::http::free_port;
 use crate::support::links::Mechanism;
@@ -214,6 +215,42 @@ fn headers_of_collectors_stay_secret() {
             let line = text.lines().find(|line| line.contains(secret));
             assert_eq!(line, None, "the log of the {name}");
         }
+    });
+}
+
+#[test]
+fn each_pack_has_one_span_of_a_split() {
+    watched("alternating splits", || {
+        let collector = Collector::start();
+        let config = OtlpConfig::named(collector.url(), SampleRatio::ALL, "test", "test");
+        let tracer = config.start().expect("an export");
+        let cluster = Cluster::plain(Mechanism::Quic, 1);
+        // The elements of two splits alternate at random.
+        let dataset = Dataset::range(0, 1024, 1).split_size(512).shuffle(1024, Some(7));
+        let config = ReaderConfig {
+            max_outstanding: MaxOutstanding::Elements(512),
+            tracer: tracer.clone(),
+            ..ReaderConfig::default()
+        };
+        let mut reader = cluster.read_with(dataset, Policy::Dynamic, &config);
+        assert_eq!(drain(&mut reader).len(), 1024);
+        tracer.end();
+        let spans = collector.spans();
+        let prefetched = spans
+            .iter()
+            .filter(|span| span.name == "prefetch elements")
+            .count();
+        let packs = cluster.workers[0]
+            .server()
+            .counters()
+            .packs
+            .load(Ordering::Relaxed);
+        let packs = usize::try_from(packs).expect("few packs");
+        assert!(
+            (2..=2 * packs).contains(&prefetched),
+            "{prefetched} spans of {packs} packs"
+        );
+        assert!(packs < 256, "packs of several elements: {packs}");
     });
 }
 
