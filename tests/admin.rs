@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use millstream::client::{MaxOutstanding, ReaderConfig};
 use millstream::control::Policy;
-use millstream::pipeline::exec::{Functions, PreparedMap};
 use millstream::pipeline::graph::{Dataset, Params};
 use millstream::{ReadRequest, Service, ServiceConfig, Worker, WorkerConfig};
 use serde_json::Value;
 
-use crate::support::cluster::{fresh_key, number};
+use crate::support::cluster::{fresh_key, number, working};
 use crate::support::http::{body, free_port, get};
 use crate::support::process::{Process, Running, finish, millstream};
 use crate::support::{eventually, watched};
@@ -80,18 +79,6 @@ impl Shown {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-fn working(time: Duration) -> Functions {
-    Functions::new().with_map("work", move |_, input| {
-        Ok(PreparedMap {
-            output: input.clone(),
-            call: std::sync::Arc::new(move |value| {
-                thread::sleep(time);
-                Ok(value)
-            }),
-        })
-    })
 }
 
 fn work() -> Dataset {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use millstream::ReadRequest;
 use millstream::client::{MaxOutstanding, ReaderConfig};
@@ -10,10 +11,10 @@ use millstream::control::Policy;
 use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
-use millstream::pipeline::graph::Dataset;
+use millstream::pipeline::graph::{Dataset, Params};
 use millstream::trace::{OtlpConfig, SampleRatio};
 
-use crate::support::cluster::{Cluster, drain, fresh_key};
+use crate::support::cluster::{Cluster, drain, fresh_key, number, working};
 use crate::support::collector::{Collector, ReceivedSpan};
 use crate::support::http::free_port;
 use crate::support::links::Mechanism;
@@ -261,12 +262,13 @@ fn unfinished_splits_are_errors() {
         let collector = Collector::start();
         let config = OtlpConfig::named(collector.url(), SampleRatio::ALL, "test", "test");
         let tracer = config.start().expect("an export");
-        let functions = vec![Functions::new()];
+        let functions = vec![working(Duration::from_millis(5))];
         let cluster = Cluster::start_with(Mechanism::Quic, functions, &EndpointConfig::default(), |worker| {
             worker.tracer = tracer.clone();
         });
-        // The split has more elements than the reader takes.
-        let dataset = Dataset::range(0, 1 << 40, 1).split_size(4096);
+        // The worker needs 20 s for the split, and the reader leaves at once.
+        let dataset = Dataset::range(0, 4096, 1).split_size(4096);
+        let dataset = dataset.map_declared("work", Params::none(), number());
         let mut reader = cluster.read(dataset, Policy::Dynamic, MaxOutstanding::Elements(16));
         reader.next_element().expect("an element").expect("one of many");
         drop(reader);

@@ -8,7 +8,7 @@ use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::element::{Dtype, Element, ElementSpec, TensorSpec};
 use millstream::link::{ClusterKey, EndpointConfig, KeySource, LoadedKey};
-use millstream::pipeline::exec::Functions;
+use millstream::pipeline::exec::{Functions, PreparedMap};
 use millstream::pipeline::graph::Dataset;
 use millstream::{Dispatcher, LocalWorkers, ReadRequest, Service, ServiceConfig, Worker, WorkerConfig};
 
@@ -172,6 +172,19 @@ pub(crate) fn prompt() -> DispatcherConfig {
         sweep_interval: Duration::from_millis(50),
         ..DispatcherConfig::default()
     }
+}
+
+/// Returns functions with a map `work` that takes this time for an element.
+pub(crate) fn working(time: Duration) -> Functions {
+    Functions::new().with_map("work", move |_, input| {
+        Ok(PreparedMap {
+            output: input.clone(),
+            call: Arc::new(move |value| {
+                std::thread::sleep(time);
+                Ok(value)
+            }),
+        })
+    })
 }
 
 /// Returns the spec of the elements of `Dataset::range`.
