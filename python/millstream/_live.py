@@ -60,11 +60,11 @@ class _Entry:
     def __init__(self, owner: Any, name: str, source: _Source, before: dict[str, float]) -> None:
         self.owner, self.name, self.source = weakref.ref(owner), name, source
         #: The counts of earlier owners of the name, and the latest counts.
-        self._before, self._latest, self._counting = before, dict(before), threading.RLock()
+        self._before, self._latest = before, dict(before)
 
     def counts(self) -> dict[str, float]:
         """Returns the counts of all owners of the name. A source that fails keeps its latest counts."""
-        with self._counting:
+        with lock():
             with contextlib.suppress(Exception):
                 found = self.source.counts()
                 self._latest = {name: max(self._latest[name], self._before[name] + found[name]) for name in COUNTED}

@@ -443,3 +443,48 @@ def test_a_port_in_use_registers_no_worker(cluster: Start) -> None:
         assert connect(target.partition("://")[2]).workers() == []
         with pytest.raises(ms.errors.UnavailableError, match="cannot be opened"):
             ms.service.DispatchServer(ms.service.DispatcherConfig(admin=admin))
+
+
+#: A viewer reads the counts of a loader while the training loop holds the lock of measurements, and a finaliser shows all loaders.
+CROSSING = """
+import threading
+
+import millstream as ms
+from millstream import _live
+from millstream._waits import COUNTED, lock
+
+counting, shows = threading.Event(), threading.Event()
+
+class Source:
+    def counts(self):
+        counting.set()
+        # The finaliser has as much time as it gets, because the viewer may hold the lock that it needs.
+        shows.wait(0.5)
+        with lock():
+            return dict.fromkeys(COUNTED, 1)
+
+    def facts(self, owner):
+        return {}
+
+class Owner:
+    pass
+
+class Last:
+    def __del__(self):
+        shows.set()
+        _live.observe()
+
+owner, last = Owner(), Last()
+_live._add(owner, "shown", Source())
+viewer = threading.Thread(target=_live.observe)
+viewer.start()
+counting.wait()
+with lock():
+    del last
+viewer.join()
+"""
+
+
+def test_a_finaliser_may_show_loaders_beside_a_viewer() -> None:
+    # A deadlock must not stop the tests, so it happens in a process of its own.
+    subprocess.run([sys.executable, "-c", CROSSING], timeout=WATCHDOG_S, check=True)
