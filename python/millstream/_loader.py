@@ -21,7 +21,7 @@ from . import _draws
 from ._dataset import Dataset
 from ._distribute import default_collate
 from ._exact import ExactLoading, LoadingTerms, chosen_loading
-from ._feed import Lane, lane_of
+from ._feed import Lane, framework_of, lane_of
 from ._iteration import END, LoaderIterator
 from ._lineage import Lineage
 from ._live import hidden, register
@@ -97,7 +97,8 @@ class DataLoader:
         element_spec: The ``TensorSpec`` of a batch, for datasets whose first batch is too expensive to compute in this process. By default the
             first batch determines the structure and the dtypes of all batches. The sizes of batches may differ.
         pin_memory: Has no effect and issues a warning, because ``device`` copies from pinned memory.
-        device: The torch device of the batches. Batches are copied while the device computes, as in ``ms.feed``.
+        device: The device of the batches: a torch device, or a device or sharding of JAX. Batches are copied while the device computes, as in
+            ``ms.feed``.
         on_lost: The reaction to the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
             batches, ``"warn"`` issues a ``DataLossWarning``, and ``"ignore"`` does nothing.
         visitation: ``"exactly_once"`` delivers every batch of a ``ms.Dataset`` exactly once, although workers are lost, in an order that depends
@@ -175,10 +176,14 @@ class DataLoader:
         self.device = device
         #: Always ``None``, so that libraries use the attribute ``sampler``.
         self.batch_sampler = None
-        self._output = output or ("torch" if device is not None or "torch" in sys.modules else "numpy")
+        self._output = output or ("torch" if "torch" in sys.modules else "numpy")
+        if device is not None:
+            needed = framework_of(device)
+            if output not in (None, needed):
+                raise InvalidArgumentError(f"device={device!r} needs output={needed!r}, found output={output!r}")
+            # The feed converts numpy arrays to JAX arrays on the device.
+            self._output = "torch" if needed == "torch" else "numpy"
         taker(self._output)
-        if device is not None and self._output != "torch":
-            raise InvalidArgumentError(f"device={device!r} needs output='torch', found output={self._output!r}")
         #: The function that opens a lane to the device.
         self._lane: Callable[[], Lane] | None = None if device is None else lane_of(device)
         found = rank(dp_rank, dp_size, replication=replication) if sampler is batch_sampler is None else Rank()

@@ -49,17 +49,30 @@ class _Torch:
 
 
 class _Jax:
-    """The function that converts a DLPack capsule to a JAX array. The capsule must not have a version."""
+    """The function that converts a DLPack capsule to a JAX array on JAX's default device. The capsule must not have a version.
+
+    JAX commits an array from a capsule to the processor. A computation with such an array would run on the processor although the model is on a
+    GPU, so the array is copied.
+    """
 
     is_versioned = False
 
     def __init__(self) -> None:
         import jax.dlpack
 
-        self.take: Callable[[Any], Any] = jax.dlpack.from_dlpack
+        self._jax = jax
+        self._take: Callable[[Any], Any] = jax.dlpack.from_dlpack
 
     def __call__(self, capsule: Any) -> Any:
-        return self.take(_Exported(capsule))
+        return self._placed(self._take(_Exported(capsule)))
+
+    def _placed(self, array: Any) -> Any:
+        # The device is determined for each array, because programs set it in a context. This also leaves `jax.distributed.initialize` possible
+        # until the first element.
+        device = self._jax.config.jax_default_device
+        if device is None or isinstance(device, str):
+            device = self._jax.local_devices(backend=device)[0]
+        return array if device in array.devices() else self._jax.device_put(array, device)
 
 
 def taker(output: str) -> Callable[[Any], Any] | None:

@@ -11,7 +11,8 @@ import pytest
 
 import millstream as ms
 from millstream import Dataset
-from millstream._feed import IDLE_AFTER, Arenas, DeviceFeed, Registry
+from millstream._feed import DeviceFeed
+from millstream._feed_torch import IDLE_AFTER, Arenas, Registry
 from millstream.service import distribute
 
 
@@ -37,6 +38,9 @@ class Lane:
         self.log: list[str] = []
         self.copies = 0
         self.pending: list[tuple[Tensor, Tensor]] = []
+
+    def takes(self, value: Any) -> bool:
+        return isinstance(value, Tensor)
 
     def send(self, tensor: Tensor) -> Tensor:
         moved = Tensor(np.zeros_like(tensor.array), "device")
@@ -158,7 +162,7 @@ def test_memory_that_is_used_by_turns_stays_registered(monkeypatch: pytest.Monke
     """Checks that only memory without tensors for a long time is released, independent of the number of workers."""
     memory = np.zeros((40, 8 << 10), np.int64)
     spans = {row.ctypes.data: (row.ctypes.data, row.ctypes.data + row.nbytes) for row in memory}
-    monkeypatch.setattr(sys.modules["millstream._feed"], "_shared_mapping", spans.get)
+    monkeypatch.setattr(sys.modules["millstream._feed_torch"], "_shared_mapping", spans.get)
     registered: list[int] = []
     registry = Registry(lambda start, count: registered.append(start) is None, registered.remove)
     arenas = Arenas(registry, lambda: pytest.fail("none is idle"))

@@ -35,10 +35,10 @@ def main() -> None:
     service, coordinator, count, index = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, count, index)
-    # The loader finds the number of this process, and the number of processes, from JAX.
-    loader = ms.DataLoader(Points(), BATCH, shuffle=True, service=service, output="numpy", seed=7)
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    # The loader finds the number of this process, and the number of processes, from JAX.
+    loader = ms.DataLoader(Points(), BATCH, shuffle=True, service=service, seed=7, device=sharding)
 
     @jax.jit
     def step(parameters: jax.Array, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -52,12 +52,9 @@ def main() -> None:
     for epoch in range(EPOCHS):
         loader.set_epoch(epoch)
         for batch in loader:
-            local.append(batch["index"].tolist())
-            shape = (BATCH * count,)
-            arrays = {
-                name: jax.make_array_from_process_local_data(sharding, value, shape) for name, value in batch.items()
-            }
-            parameters, total = step(parameters, arrays)
+            assert batch["index"].shape == (BATCH * count,)
+            local.append([int(index) for part in batch["index"].addressable_shards for index in part.data])
+            parameters, total = step(parameters, batch)
             sums.append(int(total))
     print(json.dumps({
         "rank": [loader.rank.dp_rank, loader.rank.dp_size, loader.rank.source],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,6 +31,77 @@ def test_arrays_are_not_written_over_while_they_live(processes: ms.LocalService)
     kept = list(dataset.with_output("jax"))
     assert sorted(int(array[0]) for array in kept) == list(range(60))
     assert all(bool((array == array[0]).all()) for array in kept)
+
+
+class Squares:
+    """A dataset with indices."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"x": np.full(2048, index, np.float32), "name": f"n{index}", "index": index}
+
+
+def on(where: Any, seed: int = 7) -> ms.DataLoader:
+    return ms.DataLoader(Squares(), 4, shuffle=True, seed=seed, device=where, dp_rank=0, dp_size=1)
+
+
+def sharding() -> Any:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+
+
+@pytest.mark.parametrize("where", [lambda: jax.devices()[0], sharding], ids=["device", "sharding"])
+def test_a_loader_feeds_a_device_and_resumes(where: Callable[[], Any]) -> None:
+    def indices(batches: Any) -> list[list[int]]:
+        found = []
+        for batch in batches:
+            assert isinstance(batch["x"], jax.Array) and batch["x"].committed
+            assert batch["index"].tolist() == batch["x"][:, 0].tolist()
+            assert [str(name) for name in batch["name"]] == [f"n{index}" for index in batch["index"]]
+            found.append(batch["index"].tolist())
+        return found
+
+    whole = indices(on(where()))
+    assert sorted(index for batch in whole for index in batch) == list(range(40))
+    interrupted = on(where())
+    iterator = iter(interrupted)
+    before = indices(next(iterator) for _ in range(3))
+    resumed = on(where())
+    resumed.load_state_dict(interrupted.state_dict())
+    assert before + indices(resumed) == whole
+
+
+def test_a_step_may_donate_the_arrays(processes: ms.LocalService) -> None:
+    rows = np.arange(40)[:, None] * np.ones(2048, np.int32)
+    served = Dataset.from_tensor_slices(rows.astype(np.int32)).batch(2).apply(distribute("distributed_epoch", processes))
+    step = jax.jit(lambda total, x: (total + x[:, 0].sum(), x * 2), donate_argnums=(1,))
+    total: Any = np.int32(0)
+    for batch in ms.feed(served, jax.devices()[0]):
+        total, _ = step(total, batch)
+    assert int(total) == sum(range(40))
+
+
+def test_values_without_a_type_in_jax_stay() -> None:
+    record = np.zeros(2, [("a", "i4")])
+    elements = [{"scalar": np.float32(3), "text": np.array(["a"], object), "date": np.array(["2026-01-01"], "M8[D]"), "record": record}]
+    (element,) = ms.feed(elements, jax.devices()[0])
+    assert isinstance(element["scalar"], jax.Array) and float(element["scalar"]) == 3
+    assert all(element[name] is elements[0][name] for name in ("text", "date", "record"))
+
+
+def test_a_device_of_jax_refuses_another_output() -> None:
+    assert ms.DataLoader([1], output="jax", device=jax.devices()[0]).device == jax.devices()[0]
+    with pytest.raises(ms.errors.InvalidArgumentError, match="needs output='jax', found output='numpy'"):
+        ms.DataLoader([1], output="numpy", device=jax.devices()[0])
+
+
+def test_the_programs_default_device_is_used(processes: ms.LocalService) -> None:
+    dataset = Dataset.from_tensors(np.ones(4096)).apply(distribute("parallel_epochs", processes)).with_output("jax")
+    for default in (jax.devices("cpu")[0], "cpu"):
+        with jax.default_device(default):
+            assert all(array.devices() == {jax.devices("cpu")[0]} for array in dataset)
 
 
 def test_a_jitted_step_trains(processes: ms.LocalService) -> None:

@@ -53,9 +53,10 @@ def test_copies_reach_the_rate_of_pinned_memory(processes: ms.LocalService) -> N
         torch.cuda.synchronize()
         return len(held) * 16 * MIB / (time.perf_counter() - began)
 
-    from millstream._feed import DeviceFeed, _Cuda
+    from millstream._feed import DeviceFeed
+    from millstream._feed_torch import CudaLane
 
-    class Kept(_Cuda):
+    class Kept(CudaLane):
         def close(self) -> None:
             """Does nothing, so that registered memory stays registered for all rounds."""
 
@@ -66,18 +67,19 @@ def test_copies_reach_the_rate_of_pinned_memory(processes: ms.LocalService) -> N
         by_feed = rate(lambda: [None for _ in feed])
         by_copy = rate(lambda: [tensor.to("cuda", non_blocking=True) for tensor in pinned])
         ratios.append(by_feed / by_copy)
-    _Cuda.close(lane)
+    CudaLane.close(lane)
     print(f"feed / pinned copy: {statistics.median(ratios[2:]):.2f} [{min(ratios[2:]):.2f}-{max(ratios[2:]):.2f}]")
     assert statistics.median(ratios[2:]) >= 0.9
 
 
 def test_copies_run_beside_what_is_computed(processes: ms.LocalService) -> None:
     """Checks with CUDA events that the copy of the next element starts before the work on the present element ends."""
-    from millstream._feed import DeviceFeed, _Cuda
+    from millstream._feed import DeviceFeed
+    from millstream._feed_torch import CudaLane
 
     spans: list[tuple[Any, Any]] = []
 
-    class Told(_Cuda):
+    class Told(CudaLane):
         def send(self, tensor: Any) -> Any:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record(self._stream)
