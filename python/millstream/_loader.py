@@ -181,6 +181,8 @@ class DataLoader:
             needed = framework_of(device)
             if output not in (None, needed):
                 raise InvalidArgumentError(f"device={device!r} needs output={needed!r}, found output={output!r}")
+            if isinstance(dataset, Dataset) and dataset._output not in ("numpy", needed):
+                raise InvalidArgumentError(f"device={device!r} needs with_output({needed!r}), found with_output({dataset._output!r})")
             # The feed converts numpy arrays to JAX arrays on the device.
             self._output = "torch" if needed == "torch" else "numpy"
         taker(self._output)

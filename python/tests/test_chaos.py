@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
 from chaos.cases import Round
 from chaos.ledger import Batch, Ledger, Verdict, judge, positions_of
-from chaos.processes import free_port
+from chaos.processes import Cluster, free_port
 from chaos.proxy import Proxy
 from chaos.table import percentile, table
 
@@ -96,3 +96,27 @@ def test_the_relay_counts_the_datagrams_it_drops() -> None:
             proxy.heal()
             client.sendto(b"again", (host, int(port)))
             assert server.recv(16) == b"again"
+
+
+def stand_in(folder: Path, on_sigterm: str) -> Path:
+    """Writes a command that serves until its standard input closes, and runs a command of the shell on SIGTERM."""
+    folder.mkdir()
+    command = folder / "millstream"
+    command.write_text(f"#!/bin/sh\ntrap '{on_sigterm}' TERM\necho serves on 127.0.0.1:1\nexec 3<&0\ncat <&3 > /dev/null &\nwait $!\n")
+    command.chmod(0o755)
+    return command
+
+
+def test_each_role_runs_its_own_version(tmp_path: Path) -> None:
+    present = stand_in(tmp_path / "present", "exit 0")
+    previous = stand_in(tmp_path / "previous", "exit 3")
+    with Cluster(tmp_path, str(present), previous.parent) as cluster:
+        assert cluster.previous is not None
+        cluster.versions["worker"] = cluster.previous
+        dispatcher, (worker, _) = cluster.dispatcher(), cluster.worker()
+        assert [process.child.args[0] for process in (dispatcher, worker)] == [str(present), str(previous)]  # type: ignore[index]
+        dispatcher.leave()
+        with pytest.raises(AssertionError, match="worker ended with status 3 after SIGTERM"):
+            worker.leave()
+        with pytest.raises(AssertionError, match="dispatcher ended before its turn"):
+            dispatcher.leave()

@@ -15,13 +15,18 @@ from .cases import CASES, ELEMENTS, KINDS
 from .processes import Cluster
 from .round import Round
 from .table import table
+from .upgrades import UPGRADES
 
 
 def main() -> int:
     """Runs the rounds. Returns 0 if all rounds passed, 1 if a round failed, and 2 for wrong arguments."""
     parser = argparse.ArgumentParser(prog="python -m chaos", description=sys.modules[__package__ or "chaos"].__doc__)
     parser.add_argument(
-        "cases", nargs="*", default=[], metavar="CASE", help=f"one of {', '.join(CASES)}; the default is all cases"
+        "cases",
+        nargs="*",
+        default=[],
+        metavar="CASE",
+        help=f"one of {', '.join(CASES)}, or with --previous one of {', '.join(UPGRADES)}; the default is all cases",
     )
     parser.add_argument(
         "--rounds", type=int, default=3, help="number of rounds of each case; successive rounds and cases use the kinds of reader in turn"
@@ -30,22 +35,25 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=1, help="number of rounds that run at the same time; meaningful figures need 1")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed of all random draws")
     parser.add_argument("--keep", type=Path, help="a directory for the logs and ledgers of failed rounds")
+    parser.add_argument("--previous", type=Path, help="a folder with the previous version, for the cases of two versions; see ci/upgrade")
     arguments = parser.parse_args()
-    unknown = set(arguments.cases) - set(CASES)
+    known = CASES if arguments.previous is None else UPGRADES
+    unknown = set(arguments.cases) - set(known)
     if unknown:
-        parser.error(f"unknown cases {', '.join(sorted(unknown))}: expected {', '.join(CASES)}")
+        parser.error(f"unknown cases {', '.join(sorted(unknown))}: expected {', '.join(known)}")
     command = os.environ.get("MILLSTREAM_COMMAND") or shutil.which("millstream")
     if command is None:
         parser.error("the command millstream was not found: set MILLSTREAM_COMMAND, or install the wheel")
 
     print(f"seed {arguments.seed}", flush=True)
-    cases = list(arguments.cases or CASES)
+    cases = list(arguments.cases or known)
     rounds = [(case, number) for number in range(arguments.rounds) for case in cases]
     with ThreadPoolExecutor(arguments.parallel) as pool:
         running = [
             pool.submit(
                 _round,
                 command,
+                arguments.previous,
                 case,
                 arguments.kind or KINDS[(arguments.seed + cases.index(case) + number) % len(KINDS)],
                 arguments.seed + number,
@@ -60,13 +68,13 @@ def main() -> int:
     return 0 if good == len(done) else 1
 
 
-def _round(command: str, case: str, kind: str, seed: int, keep: Path | None) -> Round | None:
+def _round(command: str, previous: Path | None, case: str, kind: str, seed: int, keep: Path | None) -> Round | None:
     """Runs one round and prints its result. Returns nothing if the round could not finish."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{case}-"))
     done, failure = None, ""
     try:
-        with Cluster(directory, command) as cluster:
-            done = CASES[case](cluster, kind, random.Random(f"{case} {seed}"))
+        with Cluster(directory, command, previous) as cluster:
+            done = (CASES if previous is None else UPGRADES)[case](cluster, kind, random.Random(f"{case} {seed}"))
     except Exception as error:  # Every other error is a finding, too.
         failure = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
     if done is not None:

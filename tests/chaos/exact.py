@@ -90,8 +90,10 @@ def any_order_trainers(cluster: Cluster, kind: str, chance: random.Random) -> Ro
 class Epoch:
     """An exactly-once epoch with its service, its trainers, and the order of an epoch without faults."""
 
-    def __init__(self, cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool) -> None:
-        self.cluster, self._chance, self._in_order = cluster, chance, in_order
+    def __init__(
+        self, cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool, elements: int = ELEMENTS
+    ) -> None:
+        self.cluster, self._chance, self._in_order, self._elements = cluster, chance, in_order, elements
         self._is_loader = kind.endswith("loader")
         self._slow = cluster.directory / "slow"
         self.dispatcher = cluster.dispatcher("--liveness-s", str(LIVENESS_S))
@@ -114,12 +116,12 @@ class Epoch:
         ledger = Ledger.read(path)
         assert ledger.outcome == "ok", f"the epoch without faults failed: {ledger.message}"
         order = [tuple(batch.numbers) for batch in ledger.batches]
-        verdict = judge([ledger], ELEMENTS)
+        verdict = judge([ledger], self._elements)
         assert verdict.is_honest, f"the epoch without faults is not exact: {verdict}"
         return order
 
     def _reader(self, trainer: Trainer) -> tuple[Process, Path]:
-        return self.cluster.exact_reader(ELEMENTS, dataclasses.asdict(trainer))
+        return self.cluster.exact_reader(self._elements, dataclasses.asdict(trainer))
 
     def start(self, trainers: int, state: dict[str, Any] | None = None, *, first_is_fast: bool = False) -> None:
         """Starts trainers, and blocks until each of them has read a batch or has ended."""
@@ -184,6 +186,20 @@ class Epoch:
         with self._lock:
             self._workers.append(worker)
 
+    def replace_worker(self) -> None:
+        """Starts a worker, and asks the oldest worker to leave."""
+        self.begin_fault()
+        self.add(self.cluster.worker())
+        with self._lock:
+            oldest, _ = self._workers.pop(0)
+        oldest.leave()
+
+    def replace_dispatcher(self) -> None:
+        """Asks the dispatcher to end, and starts another one with its records."""
+        self.begin_fault()
+        self.dispatcher.leave()
+        self.dispatcher = self.cluster.dispatcher("--liveness-s", str(LIVENESS_S))
+
     def finished(self, noticed_s: float | None = None) -> Round:
         """Makes the remaining work fast, and waits for the trainers. Compares their batches with the order without faults."""
         if self._slow.exists():
@@ -192,7 +208,7 @@ class Epoch:
             wait_for_end(reader)
         last = [Ledger.read(path) for _, path in self._running]
         kept, whole = self._kept + last, self._whole + last
-        verdict = judge(kept, ELEMENTS)
+        verdict = judge(kept, self._elements)
         is_one = set(self._counts) == {1}
         problems = _differences(self._order, kept, whole, is_one=is_one, in_order=self._in_order)
         assert self._fault_s is not None, "no fault happened"
@@ -269,6 +285,11 @@ def dispatcher_killed(epoch: Epoch, chance: random.Random) -> None:
 FAULTS: Sequence[Callable[[Epoch, random.Random], Any]] = (worker_killed, worker_stopped, dispatcher_killed)
 
 
+def joined(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, Any]:
+    """Returns the position at which ``trainers`` trainers continue after trainers with saved positions."""
+    return states[0] if len(states) == trainers == 1 else ms.joined_states(states, trainers)
+
+
 def _later(delay_s: float, fault: Callable[[Epoch, random.Random], Any], epoch: Epoch, chance: random.Random) -> None:
     time.sleep(delay_s)
     fault(epoch, chance)
@@ -280,19 +301,15 @@ def _trainers_die(epoch: Epoch, chance: random.Random, counts: Sequence[int], la
     with Storm(epoch, chance) as storm:
         for count in counts[1:]:
             time.sleep(chance.uniform(*BEFORE_DEATH_S))
-            epoch.start(count, _joined(epoch.die(), count))
+            epoch.start(count, joined(epoch.die(), count))
         storm.wait()
     if late is not None:
         first, last = late
-        epoch.start(first, _joined(epoch.die(), first), first_is_fast=True)
+        epoch.start(first, joined(epoch.die(), first), first_is_fast=True)
         epoch.hurry()
         epoch.wait_for_first()
-        epoch.start(last, _joined(epoch.die(), last))
+        epoch.start(last, joined(epoch.die(), last))
     return epoch.finished()
-
-
-def _joined(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, Any]:
-    return states[0] if len(states) == trainers == 1 else ms.joined_states(states, trainers)
 
 
 def _holding(status: dict[str, Any]) -> set[str]:

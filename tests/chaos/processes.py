@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,8 +25,13 @@ READY_S = 60.0
 LOOK_S = 0.1
 #: The seconds within which the status must show the result of a fault.
 NOTICED_MAX_S = 60.0
+#: The seconds within which a process must end after SIGTERM.
+LEAVING_S = 120.0
 #: The seconds within which a reader must end: ten times the duration of the slowest reader.
 READING_S = 300.0
+
+#: The roles of processes whose versions may differ.
+ROLES = ("dispatcher", "worker", "reader")
 
 _PACKAGE = str(Path(ms.__file__).parents[1])
 _CHAOS = str(Path(__file__).parents[1])
@@ -33,6 +39,17 @@ _CHAOS = str(Path(__file__).parents[1])
 
 class Hang(AssertionError):
     """The error for a process that exceeded a time limit or ended too early."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A build of Millstream."""
+
+    name: str
+    #: The path of the command ``millstream``.
+    command: str
+    #: The folder that contains the Python package.
+    package: str
 
 
 class Process:
@@ -72,6 +89,16 @@ class Process:
         assert self.child.poll() is None, f"{self.name} ended before the fault: {self.log.read_text()[-2000:]}"
         self.child.send_signal(signal.SIGSTOP)
 
+    def leave(self) -> None:
+        """Asks the process to end with SIGTERM, and waits until it has ended. The process must be alive, and must end without an error."""
+        assert self.child.poll() is None, f"{self.name} ended before its turn: {self.log.read_text()[-2000:]}"
+        self.child.send_signal(signal.SIGTERM)
+        try:
+            status = self.child.wait(LEAVING_S)
+        except subprocess.TimeoutExpired:
+            raise Hang(f"{self.name} has not ended {LEAVING_S:.0f} s after SIGTERM: {self.log.read_text()[-2000:]}") from None
+        assert status == 0, f"{self.name} ended with status {status} after SIGTERM: {self.log.read_text()[-2000:]}"
+
     def go_on(self) -> None:
         """Lets a stopped process continue."""
         self.child.send_signal(signal.SIGCONT)
@@ -87,17 +114,26 @@ class Process:
 
 
 class Cluster:
-    """A service of processes with their files in one directory."""
+    """A service of processes with their files in one directory.
 
-    def __init__(self, directory: Path, command: str) -> None:
-        self.directory, self.command = directory, command
+    Args:
+        directory: The directory of the records, the logs and the ledgers.
+        command: The path of the command ``millstream``.
+        previous: A folder with the previous version: the command ``millstream``, and a folder ``python`` with the package.
+    """
+
+    def __init__(self, directory: Path, command: str, previous: Path | None = None) -> None:
+        self.directory = directory
+        self.present = Version("present", command, _PACKAGE)
+        self.previous = None if previous is None else Version("previous", str(previous / "millstream"), str(previous / "python"))
+        #: The versions of the processes that are started from now on, by role.
+        self.versions = dict.fromkeys(ROLES, self.present)
         self.port = free_port()
         self.processes: list[Process] = []
         self._starting = threading.Lock()
         self.environment = {
             **os.environ,
             "XDG_DATA_HOME": str(directory),
-            "PYTHONPATH": os.pathsep.join((_PACKAGE, _CHAOS)),
             "PYTHONUNBUFFERED": "1",
         }
         self.environment.pop("MILLSTREAM_KEY", None)
@@ -115,7 +151,7 @@ class Cluster:
         return f"127.0.0.1:{self.port}"
 
     def dispatcher(self, *settings: str) -> Process:
-        """Starts the dispatcher with the records of the previous dispatcher, and waits until it serves."""
+        """Starts the dispatcher with the records of the dispatcher before it, and waits until it serves."""
         work = str(self.directory / "records")
         started = self._serve("dispatcher", "--bind", self.address, "--work-dir", work, *settings)
         started.address()
@@ -139,25 +175,25 @@ class Cluster:
         ledger.touch()
         arguments = [kind, f"millstream://{service or self.address}", str(elements), str(ledger)]
         arguments += [] if job is None else [job]
-        return self._started("reader", [sys.executable, "-m", "chaos.reader", *arguments]), ledger
+        return self._trains("reader", "chaos.reader", *arguments), ledger
 
     def exact_reader(self, elements: int, trainer: dict[str, Any]) -> tuple[Process, Path]:
         """Starts a trainer of an exactly-once job. Returns the trainer and the path of its ledger."""
         ledger = self.directory / f"ledger-{len(self.processes)}"
         ledger.touch()
         arguments = [f"millstream://{self.address}", str(elements), str(ledger), json.dumps(trainer)]
-        return self._started("trainer", [sys.executable, "-m", "chaos.exact_reader", *arguments]), ledger
+        return self._trains("trainer", "chaos.exact_reader", *arguments), ledger
 
     def saver(self, elements: int, place: Path, slow: Path) -> Process:
         """Starts a process that saves a dataset at ``place``. The work is slow while the file ``slow`` exists."""
         arguments = ["save", f"millstream://{self.address}", str(elements), str(place), str(slow)]
-        return self._started("saver", [sys.executable, "-m", "chaos.saver", *arguments])
+        return self._trains("saver", "chaos.saver", *arguments)
 
     def saved_reader(self, place: Path) -> tuple[Process, Path]:
         """Starts a process that reads a dataset that is being saved. Returns the process and the path of its ledger."""
         ledger = self.directory / f"ledger-{len(self.processes)}"
         ledger.touch()
-        return self._started("reader", [sys.executable, "-m", "chaos.saver", "load", str(place), str(ledger)]), ledger
+        return self._trains("reader", "chaos.saver", "load", str(place), str(ledger)), ledger
 
     def statuses(self, missing: str) -> Iterator[dict[str, Any]]:
         """Yields the status of the service again and again. Raises an error with the text ``missing`` after a minute."""
@@ -169,12 +205,13 @@ class Cluster:
             time.sleep(LOOK_S)
         raise AssertionError(f"{missing} within {NOTICED_MAX_S:.0f} s")
 
-    def status(self) -> dict[str, Any] | None:
-        """Returns the status of the service, or nothing if the dispatcher does not answer."""
+    def status(self, version: Version | None = None) -> dict[str, Any] | None:
+        """Returns the status of the service as a version shows it, or nothing if the dispatcher does not answer."""
+        by = version or self.present
         asked = subprocess.run(
-            [self.command, "status", "--json", "--dispatcher", self.address],
+            [by.command, "status", "--json", "--dispatcher", self.address],
             check=False,
-            env=self.environment,
+            env=self._environment(by),
             capture_output=True,
             timeout=READY_S,
         )
@@ -184,13 +221,20 @@ class Cluster:
         return said
 
     def _serve(self, role: str, *arguments: str) -> Process:
-        return self._started(role, [self.command, role, *arguments, "--until-stdin-closes"])
+        by = self.versions[role]
+        return self._started(role, [by.command, role, *arguments, "--until-stdin-closes"], by)
 
-    def _started(self, name: str, arguments: list[str]) -> Process:
+    def _trains(self, name: str, module: str, *arguments: str) -> Process:
+        return self._started(name, [sys.executable, "-m", module, *arguments], self.versions["reader"])
+
+    def _environment(self, version: Version) -> dict[str, str]:
+        return {**self.environment, "PYTHONPATH": os.pathsep.join((version.package, _CHAOS))}
+
+    def _started(self, name: str, arguments: list[str], version: Version) -> Process:
         # Faults start processes from several threads.
         with self._starting:
             log = self.directory / f"{name}-{len(self.processes)}.log"
-            process = Process(name, log, arguments, self.environment)
+            process = Process(name, log, arguments, self._environment(version))
             self.processes.append(process)
         return process
 

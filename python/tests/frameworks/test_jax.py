@@ -95,6 +95,9 @@ def test_a_device_of_jax_refuses_another_output() -> None:
     assert ms.DataLoader([1], output="jax", device=jax.devices()[0]).device == jax.devices()[0]
     with pytest.raises(ms.errors.InvalidArgumentError, match="needs output='jax', found output='numpy'"):
         ms.DataLoader([1], output="numpy", device=jax.devices()[0])
+    pytest.importorskip("torch")
+    with pytest.raises(ms.errors.InvalidArgumentError, match=r"needs with_output\('torch'\), found with_output\('jax'\)"):
+        ms.DataLoader(Dataset.range(3).with_output("jax"), batch_size=None, device="cpu")
 
 
 def test_the_programs_default_device_is_used(processes: ms.LocalService) -> None:

@@ -1,0 +1,84 @@
+"""The cases of two versions: services whose processes have different versions, and services whose processes are replaced under load."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+
+from .exact import TRAINERS_MAX, WORKERS, Epoch, joined, worker_killed
+from .ledger import Ledger, judge
+from .processes import ROLES, Cluster, Version, wait_for_end
+from .round import Round
+
+#: The number of elements in an epoch during which all processes are replaced: about 160 seconds of slow work for three
+#: workers. A worker that leaves waits up to 25 seconds for trainers that were killed.
+ELEMENTS_OF_ROLLING = 12_000
+#: The number of elements that a reader with the modes of tf.data's service reads.
+ELEMENTS = 2_048
+
+
+def mixed(cluster: Cluster, kind: str, chance: random.Random, *, role: str, is_previous: bool) -> Round:
+    """Runs a service in which the processes of one role have another version than all other processes.
+
+    A reader with the modes of tf.data's service reads an epoch without faults. Then a worker dies during an exactly-once epoch.
+    """
+    one, others = _ordered(cluster, previous_first=is_previous)
+    cluster.versions = {each: one if each == role else others for each in ROLES}
+    epoch = Epoch(cluster, kind, chance, in_order=True)
+    for version in (one, others):
+        assert cluster.status(version) is not None, f"the command of the {version.name} version cannot show the status"
+    _read_whole(cluster, kind)
+    epoch.start(1)
+    return epoch.finished(worker_killed(epoch, chance))
+
+
+def rolling(cluster: Cluster, kind: str, chance: random.Random, *, is_upgrade: bool) -> Round:
+    """Replaces all processes by the other version during an exactly-once epoch, in random order.
+
+    With the kind "map" the trainer keeps its version. With other kinds, trainers of the other version continue from the saved positions.
+    """
+    before, after = _ordered(cluster, previous_first=is_upgrade)
+    cluster.versions = dict.fromkeys(ROLES, before)
+    epoch = Epoch(cluster, "map" if kind == "map" else "loader", chance, in_order=True, elements=ELEMENTS_OF_ROLLING)
+    trainers = 1 if kind == "map" else chance.randint(1, TRAINERS_MAX)
+    epoch.start(trainers)
+    cluster.versions = dict.fromkeys(ROLES, after)
+
+    def replace_trainers() -> None:
+        count = chance.randint(1, TRAINERS_MAX)
+        epoch.start(count, joined(epoch.die(), count))
+
+    steps: list[Callable[[], None]] = [epoch.replace_dispatcher, *[epoch.replace_worker] * WORKERS]
+    steps += [] if kind == "map" else [replace_trainers]
+    chance.shuffle(steps)
+    for step in steps:
+        step()
+    return epoch.finished()
+
+
+#: The cases by name.
+UPGRADES: dict[str, Callable[[Cluster, str, random.Random], Round]] = {
+    **{
+        f"{'previous' if is_previous else 'present'}-{role}": functools.partial(mixed, role=role, is_previous=is_previous)
+        for role in ROLES
+        for is_previous in (True, False)
+    },
+    "rolling-upgrade": functools.partial(rolling, is_upgrade=True),
+    "rolling-downgrade": functools.partial(rolling, is_upgrade=False),
+}
+
+
+def _ordered(cluster: Cluster, *, previous_first: bool) -> tuple[Version, Version]:
+    """Returns both versions, the previous version first if ``previous_first``."""
+    assert cluster.previous is not None, "this case needs --previous"
+    return (cluster.previous, cluster.present) if previous_first else (cluster.present, cluster.previous)
+
+
+def _read_whole(cluster: Cluster, kind: str) -> None:
+    """Reads an epoch, which must be complete."""
+    reader, path = cluster.reader(kind, ELEMENTS)
+    wait_for_end(reader)
+    ledger = Ledger.read(path)
+    verdict = judge([ledger], ELEMENTS)
+    assert ledger.outcome == "ok" and verdict.is_honest and not verdict.missing, f"an epoch without faults: {ledger.message}, {verdict}"
