@@ -140,12 +140,16 @@ def feed(elements: Iterable[Any], device: Any = "cuda", *, depth: int = DEPTH) -
         An iterable of the elements with their tensors on the device.
 
     Raises:
-        InvalidArgumentError: ``depth`` is less than 1.
+        InvalidArgumentError: ``depth`` is less than 1, or the loader's output does not fit the device.
     """
     from ._dataset import Dataset
+    from ._loader import DataLoader
 
+    output = "torch" if framework_of(device) == "torch" else "numpy"
     if isinstance(elements, Dataset):
-        elements = elements.with_output("torch" if framework_of(device) == "torch" else "numpy")
+        elements = elements.with_output(output)
+    if isinstance(elements, DataLoader) and elements._output not in (output, framework_of(device)):
+        raise InvalidArgumentError(f"device={device!r} needs a loader with output={output!r}, found output={elements._output!r}")
     return DeviceFeed(elements, lane_of(device), depth)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .errors import InvalidArgumentError
+
 __all__ = ["JaxLane", "is_jax_device"]
 
 
@@ -20,7 +22,7 @@ def is_jax_device(device: Any) -> bool:
 class JaxLane:
     """A lane to a device or a sharding of JAX.
 
-    The lane holds only weak references to arrays on the device. Thus the program decides when the memory of a batch is free.
+    The lane holds only weak references to arrays on the device, so that it prolongs the life of no batch.
     """
 
     def __init__(self, where: Any) -> None:
@@ -35,6 +37,8 @@ class JaxLane:
         if isinstance(value, np.ndarray | np.generic):
             # Text, dates and records have no type in JAX.
             return value.dtype.kind not in "OSUMm" and value.dtype.names is None
+        if hasattr(value, "data_ptr"):
+            raise InvalidArgumentError("a device of JAX needs numpy or JAX arrays, found a torch tensor: pass output='numpy' to the loader")
         return isinstance(value, self._jax.Array)
 
     def send(self, tensor: Any) -> Any:

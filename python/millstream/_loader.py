@@ -96,7 +96,7 @@ class DataLoader:
             numbers of steps; ``"DROP"`` ends the epoch of all trainers after the same step.
         element_spec: The ``TensorSpec`` of a batch, for datasets whose first batch is too expensive to compute in this process. By default the
             first batch determines the structure and the dtypes of all batches. The sizes of batches may differ.
-        pin_memory: Has no effect and issues a warning, because ``device`` copies from pinned memory.
+        pin_memory: Has no effect and issues a warning, because ``device`` copies batches while the device computes.
         device: The device of the batches: a torch device, or a device or sharding of JAX. Batches are copied while the device computes, as in
             ``ms.feed``.
         on_lost: The reaction to the end of an epoch that lost batches with a worker. ``"raise"`` raises ``DataLossError`` after all other
@@ -150,7 +150,7 @@ class DataLoader:
         name: str | None = None,
     ) -> None:
         if pin_memory:
-            warnings.warn("pin_memory has no effect: use device, which copies from pinned memory", stacklevel=2)
+            warnings.warn("pin_memory has no effect: use device, which copies batches while the device computes", stacklevel=2)
         if pin_memory_device:
             warnings.warn("pin_memory_device has no effect: use device", DeprecationWarning, stacklevel=2)
         if batch_size is not None and batch_size < 1:
@@ -185,6 +185,8 @@ class DataLoader:
                 raise InvalidArgumentError(f"device={device!r} needs with_output({needed!r}), found with_output({dataset._output!r})")
             # The feed converts numpy arrays to JAX arrays on the device.
             self._output = "torch" if needed == "torch" else "numpy"
+            if isinstance(dataset, Dataset) and needed == "jax":
+                dataset = dataset.with_output("numpy")
         taker(self._output)
         #: The function that opens a lane to the device.
         self._lane: Callable[[], Lane] | None = None if device is None else lane_of(device)
@@ -663,6 +665,8 @@ class DataLoader:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
+        if self.device is not None and framework_of(self.device) == "jax":
+            raise InvalidArgumentError("a loader with a device of JAX cannot be copied or pickled: create it in the process that trains")
         # The copy has the same position, but its own connections and workers.
         state = self.__dict__ | {"_own_service": None, "_prefetched": None, "_reading": None, "_trace": None, "_lane": None, "_running": None}
         own = {"_clock": WaitClock(), "_is_opening": False}

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 __all__ = ["OUTPUTS", "taker"]
 
 OUTPUTS = ("numpy", "torch", "jax")
@@ -51,8 +53,8 @@ class _Torch:
 class _Jax:
     """The function that converts a DLPack capsule to a JAX array on JAX's default device. The capsule must not have a version.
 
-    JAX commits an array from a capsule to the processor. A computation with such an array would run on the processor although the model is on a
-    GPU, so the array is copied.
+    JAX commits an array from a capsule to the processor. A jitted step with such an array would run on the processor, although the model is on a
+    GPU. The array is therefore copied to another default device. JAX may move the copy, so it fits sharded parameters.
     """
 
     is_versioned = False
@@ -67,12 +69,11 @@ class _Jax:
         return self._placed(self._take(_Exported(capsule)))
 
     def _placed(self, array: Any) -> Any:
-        # The device is determined for each array, because programs set it in a context. This also leaves `jax.distributed.initialize` possible
-        # until the first element.
+        # A program may set the device in a context of its thread.
         device = self._jax.config.jax_default_device
         if device is None or isinstance(device, str):
             device = self._jax.local_devices(backend=device)[0]
-        return array if device in array.devices() else self._jax.device_put(array, device)
+        return array if device in array.devices() else self._jax.device_put(np.asarray(array))
 
 
 def taker(output: str) -> Callable[[Any], Any] | None:

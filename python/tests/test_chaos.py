@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import millstream as ms
+
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
 from chaos.cases import Round
@@ -15,6 +17,7 @@ from chaos.ledger import Batch, Ledger, Verdict, judge, positions_of
 from chaos.processes import Cluster, free_port
 from chaos.proxy import Proxy
 from chaos.table import percentile, table
+from chaos.version import PACKAGE, check_package
 
 
 def ledger(numbers: list[int], lost: list[tuple[int, int]] | None = None) -> Ledger:
@@ -110,13 +113,27 @@ def stand_in(folder: Path, on_sigterm: str) -> Path:
 def test_each_role_runs_its_own_version(tmp_path: Path) -> None:
     present = stand_in(tmp_path / "present", "exit 0")
     previous = stand_in(tmp_path / "previous", "exit 3")
+    package = previous.parent / "python" / "millstream"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('this is the stand-in')\n")
     with Cluster(tmp_path, str(present), previous.parent) as cluster:
         assert cluster.previous is not None
-        cluster.versions["worker"] = cluster.previous
+        cluster.versions["worker"] = cluster.versions["reader"] = cluster.previous
         dispatcher, (worker, _) = cluster.dispatcher(), cluster.worker()
         assert [process.child.args[0] for process in (dispatcher, worker)] == [str(present), str(previous)]  # type: ignore[index]
+        reader, _ = cluster.reader("numbers", 8)
+        # The package in the current directory is another one.
+        assert reader.child.wait() == 1 and "this is the stand-in" in reader.log.read_text()
         dispatcher.leave()
         with pytest.raises(AssertionError, match="worker ended with status 3 after SIGTERM"):
             worker.leave()
         with pytest.raises(AssertionError, match="dispatcher ended before its turn"):
             dispatcher.leave()
+
+
+def test_a_process_checks_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PACKAGE, str(Path(ms.__file__).parents[1]))
+    check_package()
+    monkeypatch.setenv(PACKAGE, str(tmp_path))
+    with pytest.raises(AssertionError, match="expected the package in"):
+        check_package()

@@ -19,6 +19,8 @@ import cloudpickle
 import millstream as ms
 from millstream import Dataset
 
+from .version import check_package
+
 # Workers do not have this module, so its functions are pickled by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -111,6 +113,7 @@ def _record(batch: Any) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> int:
     """Reads an epoch, and writes the ledger. Returns 0 after any outcome, because the ledger contains the outcome."""
+    check_package()
     service, elements, ledger, trainer = arguments
     with Path(ledger).open("w", buffering=1) as log:
         for event in events(Trainer(**json.loads(trainer)), service, int(elements)):

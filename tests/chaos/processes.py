@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import millstream as ms
+
+from .version import PACKAGE, Version
 
 #: The seconds within which a process must serve.
 READY_S = 60.0
@@ -39,17 +40,6 @@ _CHAOS = str(Path(__file__).parents[1])
 
 class Hang(AssertionError):
     """The error for a process that exceeded a time limit or ended too early."""
-
-
-@dataclass(frozen=True)
-class Version:
-    """A build of Millstream."""
-
-    name: str
-    #: The path of the command ``millstream``.
-    command: str
-    #: The folder that contains the Python package.
-    package: str
 
 
 class Process:
@@ -128,6 +118,8 @@ class Cluster:
         self.previous = None if previous is None else Version("previous", str(previous / "millstream"), str(previous / "python"))
         #: The versions of the processes that are started from now on, by role.
         self.versions = dict.fromkeys(ROLES, self.present)
+        #: Further arguments of workers.
+        self.worker_settings: list[str] = []
         self.port = free_port()
         self.processes: list[Process] = []
         self._starting = threading.Lock()
@@ -165,7 +157,8 @@ class Cluster:
     def begin_worker(self, dispatcher: str | None = None) -> Process:
         """Starts a worker with one thread, without waiting."""
         at = dispatcher or self.address
-        return self._serve("worker", "--dispatcher", at, "--threads", "1", "--python", sys.executable)
+        settings = ["--threads", "1", "--python", sys.executable, *self.worker_settings]
+        return self._serve("worker", "--dispatcher", at, *settings)
 
     def reader(
         self, kind: str, elements: int, job: str | None = None, service: str | None = None
@@ -225,10 +218,11 @@ class Cluster:
         return self._started(role, [by.command, role, *arguments, "--until-stdin-closes"], by)
 
     def _trains(self, name: str, module: str, *arguments: str) -> Process:
-        return self._started(name, [sys.executable, "-m", module, *arguments], self.versions["reader"])
+        # Without `-P`, the interpreter prefers a package in the current directory.
+        return self._started(name, [sys.executable, "-P", "-m", module, *arguments], self.versions["reader"])
 
     def _environment(self, version: Version) -> dict[str, str]:
-        return {**self.environment, "PYTHONPATH": os.pathsep.join((version.package, _CHAOS))}
+        return {**self.environment, "PYTHONPATH": os.pathsep.join((version.package, _CHAOS)), PACKAGE: version.package}
 
     def _started(self, name: str, arguments: list[str], version: Version) -> Process:
         # Faults start processes from several threads.

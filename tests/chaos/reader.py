@@ -17,6 +17,8 @@ import cloudpickle
 import millstream as ms
 from millstream import Dataset
 
+from .version import check_package
+
 # Workers do not have this module, so its functions are pickled by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -87,6 +89,7 @@ def events(kind: str, service: str, elements: int, job: str | None) -> Iterator[
 
 def main(arguments: list[str]) -> int:
     """Reads an epoch, and writes the ledger. Returns 0 after any outcome, because the ledger contains the outcome."""
+    check_package()
     kind, service, elements, ledger, *job = arguments
     with Path(ledger).open("w", buffering=1) as log:
         for event in events(kind, service, int(elements), job[0] if job else None):

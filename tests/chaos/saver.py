@@ -15,6 +15,7 @@ from typing import Any
 import millstream as ms
 
 from .exact_reader import SEED, dataset
+from .version import check_package
 
 
 def events(place: str) -> Iterator[dict[str, Any]]:
@@ -30,6 +31,7 @@ def events(place: str) -> Iterator[dict[str, Any]]:
 
 def main(arguments: list[str]) -> int:
     """Saves or loads the dataset. Returns 0 after a complete save, and after any outcome of a load, which the ledger contains."""
+    check_package()
     if arguments[0] == "save":
         _, service, elements, place, slow = arguments
         ms.service.save(dataset(int(elements), slow), place, service, seed=SEED)

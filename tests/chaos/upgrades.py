@@ -8,12 +8,14 @@ from collections.abc import Callable
 
 from .exact import TRAINERS_MAX, WORKERS, Epoch, joined, worker_killed
 from .ledger import Ledger, judge
-from .processes import ROLES, Cluster, Version, wait_for_end
+from .processes import ROLES, Cluster, wait_for_end
 from .round import Round
+from .version import Version
 
-#: The number of elements in an epoch during which all processes are replaced: about 160 seconds of slow work for three
-#: workers. A worker that leaves waits up to 25 seconds for trainers that were killed.
+#: The number of elements in an epoch during which all processes are replaced: about 80 seconds of slow work for six workers.
 ELEMENTS_OF_ROLLING = 12_000
+#: The seconds of ``--drain-deadline-s``, for which a leaving worker waits for trainers that were killed.
+DRAIN_DEADLINE_S = 5
 #: The number of elements that a reader with the modes of tf.data's service reads.
 ELEMENTS = 2_048
 
@@ -40,6 +42,7 @@ def rolling(cluster: Cluster, kind: str, chance: random.Random, *, is_upgrade: b
     """
     before, after = _ordered(cluster, previous_first=is_upgrade)
     cluster.versions = dict.fromkeys(ROLES, before)
+    cluster.worker_settings = ["--drain-deadline-s", str(DRAIN_DEADLINE_S)]
     epoch = Epoch(cluster, "map" if kind == "map" else "loader", chance, in_order=True, elements=ELEMENTS_OF_ROLLING)
     trainers = 1 if kind == "map" else chance.randint(1, TRAINERS_MAX)
     epoch.start(trainers)

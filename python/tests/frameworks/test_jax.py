@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -52,17 +53,18 @@ def sharding() -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
 
 
-@pytest.mark.parametrize("where", [lambda: jax.devices()[0], sharding], ids=["device", "sharding"])
+@pytest.mark.parametrize("where", [lambda: jax.devices()[1], sharding], ids=["device", "sharding"])
 def test_a_loader_feeds_a_device_and_resumes(where: Callable[[], Any]) -> None:
     def indices(batches: Any) -> list[list[int]]:
         found = []
         for batch in batches:
-            assert isinstance(batch["x"], jax.Array) and batch["x"].committed
+            assert isinstance(batch["x"], jax.Array) and batch["x"].sharding.is_equivalent_to(placed, batch["x"].ndim)
             assert batch["index"].tolist() == batch["x"][:, 0].tolist()
             assert [str(name) for name in batch["name"]] == [f"n{index}" for index in batch["index"]]
             found.append(batch["index"].tolist())
         return found
 
+    placed = where() if where is sharding else jax.sharding.SingleDeviceSharding(where())
     whole = indices(on(where()))
     assert sorted(index for batch in whole for index in batch) == list(range(40))
     interrupted = on(where())
@@ -80,6 +82,7 @@ def test_a_step_may_donate_the_arrays(processes: ms.LocalService) -> None:
     total: Any = np.int32(0)
     for batch in ms.feed(served, jax.devices()[0]):
         total, _ = step(total, batch)
+        assert batch.is_deleted()
     assert int(total) == sum(range(40))
 
 
@@ -100,11 +103,36 @@ def test_a_device_of_jax_refuses_another_output() -> None:
         ms.DataLoader(Dataset.range(3).with_output("jax"), batch_size=None, device="cpu")
 
 
+def test_a_feed_refuses_tensors_of_another_framework() -> None:
+    torch = pytest.importorskip("torch")
+    loader = ms.DataLoader([1, 2, 3], output="torch")
+    with pytest.raises(ms.errors.InvalidArgumentError, match="needs a loader with output='numpy', found output='torch'"):
+        ms.feed(loader, jax.devices()[0])
+    with pytest.raises(ms.errors.InvalidArgumentError, match="found a torch tensor"):
+        next(iter(ms.feed([torch.ones(3)], jax.devices()[0])))
+    with pytest.raises(ms.errors.InvalidArgumentError, match="needs a loader with output='torch', found output='numpy'"):
+        ms.feed(ms.DataLoader([1, 2, 3], output="numpy"), "cpu")
+
+
+def test_the_device_replaces_the_datasets_output() -> None:
+    dataset = Dataset.range(6).batch(2).with_output("jax")
+    batches = list(ms.DataLoader(dataset, batch_size=None, device=jax.devices()[1]))
+    assert len(batches) == 3 and all(batch.devices() == {jax.devices()[1]} for batch in batches)
+
+
+def test_loaders_with_a_jax_device_are_not_pickled() -> None:
+    with pytest.raises(ms.errors.InvalidArgumentError, match="create it in the process that trains"):
+        pickle.dumps(on(jax.devices()[0]))
+
+
 def test_the_programs_default_device_is_used(processes: ms.LocalService) -> None:
     dataset = Dataset.from_tensors(np.ones(4096)).apply(distribute("parallel_epochs", processes)).with_output("jax")
-    for default in (jax.devices("cpu")[0], "cpu"):
+    first, second = jax.devices()[:2]
+    for default, device in ((second, second), ("cpu", first)):
         with jax.default_device(default):
-            assert all(array.devices() == {jax.devices("cpu")[0]} for array in dataset)
+            for array in dataset:
+                # A copy on another device is not committed, so that JAX may move it to sharded parameters.
+                assert array.devices() == {device} and array.committed == (device == first)
 
 
 def test_a_jitted_step_trains(processes: ms.LocalService) -> None:
