@@ -28,6 +28,9 @@ _EVENT_BYTES = 200
 #: The maximum number of threads with names in a trace.
 _THREADS_MAX = 256
 
+#: The maximum length of a stage's name with parameters.
+_STAGE_CHARS_MAX = 16
+
 #: The minimum time between two samples of the stages, in seconds.
 _SAMPLE_EVERY_S = 0.1
 
@@ -67,12 +70,14 @@ class Trace:
         """Records the load of each stage since the latest sample: the number of threads that it kept busy."""
         now = time.perf_counter()
         _, elapsed_before_s, before = self._sampled
-        busy = {f"{number} {stage['name']}": float(stage["busy_s"]) for number, stage in enumerate(measured.get("stages", ()))}
+        stages = enumerate(measured.get("stages", ()))
+        busy = {f"stage {number} {_short(stage['name'])}": float(stage["busy_s"]) for number, stage in stages}
         elapsed_s = float(measured.get("stages_elapsed_s", 0.0))
         self._sampled = now, elapsed_s, busy
         if before and busy.keys() == before.keys() and elapsed_s > elapsed_before_s:
-            loads = {name: max(0.0, busy[name] - before[name]) / (elapsed_s - elapsed_before_s) for name in busy}
-            self._add({"name": "busy threads by stage", "cat": "pipeline", "ph": "C", "ts": self._us(now), "tid": 0, "args": loads})
+            for name in busy:
+                load = max(0.0, busy[name] - before[name]) / (elapsed_s - elapsed_before_s)
+                self._add({"name": name, "cat": "pipeline", "ph": "C", "ts": self._us(now), "tid": 0, "args": {"busy threads": load}})
 
     def write(self, path: str | Path) -> None:
         """Writes the events into a file, in the order of their times. Warns if events were left out."""
@@ -118,3 +123,8 @@ class Trace:
                 return
             self._dropped_from_us = ts
         self._dropped += 1
+
+
+def _short(stage: str) -> str:
+    """Returns the name of a stage without its parameters, because viewers cut long names."""
+    return stage if len(stage) <= _STAGE_CHARS_MAX else stage.partition("(")[0]

@@ -197,8 +197,9 @@ def test_a_trace_is_valid(tmp_path: Path) -> None:
     assert [event["name"] for event in events[:4]] == ["work", "wait", "work", "wait"]
     named = {event["name"]: event["args"]["name"] for event in document["traceEvents"] if event["ph"] == "M"}
     assert named == {"process_name": "millstream train", "thread_name": "training loop"}
-    counters = [event["args"] for event in document["traceEvents"] if event["ph"] == "C"]
-    assert counters and all("1 map(python)" in counter for counter in counters)
+    counters = {event["name"]: event["args"] for event in document["traceEvents"] if event["ph"] == "C"}
+    assert counters.keys() == {"stage 0 batch", "stage 1 map(python)", "stage 2 range"}
+    assert all(list(counter) == ["busy threads"] for counter in counters.values())
     waited = sum(event["dur"] for event in events if event["name"] == "wait")
     assert waited > sum(event["dur"] for event in events if event["name"] == "work")
 
