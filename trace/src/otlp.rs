@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use opentelemetry::trace::{SpanContext, SpanKind, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -41,6 +43,7 @@ const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 struct Exporter {
     exporter: opentelemetry_otlp::SpanExporter,
+    failure: LatestFailure,
     url: String,
     /// The time of the latest warning.
     warned: Mutex<Option<Instant>>,
@@ -55,10 +58,11 @@ impl SpanExporter for Exporter {
             && warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY)
         {
             *warned = Some(Instant::now());
+            let failure = self.failure.lock().ok().and_then(|mut failure| failure.take());
             tracing::warn!(
                 url = self.url,
                 spans,
-                %error,
+                error = failure.unwrap_or_else(|| error.to_string()),
                 "spans are lost: the collector of traces does not take them; check that it listens there for OTLP over HTTP"
             );
         }
@@ -74,6 +78,28 @@ impl SpanExporter for Exporter {
     }
 }
 
+/// The latest failure of a request with its causes, such as a refused connection or an unknown certificate.
+/// The exporter's own error has no causes.
+type LatestFailure = Arc<Mutex<Option<String>>>;
+
+/// The client, which notes the latest failure.
+#[derive(Debug)]
+struct Client {
+    client: reqwest::blocking::Client,
+    failure: LatestFailure,
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let answer = self.client.send_bytes(request).await;
+        if let Ok(mut failure) = self.failure.lock() {
+            *failure = answer.as_ref().err().map(|error| full_text(&**error));
+        }
+        answer
+    }
+}
+
 /// The queue of the exporter.
 pub(crate) struct OtlpSink {
     processor: Arc<BatchSpanProcessor>,
@@ -84,14 +110,20 @@ pub(crate) struct OtlpSink {
 impl OtlpSink {
     /// Starts the thread that sends spans to this URL.
     pub(crate) fn start(config: &OtlpConfig, url: String) -> Result<OtlpSink, OtlpError> {
+        let failure = LatestFailure::default();
+        let client = Client {
+            client: client(&url)?,
+            failure: Arc::clone(&failure),
+        };
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
-            .with_http_client(client(&url)?)
+            .with_http_client(client)
             .with_endpoint(&url)
             .build()
             .map_err(|error| OtlpError::Settings(error.to_string()))?;
         let mut exporter = Exporter {
             exporter,
+            failure,
             url,
             warned: Mutex::default(),
         };
@@ -269,5 +301,32 @@ fn to_value(value: AttributeValue) -> Value {
         }
         AttributeValue::Millis(millis) => Value::F64(millis),
         AttributeValue::Text(text) => Value::String(text.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn failures_keep_their_causes() {
+        // Nothing listens at a port that was bound and is free again.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/traces", free.local_addr().unwrap());
+        drop(free);
+        let failure = LatestFailure::default();
+        let client = Client {
+            client: client(&url).unwrap(),
+            failure: Arc::clone(&failure),
+        };
+        let request = Request::post(&url).body(Bytes::new()).unwrap();
+        let mut sent = client.send_bytes(request);
+        // The client blocks, so that the first poll has the answer.
+        let answer = sent.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(answer, std::task::Poll::Ready(Err(_))), "{answer:?}");
+        let failure = failure.lock().unwrap().take().unwrap();
+        assert!(failure.contains("Connection refused"), "{failure}");
     }
 }

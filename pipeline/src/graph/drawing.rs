@@ -248,7 +248,7 @@ window
   body: batch(size: 2, drop_remainder: true)
   argument
 zip
-  shuffle(buffer: 4, seed: Some(7), fixed: false, in_blocks: false)
+  shuffle(buffer: 4, seed: 7, fixed: false, in_blocks: false)
   range(start: 0, stop: 9, step: 1)
 take(count: 3)
 counter(start: 5, step: -1)

@@ -19,7 +19,8 @@ pub(crate) fn label(name: &str, parameters: &str) -> String {
     label.0
 }
 
-/// Returns the fields of a struct as its derived `Debug` prints them, without fields that are `None`.
+/// Returns the fields of a struct as its derived `Debug` prints them, without fields that are `None` and
+/// without `Some`.
 pub(crate) fn parameters(value: &dyn fmt::Debug) -> String {
     let mut all = Cut::default();
     let _ = write!(all, "{value:?}");
@@ -39,7 +40,37 @@ fn fields(debug: &str) -> String {
     // Truncated parameters have no closing brace.
     let inside = inside[..end.unwrap_or(inside.len())].trim();
     let kept = inside.split(", ").filter(|field| !field.ends_with(": None"));
-    kept.collect::<Vec<_>>().join(", ")
+    unwrapped(&kept.collect::<Vec<_>>().join(", "))
+}
+
+/// Removes the `Some` of fields, together with its brackets.
+fn unwrapped(fields: &str) -> String {
+    const SOME: &str = ": Some(";
+    let mut kept = String::with_capacity(fields.len());
+    // Whether each open bracket is left out.
+    let mut open = Vec::new();
+    let mut rest = fields;
+    while let Some(letter) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix(SOME) {
+            kept.push_str(": ");
+            open.push(true);
+            rest = after;
+            continue;
+        }
+        let is_left_out = match letter {
+            '(' => {
+                open.push(false);
+                false
+            }
+            ')' => open.pop() == Some(true),
+            _ => false,
+        };
+        if !is_left_out {
+            kept.push(letter);
+        }
+        rest = &rest[letter.len_utf8()..];
+    }
+    kept
 }
 
 /// Text that is truncated at [`LABEL_CHARS_MAX`] characters.
@@ -58,5 +89,44 @@ impl Write for Cut {
             self.0.push('…');
         }
         Err(fmt::Error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_show_values_and_not_options() {
+        for (fields, expected) in [
+            ("seed: Some(7), fixed: false", "seed: 7, fixed: false"),
+            (
+                "sizes: Some([1, 2]), pad: (1, Some(2))",
+                "sizes: [1, 2], pad: (1, Some(2))",
+            ),
+            (
+                "inner: Some(Pair { a: Some((1, 2)) })",
+                "inner: Pair { a: (1, 2) }",
+            ),
+            ("name: Some(\"ž)\"", "name: \"ž\""),
+            ("cut: Some(1…", "cut: 1…"),
+        ] {
+            assert_eq!(unwrapped(fields), expected);
+        }
+    }
+
+    #[test]
+    fn absent_values_are_left_out() {
+        #[derive(Debug)]
+        #[expect(dead_code, reason = "only printed")]
+        struct Fields {
+            seed: Option<u64>,
+            name: Option<&'static str>,
+        }
+        let value = Fields {
+            seed: Some(7),
+            name: None,
+        };
+        assert_eq!(parameters(&value), "seed: 7");
     }
 }
