@@ -18,7 +18,7 @@ from millstream.service import distribute
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU that torch finds: nothing of this was tested"
+    not torch.cuda.is_available(), reason="torch finds no GPU, so these tests did not run"
 )
 
 MIB = 1 << 20

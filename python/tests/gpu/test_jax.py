@@ -12,7 +12,7 @@ from millstream.service import distribute
 
 jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.skipif(
-    jax.default_backend() == "cpu", reason="there is no GPU that JAX finds: nothing of this was tested"
+    jax.default_backend() == "cpu", reason="JAX finds no GPU, so these tests did not run"
 )
 
 
@@ -52,8 +52,10 @@ def test_a_step_may_donate_its_batch(processes: ms.LocalService) -> None:
     batches = ms.DataLoader(dataset, batch_size=None, service=processes, seed=3, device=sharding)
     step = jax.jit(lambda total, x: (total + x[:, 0].sum(), x * 2), donate_argnums=(1,))
     total: Any = np.int32(0)
+    donated = []
     for batch in batches:
         assert batch.sharding == sharding
         total, _ = step(total, batch)
         assert batch.is_deleted()
+        donated.append(batch)
     assert int(total) == sum(range(40))

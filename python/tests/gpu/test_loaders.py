@@ -16,7 +16,7 @@ from millstream.service import distribute
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU that torch finds: nothing of this was tested"
+    not torch.cuda.is_available(), reason="torch finds no GPU, so these tests did not run"
 )
 
 #: The bytes of an element that is copied from registered shared memory.
