@@ -43,32 +43,30 @@ fn fields(debug: &str) -> String {
     unwrapped(&kept.collect::<Vec<_>>().join(", "))
 }
 
-/// Removes the `Some` of fields, together with its brackets.
+/// Removes the `Some` of fields, together with its brackets. Text in quotes stays as it is.
 fn unwrapped(fields: &str) -> String {
-    const SOME: &str = ": Some(";
     let mut kept = String::with_capacity(fields.len());
     // Whether each open bracket is left out.
     let mut open = Vec::new();
-    let mut rest = fields;
-    while let Some(letter) = rest.chars().next() {
-        if let Some(after) = rest.strip_prefix(SOME) {
-            kept.push_str(": ");
-            open.push(true);
-            rest = after;
-            continue;
-        }
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for letter in fields.chars() {
         let is_left_out = match letter {
-            '(' => {
-                open.push(false);
-                false
+            '(' if !is_quoted => {
+                let is_some = kept.ends_with(": Some");
+                if is_some {
+                    kept.truncate(kept.len() - "Some".len());
+                }
+                open.push(is_some);
+                is_some
             }
-            ')' => open.pop() == Some(true),
+            ')' if !is_quoted => open.pop() == Some(true),
             _ => false,
         };
+        is_quoted ^= letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
         if !is_left_out {
             kept.push(letter);
         }
-        rest = &rest[letter.len_utf8()..];
     }
     kept
 }
@@ -108,7 +106,10 @@ mod tests {
                 "inner: Some(Pair { a: Some((1, 2)) })",
                 "inner: Pair { a: (1, 2) }",
             ),
-            ("name: Some(\"ž)\"", "name: \"ž\""),
+            (
+                "name: Some(\"ž)\\\": Some(\\\\\"), last: Some(1)",
+                "name: \"ž)\\\": Some(\\\\\", last: 1",
+            ),
             ("cut: Some(1…", "cut: 1…"),
         ] {
             assert_eq!(unwrapped(fields), expected);
